@@ -34,6 +34,7 @@ SLOW = (
     "ale-servers",
     "ale-server",
     "ale-proxy",
+    "ale-loop",
     "ale-launch",
     "ale-trainer-trl",
     "ale-criteria-shell",

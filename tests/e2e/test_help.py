@@ -7,7 +7,7 @@ import pytest
 
 COMMANDS = (
     *("run", "check", "ablate", "art", "bench", "collect", "score", "dataset", "show", "credit"),
-    *("report", "launch", "init", "status", "worker", "events", "new", "audit", "proxy"),
+    *("report", "launch", "loop", "init", "status", "worker", "events", "new", "audit", "proxy"),
     *("bridge", "manage", "results", "harbor-job"),
     *("sandbox", "schema", "serve", "server", "skills", "forks", "runs", "traj", "model", "plan"),
     *("train", "plugins", "doctor"),

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import time
@@ -50,10 +51,16 @@ def configure(workshop: Any, shell: Any, server: Server, episodes: int) -> None:
     workshop.scripted({"default": lines}, run=options, executor=executor)
 
 
+_WORKER = re.compile(r'(?<="metadata":\{)"worker":"[^"]+"(?=\})')
+
+
 def stored(workshop: Any) -> dict[str, str]:
-    """The lines of the newest run by episode id, each of which must be there once."""
+    """The lines of the newest run by episode id, each of which must be there once.
+
+    They are without the name of the worker, which is all that differs from a local run.
+    """
     lines = _so_far(workshop)
-    found = {json.loads(line)["id"]: line for line in lines}
+    found = {json.loads(line)["id"]: _WORKER.sub("", line) for line in lines}
     assert len(found) == len(lines)
     return found
 

@@ -44,11 +44,13 @@ from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale.protocols import Start
 from ale.strict import Node, from_plain, structure
-from ale.types import Episode, Failure, Job, RunSpec, Stage, Stop, Trajectory
+from ale.types import Episode, Failure, Job, RunSpec, Stage, Stop, Trajectory, replace
 
-__all__ = ["Worker", "broken", "decode", "encode"]
+__all__ = ["WORKER", "Worker", "broken", "decode", "encode"]
 
 T = TypeVar("T")
+WORKER = "worker"
+"""Key of an episode's metadata: the name of the worker that ran it."""
 _FILE = "the run's config"
 
 
@@ -89,6 +91,8 @@ class Worker:
     spec: RunSpec
     sandbox: str
     """Name of the sandbox."""
+    name: str
+    """Stands in the metadata of its episodes; empty: in none."""
     _registry: Registry = field(repr=False)
     _parts: WorkerParts = field(repr=False)
     _options: RunOptions = field(repr=False)
@@ -104,6 +108,7 @@ class Worker:
         registry: Registry,
         environ: Mapping[str, str] | None = None,
         *,
+        name: str = "",
         require: Collection[str] = (),
         readable: Collection[str] | None = None,
     ) -> "Worker":
@@ -112,6 +117,7 @@ class Worker:
         Args:
             registry: an `ale.runs.Registry`; plugin files of the config are added to it.
             environ: to read secrets from; default: that of the process.
+            name: of the worker, for its episodes.
             require: what the sandbox must isolate, beside what the config requires: ``network``,
                 ``files``, ``processes``.
             readable: the variables that the parts get; default: all. The others are masked too.
@@ -140,6 +146,7 @@ class Worker:
         return cls(
             spec=spec,
             sandbox=sandbox,
+            name=name,
             registry=registry,
             parts=parts,
             options=options,
@@ -189,6 +196,8 @@ class Worker:
             temperature=job.temperature,
         )
         episode = await runner.run(plan)
+        if self.name:
+            episode = replace(episode, metadata={**episode.metadata, WORKER: self.name})
         data = encode(episode)
         masked = self._redactor.scrub_json(data)
         return episode if masked is data else decode(masked, Episode)

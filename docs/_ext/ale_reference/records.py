@@ -30,6 +30,7 @@ MODULES = (
     "middleware",
     "recording",
     "processes",
+    "learning",
     "attempts",
     "text",
     "files",

@@ -2,7 +2,7 @@
 
 import asyncio
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -43,6 +43,8 @@ class Run:
     interrupt: Interrupt
     report: Callable[[str], None]
     """Shows a message to the user."""
+    conduct: Callable[[Loop], Awaitable[str]] = Loop.run
+    """Does what is to be done, and returns the outcome."""
     supervisor: Supervisor = field(factory=Supervisor)
     early_stop: EarlyStop = field(init=False)
 
@@ -72,7 +74,7 @@ class Run:
             await self._prune()
             async with self._executing(observers).open() as jobs:
                 self.interrupt.on_drain = jobs.drain
-                outcome = await self._loop(observers, jobs).run()
+                outcome = await self.conduct(self._loop(observers, jobs))
         except StoppedEarlyError:
             outcome = "stopped"
         except asyncio.CancelledError:

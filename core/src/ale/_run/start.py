@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -226,8 +227,9 @@ def resume(path: Path, host: Host, **options: Any) -> Run:
 def _stored_tasks(store: RunDirectory, parts: Parts, host: Host, context: BuildContext) -> Tasks:
     """The tasks as they were stored; read from their sources only if some were not stored."""
     reader, manifest = store.reader, store.reader.manifest
+    # Those of recorded episodes, which come after the config's own, are never run.
     stored: dict[Split, list[Task]] = {
-        "train": list(reader.tasks),
+        "train": list(islice(reader.tasks, manifest.get("n_tasks"))),
         "evaluation": list(reader.evaluation_tasks),
     }
     expected = [manifest.get("n_tasks"), manifest.get("n_evaluation_tasks", 0)]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from attrs import frozen
 
@@ -37,13 +38,23 @@ class Training:
         newest = checkpoints.newest()
         if trainer is None or newest < 0:
             return
-        trainer.load(checkpoints.folder(newest))
-        await self._update_model(trainer)
+        await self.load(checkpoints.folder(newest))
+        self.report_missed()
+        checkpoints.keep_newest(self.config.run.keep_checkpoints)
+
+    async def load(self, folder: Path) -> None:
+        """Continue from a checkpoint, and sample from its policy."""
+        if self.parts.trainer is not None:
+            self.parts.trainer.load(folder)
+            await self._update_model(self.parts.trainer)
+
+    def report_missed(self) -> None:
+        """Report the newest step if the run was killed between its checkpoint and its event."""
+        newest = self.store.checkpoints.newest()
         events = self.store.reader.events()
         reported = {event["step"] for event in events if event["event"] == "step_finished"}
-        if newest not in reported:  # the run was killed between the checkpoint and the event
-            self._report(checkpoints.report(newest))
-        checkpoints.keep_newest(self.config.run.keep_checkpoints)
+        if newest >= 0 and newest not in reported:
+            self._report(self.store.checkpoints.report(newest))
 
     def has_learned(self, step: int) -> bool:
         """Is the step credited, and the policy trained on it?"""

@@ -98,6 +98,13 @@ class Index:
             found.setdefault(temperature, []).append(reward)
         return found
 
+    def evaluated(self, step: int) -> Mapping[float | None, Mapping[tuple[str, int], float | None]]:
+        """The rewards of an evaluation by temperature, and by task and rollout; None is broken."""
+        found: dict[float | None, dict[tuple[str, int], float | None]] = {}
+        for (_, _, task_id, _, rollout, temperature), (_, reward) in self._of(step, "evaluation"):
+            found.setdefault(temperature, {})[task_id, rollout] = reward
+        return found
+
     def attempts(self, step: int) -> Mapping[float | None, Mapping[str, tuple[int, int]]]:
         """Of an evaluation by temperature and task: graded attempts, and successful ones."""
         found: dict[float | None, dict[str, tuple[int, int]]] = {}

@@ -27,7 +27,7 @@ import ale
 from ale.protocols import Executor, RunningRun, Workers
 from ale.runs import Registry
 from ale.types import CriterionSpec, Episode, Job, RunSpec, Stage, Task, replace
-from ale.workers import Worker
+from ale.workers import WORKER, Worker
 
 PARTS = '''
 """The parts of a run: a folder, an agent that runs its task's goal, a criterion."""
@@ -161,8 +161,10 @@ def _runs(process: Path) -> bool:
 
 
 def plain(episode: Episode) -> object:
-    """What must be equal: all but the traceback of a failure, which names the caller."""
+    """What must be equal: all but the worker, and the traceback of a failure, which names the
+    caller."""
     made = msgspec.to_builtins(episode)
+    made["metadata"].pop(WORKER, None)
     if made["failure"] is not None:
         made["failure"]["traceback"] = ""
     return made

@@ -42,6 +42,7 @@ def made(rng: random.Random, number: int) -> Episode:
         scores=(Score(criterion="exists", passed=rng.random() < 0.5, value=0.5),),
         trajectory=Trajectory(turns=(said, named)),
         started_at=f"2026-11-{rng.randrange(1, 29):02}T00:00:{number % 60:02}+00:00",
+        metadata=rng.choice([{}, {"worker": "here"}, {"worker": "there"}]),
     )
 
 
@@ -73,6 +74,7 @@ def filters(rng: random.Random) -> Filters:
         "prompt": lambda: rng.choice(["LINES", "the", "100%", "nothing like it"]),
         "task": lambda: rng.choice([*TASKS, "absent"]),
         "model": lambda: rng.choice([*MODELS, "absent"]),
+        "worker": lambda: rng.choice(["here", "there", "absent"]),
         "split": lambda: rng.choice(["train", "evaluation"]),
         "step": lambda: rng.randrange(4),
         "min_reward": lambda: rng.choice([0.0, 0.5, 1.0]),
@@ -108,6 +110,7 @@ def passes(run: str, episode: Episode, wanted: Filters) -> bool:
         "prompt": lambda v: v.lower() in PROMPTS[episode.task_id].lower(),
         "task": lambda v: episode.task_id == v,
         "model": lambda v: turns[1].completion.model == v,
+        "worker": lambda v: episode.metadata.get("worker") == v,
         "split": lambda v: episode.split == v,
         "step": lambda v: episode.step == v,
         "min_reward": lambda v: episode.reward is not None and episode.reward >= v,

@@ -288,8 +288,9 @@ def test_the_steps_of_the_database_make_the_tables_of_the_code(database: Databas
     from alembic.migration import MigrationContext
 
     def ours(thing: Any, name: str | None, kind: str, *_: Any) -> bool:
-        words = "words" in str(name)  # full-text search is of one kind of database each
-        return not words and name != "store_version"
+        # Full-text search, and which runs are the same, is of one kind of database each.
+        theirs = "words" in str(name) or kind == "unique_constraint"
+        return not theirs and name != "store_version"
 
     with database.writing() as connection:
         options = {"include_object": ours, "compare_type": True}
@@ -315,6 +316,44 @@ def test_a_database_of_an_older_version_is_brought_to_this_one(
     store.close()
     Indexer(new).update(tmp_path / "runs")
     assert len(rows(new, schema.turns, "text")) == 6
+    new.close()
+
+
+def test_runs_of_two_machines_may_have_one_path(
+    tmp_path: Path, where: str, make_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of PostgreSQL has those of both; a file of SQLite is beside the directories."""
+    make_run(tmp_path / "runs" / "r").close()
+    database = open_database(where)
+    Indexer(database).update(tmp_path / "runs")
+    monkeypatch.setattr("platform.node", lambda: "elsewhere")
+    Indexer(database).update(tmp_path / "runs")
+    hosts = {host for (host,) in rows(database, schema.runs, "host")}
+    episodes = len(rows(database, schema.episodes, "id"))
+    if database.sqlite:
+        assert (len(hosts), episodes) == (1, 3)
+    else:
+        assert (len(hosts), episodes) == (2, 6)
+        Indexer(database).forget([tmp_path / "runs" / "r"])
+        assert {host for (host,) in rows(database, schema.runs, "host")} == hosts - {"elsewhere"}
+        assert len(rows(database, schema.episodes, "id")) == 3
+    database.close()
+
+
+def test_tables_of_the_version_before_keep_their_runs(where: str) -> None:
+    old = open_database(where)
+    with old.writing() as connection:
+        names = ["turn_words"] if old.sqlite else []
+        for name in [*names, *reversed(schema.metadata.sorted_tables), "store_version"]:
+            connection.execute(text(f"DROP TABLE {name}"))
+        upgrade(connection, "0002")
+        run = {"id": 1, "path": "/r", "host": "h", "run_id": "r", "n_tasks": 1}
+        run |= dict.fromkeys(("n_episodes", "n_broken", "n_graded", "n_succeeded"), 0)
+        connection.execute(schema.runs.insert().values(**run))
+    old.close()
+    new = open_database(where)
+    assert rows(new, schema.runs, "path", "host") == [("/r", "h")]
+    assert rows(new, schema.episodes, "worker") == []
     new.close()
 
 

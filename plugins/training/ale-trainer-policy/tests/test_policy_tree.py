@@ -251,6 +251,16 @@ def test_every_rank_has_about_as_much_to_compute(lab: Any, packing: Any, ranks: 
     assert sizes[0] <= sum(sizes) / ranks + longest, "no rank waits for more than a trajectory"
 
 
+def test_there_are_fewer_micro_batches_where_one_more_would_shorten_none(lab: Any) -> None:
+    turns = [lab.TokenTurn(prompt=[n], output=[n] * 9, logps=[-1.0] * 9) for n in range(4)]
+    group = lab.credited(*(lab.TokenEpisode(turns=[turn]) for turn in turns))
+    target = Reinforcement(parts=PRESETS["reinforce"], imitation=ImitationOptions(when="off"))
+    samples = target.read(lab.batch_of(group)).samples
+    assert [len(piece) for piece in split(samples, 40, ranks=3)] == [2, 2]
+    assert [len(piece) for piece in split(samples, 20, ranks=3)] == [2, 2]
+    assert [len(piece) for piece in split(samples, 10, ranks=3)] == [1, 1, 1, 1]
+
+
 def computed(piece: Sequence[Any], packing: str) -> int:
     rows = [row for sample in piece for row in sample.rows]
     if packing == "tree":

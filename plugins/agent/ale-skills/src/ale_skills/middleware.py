@@ -6,6 +6,7 @@ from collections import OrderedDict
 from ale.middleware import with_system_text
 from ale.protocols import MiddlewareContext, Rewritten
 from ale.types import Conversation, Message
+from ale_skills.embedding import Embedder, Nearest
 from ale_skills.options import SkillOptions
 from ale_skills.store import Skill, Store
 
@@ -16,15 +17,18 @@ _REMEMBERED = 4096
 class Skills:
     """The middleware. The store may grow while it is used: an episode keeps what it began with."""
 
-    def __init__(self, options: SkillOptions) -> None:
+    def __init__(self, options: SkillOptions, key: str | None = None) -> None:
         self._options = options
+        self._nearest = None
+        if options.embeddings is not None:
+            self._nearest = Nearest(Embedder(options.embeddings, key))
         Store(options.store).close()  # a file that can't be used is an error before the run
         self._chosen: OrderedDict[str, list[Skill]] = OrderedDict()
 
     async def rewrite(self, head: tuple[Message, ...], context: MiddlewareContext) -> Rewritten:
         """With the skills of the task."""
         conversation = context.conversation
-        fitting = self._of(conversation.episode_id, context.task.goal)
+        fitting = await self._of(conversation.episode_id, context.task.goal)
         given = [skill for skill in fitting if self._given(skill, conversation)]
         facts = {"skills": [{"id": skill.id, "given": skill in given} for skill in fitting]}
         if not given:
@@ -33,16 +37,20 @@ class Skills:
         text = f"{self._options.heading}\n{listed}"
         return Rewritten(messages=with_system_text(head, text), facts=facts)
 
-    def _of(self, episode_id: str, goal: str) -> list[Skill]:
+    async def _of(self, episode_id: str, goal: str) -> list[Skill]:
         if episode_id not in self._chosen:
-            options = self._options
-            with Store(options.store) as store:
-                self._chosen[episode_id] = store.fitting(
-                    goal, top_k=options.top_k, threshold=options.threshold
-                )
+            self._chosen[episode_id] = await self._fitting(goal)
             if len(self._chosen) > _REMEMBERED:
                 self._chosen.popitem(last=False)
         return self._chosen[episode_id]
+
+    async def _fitting(self, goal: str) -> list[Skill]:
+        options = self._options
+        with Store(options.store) as store:
+            if self._nearest is None:
+                return store.fitting(goal, top_k=options.top_k, threshold=options.threshold)
+            skills = store.skills()
+        return await self._nearest.fitting(skills, goal, options.top_k)
 
     def _given(self, skill: Skill, conversation: Conversation) -> bool:
         return not self._options.measure or given_in(skill.id, conversation)

@@ -4,7 +4,26 @@ from pathlib import Path
 
 from attrs import field, frozen, validators
 
-from ale.plugin import doc, ge, le
+from ale.plugin import doc, ge, gt, le
+
+
+@frozen(kw_only=True)
+class EmbeddingOptions:
+    """A server that computes vectors of texts."""
+
+    base_url: str = field(
+        metadata=doc("Of an OpenAI-compatible server, as http://127.0.0.1:8000/v1.")
+    )
+    model: str = field(metadata=doc("Name of its model."))
+    api_key_env: str | None = field(
+        default=None, metadata=doc("Environment variable with the server's key.")
+    )
+    threshold: float = field(
+        default=0.5,
+        validator=validators.and_(ge(-1), le(1)),
+        metadata=doc("Least cosine of the vectors of a skill and of the task's goal."),
+    )
+    timeout_s: float = field(default=30.0, validator=gt(0), metadata=doc("Of one request."))
 
 
 @frozen(kw_only=True)
@@ -26,6 +45,10 @@ class SkillOptions:
             "Leave each skill out of half of a task's rollouts, so that `ale skills review` can "
             "say what it is worth."
         ),
+    )
+    embeddings: EmbeddingOptions | None = field(
+        default=None,
+        metadata=doc("Find skills by the vectors of a server, in place of words and 'threshold'."),
     )
     heading: str = field(
         default="What was learned from earlier work:", metadata=doc("Line before the skills.")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ale.errors import InputError, Problem
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Middleware
 from ale_skills.options import SkillOptions
@@ -14,7 +15,14 @@ if TYPE_CHECKING:
 def _build(options: SkillOptions, context: BuildContext) -> Middleware:
     from ale_skills.middleware import Skills
 
-    return Skills(options)
+    asked = options.embeddings
+    if asked is None or asked.api_key_env is None:
+        return Skills(options)
+    key = context.secret(asked.api_key_env)
+    if key is None:
+        message = f"the environment variable {asked.api_key_env} is not set"
+        raise InputError([Problem(message=message, path="embeddings.api_key_env")])
+    return Skills(options, key.value)
 
 
 @hookimpl

@@ -27,7 +27,7 @@ from ale.errors import InputError, NotUsableError, Problem, StoreError
 
 FILE = "index.sqlite"
 """Name of the database that is made beside the run directories."""
-NEWEST = "0002"
+NEWEST = "0003"
 """Version of the tables that this package reads and writes."""
 VERSIONS = "store_version"
 """The table that holds it."""

@@ -56,6 +56,8 @@ class Filters:
     task: str | None = None
     """Id of the task."""
     model: str | None = None
+    worker: str | None = None
+    """Name of the process that ran it for a run elsewhere."""
     split: str | None = None
     step: int | None = None
     min_reward: float | None = None
@@ -230,7 +232,7 @@ def _of_the_row(filters: Filters) -> Iterator[_Condition]:
     yield from _between("started", filters.after, filters.before, last=False)
     if filters.broken is not None:
         yield _indexed(lambda column: column("reward").is_(None) == filters.broken)
-    for name in ("model", "split", "step", "stop"):
+    for name in ("model", "worker", "split", "step", "stop"):
         if getattr(filters, name) is not None:
             yield _indexed(partial(_equal, name, getattr(filters, name)))
 

@@ -136,7 +136,7 @@ class Indexer:
         """Remove runs from the database; their directories stay as they are."""
         with self._database.writing() as connection:
             for path in paths:
-                writing.remove_run(connection, str(path.resolve()))
+                writing.remove_run(connection, self._host, str(path.resolve()))
 
     def clear(self, folder: Path) -> None:
         """Remove all runs in a folder from the database, so that `update` reads them again."""

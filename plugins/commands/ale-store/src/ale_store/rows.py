@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ale.types import Episode, Task, Turn
+from ale.workers import WORKER
 
 Row = dict[str, Any]
 LONGEST_TEXT = 32_000
@@ -90,6 +91,7 @@ def episode_row(episode: Episode, model: str) -> Row:
         "stop": episode.trajectory.stop.reason,
         "failure": None if failure is None else failure.stage,
         "sandbox": plain(episode.sandbox),
+        "worker": _worker(episode),
         "started": epoch(episode.started_at),
         "seconds": sum(episode.seconds.values()),
         "n_turns": len(turns),
@@ -100,6 +102,11 @@ def episode_row(episode: Episode, model: str) -> Row:
         "policy_version": min(versions, default=None),
         "details": plain(json.dumps(dict(episode.metadata), default=str)),
     }
+
+
+def _worker(episode: Episode) -> str | None:
+    name = episode.metadata.get(WORKER)
+    return plain(name) if isinstance(name, str) else None
 
 
 def _errors(turn: Turn) -> int:

@@ -15,6 +15,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    UniqueConstraint,
 )
 
 metadata = MetaData()
@@ -31,7 +32,7 @@ runs = Table(
     "runs",
     metadata,
     Column("id", _Id, primary_key=True, autoincrement=False),
-    Column("path", Text, nullable=False, unique=True),
+    Column("path", Text, nullable=False),
     Column("host", Text, nullable=False),
     Column("run_id", Text, nullable=False),
     Column("created", Float),
@@ -43,6 +44,10 @@ runs = Table(
     Column("n_graded", Integer, nullable=False),
     Column("n_succeeded", Integer, nullable=False),
     Column("mean_reward", Float),
+    # A file of SQLite lies beside the directories: whoever opens it sees the same ones. Another
+    # machine has directories of its own of the same name.
+    UniqueConstraint("path").ddl_if(dialect="sqlite"),
+    UniqueConstraint("host", "path", name="runs_of_host").ddl_if(dialect="postgresql"),
 )
 
 files = Table(
@@ -144,6 +149,7 @@ episodes = Table(
     Column("stop", Text, nullable=False),
     Column("failure", Text),
     Column("sandbox", Text, nullable=False),
+    Column("worker", Text),
     Column("started", Float, nullable=False),
     Column("seconds", Float, nullable=False),
     Column("n_turns", Integer, nullable=False),
@@ -162,6 +168,7 @@ episodes = Table(
     Index("episodes_by_split", "split", "started"),
     Index("episodes_by_step", "step", "started"),
     Index("episodes_by_stop", "stop", "started"),
+    Index("episodes_by_worker", "worker", "started"),
     # All that a filter compares, so that going through a million rows reads this index alone.
     Index("episodes_by_time", "started", "reward", "model", "task", "run", "split", "step"),
 )

@@ -31,6 +31,7 @@ _FILTERS: tuple[Callable[[Any], Any], ...] = (
     click.option("--prompt", metavar="TEXT", help="Part of the task's prompt, in any case."),
     click.option("--task", metavar="ID", help="Id of the task."),
     click.option("--model", help="Name of the model, as it named itself or in the config."),
+    click.option("--worker", metavar="NAME", help="The worker that ran it, of a run elsewhere."),
     click.option("--min-reward", type=float, help="A reward of at least this."),
     click.option("--max-reward", type=float, help="A reward of at most this."),
     click.option(

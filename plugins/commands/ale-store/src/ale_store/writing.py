@@ -27,23 +27,32 @@ _AT_ONCE = 500
 """Values in one condition ``IN (...)``; databases limit their number."""
 
 
-def put_run(connection: Connection, *, path: str, **values: Any) -> int:
+def _id_of(connection: Connection, host: str, path: str) -> int | None:
+    """The id of a run: by its path in SQLite, whose file lies beside it, else by host and path."""
+    runs = schema.runs.c
+    query = select(runs.id).where(runs.path == path)
+    if connection.dialect.name != "sqlite":
+        query = query.where(runs.host == host)
+    return connection.scalar(query)
+
+
+def put_run(connection: Connection, *, host: str, path: str, **values: Any) -> int:
     """Insert or update a run; its id."""
-    table = schema.runs
-    run = connection.scalar(select(table.c.id).where(table.c.path == path))
+    table, values = schema.runs, {"host": host, **values}
+    run = _id_of(connection, host, path)
     if run is not None:
         connection.execute(update(table).where(table.c.id == run).values(**values))
-        return int(run)
+        return run
     run = _next_id(connection, table)
     none = dict.fromkeys(("n_episodes", "n_broken", "n_graded", "n_succeeded"), 0)
     connection.execute(insert(table).values(id=run, path=path, **values, **none))
     return run
 
 
-def remove_run(connection: Connection, path: str) -> None:
+def remove_run(connection: Connection, host: str, path: str) -> None:
     """Remove a run and all that is known of it, with the tasks and errors of no other run."""
     runs, episodes = schema.runs.c, schema.episodes.c
-    run = connection.scalar(select(runs.id).where(runs.path == path))
+    run = _id_of(connection, host, path)
     used = schema.run_tasks.c
     tasks = connection.scalars(select(used.task).where(used.run == run).distinct()).all()
     had = schema.episode_errors.c

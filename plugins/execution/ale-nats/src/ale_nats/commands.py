@@ -79,7 +79,8 @@ def server_options(command: F) -> F:
     "readable",
     metavar="VARIABLE",
     multiple=True,
-    help="A variable that runs may read here; repeatable. Default: all.",
+    help="A variable that the parts of a run are given; repeatable. Default: all. It does "
+    "not hide the others from code that reads the environment of this process by itself.",
 )
 def worker(
     labels: str,

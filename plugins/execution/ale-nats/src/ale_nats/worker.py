@@ -189,6 +189,7 @@ class WorkerProcess:
                 spec,
                 Registry.installed(),
                 self._environ,
+                name=self._options.name,
                 require=self._options.require,
                 readable=self._options.readable,
             )

@@ -1,6 +1,8 @@
 """What runs on a node: many episodes at once, whose results are streamed to the run."""
 
 import asyncio
+import os
+import platform
 import traceback
 from collections.abc import AsyncIterator
 
@@ -27,7 +29,8 @@ class Rollouts:
     async def build(self, spec: bytes) -> str:
         """Build the parts of a run; why that is not possible here, or nothing."""
         try:
-            self._worker = Worker.build(decode(spec, RunSpec), Registry.installed())
+            name = f"{platform.node()}-{os.getpid()}"
+            self._worker = Worker.build(decode(spec, RunSpec), Registry.installed(), name=name)
         except InputError as error:
             return str(error)
         await self._worker.prune()

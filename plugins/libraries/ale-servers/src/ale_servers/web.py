@@ -26,6 +26,8 @@ _STATUS = {
     "failed": 500,
     "not-sampled": 503,
 }
+MOST_BODY = 64 << 20
+"""Bytes of a request: the ids of some ten million tokens."""
 _CLIENT_LEFT = 499
 """As nginx logs it; the client has disconnected."""
 
@@ -55,6 +57,8 @@ def _route(
             return await verb(request)
         except ClientDisconnect:
             return Response(status_code=_CLIENT_LEFT)
+        except _TooLongError as error:
+            return _refused("invalid", str(error), status=413)
         except msgspec.DecodeError as error:
             return _refused("invalid", str(error))
         except Exception as error:
@@ -127,8 +131,17 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
+class _TooLongError(Exception):
+    """The body of a request is longer than `MOST_BODY`."""
+
+
 async def _read(request: Request, kind: type[T]) -> T:
-    return msgspec.json.decode(await request.body(), type=kind)
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_BODY:
+            raise _TooLongError(f"the request is longer than {MOST_BODY} bytes")
+    return msgspec.json.decode(body, type=kind)
 
 
 def _failed(error: Exception) -> Response:
@@ -143,9 +156,9 @@ def _failed(error: Exception) -> Response:
     return _refused("failed", f"{error}" if isinstance(error, AleError) else type(error).__name__)
 
 
-def _refused(kind: Any, message: str) -> Response:
+def _refused(kind: Any, message: str, *, status: int | None = None) -> Response:
     body = _encoder.encode(Refusal(kind=kind, message=message))
-    return Response(body, _STATUS[kind], media_type="application/json")
+    return Response(body, status or _STATUS[kind], media_type="application/json")
 
 
 def _json(value: object) -> Response:

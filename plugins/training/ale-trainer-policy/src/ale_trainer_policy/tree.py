@@ -225,8 +225,10 @@ def split(
         packing: how tokens are computed and counted: shared prefixes once, every row in full, or
             rows padded to the longest.
         ranks: how many compute a micro-batch each at the same time, and wait for the longest. With
-            several, the micro-batches are as many as that or a multiple, where there are enough
-            samples, of about equal size, the largest first.
+            several, the bound is the lowest that needs no more micro-batches than the next multiple
+            of `ranks`, so that they are of about equal size, the largest first. They may be fewer
+            than that multiple, also with enough samples: of four equal ones three ranks get two
+            micro-batches, since a third would shorten none of the others.
     """
     ordered = sorted(samples, key=lambda s: ([_sort_key(row) for row in s.rows], s.episode))
     ways: Mapping[Packing, _SizeOf] = {

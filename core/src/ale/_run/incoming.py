@@ -1,0 +1,286 @@
+"""Learn from episodes that come from elsewhere, in the steps of a stream.
+
+An episode is stored as a rollout of the group of its task that is being filled. A group that is
+full waits, as in a stream, until a step learns from it; ``groups.jsonl`` says which did.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from attrs import define, field, frozen
+
+from ale._config import RunConfig
+from ale._run.loop import Loop
+from ale._store import RunReader
+from ale._store.groups import GroupKey
+from ale._store.lines import Lines
+from ale.errors import InputError, Problem
+from ale.types import Episode, PolicySnapshot, Task, replace
+
+ORIGIN = "from"
+"""Key of an episode's metadata: the run and the episode that it was taken from."""
+_FIRST = "initial"
+
+
+@frozen
+class Origin:
+    """Where an episode was taken from."""
+
+    run: str
+    episode: str
+
+
+class _Stored(msgspec.Struct):
+    task_id: str
+    step: int
+    split: str = "train"
+    start: str = ""
+    metadata: dict[str, Any] = {}
+
+
+def origins(run: RunReader) -> Iterator[Origin]:
+    """The episodes that a run has taken from others, in order."""
+    for stored in Lines(run.path / "episodes.jsonl", _Stored):
+        if found := stored.metadata.get(ORIGIN):
+            yield Origin(found["run"], found["episode"])
+
+
+@define(kw_only=True)
+class _Filling:
+    """The group of a task that is being filled."""
+
+    round: int = 0
+    n: int = 0
+
+
+@frozen(kw_only=True)
+class Learner:
+    """A run whose steps learn from episodes that it is given.
+
+    Policies are numbered by the steps that they have learned from: version 0 is the first, and step
+    n makes version n + 1. It starts from a version that need not be the last (`load`).
+    """
+
+    _loop: Loop
+    _drained: asyncio.Event
+    _taken: set[Origin] = field(factory=set)
+    _filling: dict[tuple[str, str], _Filling] = field(factory=dict)
+    _waiting: list[GroupKey] = field(factory=list)
+    """Full groups that no step has learned from, in the order in which they were filled."""
+    _goals: dict[str, str] = field(factory=dict)
+
+    @classmethod
+    def of(cls, loop: Loop, drained: asyncio.Event) -> "Learner":
+        """Find out what an earlier session of the run has stored."""
+        learner = cls(loop=loop, drained=drained)
+        for task in loop.store.reader.tasks:
+            learner._goals[task.id] = task.goal
+        for stored in Lines(loop.store.path / "episodes.jsonl", _Stored):
+            if found := stored.metadata.get(ORIGIN):
+                learner._taken.add(Origin(found["run"], found["episode"]))
+                learner._count(GroupKey(stored.step, stored.task_id, stored.start))
+        loop.evaluator.restore()
+        loop.training.report_missed()
+        return learner
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Seconds since the epoch."""
+        return self._loop.training.context.clock
+
+    @property
+    def draining(self) -> bool:
+        """Shall it end?"""
+        return self._loop.dispatcher.interrupt.draining
+
+    @property
+    def waiting(self) -> int:
+        """Full groups that no step has learned from."""
+        return len(self._waiting)
+
+    @property
+    def ready(self) -> bool:
+        """Are there enough of them for a step?"""
+        return len(self._waiting) >= (self._loop.config.run.tasks_per_step or 1)
+
+    def begun(self, step: int) -> bool:
+        """Were the groups of a step chosen? It may not have learned from them yet."""
+        return step in self._loop.store.groups.batches
+
+    @property
+    def needs_tokens(self) -> bool:
+        """Does it learn from token ids?"""
+        llm = self._loop.parts.llm
+        return llm is not None and llm.capabilities.token_ids
+
+    def has(self, origin: Origin) -> bool:
+        """Was this episode taken?"""
+        return origin in self._taken
+
+    def add(self, task: Task, episode: Episode, origin: Origin) -> None:
+        """Store an episode, once: a second time nothing is done.
+
+        A task of the same id with another goal is another task.
+
+        Raises:
+            StoreError: the disk is full.
+        """
+        if origin in self._taken:
+            return
+        store = self._loop.store
+        if self._goals.get(task.id, task.goal) != task.goal:
+            task = replace(task, id=f"{task.id}~{origin.run}")
+        if task.id not in self._goals:
+            store.add_task(task)
+            self._goals[task.id] = task.goal
+        filling = self._of(task.id, episode.start)
+        key = GroupKey(filling.round, task.id, episode.start)
+        if key not in store.groups.started:
+            store.add_groups("started", self._learned(), [key])
+        start = f"@{episode.start}" if episode.start else ""
+        stored = replace(
+            episode,
+            id=f"{key.step}-{task.id}{start}-{filling.n}",
+            task_id=task.id,
+            step=key.step,
+            rollout=filling.n,
+            metadata={**episode.metadata, ORIGIN: {"run": origin.run, "episode": origin.episode}},
+        )
+        store.add_episode(stored)
+        self._taken.add(origin)
+        self._count(key)
+
+    def _of(self, task_id: str, start: str) -> _Filling:
+        return self._filling.setdefault((task_id, start), _Filling())
+
+    def _count(self, key: GroupKey) -> None:
+        filling = self._of(key.task_id, key.start)
+        filling.round, filling.n = key.step, filling.n + 1
+        if filling.n == self._loop.config.run.rollouts:
+            filling.round, filling.n = key.step + 1, 0
+            if not self._loop.store.groups.is_used(key):
+                self._waiting.append(key)
+
+    def _learned(self) -> int:
+        return max(self._loop.store.groups.batches, default=-1) + 1
+
+    async def begin(self) -> None:
+        """Keep the policy as it is before the first step, and evaluate it."""
+        store, trainer = self._loop.store, self._loop.parts.trainer
+        assert trainer is not None
+        folder = store.checkpoints.path / _FIRST
+        if not folder.exists():
+            partial = folder.with_name(f".{_FIRST}.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            trainer.save(partial)
+            partial.rename(folder)
+        await self.evaluate(0)
+
+    def snapshot(self) -> PolicySnapshot:
+        """The policy that is loaded."""
+        trainer = self._loop.parts.trainer
+        assert trainer is not None
+        return trainer.snapshot()
+
+    def kept(self, version: int) -> bool:
+        """Can this version be loaded?"""
+        return self._folder(version).exists()
+
+    def versions(self) -> Sequence[int]:
+        """Those that can be loaded."""
+        return [0, *(step + 1 for step in self._loop.store.checkpoints.steps())]
+
+    async def load(self, version: int) -> None:
+        """Continue from a version. Raises `StoreError` where it can't be read."""
+        await self._loop.training.load(self._folder(version))
+
+    def forget(self, version: int) -> None:
+        """Remove a version that will not be loaded again; the first one stays."""
+        if version > 0 and self.kept(version):
+            folder = self._folder(version)
+            # Renamed first: a partly removed one must not be taken for a complete one.
+            shutil.rmtree(folder.replace(folder.with_name(f".{folder.name}.partial")))
+
+    def _folder(self, version: int) -> Path:
+        checkpoints = self._loop.store.checkpoints
+        return checkpoints.folder(version - 1) if version else checkpoints.path / _FIRST
+
+    async def learn(self, step: int) -> None:
+        """Learn from the groups that were full first, from the policy that is loaded.
+
+        A step whose groups were chosen before a kill learns from these.
+        """
+        store = self._loop.store
+        if step not in store.groups.batches:
+            n = self._loop.config.run.tasks_per_step
+            store.add_groups("trained", step, self._waiting[:n])
+            del self._waiting[:n]
+        await self._loop.training.learn(step, {"groups_waiting": float(len(self._waiting))})
+
+    async def evaluate(self, version: int) -> bool:
+        """Evaluate the policy that is loaded, once, as ``evaluation`` says.
+
+        Returns False after a Ctrl-C.
+        """
+        return await self._loop.evaluator.evaluate(version, due=True)
+
+    def evaluated(
+        self, version: int
+    ) -> Mapping[float | None, Mapping[tuple[str, int], float | None]]:
+        """Its rewards by temperature, and by task and rollout; None is a broken episode."""
+        return self._loop.store.index.evaluated(version)
+
+    def note(self, event: str, **facts: Any) -> None:
+        """Append to the event log."""
+        self._loop.store.add_event(event, self.clock(), **facts)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """The event log."""
+        return self._loop.store.reader.events()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait so long, or until it shall end."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._drained.wait(), seconds)
+
+
+def check_learning(config: RunConfig) -> None:
+    """Raises `InputError` where a section is missing that a learner needs."""
+    problems = [
+        Problem(message=message, path=path)
+        for path, message, missing in (
+            ("trainer", "needed to learn", config.trainer is None),
+            ("evaluation", "needed to compare versions", config.evaluation is None),
+            (
+                "run.tasks_per_step",
+                "needed: how many groups a step learns from",
+                config.run.tasks_per_step is None,
+            ),
+        )
+        if missing
+    ]
+    if problems:
+        raise InputError([config.located(problem) for problem in problems])
+
+
+def conducted(conduct: Callable[[Learner], Awaitable[str]]) -> Callable[[Loop], Awaitable[str]]:
+    """`Run.conduct` of a run that is given its episodes."""
+
+    async def run(loop: Loop) -> str:
+        drained, interrupt = asyncio.Event(), loop.dispatcher.interrupt
+        earlier = interrupt.on_drain
+
+        def on_drain() -> None:
+            earlier()
+            drained.set()
+
+        interrupt.on_drain = on_drain
+        return await conduct(Learner.of(loop, drained))
+
+    return run

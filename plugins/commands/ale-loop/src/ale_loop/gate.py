@@ -1,0 +1,95 @@
+"""Is a new version at least as good as the deployed one, on the held-out tasks?"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import asdict, frozen
+
+from ale.text import sampling_name
+from ale_loop.options import GateOptions
+from ale_statistics import estimate
+
+Rewards = Mapping[float | None, Mapping[tuple[str, int], float | None]]
+"""By temperature, and by task and rollout; None is a broken episode."""
+
+
+@frozen(kw_only=True)
+class Compared:
+    """Two versions at one temperature."""
+
+    temperature: float | None
+    """None: the model's own."""
+    n: int
+    """Held-out tasks with a reward under both."""
+    deployed: float
+    new: float
+    """Their mean rewards on these."""
+    difference: float
+    low: float | None
+    high: float | None
+    """95% interval of the difference, by Student's t; None for one task."""
+
+    def line(self) -> str:
+        """It in words."""
+        interval = (
+            "" if self.low is None else f" (95% interval {self.low:+.3f} to {self.high:+.3f})"
+        )
+        return (
+            f"{sampling_name(self.temperature)}: {self.difference:+.3f}{interval}, "
+            f"{self.new:.3f} after {self.deployed:.3f}, {self.n} tasks"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """It as plain values."""
+        return asdict(self)
+
+
+def compare(deployed: Rewards, new: Rewards) -> list[Compared]:
+    """Both versions at each temperature of the new one's evaluation."""
+    return [_compared(each, deployed.get(each, {}), rewards) for each, rewards in new.items()]
+
+
+def refusal(compared: Sequence[Compared], options: GateOptions) -> str | None:
+    """Why the new version is not deployed; None if it is."""
+    if not compared:
+        return "it was not evaluated"
+    for each in compared:
+        name = sampling_name(each.temperature)
+        if each.n < options.least_pairs:
+            return f"{name}: only {each.n} held-out tasks have a reward under both versions"
+        found = each.difference if options.measure == "mean" else each.low
+        if found is None or found < options.threshold:
+            return f"{name}: {options.measure} {found:+.3f} is below {options.threshold:+.3f}"
+    return None
+
+
+def _compared(
+    temperature: float | None,
+    deployed: Mapping[tuple[str, int], float | None],
+    new: Mapping[tuple[str, int], float | None],
+) -> Compared:
+    before, after = _by_task(deployed), _by_task(new)
+    tasks = sorted(before.keys() & after.keys())
+    made = estimate([after[task] - before[task] for task in tasks])
+    return Compared(
+        temperature=temperature,
+        n=len(tasks),
+        deployed=_mean([before[task] for task in tasks]),
+        new=_mean([after[task] for task in tasks]),
+        difference=0.0 if made is None else made.mean,
+        low=None if made is None else made.low,
+        high=None if made is None else made.high,
+    )
+
+
+def _by_task(rewards: Mapping[tuple[str, int], float | None]) -> dict[str, float]:
+    """The mean reward of each task, of its graded episodes."""
+    found: dict[str, list[float]] = {}
+    for (task, _), reward in rewards.items():
+        if reward is not None:
+            found.setdefault(task, []).append(reward)
+    return {task: _mean(each) for task, each in found.items()}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

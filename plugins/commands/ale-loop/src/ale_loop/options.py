@@ -1,0 +1,105 @@
+"""The config of a loop."""
+
+from pathlib import Path
+from typing import Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge, gt
+from ale.strict import Node, read_yaml, structure
+from ale_loop.window import Window
+
+
+@frozen(kw_only=True)
+class GateOptions:
+    """When a new version is deployed: section ``gate``."""
+
+    measure: Literal["mean", "low"] = field(
+        default="mean",
+        metadata=doc(
+            "What has to reach the threshold at every temperature: the 'mean' difference, new "
+            "minus deployed, over the held-out tasks; or 'low', the lower end of its 95% interval."
+        ),
+    )
+    threshold: float = field(
+        default=0.0, metadata=doc("Least difference of rewards; below 0 tolerates a loss.")
+    )
+    least_pairs: int = field(
+        default=2,
+        validator=ge(2),
+        metadata=doc("Held-out tasks with a reward under both versions that are needed."),
+    )
+
+
+def _window(_: object, __: object, value: str | None) -> None:
+    if value is not None:
+        Window.parse(value, ZoneInfo("UTC"))
+
+
+def _zone(_: object, __: object, value: str) -> None:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(
+            f"expected a time zone such as UTC or Europe/Berlin, found '{value}'"
+        ) from None
+
+
+@frozen(kw_only=True)
+class LoopOptions:
+    """A loop."""
+
+    train: Path = field(
+        metadata=doc("Config of `ale run` with llm, trainer and evaluation; its tasks are not run.")
+    )
+    directory: Path = field(metadata=doc("The loop's run directory."))
+    episodes: tuple[Path, ...] = field(
+        validator=validators.min_len(1),
+        metadata=doc("Run directories that other programs write, or folders of some."),
+    )
+    train_window: str | None = field(
+        default=None,
+        validator=_window,
+        metadata=doc('Hours in which a step may begin: "02:00-06:00". Default: any.'),
+    )
+    time_zone: str = field(
+        default="UTC", validator=_zone, metadata=doc("Of the window: Europe/Berlin.")
+    )
+    gate: GateOptions = field(factory=GateOptions, metadata=doc("When a new version is deployed."))
+    keep: int = field(
+        default=3, validator=ge(1), metadata=doc("Deployed versions that can be restored.")
+    )
+    poll_s: float = field(
+        default=2.0, validator=gt(0), metadata=doc("Seconds between looks at episodes and servers.")
+    )
+
+    @property
+    def window(self) -> Window | None:
+        """The hours in which a step may begin."""
+        if self.train_window is None:
+            return None
+        return Window.parse(self.train_window, ZoneInfo(self.time_zone))
+
+
+@frozen(kw_only=True)
+class LoopConfig:
+    """A loop, and the component whose servers get the deployed version."""
+
+    options: LoopOptions
+    serve: Any = None
+    """A `Node`, as of a section ``llm``; None: nobody gets it."""
+
+
+def read_config(path: Path) -> LoopConfig:
+    """Read the config of a loop.
+
+    Raises:
+        InputError: with every problem.
+    """
+    root = read_yaml(path)
+    if root.mapping is None:
+        raise root.error("expected a mapping", expected="train, directory, episodes")
+    sections = {name: node for name, node in root.mapping.items() if name != "serve"}
+    options = structure(Node(sections, root.file, root.line), LoopOptions)
+    return LoopConfig(options=options, serve=root.get("serve"))

@@ -1,0 +1,17 @@
+"""The command ``loop``."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ale.plugin import hookimpl
+
+if TYPE_CHECKING:
+    import click
+
+
+@hookimpl
+def ale_commands() -> "Sequence[click.Command]":
+    """Add ``ale loop``."""
+    from ale_loop.commands import loop
+
+    return [loop]

@@ -1,0 +1,105 @@
+"""What a loop has decided, as its event log says, and what was asked of it."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from attrs import field, frozen
+
+DEPLOYED, REFUSED, RESTORED = "policy_deployed", "policy_refused", "policy_restored"
+T = TypeVar("T")
+_REQUEST = "restore.json"
+_DONE = "restored"
+
+
+@frozen(kw_only=True)
+class Decision:
+    """What happened to a version."""
+
+    what: Literal["deployed", "refused", "restored"]
+    version: int
+    at: float
+    """Seconds since the epoch."""
+    reason: str = ""
+    compared: Sequence[dict[str, Any]] = field(factory=list)
+
+
+_NAMES: dict[str, Any] = {DEPLOYED: "deployed", REFUSED: "refused", RESTORED: "restored"}
+
+
+def decisions(events: Iterable[dict[str, Any]]) -> list[Decision]:
+    """Every decision of an event log, oldest first."""
+    return [
+        Decision(
+            what=_NAMES[event["event"]],
+            version=event["version"],
+            at=event["at"],
+            reason=event.get("reason", ""),
+            compared=event.get("compared", []),
+        )
+        for event in events
+        if event["event"] in _NAMES
+    ]
+
+
+def deployed(found: Sequence[Decision]) -> int:
+    """The version that is deployed: the first one until another is."""
+    return next((each.version for each in reversed(found) if each.what != "refused"), 0)
+
+
+def decided(found: Sequence[Decision]) -> int:
+    """The last version that was decided on."""
+    return max((each.version for each in found), default=0)
+
+
+class Request(msgspec.Struct, forbid_unknown_fields=True):
+    """A version that a running loop shall deploy."""
+
+    version: int
+    id: str
+
+
+class Answer(msgspec.Struct):
+    """What a loop did with a request."""
+
+    id: str
+    error: str = ""
+
+
+def ask(directory: Path, version: int) -> Request:
+    """Ask the loop of this directory to deploy a version; the last one that asks is heard."""
+    request = Request(version=version, id=os.urandom(8).hex())
+    _write(directory / _REQUEST, request)
+    return request
+
+
+def asked(directory: Path) -> Request | None:
+    """What is asked, if anything."""
+    return _read(directory / _REQUEST, Request)
+
+
+def answer(directory: Path, request: Request, error: str = "") -> None:
+    """Say what became of a request, which is done."""
+    _write(directory / f"{_DONE}.json", Answer(id=request.id, error=error))
+    if asked(directory) == request:
+        (directory / _REQUEST).unlink()
+
+
+def answered(directory: Path) -> Answer | None:
+    """The last answer."""
+    return _read(directory / f"{_DONE}.json", Answer)
+
+
+def _write(path: Path, value: msgspec.Struct) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(msgspec.json.encode(value))
+    partial.replace(path)
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,107 @@
+"""Starts a loop, and does single things with one that does not run."""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ale.errors import InputError, Problem
+from ale.learning import Learner, learn
+from ale.plugin import BuildContext
+from ale.protocols import Policy
+from ale.runs import Registry, RunReader, build_choice
+from ale.types import RunFinished
+from ale_loop.intake import Intake
+from ale_loop.options import LoopConfig, read_config
+from ale_loop.record import Request
+from ale_loop.service import Service
+from ale_loop.serving import Serving
+
+
+def run(
+    path: Path,
+    registry: Registry,
+    report: Callable[[str], None],
+    *,
+    clocks: Mapping[str, Any] | None = None,
+) -> RunFinished:
+    """Run the loop of a config until Ctrl-C or SIGTERM.
+
+    Args:
+        clocks: as of `ale.learning.learn`.
+
+    Raises:
+        InputError: with every problem of the config.
+        StoreError: it runs already, or the disk is full.
+    """
+    return _open(path, registry, report, Service.run, clocks)
+
+
+def restore(path: Path, version: int, registry: Registry, report: Callable[[str], None]) -> str:
+    """Deploy a version with a loop that does not run; what is wrong, or nothing.
+
+    Raises:
+        InputError: with every problem of the config.
+    """
+    found: list[str] = []
+
+    async def conduct(service: Service) -> str:
+        await service.begin()
+        found.append(await service.restore(Request(version=version, id="")))
+        return "drained"
+
+    _open(path, registry, report, conduct, None)
+    return found[0]
+
+
+def _open(
+    path: Path,
+    registry: Registry,
+    report: Callable[[str], None],
+    conduct: Callable[[Service], Awaitable[str]],
+    clocks: Mapping[str, Any] | None,
+) -> RunFinished:
+    config = read_config(path)
+    options = config.options
+
+    async def go(learner: Learner) -> str:
+        policy = _policy(config, registry)
+        try:
+            service = Service(
+                options=options,
+                learner=learner,
+                intake=Intake(paths=options.episodes, own=options.directory, report=report),
+                serving=Serving(policy=policy, report=report),
+                directory=options.directory,
+                report=report,
+            )
+            return await conduct(service)
+        finally:
+            if policy is not None:
+                await policy.aclose()
+
+    return learn(options.train, options.directory, registry, go, report=report, clocks=clocks)
+
+
+def _policy(config: LoopConfig, registry: Registry) -> Policy | None:
+    """The component of the section ``serve``, with the id of the run: its servers know it by this.
+
+    Raises:
+        InputError: it can't be built, or has no weights that could be changed.
+    """
+    if config.serve is None:
+        return None
+    directory = config.options.directory
+    manifest = RunReader(directory).manifest
+    context = BuildContext(
+        seed=manifest["config"]["run"]["seed"],
+        run_id=str(manifest["run_id"]),
+        run_directory=directory.absolute(),
+        environ=dict(os.environ),
+    )
+    name, made = build_choice(config.serve, "llm", registry, context)
+    if not isinstance(made, Policy):
+        message = f"the weights of '{name}' can't be changed"
+        expected = "a model whose servers take weights, such as {type: servers}"
+        raise InputError([Problem(message=message, path="serve", expected=expected)])
+    return made

@@ -1,0 +1,170 @@
+"""The loop: take episodes, learn when a batch is ready, deploy what is not worse."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from attrs import define, field
+
+from ale.errors import AleError, InputError, StoreError
+from ale.learning import Learner
+from ale.text import counted
+from ale_loop.gate import Compared, compare, refusal
+from ale_loop.intake import Intake
+from ale_loop.options import LoopOptions
+from ale_loop.record import (
+    DEPLOYED,
+    REFUSED,
+    RESTORED,
+    Decision,
+    Request,
+    answer,
+    asked,
+    decided,
+    decisions,
+    deployed,
+)
+from ale_loop.serving import Serving
+
+
+@define(kw_only=True)
+class Service:
+    """One session of a loop. What was decided before is read from the event log alone."""
+
+    options: LoopOptions
+    learner: Learner
+    intake: Intake
+    serving: Serving
+    directory: Path
+    report: Callable[[str], None]
+    _decisions: list[Decision] = field(factory=list, init=False)
+    _waits: bool = field(default=False, init=False)
+    """Was it said that a batch waits for the window?"""
+
+    async def run(self) -> str:
+        """Continue until it shall end; returns the run's outcome.
+
+        Raises:
+            InputError: the config does not fit, or a run can't be read.
+            StoreError: the disk is full.
+        """
+        await self.begin()
+        while not self.learner.draining:
+            self.intake.take(self.learner)
+            await self.restore_asked()
+            await self.serve()
+            if self._may_learn():
+                await self._step()
+            else:
+                await self.learner.wait(self.options.poll_s)
+        return "drained"
+
+    async def begin(self) -> None:
+        """Load the deployed version, and hand it over."""
+        self._decisions = decisions(self.learner.events())
+        self.serving.check(self.learner.snapshot())
+        if not self._decisions:
+            await self.learner.begin()
+        await self.learner.load(self.deployed)
+        self._forget()
+        await self.serve()
+
+    @property
+    def deployed(self) -> int:
+        """The version that servers have, or are to have."""
+        return deployed(self._decisions)
+
+    async def serve(self) -> bool:
+        """Hand over the deployed version, which is loaded, where servers lack it."""
+        return await self.serving.give(self.deployed, self.learner.snapshot())
+
+    def _may_learn(self) -> bool:
+        version = decided(self._decisions) + 1
+        if not (self.learner.ready or self.learner.begun(version - 1)):
+            return False
+        window = self.options.window
+        if window is None or window.contains(self.learner.clock()):
+            self._waits = False
+            return True
+        if not self._waits:
+            self._waits = True
+            waiting = counted(self.learner.waiting, "group")
+            self.report(f"{waiting} wait for {window} to be learned from")
+        return False
+
+    async def _step(self) -> None:
+        """Learn from a batch, compare, and deploy or refuse the new version.
+
+        The deployed version is loaded before, and after it, unless it ends in between.
+        """
+        version = decided(self._decisions) + 1
+        made = self.learner.kept(version)
+        if made:  # killed before it was decided
+            await self.learner.load(version)
+        before = self.learner.snapshot().version
+        try:
+            await self.learner.learn(version - 1)
+        except (InputError, StoreError):
+            raise
+        except AleError as error:
+            await self._refuse(version, f"training failed: {error}", [])
+            return
+        if not made and self.learner.snapshot().version == before:
+            await self._refuse(version, "no update was made", [])
+            return
+        if not await self.learner.evaluate(version):
+            return
+        found = compare(self.learner.evaluated(self.deployed), self.learner.evaluated(version))
+        reason = refusal(found, self.options.gate)
+        if reason is None:
+            self._note(DEPLOYED, version, "", found)
+            self._forget()
+            await self.serve()
+        else:
+            await self._refuse(version, reason, found)
+
+    async def _refuse(self, version: int, reason: str, found: list[Compared]) -> None:
+        self._note(REFUSED, version, reason, found)
+        await self.learner.load(self.deployed)
+        self._forget()
+
+    def _note(self, event: str, version: int, reason: str, found: list[Compared]) -> None:
+        facts = [each.facts() for each in found]
+        self.learner.note(event, version=version, reason=reason, compared=facts)
+        self._decisions = decisions(self.learner.events())
+        made = self._decisions[-1]
+        self.report(f"version {version} {made.what}{f': {reason}' if reason else ''}")
+        for each in found:
+            self.report(f"  {each.line()}")
+
+    async def restore_asked(self) -> None:
+        """Deploy the version that ``ale loop restore`` asks for, if it does."""
+        request = asked(self.directory)
+        if request is None:
+            return
+        error = await self.restore(request)
+        answer(self.directory, request, error)
+
+    async def restore(self, request: Request) -> str:
+        """Deploy an earlier version; what is wrong, or nothing."""
+        if request.version not in self.restorable():
+            kept = ", ".join(map(str, self.restorable()))
+            return f"version {request.version} can't be restored; expected one of {kept}"
+        if request.version != self.deployed:
+            await self.learner.load(request.version)
+            self._note(RESTORED, request.version, "", [])
+        served = await self.serve()
+        return "" if served else f"version {request.version} is deployed as soon as servers answer"
+
+    def restorable(self) -> list[int]:
+        """The versions that were deployed and are kept."""
+        were = {0, *(each.version for each in self._decisions if each.what != "refused")}
+        return [version for version in self.learner.versions() if version in were]
+
+    def _forget(self) -> None:
+        """Remove the checkpoints that will not be loaded again."""
+        restorable = self.restorable()
+        undecided = decided(self._decisions) + 1
+        keep = {*restorable[-self.options.keep :], self.deployed, undecided}
+        for version in self.learner.versions():
+            if version not in keep:
+                self.learner.forget(version)

@@ -1,0 +1,231 @@
+"""Batches, windows, the gate, hand-over and restoring, with a policy that is one number."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ale.errors import InputError
+from ale.runs import RunReader
+from ale.testing.fakes import ManualClock
+from ale.types import Episode
+
+from .conftest import Place
+
+BETTER, WORSE = (0.8, 0.8, 0.8, 0.8), (0.1, 0.1, 0.1, 0.1)
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(f"2026-11-{text}").replace(tzinfo=UTC).timestamp()
+
+
+def test_a_batch_is_learned_from_and_a_better_policy_is_deployed(place: Place) -> None:
+    place.write()
+    place.give(*BETTER, 0.8)
+    place.run(lambda: (1, 0.8) in place.served)
+    assert place.verdicts == [(1, "deployed")]
+    assert place.served == [(0, 0.5), (1, 0.8)]
+    made = {each["temperature"]: each for each in place.decisions[0].compared}
+    assert made.keys() == {0.0, None}
+    greedy = made[0.0]
+    assert (greedy["deployed"], greedy["new"], greedy["n"]) == (0.5, 1.0, 4)
+    assert greedy["difference"] == 0.5
+    assert "version 1 deployed" in place.said
+
+
+def test_a_worse_policy_is_refused_and_the_next_starts_from_the_deployed_one(place: Place) -> None:
+    place.write()
+    with place.recording() as giver:
+        for reward in (*BETTER, *WORSE, *BETTER):
+            giver.give(reward)
+        place.run(lambda: len(place.decisions) == 3)
+    assert place.verdicts == [(1, "deployed"), (2, "refused"), (3, "deployed")]
+    assert "greedy: mean -0.500 is below" in place.decisions[1].reason
+    assert place.served == [(0, 0.5), (1, 0.8), (3, 1.1)]
+    learned = place.state(3)["learned"]
+    assert learned == [f"0-task-{task}-{n}" for task in (0, 1, 4, 5) for n in (0, 1)]
+
+
+def test_the_threshold_says_what_is_deployed(place: Place) -> None:
+    place.write({"gate": {"threshold": -0.6}})
+    place.give(*WORSE)
+    place.run(lambda: place.decisions)
+    assert place.verdicts == [(1, "deployed")]
+
+
+def test_with_low_a_difference_that_may_be_chance_is_refused(place: Place) -> None:
+    place.write({"gate": {"measure": "low"}})
+    place.give(*BETTER)
+    place.run(lambda: place.decisions)
+    assert place.verdicts == [(1, "refused")]
+    assert "low -" in place.decisions[0].reason
+
+
+def test_what_could_not_be_measured_is_refused(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write(retries=0)
+    place.give(0.8)
+    place.run(lambda: (0, 0.5) in place.served)
+    monkeypatch.setenv("BREAK", "1")
+    place.give(*BETTER)
+    place.run(lambda: place.decisions)
+    assert "only 0 held-out tasks have a reward" in place.decisions[0].reason
+    assert place.served[-1] == (0, 0.5)
+
+
+def test_equal_policies_are_not_deployed(place: Place) -> None:
+    place.write()
+    place.give(0.5, 0.5, 0.5, 0.5)
+    place.run(lambda: place.decisions)
+    assert [(each.what, each.reason) for each in place.decisions] == [
+        ("refused", "no update was made")
+    ]
+
+
+def test_a_group_waits_until_it_is_full_and_broken_episodes_are_left_out(place: Place) -> None:
+    place.write()
+    with place.recording() as giver:
+        given = [giver.give(reward) for reward in (0.8, None, 0.8, 0.8)]
+        place.run(lambda: place.directory.exists() and len(taken(place)) == 3)
+        assert place.verdicts == []
+        more = [giver.give(reward) for reward in (0.8, 0.8)]
+        place.run(lambda: place.decisions)
+    assert taken(place) == [given[0], *given[2:], *more]
+    assert place.state(1)["learned"] == [*given[2:], *more]
+
+
+def taken(place: Place) -> list[str]:
+    return [each.metadata["from"]["episode"] for each in learned_from(place)]
+
+
+def test_tasks_of_one_name_and_different_goals_are_different_groups(place: Place) -> None:
+    """A baseline over both would compare what can't be compared."""
+    place.write(None, rollouts=4)
+    place.give(*BETTER)
+    with place.recording("another") as giver:
+        giver.n[0] = 100
+        giver.give(0.8)
+    path = place.folder / "seen" / "another"
+    for name in ("tasks.jsonl", "episodes.jsonl"):
+        text = (path / name).read_text()
+        (path / name).write_text(text.replace("task-50", "task-0"))
+    place.run(lambda: place.directory.exists() and len(taken(place)) == 5)
+    tasks = {each.id for each in RunReader(place.directory).episodes if each.split == "train"}
+    assert tasks == {"0-task-0-0", "0-task-0-1", "0-task-1-0", "0-task-1-1", "0-task-0~another-0"}
+
+
+def test_outside_the_window_the_backlog_waits_also_over_a_restart(place: Place) -> None:
+    place.write({"train_window": "22:30-06:00", "time_zone": "Europe/Berlin"})
+    clock = ManualClock(at("23T20:00:00"))  # 21:00 in Berlin
+    clocks: dict[str, Any] = {"clock": clock}
+    place.give(*BETTER)
+    for _ in range(2):
+        place.run(lambda: any("wait for" in each for each in place.said), clocks=clocks)
+        assert place.verdicts == []
+        assert "2 groups wait for 22:30-06:00 Europe/Berlin to be learned from" in place.said
+        place.said.clear()
+    clock.now = at("24T04:59:59")  # 05:59:59
+    place.run(lambda: place.decisions, clocks=clocks)
+    assert place.verdicts == [(1, "deployed")]
+
+
+def test_an_earlier_version_is_restored_and_training_continues_from_it(place: Place) -> None:
+    from ale.runs import Registry
+    from ale_loop.running import restore
+
+    place.write()
+    with place.recording() as giver:
+        for reward in (*BETTER, *BETTER):
+            giver.give(reward)
+        place.run(lambda: len(place.decisions) == 2)
+        said: list[str] = []
+        assert restore(place.config, 1, Registry.installed(), said.append) == ""
+        assert place.served[-1] == (1, 0.8)
+        for _ in range(4):
+            giver.give(0.6)
+        place.run(lambda: len(place.decisions) == 4)
+    assert place.verdicts == [(1, "deployed"), (2, "deployed"), (1, "restored"), (3, "deployed")]
+    assert place.served[-1] == (3, 0.9)
+    wrong = restore(place.config, 7, Registry.installed(), said.append)
+    assert wrong == "version 7 can't be restored; expected one of 0, 1, 2, 3"
+
+
+def test_a_running_loop_restores_when_it_is_asked(place: Place) -> None:
+    from ale_loop.record import answered, ask
+
+    place.write()
+    place.give(*BETTER)
+    asked: list[Any] = []
+
+    def restored() -> bool:
+        if (1, 0.8) in place.served and not asked:
+            asked.append(ask(place.directory, 0))
+        found = answered(place.directory)
+        return bool(asked) and found is not None and found.id == asked[0].id
+
+    place.run(restored)
+    assert place.verdicts == [(1, "deployed"), (0, "restored")]
+    assert place.served == [(0, 0.5), (1, 0.8), (0, 0.5)]
+
+
+def test_old_versions_and_refused_ones_are_removed(place: Place) -> None:
+    place.write({"keep": 2})
+    with place.recording() as giver:
+        for reward in (*BETTER, *WORSE, *BETTER, *BETTER):
+            giver.give(reward)
+        place.run(lambda: len(place.decisions) == 4)
+    assert [each for each, what in place.verdicts if what == "deployed"] == [1, 3, 4]
+    left = sorted(path.name for path in (place.directory / "checkpoints").iterdir())
+    assert left == ["00002", "00003", "initial"]
+
+
+def test_servers_that_are_down_get_the_version_when_they_answer(place: Place) -> None:
+    place.write()
+    down = place.folder / "DOWN"
+    down.touch()
+    place.give(*BETTER)
+    place.run(lambda: place.decisions)
+    assert place.served == []
+    assert sum("do not have version 0 yet" in each for each in place.said) == 1
+    down.unlink()
+    place.run(lambda: place.served)
+    assert place.served == [(1, 0.8)]
+
+
+def test_a_run_that_samples_for_ever_is_a_source(place: Place) -> None:
+    place.write({"gate": {"threshold": -9.0}})
+    train = json.loads((place.folder / "train.yaml").read_text())
+    run = {"steps": 1000000, "rollouts": 2, "schedule": "stream", "stop_after_broken": None}
+    sample = {**train, "trainer": None, "evaluation": None, "run": run}
+    (place.folder / "sample.yaml").write_text(json.dumps(sample))
+    sampling = place.start_run("sample.yaml", "--directory", "seen/sampled")
+    try:
+        place.run(lambda: len(place.decisions) >= 2)
+    finally:
+        sampling.kill()
+        sampling.wait()
+    found = {each.metadata["from"]["run"] for each in learned_from(place)}
+    assert found == {"sampled"}
+
+
+def learned_from(place: Place) -> list[Episode]:
+    return [each for each in RunReader(place.directory).episodes if each.split == "train"]
+
+
+def test_mistakes_are_named_and_nothing_is_started(place: Place) -> None:
+    for options, message in (
+        ({"train_window": "2-6"}, "expected hours such as 22:30-06:00"),
+        ({"train_window": "02:00-02:00"}, "has no length"),
+        ({"time_zone": "Mars"}, "expected a time zone"),
+        ({"episode": []}, "did you mean 'episodes'?"),
+    ):
+        place.write(options)
+        with pytest.raises(InputError, match=message.replace("?", r"\?")):
+            place.run(lambda: False)
+        assert not place.directory.exists()
+    place.write(tasks_per_step=None)
+    with pytest.raises(InputError, match="how many groups a step learns from"):
+        place.run(lambda: False)
+    assert not place.directory.exists()

@@ -1,0 +1,213 @@
+"""`ale loop` with a policy, a server, a proxy and an agent: deployed, or refused when worse."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+pytestmark = pytest.mark.needs("torch")
+
+PATIENCE_S = 300.0
+TINY = {"corpus": "corpus.txt", "layers": 1, "width": 32, "heads": 2, "mlp": 64}
+QUESTIONS = [f"Say something to {name}." for name in ("Ann", "Bob", "Cid", "Dan")]
+DRIVER = '''
+"""The loop, with a clock that a file sets."""
+
+import sys
+from pathlib import Path
+
+from ale.runs import Registry
+from ale_loop.running import run
+
+clocks = {"clock": lambda: float(Path("now").read_text())}
+report = lambda text: print(text, flush=True)
+run(Path("loop.yaml"), Registry.installed(), report, clocks=clocks)
+'''
+PLUGIN = '''
+"""Held-out questions, and a criterion that wants a vowel."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ale.plugin import Component, hookimpl
+from ale.types import CriterionSpec, Score, Task
+
+
+class Questions:
+    def load(self) -> Iterator[Task]:
+        for name in ("Eve", "Flo", "Guy", "Hal", "Ida", "Jim", "Kay", "Leo"):
+            goal = f"Say something to {name}."
+            yield Task(id=name, goal=goal, criteria=(CriterionSpec(type="vowel"),))
+
+
+class Vowel:
+    async def grade(self, task: Task, trajectory: Any, sandbox: Any) -> Score:
+        said = trajectory.turns[-1].completion.message.content
+        passed = any(each in "aeiou" for each in said)
+        return Score(criterion="vowel", passed=passed, value=float(passed), detail=said)
+
+
+@hookimpl
+def ale_task_sources() -> Sequence[Component[Any, Any]]:
+    return [Component("questions", None, lambda o, c: Questions(), summary="Eight.")]
+
+
+@hookimpl
+def ale_criteria() -> Sequence[Component[Any, Any]]:
+    return [Component("vowel", None, lambda o, c: Vowel(), summary="A vowel.")]
+'''
+
+
+class World:
+    """A server, a proxy and a loop, each a process, and the agent that is this test."""
+
+    def __init__(self, workshop: Any) -> None:
+        self.workshop = workshop
+        self.n = 0
+        workshop.write("corpus.txt", "We see a queue. I owe you a tea. Try my dry sky.\n" * 20)
+        workshop.write("questions.py", PLUGIN)
+        workshop.write("driver.py", DRIVER)
+        llm = {"type": "policy", "tiny": TINY, "max_tokens": 3}
+        self.train = {
+            "plugins": ["questions.py"],
+            "tasks": {"type": "questions"},
+            "sandbox": {"type": "local", "root": str(workshop.space)},
+            "llm": llm,
+            "agent": {"type": "single-shot"},
+            "credit": {"type": "grpo"},
+            "trainer": {
+                "type": "policy",
+                "objective": "reinforce",
+                "lr": 0.03,
+                "epochs": 8,
+                "sync": "copy",
+            },
+            "evaluation": {"tasks": {"type": "questions"}, "rollouts": 4},
+            "observers": [],
+            "run": {"tasks_per_step": 4, "rollouts": 8},
+        }
+        workshop.write("train.yaml", self.train)
+        workshop.write("serve.yaml", {"llm": llm})
+        loop = {
+            "train": "train.yaml",
+            "directory": "runs/loop",
+            "episodes": ["runs/agent"],
+            "serve": {"type": "servers", "tiny": TINY, "registry": "servers"},
+            "train_window": "22:30-06:00",
+            "poll_s": 0.2,
+        }
+        workshop.write("loop.yaml", loop)
+        command = ("serve", "--config", "serve.yaml", "--port", "0", "--register", "servers")
+        self.upstream = self._started(*command)
+        tokens = ("--ask-tokens", "--logprobs-mode", "processed")
+        self.url = self._started(
+            "proxy", self.upstream, "--port", "0", "--run", "runs/agent", *tokens
+        )
+        self.client = openai.OpenAI(base_url=self.url, api_key="any")
+
+    def _started(self, *arguments: str) -> str:
+        running = self.workshop.start(*arguments)
+        printed = self.workshop.wait_for(lambda: running.printed.strip(), timeout_s=PATIENCE_S)
+        return str(printed.splitlines()[0])
+
+    def work(self, *, good: bool) -> None:
+        """The agent answers eight times each question; a judge rewards vowels, or their absence."""
+        for question in QUESTIONS:
+            for _ in range(8):
+                self.n += 1
+                name = f"s{self.n}"
+                answer = self.client.chat.completions.create(
+                    model="m",
+                    messages=[{"role": "user", "content": question}],
+                    seed=self.n,
+                    temperature=1,
+                    top_p=1,
+                    extra_headers={"X-Ale-Session": name},
+                )
+                said = answer.choices[0].message.content or ""
+                has_vowel = any(each in "aeiou" for each in said)
+                body = json.dumps({"score": float(has_vowel == good)}).encode()
+                asked = urllib.request.Request(f"{self.url}/sessions/{name}/feedback", data=body)
+                urllib.request.urlopen(asked, timeout=PATIENCE_S).read()
+
+    def time(self, text: str) -> None:
+        now = datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+        partial = self.workshop.write("now.partial", str(now))
+        partial.rename(self.workshop.folder / "now")
+
+    def loop(self) -> "subprocess.Popen[bytes]":
+        with (self.workshop.folder / "loop.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "driver.py"],
+                cwd=self.workshop.folder,
+                env=self.workshop.environ,
+                stdout=log,
+                stderr=log,
+            )
+
+    @property
+    def said(self) -> str:
+        return (self.workshop.folder / "loop.log").read_text()
+
+    def wait(self, text: str, n: int = 1) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.said.count(text) < n:
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.05)
+
+    def history(self) -> list[dict[str, Any]]:
+        done = self.workshop.ale("loop", "history", "loop.yaml", "--json", timeout_s=PATIENCE_S)
+        assert done.code == 0, done.text
+        made: list[dict[str, Any]] = json.loads(done.out)
+        return made
+
+    def version_served(self) -> int:
+        body = urllib.request.Request(
+            f"{self.upstream.removesuffix('/v1')}/ale/status",
+            data=b"{}",
+            headers={"Content-Type": "application/json"},
+        )
+        answer = urllib.request.urlopen(body, timeout=PATIENCE_S).read()
+        return int(json.loads(answer)["version"])
+
+
+def test_what_an_agent_does_makes_a_better_policy_and_a_worse_one_is_refused(workshop: Any) -> None:
+    world = World(workshop)
+    world.time("2026-11-23T21:00:00")
+    loop = world.loop()
+    try:
+        world.work(good=True)
+        world.wait("4 groups wait for 22:30-06:00 UTC")
+        loop.kill()
+        loop.wait(PATIENCE_S)
+        assert world.version_served() == 0
+        world.time("2026-11-23T23:00:00")
+        loop = world.loop()
+        world.wait("version 1 ")
+        assert world.history()[0]["what"] == "deployed", world.said
+        workshop.wait_for(lambda: world.version_served() == 1, timeout_s=PATIENCE_S)
+        world.work(good=False)
+        world.wait("version 2 ")
+        assert world.history()[1]["what"] == "refused", world.said
+        assert world.version_served() == 1
+        done = workshop.ale("loop", "restore", "loop.yaml", "0", timeout_s=PATIENCE_S)
+        assert done.code == 0, done.text
+        assert world.version_served() == 0
+        loop.send_signal(signal.SIGTERM)
+        assert loop.wait(PATIENCE_S) == 0, world.said
+    finally:
+        loop.kill()
+        loop.wait(PATIENCE_S)
+    shown = workshop.ale("loop", "status", "loop.yaml").out
+    assert "does not run" in shown
+    assert "taken       64 episodes" in shown
+    assert "waiting     0 of 4 for a batch" in shown
+    assert Path(workshop.folder / "runs/loop/weights").exists() is False
