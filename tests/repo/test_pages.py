@@ -53,7 +53,9 @@ def test_a_link_leads_somewhere(page: Path) -> None:
 
 @each_page
 def test_a_test_that_a_page_names_is_there(page: Path) -> None:
-    for named in re.findall(r"`((?:tests|plugins)/[\w./-]+)`", page.read_text()):
+    for named in re.findall(
+        r"`((?:tests/(?:core|e2e|repo|bench)|plugins)/[\w./-]+)`", page.read_text()
+    ):
         assert (ROOT / named).exists(), named
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -244,8 +245,10 @@ class ServersLLM(TokenLLM):
         tensors = self._tensors(snapshot)
 
         def write(folder: Path) -> str:
-            weights.write(folder, tensors)
-            return weights.digest(tensors)
+            with ThreadPoolExecutor(1) as beside:
+                digest = beside.submit(weights.digest, tensors)
+                weights.write(folder, tensors)
+                return digest.result()
 
         self._written = True
         published = self._channel.publish(snapshot.version, write)
