@@ -196,7 +196,7 @@ class ServersLLM(TokenLLM):
         pool = await self._opened()
         published = await asyncio.to_thread(self._write, snapshot)
         if published.digest == pool.weights.digest and published.version == pool.weights.version:
-            pool.weights = published
+            pool.written(published)
         else:
             await pool.update(published)
         self.policy.version = snapshot.version
@@ -238,7 +238,7 @@ class ServersLLM(TokenLLM):
         async with self._opening:
             if not pool.weights.folder:
                 snapshot = PolicySnapshot(version=self.policy.version)
-                pool.weights = await asyncio.to_thread(self._write, snapshot)
+                pool.written(await asyncio.to_thread(self._write, snapshot))
 
     def _write(self, snapshot: PolicySnapshot) -> Weights:
         tensors = self._tensors(snapshot)
