@@ -5,9 +5,10 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 from attrs import define, frozen
 
@@ -89,6 +90,7 @@ class Gateway:
         self._changing = asyncio.Lock()
         self._opening = asyncio.Lock()
         self._checked: Weights | None = None
+        self._beside: set[asyncio.Task[None]] = set()
         self._instance, self._since = "", time.time()
 
     async def started(self) -> None:
@@ -213,8 +215,13 @@ class Gateway:
             self._paused = False
 
     def _resume_soon(self) -> None:
-        self._resuming = asyncio.ensure_future(self.resume())
-        self._resuming.add_done_callback(_retrieved)
+        self._begin_beside(self.resume())
+
+    def _begin_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+        task.add_done_callback(_retrieved)
 
     def _end_lease(self) -> None:
         if self._lease is not None:
@@ -275,8 +282,7 @@ class Gateway:
         old = self._adapters.get(name)
         self._adapters[name] = held
         if old is not None and _program_name(name, old) != _program_name(name, held):
-            self._removing = asyncio.create_task(self._remove(_program_name(name, old)))
-            self._removing.add_done_callback(_retrieved)
+            self._begin_beside(self._remove(_program_name(name, old)))
 
     async def _remove(self, program: str) -> None:
         """Unload an adapter when the last request that began with it has ended."""
@@ -340,9 +346,11 @@ class Gateway:
     async def aclose(self) -> None:
         """End the program. Idempotent."""
         self._end_lease()
+        tasks = [*self._beside, *filter(None, [self._ready])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._stop()
-        if self._ready is not None:
-            self._ready.cancel()
 
 
 def _label(held: Held) -> str:

@@ -106,6 +106,8 @@ def _key(options: ServersOptions, context: BuildContext) -> str | None:
 
 def _own_section(options: ServersOptions) -> dict[str, Any]:
     """The section ``llm`` of own servers, less the model."""
+    if options.server:
+        return dict(options.server)
     same = ("max_batch", "prefix_cache_mb", "decoder", "device", "dtype", "threads", "calls")
     section = {name: getattr(options, name) for name in (*same, "turns", "context")}
     return {"type": "policy", **section}

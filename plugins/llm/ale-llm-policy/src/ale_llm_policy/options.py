@@ -1,5 +1,6 @@
 """Options of the model ``policy``."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -143,6 +144,13 @@ class ServersOptions(PolicyOptions):
         validator=ge(0),
         metadata=doc("Servers of the run's own, on this machine, ended with it."),
     )
+    server: Mapping[str, Any] = field(
+        factory=dict,
+        metadata=doc(
+            "What serves the model of such servers, with its options but `model`, such as {type: "
+            "vllm-server}; a policy with these options where not given."
+        ),
+    )
     interruption: Literal["keep", "abort"] = field(
         default="keep",
         metadata=doc(
@@ -183,5 +191,7 @@ class ServersOptions(PolicyOptions):
         super().__attrs_post_init__()
         if sum((bool(self.urls), self.registry is not None, self.start > 0)) != 1:
             raise ValueError("give one of 'urls', 'registry' and 'start'")
+        if self.server and not (self.start and "type" in self.server):
+            raise ValueError("'server' is for 'start', and needs a 'type'")
         if self.follow is not None and (self.take_over or self.start > 0):
             raise ValueError("'follow' takes the servers as they are: without take_over and start")
