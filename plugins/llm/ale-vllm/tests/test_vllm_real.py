@@ -18,7 +18,6 @@ from ale_servers.channel import WeightFolder
 from ale_servers.client import Connections, HTTPServer
 from ale_servers.protocol import InferenceServer
 from ale_servers.records import Entry, Weights
-from ale_servers.tensors import digest_of, stored_in
 from ale_servers.testing.adapters import AdapterContract
 from ale_servers.testing.contract import ServerContract
 from ale_servers.testing.serving import serving
@@ -40,14 +39,15 @@ def tiny(seed: int) -> Any:
 
 
 def adapted(name: str, version: int) -> Any:
-    """The policy of version 0 in PEFT's model, with an adapter that is not zero."""
+    """The policy of version 0 with an adapter that is not zero."""
     import torch
-    from peft import LoraConfig, get_peft_model
+    from peft import LoraConfig, inject_adapter_in_model
 
-    config = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
     policy = tiny(0)
     torch.manual_seed(sum(name.encode()) + version)
-    policy.model = get_peft_model(policy.model, config)
+    inject_adapter_in_model(
+        LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"), policy.model
+    )
     with torch.no_grad():
         for part, weight in policy.model.named_parameters():
             if "lora_B" in part:
@@ -88,12 +88,11 @@ class Lab:
         return logprobs(tiny(version), ids)
 
     def publish_adapter(self, name: str, version: int) -> Weights:
-        def write(folder: Path) -> str:
-            adapted(name, version).model.save_pretrained(folder)
-            (folder / "README.md").unlink(missing_ok=True)
-            return digest_of(stored_in(sorted(folder.iterdir())))
+        from ale_llm_policy import adapters
 
-        made = WeightFolder(self._folder / name, keep=16).publish(version, write)
+        model = adapted(name, version).model
+        channel = WeightFolder(self._folder / name, keep=16)
+        made = channel.publish(version, lambda folder: adapters.write(folder, model))
         return msgspec.structs.replace(made, adapter=name, run="the run")
 
     def adapter_logprobs(self, name: str, version: int, ids: tuple[int, ...]) -> list[float]:

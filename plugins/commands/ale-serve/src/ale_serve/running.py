@@ -23,7 +23,7 @@ from ale.plugin import BuildContext
 from ale.runs import Registry, build_choice, parse_choice
 from ale.strict import Node, read_yaml
 from ale_serve.answering import Served
-from ale_servers.registry import FolderRegistry, own_entry, registered
+from ale_servers.registry import own_entry, registered, registry_at
 
 KEEP_ALIVE_S = 75
 """Seconds that an idle connection stays open: longer than clients keep one, so that none sends a
@@ -40,8 +40,8 @@ class Endpoint:
     port: int
     name: str | None = None
     api_key_env: str | None = None
-    register: Path | None = None
-    """Folder of a registry of servers."""
+    register: str | None = None
+    """Registry of servers: a folder, or a URL of NATS."""
     register_as: str = ""
     end_with_stdin: bool = False
 
@@ -156,7 +156,7 @@ def _registered(endpoint: Endpoint, url: str) -> AbstractAsyncContextManager[Non
     """An entry in the registry, if one is asked for, while the block runs."""
     if endpoint.register is None:
         return nullcontext()
-    return registered(FolderRegistry(endpoint.register), own_entry(url, endpoint.register_as))
+    return registered(registry_at(endpoint.register), own_entry(url, endpoint.register_as))
 
 
 @asynccontextmanager

@@ -290,7 +290,10 @@ class ServerPool:
     async def _look(self) -> None:
         """The same, without waiting for those that are updated."""
         async with self._looking:
-            entries = {entry.url: entry for entry in self._registry.entries()}
+            try:
+                entries = {entry.url: entry for entry in self._registry.entries()}
+            except OSError as error:
+                raise LLMError(f"the servers can't be listed: {error}", transient=True) from error
             for url in self._members.keys() - entries.keys():
                 self._set(self._members.pop(url), "down", "it has left the registry")
             for url, entry in entries.items():

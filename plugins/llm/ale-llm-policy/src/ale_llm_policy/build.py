@@ -22,7 +22,7 @@ from ale_llm_policy.pretrained import TinyShape, TorchPolicy, load_policy, tiny_
 from ale_llm_policy.servers import OwnServers, ServersLLM, temporary
 from ale_servers.channel import WeightFolder
 from ale_servers.pool import PoolOptions
-from ale_servers.registry import Addresses, FolderRegistry, Registry
+from ale_servers.registry import Addresses, FolderRegistry, Registry, registry_at
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,8 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
     registry = own.registry if own else _registry(options)
     # Several runs may be given one folder.
     folder = run / "weights" if options.weights is None else options.weights / context.run_id
+    if options.adapter:
+        folder /= options.adapter  # agents of one run may have one each
     return ServersLLM(
         policy,
         registry,
@@ -69,6 +71,7 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
             refresh_s=options.refresh_s,
             take_over=options.take_over,
             follow=options.follow is not None,
+            adapter=options.adapter,
         ),
         key=_key(options, context),
         own=own,
@@ -80,6 +83,8 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
 
 
 def _registry(options: ServersOptions) -> Registry:
+    if options.nats:
+        return registry_at(options.nats)
     return FolderRegistry(options.registry) if options.registry else Addresses(options.urls)
 
 
@@ -91,6 +96,7 @@ def _client_options(options: ServersOptions, own: OwnServers | None) -> dict[str
         "registry": None if folder is None else str(folder.absolute()),
         "start": 0,
         "take_over": False,
+        "server": {},
     }
 
 
@@ -132,16 +138,29 @@ def wrap_policy(policy: TorchPolicy, options: PolicyOptions) -> PolicyLLM:
     Raises:
         InputError: the policy is not supported by the engine.
     """
-    forward = _forward(policy, options)
-    engine = Engine(
+
+    def copied() -> tuple[TorchPolicy, Engine]:
+        with policy.lock:
+            copy = policy.copied()
+        return copy, _engine(copy, options)
+
+    return PolicyLLM(
         policy,
-        forward,
+        _engine(policy, options),
+        defaults=_defaults(options),
+        context=options.context or policy.context,
+        copied=copied,
+    )
+
+
+def _engine(policy: TorchPolicy, options: PolicyOptions) -> Engine:
+    return Engine(
+        policy,
+        _forward(policy, options),
         max_batch=options.max_batch,
         cache_bytes=options.prefix_cache_mb << 20,
         threads=options.threads if policy.device.type == "cpu" else None,
     )
-    defaults = _defaults(options)
-    return PolicyLLM(policy, engine, defaults=defaults, context=options.context or policy.context)
 
 
 def _defaults(options: PolicyOptions) -> Sampling:
