@@ -137,7 +137,7 @@ def test_what_was_there_stays_while_nats_is_away(
     nats_server.stop()
     assert names(registry) == ["a"]
     nats_server.start()
-    until(lambda: registry._client.is_connected)
+    until(lambda: registry._client is not None and registry._client.is_connected)
     registry.add(Entry(url="http://b", name="b"))
     until(lambda: "b" in names(registry))
 

@@ -14,6 +14,7 @@ from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.testing.llm import LLMContract
 from ale_servers.gateway import Gateway, Model
+from ale_servers.hosted import HostedLLM
 from ale_servers.protocol import InferenceServer
 from ale_servers.testing.adapters import AdapterContract
 from ale_servers.testing.contract import ServerContract, ask, check_exact
@@ -21,7 +22,7 @@ from ale_servers.testing.serving import serving_app
 from ale_servers.testing.tables import TableLab, write_model
 from ale_vllm import server as module
 from ale_vllm.options import VLLMServerOptions
-from ale_vllm.server import VLLMServer, arguments, variables
+from ale_vllm.server import arguments, build, variables
 
 
 class Lab(TableLab):
@@ -40,13 +41,13 @@ def lab(tmp_path: Path, fake: Any) -> Lab:
 
 
 @pytest_asyncio.fixture
-async def llm(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[VLLMServer]:
+async def llm(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HostedLLM]:
     """The component; its vLLM is the fake, in this process."""
     monkeypatch.setattr(module, "python_of", lambda build: Path("/no/python"))
     async with serving_app(lab.fake.app) as url:
         options = VLLMServerOptions(model=lab.model, build="cpu", max_batch=64)
-        made = VLLMServer(options, BuildContext())
-        made._asked.url = url
+        made = build(options, BuildContext())
+        made.asked.url = url
 
         @asynccontextmanager
         async def run(on_start: Any) -> AsyncIterator[None]:
@@ -65,7 +66,7 @@ class Fake:
         return Lab(tmp_path, fake)
 
     @pytest.fixture
-    def bare(self, llm: VLLMServer) -> InferenceServer:
+    def bare(self, llm: HostedLLM) -> InferenceServer:
         return llm.server
 
 
@@ -81,7 +82,7 @@ class TestLLM(LLMContract):
         return llm
 
 
-async def test_a_vllm_that_fails_an_update_is_started_again(llm: VLLMServer, lab: Lab) -> None:
+async def test_a_vllm_that_fails_an_update_is_started_again(llm: HostedLLM, lab: Lab) -> None:
     gateway: Gateway = llm.server
     before = await gateway.status()
     lab.fake.refuses = "/finish_weight_update"
@@ -96,7 +97,7 @@ async def test_a_vllm_that_fails_an_update_is_started_again(llm: VLLMServer, lab
 
 
 async def test_an_answer_says_nothing_of_weights_that_were_changed_under_its_adapter(
-    llm: VLLMServer, lab: Lab
+    llm: HostedLLM, lab: Lab
 ) -> None:
     await llm.server.update(lab.publish_adapter("one", 1))
     answer = asyncio.ensure_future(llm.server.sample(ask(lab, 300, adapter="one")))

@@ -22,7 +22,7 @@ from ale_servers.testing.adapters import AdapterContract
 from ale_servers.testing.contract import ServerContract
 from ale_servers.testing.serving import serving
 from ale_vllm.options import VLLMServerOptions
-from ale_vllm.server import VLLMServer
+from ale_vllm.server import build
 
 pytestmark = pytest.mark.long
 
@@ -113,7 +113,7 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     def call(work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, loop).result(timeout=600)
 
-    llm = VLLMServer(options, BuildContext())
+    llm = build(options, BuildContext())
     try:
         call(llm.server.started())
         http = serving(llm.server)

@@ -24,6 +24,7 @@ from ale_servers.records import Entry
 from ale_servers.registry import EXPIRY_S, file_name
 
 _CALL_S = 10.0
+_RECONNECT_S = 0.5
 BUCKET = "ale-servers"
 T = TypeVar("T")
 _LOST = (Error, OSError, TimeoutError)
@@ -52,7 +53,8 @@ class NatsRegistry:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._opening = threading.Lock()
-        self._client = Client()
+        self._client: Client | None = None
+        self._address = (parts.hostname, parts.port or 4222)
         self._watching: asyncio.Task[None] | None = None
         self._listed = asyncio.Event()
 
@@ -67,7 +69,7 @@ class NatsRegistry:
         """
         self._call(self._listing())
         oldest = time.monotonic() - self._expiry_s
-        is_known = self._client.is_connected
+        is_known = self._client is not None and self._client.is_connected
         seen = sorted(self._seen.items())
         return [entry for _, (entry, at) in seen if at >= oldest or not is_known]
 
@@ -114,16 +116,27 @@ class NatsRegistry:
             raise ConnectionError(f"the registry {self} can't be reached: {reason}") from error
 
     async def _closed(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
-        with contextlib.suppress(*_LOST):
-            await self._client.close()
+        if self._client is not None:
+            with contextlib.suppress(*_LOST):
+                await self._client.close()
+        # The watch has tasks of its own in the client.
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _opened(self) -> KeyValue:
-        if not self._client.is_connected and not self._client.is_reconnecting:
+        if self._client is None:
+            # The client itself would try for ever, from the first time on.
+            _, writer = await asyncio.wait_for(asyncio.open_connection(*self._address), 5)
+            writer.close()
             self._client = await nats.connect(
-                self._server, connect_timeout=5, max_reconnect_attempts=-1, error_cb=_ignore
+                self._server,
+                connect_timeout=5,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=_RECONNECT_S,  # type: ignore[arg-type]  # a fraction does
+                error_cb=_ignore,
+                reconnected_cb=self._watch_anew,
             )
         stream = self._client.jetstream(timeout=5)
         try:
@@ -138,9 +151,16 @@ class NatsRegistry:
             bucket = await self._opened()
             self._listed = asyncio.Event()
             self._watching = asyncio.create_task(self._watch(bucket))
-        if self._client.is_connected:
+        if self._client is not None and self._client.is_connected:
             async with asyncio.timeout(_CALL_S / 2):
                 await self._listed.wait()
+
+    async def _watch_anew(self) -> None:
+        """After a lost connection: what was there has had no chance to be renewed meanwhile."""
+        now = time.monotonic()
+        self._seen = {key: (entry, now) for key, (entry, _) in self._seen.items()}
+        if self._watching is not None:
+            self._watching.cancel()
 
     async def _watch(self, bucket: KeyValue) -> None:
         watcher = await bucket.watchall()

@@ -19,9 +19,9 @@ def _options() -> type[VLLMServerOptions]:
 
 
 def _build(options: VLLMServerOptions, context: BuildContext) -> LLM:
-    from ale_vllm.server import VLLMServer
+    from ale_vllm.server import build
 
-    return VLLMServer(options, context)
+    return build(options, context)
 
 
 def probe() -> Probe:
