@@ -105,9 +105,7 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-def test_the_entry_of_a_killed_server_expires(
-    nats_server: NatsServer, connect: Connect
-) -> None:
+def test_the_entry_of_a_killed_server_expires(nats_server: NatsServer, connect: Connect) -> None:
     url = f"{nats_server.url}/test"
     registry = connect(expiry_s=2)
     with subprocess.Popen([sys.executable, "-c", PROGRAM, url]) as server:
@@ -128,9 +126,7 @@ async def test_a_server_is_there_while_it_runs(connect: Connect) -> None:
     until(lambda: names(registry) == [])
 
 
-def test_what_was_there_stays_while_nats_is_away(
-    nats_server: NatsServer, connect: Connect
-) -> None:
+def test_what_was_there_stays_while_nats_is_away(nats_server: NatsServer, connect: Connect) -> None:
     registry = connect(expiry_s=30)
     registry.add(Entry(url="http://a", name="a"))
     until(lambda: names(registry) == ["a"])

@@ -1,4 +1,4 @@
-"""A fake of SGLang's routes, over bigrams; written from its sources, never compared with a real one."""
+"""A fake of SGLang's routes, over bigrams: from its sources, never compared with a real one."""
 
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,11 @@ class FakeSGLang:
 
     async def _update(self, request: Request) -> Response:
         if self.refuses == request.url.path:
-            message = {"success": False, "message": "Failed to get weights", "num_paused_requests": 0}
+            message = {
+                "success": False,
+                "message": "Failed to get weights",
+                "num_paused_requests": 0,
+            }
             return JSONResponse(message, 400)
         body = await request.json()
         assert not self.sampler._jobs, "a request would be sampled from two weights"
@@ -98,7 +102,10 @@ class FakeSGLang:
                 about["output_token_logprobs"] = given
                 return JSONResponse({"text": "", "output_ids": done.ids, "meta_info": about})
             about["input_token_logprobs"] = [[None, ids[start], None], *given]
-            about |= {"finish_reason": {"type": "length"}, "output_token_logprobs": [[0.0, 0, None]]}
+            about |= {
+                "finish_reason": {"type": "length"},
+                "output_token_logprobs": [[0.0, 0, None]],
+            }
             return JSONResponse({"text": "", "output_ids": [0], "meta_info": about})
 
         return await while_connected(request, answer())
@@ -121,7 +128,9 @@ class FakeSGLang:
         body = await request.json()
         n = sum(len(each["content"]) for each in body["messages"])
         if n > CONTEXT:
-            message = f"Requested token count exceeds the model's maximum context length of {CONTEXT}"
+            message = (
+                f"Requested token count exceeds the model's maximum context length of {CONTEXT}"
+            )
             return JSONResponse({"object": "error", "message": message}, 400)
         most = min(body.get("max_tokens", 4), 4)
         message = {"role": "assistant", "content": "abcd"[:most]}

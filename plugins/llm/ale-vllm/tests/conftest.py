@@ -1,5 +1,6 @@
-"""A fake of vLLM's routes for tokens, weights and adapters, over bigrams; the shapes are those that a vLLM 0.32
-on this project's machines has answered with.
+"""A fake of vLLM's routes for tokens, weights and adapters, over bigrams.
+
+The shapes of its answers are those of a vLLM 0.32 that was asked.
 """
 
 import asyncio
@@ -82,7 +83,9 @@ class FakeVLLM:
         asked = body["sampling_params"]
         ids = tuple(body["token_ids"])
         if len(ids) + 1 > CONTEXT:
-            message = f"The decoder prompt (length {len(ids)}) is longer than the maximum model length"
+            message = (
+                f"The decoder prompt (length {len(ids)}) is longer than the maximum model length"
+            )
             return _error(400, f"{message} of {CONTEXT}.", "BadRequestError")
         scores = "prompt_logprobs" in asked
         wanted = SampleRequest(

@@ -112,7 +112,11 @@ def test_the_command_line_asks_for_the_log_probabilities_of_the_sampler(lab: Lab
     options = VLLMServerOptions(model=lab.model, adapters=3, arguments=("--seed=1",))
     model = Model(folder=lab.model, name="m", context=99, max_running=4, start_s=1, adapters=3)
     given = arguments(options, model, "cpu", "http://127.0.0.1:4")
-    wanted = ("--logprobs-mode=processed_logprobs", "--generation-config=vllm", "--enable-scale-out")
+    wanted = (
+        "--logprobs-mode=processed_logprobs",
+        "--generation-config=vllm",
+        "--enable-scale-out",
+    )
     assert {*wanted, "--port=4", "--dtype=float32", "--max-loras=6", "--seed=1"} <= {*given}
     assert "--block-size=32" not in arguments(options, model, "cuda", "http://127.0.0.1:4")
 

@@ -57,6 +57,7 @@ def adapted(name: str, version: int) -> Any:
 
 def logprobs(policy: Any, ids: tuple[int, ...]) -> list[float]:
     import torch
+
     from ale_llm_policy.testing import forward_logits
 
     logp = forward_logits(policy, ids[:1], ids[1:]).log_softmax(-1)

@@ -23,7 +23,8 @@ from ale.plugin import BuildContext
 from ale.runs import Registry, build_choice, parse_choice
 from ale.strict import Node, read_yaml
 from ale_serve.answering import Served
-from ale_servers.registry import own_entry, registered, registry_at
+from ale_servers.places import registry_at
+from ale_servers.registry import own_entry, registered
 
 KEEP_ALIVE_S = 75
 """Seconds that an idle connection stays open: longer than clients keep one, so that none sends a

@@ -1,8 +1,8 @@
 """``python -m ale_servers.ending COMMAND...``: runs a program, and ends all of it when asked.
 
-For a program that starts processes of its own and knows nothing of its parent: it ends, with what it
-has started, when this process gets SIGTERM or its standard input is closed, by whatever has ended
-the parent.
+For a program that starts processes of its own and knows nothing of its parent: it ends, with what
+it has started, when this process gets SIGTERM or its standard input is closed, by whatever has
+ended the parent.
 """
 
 import contextlib

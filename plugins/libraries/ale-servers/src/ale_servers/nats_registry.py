@@ -1,7 +1,7 @@
 """A registry for several hosts: a bucket of keys and values in NATS JetStream.
 
-An entry that is not renewed is removed by NATS. What the bucket has is watched, so that looking at it
-costs nothing; while NATS can't be reached, what was there last stays.
+An entry that is not renewed is removed by NATS. What the bucket has is watched, so that looking at
+it costs nothing; while NATS can't be reached, what was there last stays.
 """
 
 import asyncio

@@ -356,9 +356,7 @@ class ServerPool:
             return
         if held.version <= self.weights.version:
             return
-        self.weights = Weights(
-            version=held.version, digest=held.digest, folder="", adapter=adapter
-        )
+        self.weights = Weights(version=held.version, digest=held.digest, folder="", adapter=adapter)
         self._digests[held.version] = held.digest
         if not adapter:
             self.base = self.weights

@@ -35,8 +35,8 @@ class SampleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     least_version: int = 0
     """A server with older weights has missed an update, and samples nothing."""
     adapter: str = ""
-    """The adapter over the server's weights to sample from; empty for none. Versions are then those
-    of the adapter."""
+    """The adapter over the server's weights to sample from; empty for none. Versions are then its
+    own."""
 
 
 SampleReason = Literal["stop", "length", "abort", "forced"]

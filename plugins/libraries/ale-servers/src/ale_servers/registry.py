@@ -48,19 +48,6 @@ class Writable(Registry, Protocol):
         ...
 
 
-def registry_at(place: str) -> Writable:
-    """The registry in a folder, or behind ``nats://HOST:PORT/BUCKET``.
-
-    Raises:
-        ValueError: such a URL can't be read.
-    """
-    if "://" in place:
-        from ale_servers.nats_registry import NatsRegistry  # late: most need none
-
-        return NatsRegistry(place)
-    return FolderRegistry(Path(place))
-
-
 class Addresses:
     """Servers whose base URLs are known.
 

@@ -21,8 +21,9 @@ from ale_llm_policy.packed import Packed, is_packable
 from ale_llm_policy.pretrained import TinyShape, TorchPolicy, load_policy, tiny_policy
 from ale_llm_policy.servers import OwnServers, ServersLLM, temporary
 from ale_servers.channel import WeightFolder
+from ale_servers.places import registry_at
 from ale_servers.pool import PoolOptions
-from ale_servers.registry import Addresses, FolderRegistry, Registry, registry_at
+from ale_servers.registry import Addresses, FolderRegistry, Registry
 
 log = logging.getLogger(__name__)
 

@@ -154,8 +154,8 @@ class ServersOptions(PolicyOptions):
     server: Mapping[str, Any] = field(
         factory=dict,
         metadata=doc(
-            "What serves the model of such servers, with its options but `model`, such as {type: "
-            "vllm-server}; a policy with these options where not given."
+            "What serves the model of such servers, with its options but `model`, such as "
+            "{type: vllm-server}; a policy with these options where not given."
         ),
     )
     interruption: Literal["keep", "abort"] = field(

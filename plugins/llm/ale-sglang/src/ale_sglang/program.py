@@ -19,9 +19,9 @@ _FLUSH_TRIES = 100
 class SGLang:
     """A `Program`: SGLang 0.5, whose answers do not say which weights sampled which token.
 
-    So that this is known all the same, a pause always ends the requests, and those that are to be kept
-    are sent again afterwards, prompt and beginning, from here: no request is in SGLang while its
-    weights change.
+    So that this is known all the same, a pause always ends the requests, and those that are to be
+    kept are sent again afterwards, prompt and beginning, from here: no request is in SGLang while
+    its weights change.
 
     Args:
         asked: where it is.

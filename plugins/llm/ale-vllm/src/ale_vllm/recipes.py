@@ -10,7 +10,7 @@ from ale.errors import InputError, Problem
 from ale_servers.environment import Recipe, folder_of, is_made, make
 
 VERSION = "0.32.0"
-_EXTENSION = Path(__file__).parent / "extension"
+_EXTENSION = Path(__file__).parent / "inside"
 Build = Literal["cpu", "cuda"]
 
 RECIPES: dict[str, Recipe] = {
@@ -24,9 +24,7 @@ RECIPES: dict[str, Recipe] = {
         ),
         source=_EXTENSION,
     ),
-    "cuda": Recipe(
-        name=f"vllm-{VERSION}-cuda", packages=(f"vllm=={VERSION}",), source=_EXTENSION
-    ),
+    "cuda": Recipe(name=f"vllm-{VERSION}-cuda", packages=(f"vllm=={VERSION}",), source=_EXTENSION),
 }
 
 

@@ -1,4 +1,4 @@
-# ruff: noqa: D102 - a name says what a test does
+# ruff: noqa: D102, ASYNC110, ASYNC240 - a name says what a test does
 """The tests that every inference server with adapters passes, and clients of one."""
 
 import asyncio

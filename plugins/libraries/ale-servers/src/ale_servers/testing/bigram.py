@@ -90,12 +90,7 @@ class BigramServer:
     async def sample(self, request: SampleRequest) -> Sampled:
         """As `InferenceServer.sample`."""
         ids = [*request.prompt_ids, *request.answer_ids]
-        if len(ids) + len(request.forced_ids) >= CONTEXT:
-            raise ContextLengthError(f"{len(ids)} tokens, and the context holds {CONTEXT}")
-        if request.adapter and request.adapter not in self.adapters:
-            raise NotSampledError(f"it has no adapter '{request.adapter}'")
-        if self._present(request)[1] < request.least_version:
-            raise NotSampledError(f"it has version {self._present(request)[1]}")
+        self._admit(request, len(ids))
         job = self._jobs[request.id] = _Job(request)
         random = Random(request.seed)  # noqa: S311
         for _ in request.answer_ids:
@@ -113,6 +108,15 @@ class BigramServer:
                 await asyncio.sleep(self._token_s)
         finally:
             del self._jobs[request.id]
+
+    def _admit(self, request: SampleRequest, n: int) -> None:
+        if n + len(request.forced_ids) >= CONTEXT:
+            raise ContextLengthError(f"{n} tokens, and the context holds {CONTEXT}")
+        if request.adapter and request.adapter not in self.adapters:
+            raise NotSampledError(f"it has no adapter '{request.adapter}'")
+        version = self._present(request)[1]
+        if version < request.least_version:
+            raise NotSampledError(f"it has version {version}")
 
     def _present(self, request: SampleRequest) -> tuple[str, int, str]:
         """Table, version and digest that a request is sampled from."""

@@ -56,7 +56,9 @@ class TableLab:
     def publish(self, version: int) -> Weights:
         """As `contract.ServerLab.publish`."""
         folder = WeightFolder(self._root / "weights", keep=8)
-        return folder.publish(version, lambda to: write(to / "model.safetensors", f"table {version}"))
+        return folder.publish(
+            version, lambda to: write(to / "model.safetensors", f"table {version}")
+        )
 
     def logprobs(self, version: int, ids: tuple[int, ...]) -> list[float]:
         """As `contract.ServerLab.logprobs`."""

@@ -19,12 +19,12 @@ from vllm.model_executor.model_loader.reload import (
 
 
 @dataclass
-class InitInfo(WeightTransferInitInfo):
+class InitInfo(WeightTransferInitInfo):  # type: ignore[misc]  # vLLM is not installed here
     """Nothing has to be agreed on."""
 
 
 @dataclass
-class UpdateInfo(WeightTransferUpdateInfo):
+class UpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
     """What `POST /update_weights` has as its ``update_info``."""
 
     folder: str
@@ -39,7 +39,7 @@ def tensors(folder: Path) -> Iterator[tuple[str, Any]]:
                 yield name, opened.get_tensor(name)
 
 
-class FolderEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
+class FolderEngine(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore[misc]
     """Each worker reads the folder by itself, layer by layer."""
 
     init_info_cls = InitInfo
@@ -64,7 +64,7 @@ class FolderEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         """Process the layers that are whole."""
         finalize_layerwise_reload(self.model, self.model_config)
         # An output layer that is tied to the embeddings has, on a CPU, a packed copy of them, which
-        # the reload leaves as it was: without this it would go on with the old one, in silence.
+        # the reload leaves as it was: without this it would continue with the old one, in silence.
         for module in self.model.modules():
             if isinstance(module, VocabParallelEmbedding):
                 module.quant_method.process_weights_after_loading(module)

@@ -12,5 +12,5 @@ def register() -> None:
 
     with contextlib.suppress(ValueError):  # it is registered
         WeightTransferEngineFactory.register_engine(
-            "ale_folder", "ale_vllm_folder.engine", "FolderEngine"
+            "ale_folder", "ale_vllm_folder_engine", "FolderEngine"
         )
