@@ -65,7 +65,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     run: str = ""
     """Id of the run that has published them."""
     adapter: str = ""
-    """Name of the adapter that they are, over weights that the server has; empty for all weights."""
+    """The adapter that they are, over weights that the server has; empty for all weights."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

@@ -128,8 +128,8 @@ class Following:
 class ServersOptions(PolicyOptions):
     """Inference servers that sample the policy, whose weights a trainer in this process changes.
 
-    Give one of `urls`, `registry`, `nats` and `start`. `max_batch`, `prefix_cache_mb` and `decoder` are of
-    servers that the run starts.
+    Give one of `urls`, `registry`, `nats` and `start`. `max_batch`, `prefix_cache_mb` and `decoder`
+    are of servers that the run starts.
     """
 
     urls: tuple[str, ...] = field(
