@@ -134,7 +134,7 @@ class NatsRegistry:
                 self._server,
                 connect_timeout=5,
                 max_reconnect_attempts=-1,
-                reconnect_time_wait=_RECONNECT_S,  # type: ignore[arg-type]  # a fraction does
+                reconnect_time_wait=_RECONNECT_S,
                 error_cb=_ignore,
                 reconnected_cb=self._watch_anew,
             )
