@@ -181,12 +181,6 @@ async def started(
         yield
 
 
-@asynccontextmanager
-async def running_forever() -> AsyncIterator[None]:
-    """A program that somebody else has started."""
-    yield
-
-
 async def until_ready(program: Program) -> None:
     """Wait until a program answers."""
     while True:
