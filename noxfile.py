@@ -33,6 +33,8 @@ SLOW = (
     "ale-trainer-policy",
     "ale-servers",
     "ale-server",
+    "ale-vllm",
+    "ale-sglang",
     "ale-proxy",
     "ale-loop",
     "ale-launch",
@@ -90,7 +92,7 @@ nox.options.error_on_external_run = True
 # The longest come first here, too.
 nox.options.sessions = [
     *(f"plugin({name})" for name in PLUGINS[:2]),
-    *("e2e", "tests", "types", "repo"),
+    *("e2e", "vllm", "tests", "types", "repo"),
     *(f"plugin({name})" for name in PLUGINS[2:]),
     *("docs", "build", "lint"),
 ]
@@ -204,7 +206,9 @@ def tests(session: nox.Session) -> None:
 @nox.session(**SHARED)
 def long(session: nox.Session) -> None:
     """The tests that take long."""
-    run_shared(session, "pytest", "-m", "long", *(session.posargs or ["tests", "plugins"]))
+    # Those that need a vLLM have a session of their own.
+    everything = ["tests", "plugins", "--ignore=plugins/llm/ale-vllm"]
+    run_shared(session, "pytest", "-m", "long", *(session.posargs or everything))
 
 
 # Parts of about the same time, which run side by side; a file that none names is in `others`.
@@ -227,6 +231,16 @@ def e2e_files(part: str) -> list[str]:
         named = (n for n, stems in E2E.items() if any(path.match(f"test_{s}.py") for s in stems))
         files[next(named)].append(str(path.relative_to(ROOT)))
     return files[part]
+
+
+@nox.session(**SHARED)
+def vllm(session: nox.Session) -> None:
+    """The contract kits of inference servers against a real vLLM on this machine's CPU."""
+    # An environment of its own, as users have it; it stays for the next time.
+    environments = session.cache_dir.parent / "server-environments"
+    session.env["ALE_SERVER_ENVIRONMENTS"] = str(environments.resolve())
+    run_shared(session, "ale", "server", "install", "vllm", "--build", "cpu")
+    run_shared(session, "pytest", "-m", "long", "plugins/llm/ale-vllm", *session.posargs)
 
 
 @nox.session(**SHARED)

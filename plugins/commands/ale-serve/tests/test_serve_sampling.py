@@ -1,14 +1,20 @@
 """A model that samples by token ids is a server for training, too."""
 
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from ale.errors import LLMError
 from ale.testing.fakes import FakeLLM
 from ale_serve.answering import Served
-from ale_serve.running import Endpoint, listening
+from ale_serve.running import Endpoint, _serve, listening
 from ale_servers.client import Connections, HTTPServer
 from ale_servers.records import Entry, SampleRequest
-from ale_servers.registry import base_url
+from ale_servers.registry import FolderRegistry, base_url
 from ale_servers.testing.bigram import BigramServer
 
 HERE = Endpoint(host="127.0.0.1", port=0)
@@ -41,3 +47,31 @@ async def test_a_model_without_ids_has_no_such_routes() -> None:
         with pytest.raises(LLMError, match="status 404, not by ale's protocol"):
             await HTTPServer(Entry(url=base_url(url)), connections).status()
         await connections.aclose()
+
+
+async def test_a_server_is_registered_when_its_model_answers(tmp_path: Path) -> None:
+    ready = asyncio.Event()
+
+    class Starting(BigramServer):
+        async def status(self) -> Any:
+            await ready.wait()
+            return await super().status()
+
+    model = Sampler()
+    model.server = Starting()
+    said: list[str] = []
+    served = Served(llm=model, name="m")
+    endpoint = Endpoint(host="127.0.0.1", port=0, register=str(tmp_path / "servers"))
+    serving = asyncio.create_task(_serve(served, endpoint, said.append))
+    registry = FolderRegistry(tmp_path / "servers")
+    for _ in range(10):
+        await asyncio.sleep(0.01)
+        assert (said, registry.entries()) == ([], [])
+    ready.set()
+    async with asyncio.timeout(60):
+        while not said:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert [entry.url + "/v1" for entry in registry.entries()] == said
+    os.kill(os.getpid(), signal.SIGTERM)
+    await serving
+    assert registry.entries() == []

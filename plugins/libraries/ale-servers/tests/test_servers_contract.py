@@ -9,6 +9,7 @@ import pytest_asyncio
 from ale_servers.client import Connections, HTTPServer
 from ale_servers.protocol import InferenceServer
 from ale_servers.records import Entry
+from ale_servers.testing.adapters import AdapterContract, AdapterLab
 from ale_servers.testing.bigram import BigramLab, BigramServer
 from ale_servers.testing.contract import ServerContract, ServerLab
 from ale_servers.testing.serving import serving
@@ -17,6 +18,16 @@ from ale_servers.testing.serving import serving
 class TestBigrams(ServerContract):
     @pytest.fixture
     def lab(self, tmp_path: Path) -> ServerLab:
+        return BigramLab(tmp_path / "weights")
+
+    @pytest_asyncio.fixture
+    async def bare(self) -> InferenceServer:
+        return BigramServer(token_s=0.001)
+
+
+class TestAdapters(AdapterContract):
+    @pytest.fixture
+    def lab(self, tmp_path: Path) -> AdapterLab:
         return BigramLab(tmp_path / "weights")
 
     @pytest_asyncio.fixture

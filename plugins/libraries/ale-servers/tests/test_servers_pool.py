@@ -268,6 +268,36 @@ async def test_a_server_that_restarted_between_two_looks_samples_nothing_old(
     assert {*sampled.versions} == {1}
 
 
+class Hangs(Faulty):
+    """Does not return from reading weights until it is let."""
+
+    let: asyncio.Event | None = None
+
+    async def prepare(self, weights: Weights) -> None:
+        if self.let is not None:
+            await self.let.wait()
+        await super().prepare(weights)
+
+
+async def test_a_server_that_hangs_while_it_catches_up_holds_up_no_update(
+    make: Make, lab: BigramLab
+) -> None:
+    here, hangs = BigramServer(), Hangs()
+    hangs.unreachable = True
+    pool = make(here, hangs)
+    await pool.sample(ask(), "e")  # from now on it looks by itself
+    await pool.update(lab.publish(1))
+    hangs.let, hangs.unreachable = asyncio.Event(), False
+    await until(lambda: pool.members[1].catching_up is not None)
+    async with asyncio.timeout(60):
+        await pool.update(lab.publish(2))
+        assert {*(await pool.sample(ask(), "e")).versions} == {2}
+    assert (here.version, hangs.version) == (2, 0)
+    hangs.let.set()
+    await until(lambda: pool.members[1].state == "ready")
+    assert hangs.version == 2
+
+
 async def test_a_server_with_weights_of_somebody_else_is_refused(make: Make) -> None:
     pool = make(BigramServer(table="another run's"), timeout_s=0.2)
     with pytest.raises(
@@ -279,7 +309,7 @@ async def test_a_server_with_weights_of_somebody_else_is_refused(make: Make) -> 
 async def test_it_is_taken_over_where_that_is_asked_for(make: Make, lab: BigramLab) -> None:
     server = BigramServer(table="another run's")
     pool = make(server, take_over=True)
-    pool.weights = lab.publish(0)
+    pool.written(lab.publish(0))
     assert {*(await pool.sample(ask(), "e")).versions} == {0}
     assert server.table == FIRST
 

@@ -3,10 +3,13 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 import torch
+from peft import LoraConfig, inject_adapter_in_model
 
+from ale_llm_policy import adapters
 from ale_llm_policy.build import wrap_policy
 from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.options import PolicyOptions
@@ -15,6 +18,7 @@ from ale_llm_policy.testing import forward_logits, new_policy
 from ale_servers.channel import WeightFolder
 from ale_servers.protocol import InferenceServer
 from ale_servers.records import Weights
+from ale_servers.testing.adapters import AdapterContract
 from ale_servers.testing.contract import ServerContract, ServerLab
 
 
@@ -42,8 +46,31 @@ class Lab:
 
         return self._folder.publish(version, write)
 
+    def adapted(self, name: str, version: int) -> TorchPolicy:
+        policy = new_policy(seed=0)
+        torch.manual_seed(sum(name.encode()) + version)
+        config = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear")
+        inject_adapter_in_model(config, policy.model)
+        with torch.no_grad():
+            for part, weight in policy.model.named_parameters():
+                if "lora_B" in part:
+                    weight.normal_(std=0.2)
+        return policy
+
+    def publish_adapter(self, name: str, version: int) -> Weights:
+        model = self.adapted(name, version).model
+        channel = WeightFolder(self._folder.root / name, keep=8)
+        made = channel.publish(version, lambda folder: adapters.write(folder, model))
+        return msgspec.structs.replace(made, adapter=name, run="the run")
+
+    def adapter_logprobs(self, name: str, version: int, ids: tuple[int, ...]) -> list[float]:
+        return self._logprobs(self.adapted(name, version), ids)
+
     def logprobs(self, version: int, ids: tuple[int, ...]) -> list[float]:
-        logp = forward_logits(self.policy(version), ids[:1], ids[1:]).log_softmax(-1)
+        return self._logprobs(self.policy(version), ids)
+
+    def _logprobs(self, policy: TorchPolicy, ids: tuple[int, ...]) -> list[float]:
+        logp = forward_logits(policy, ids[:1], ids[1:]).log_softmax(-1)
         found: list[float] = logp.gather(1, torch.tensor(ids[1:])[:, None])[:, 0].tolist()
         return found
 
@@ -64,6 +91,11 @@ class TestPacked(ServerContract):
     @pytest.fixture
     def bare(self, llm: PolicyLLM) -> InferenceServer:
         return llm.server
+
+
+class TestAdapters(AdapterContract):
+    lab, llm, bare = TestPacked.lab, TestPacked.llm, TestPacked.bare
+    decoder = "packed"
 
 
 class TestModules(TestPacked):

@@ -84,7 +84,7 @@ def test_it_is_a_policy_and_asks_nobody_when_it_is_built(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("fields", [{}, {"urls": ("a",), "start": 1}])
 def test_servers_are_found_in_one_way(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="one of 'urls', 'registry' and 'start'"):
+    with pytest.raises(ValueError, match="one of 'urls', 'registry', 'nats' and 'start'"):
         ServersOptions(**fields)
 
 
@@ -174,6 +174,33 @@ async def test_adapters_are_merged_into_what_the_servers_get(lab: Lab) -> None:
     exact({1: llm.policy}, answer)
     with pytest.raises(AssertionError):
         exact({1: new_policy()}, answer)
+
+
+async def test_two_agents_train_adapters_of_their_own_over_one_model(lab: Lab) -> None:
+    from peft import LoraConfig, inject_adapter_in_model
+
+    agents = {name: lab.connect(adapter=name) for name in ("one", "two")}
+    for seed, llm in enumerate(agents.values()):
+        torch.manual_seed(seed)
+        inject_adapter_in_model(LoraConfig(r=4, target_modules="all-linear"), llm.policy.model)
+    for version in (1, 2):
+        for name, llm in agents.items():
+            with torch.no_grad():
+                for part, weight in llm.policy.model.named_parameters():
+                    if "lora_B" in part:
+                        weight.normal_(std=0.2)
+            await llm.load_policy(PolicySnapshot(version=version))
+            assert lab.engines[0].server._adapters[name]._policy.version == version
+        for llm in agents.values():
+            exact({version: llm.policy}, await llm.complete(request("a b")))
+    worker = lab.connect(adapter="two", **await agents["two"].client_options())
+    exact({2: agents["two"].policy}, await worker.complete(request("c d")))
+    plain = lab.connect()
+    exact({0: new_policy()}, await plain.complete(request("c d")))
+    (files,) = {len([*folder.iterdir()]) for folder in (lab.folder / "run/weights").glob("*/v*2")}
+    assert files == 3, "an adapter travels alone: its tensors, its config, the marker"
+    with pytest.raises(AleError, match="the model has no LoRA adapters"):
+        await lab.connect(adapter="three").load_policy(PolicySnapshot(version=1))
 
 
 async def test_weights_of_another_model_change_nothing(lab: Lab) -> None:

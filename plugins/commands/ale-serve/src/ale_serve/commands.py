@@ -31,9 +31,9 @@ from ale.commands import COMPONENT, PATH
 )
 @click.option(
     "--register",
-    type=PATH,
-    metavar="FOLDER",
-    help="Folder of the registry in which runs find this server, while it runs.",
+    metavar="FOLDER|URL",
+    help="Keep an entry for runs that sample here in this folder, or in NATS at "
+    "nats://HOST:PORT/BUCKET, while it runs.",
 )
 @click.option("--register-as", metavar="NAME", help="Name of the entry; default: host and process.")
 @click.option(
@@ -50,7 +50,7 @@ def serve(
     port: int,
     name: str | None,
     api_key_env: str | None,
-    register: Path | None,
+    register: str | None,
     register_as: str | None,
     end_with_stdin: bool,
 ) -> None:

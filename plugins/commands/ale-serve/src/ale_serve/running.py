@@ -5,7 +5,7 @@ import ipaddress
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     asynccontextmanager,
@@ -13,6 +13,7 @@ from contextlib import (
     nullcontext,
 )
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from attrs import frozen
@@ -23,7 +24,8 @@ from ale.processes import announced
 from ale.runs import Registry, build_choice, parse_choice
 from ale.strict import Node, read_yaml
 from ale_serve.answering import Served
-from ale_servers.registry import FolderRegistry, own_entry, registered
+from ale_servers.places import registry_at
+from ale_servers.registry import own_entry, registered
 
 KEEP_ALIVE_S = 75
 """Seconds that an idle connection stays open: longer than clients keep one, so that none sends a
@@ -40,8 +42,8 @@ class Endpoint:
     port: int
     name: str | None = None
     api_key_env: str | None = None
-    register: Path | None = None
-    """Folder of a registry of servers."""
+    register: str | None = None
+    """Registry of servers: a folder, or a URL of NATS."""
     register_as: str = ""
     end_with_stdin: bool = False
 
@@ -75,7 +77,7 @@ def run(section: Node, registry: Registry, endpoint: Endpoint, say: Callable[[st
     served = Served(llm=llm, name=endpoint.name or _model_name(section) or name, key=key)
     if endpoint.register is not None and served.inference is None:
         message = f"the model {name} does not sample by token ids, so no run can use it as a server"
-        hint = "register a model of type policy"
+        hint = "register a model of type policy or vllm-server"
         raise InputError([Problem(message=message, path="--register", hint=hint)])
     if served.inference is not None and key is None and not _is_loopback(endpoint.host):
         message = f"others than this machine could change the model's weights at {endpoint.host}"
@@ -121,15 +123,30 @@ async def _serve(served: Served, endpoint: Endpoint, say: Callable[[str], None])
     if endpoint.end_with_stdin:
         loop.add_reader(0, _end_when_closed, ended)
     try:
-        async with listening(served, endpoint) as url, _registered(endpoint, url):
-            with announced("server", url=url):
-                say(url)
-                await ended.wait()
+        if served.inference is not None:
+            # It may have to start, or to read all its weights: whoever checks it waits for seconds.
+            await _first_of(served.inference.status(), ended.wait())
+        if not ended.is_set():
+            async with listening(served, endpoint) as url, _registered(endpoint, url):
+                with announced("server", url=url):
+                    say(url)
+                    await ended.wait()
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise AleError(f"can't listen at {endpoint.host}:{endpoint.port}: {reason}") from error
     finally:
         await served.llm.aclose()
+
+
+async def _first_of(*works: Coroutine[Any, Any, object]) -> None:
+    """Wait for one of them, and cancel the others."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in others:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for task in done:
+        task.result()
 
 
 def _end_when_closed(ended: asyncio.Event) -> None:
@@ -142,7 +159,7 @@ def _registered(endpoint: Endpoint, url: str) -> AbstractAsyncContextManager[Non
     """An entry in the registry, if one is asked for, while the block runs."""
     if endpoint.register is None:
         return nullcontext()
-    return registered(FolderRegistry(endpoint.register), own_entry(url, endpoint.register_as))
+    return registered(registry_at(endpoint.register), own_entry(url, endpoint.register_as))
 
 
 @asynccontextmanager

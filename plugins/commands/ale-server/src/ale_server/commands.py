@@ -19,7 +19,7 @@ _FOLDER = click.option(
 
 @click.group("server")
 def server() -> None:
-    """Start, list and stop inference servers that runs sample from.
+    """Install, start, list and stop inference servers that runs sample from.
 
     A run uses those of a folder by llm: {type: servers, registry: FOLDER}; they continue when it
     ends.
@@ -27,6 +27,8 @@ def server() -> None:
     \b
     Examples:
       ale server start policy:model=my_model --name one
+      ale server install vllm
+      ale server start vllm-server:model=my_model --name two
       ale server list
       ale server stop one
     """
@@ -43,7 +45,7 @@ def server() -> None:
 @click.option(
     "--wait",
     type=click.FloatRange(0),
-    default=180.0,
+    default=600.0,
     show_default=True,
     metavar="SECONDS",
     help="Most seconds until a server answers; one that does not is stopped.",
@@ -73,6 +75,24 @@ def start(
     for each in names_for(place, name, count):
         entry = start(place, each, served, gpus=gpus, wait_s=wait)
         click.echo(f"{each}  {entry.url}")
+
+
+@server.command("install")
+@click.argument("program")
+@click.option(
+    "--build", metavar="BUILD", help="Such as cpu or cuda; default: what this machine has."
+)
+def install(program: str, build: str | None) -> None:
+    """Install a server program into an environment of its own.
+
+    It is in $ALE_SERVER_ENVIRONMENTS, or ~/.cache/ale/environments, and never in the environment of
+    the trainer. What is installed already is left as it is.
+
+    Example: ale server install vllm
+    """
+    from ale_server.installing import install
+
+    click.echo(f"{program} is installed in {install(program, build)}")
 
 
 @server.command("list")

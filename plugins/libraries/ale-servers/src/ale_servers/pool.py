@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from ale.errors import AleError, LLMError
 from ale_servers.protocol import InferenceServer, NotSampledError, WeightsError
 from ale_servers.records import (
     Entry,
+    Held,
     Interruption,
     Sampled,
     SampleRequest,
@@ -44,6 +45,8 @@ class PoolOptions:
     """Give servers with weights of somebody else this run's weights, where they fit."""
     follow: bool = False
     """Sample from the newest weights of the run that a server has; another process gives them."""
+    adapter: str = ""
+    """Name of the adapter that this pool's updates are of, over the weights of the start."""
     pause_s: float = 120.0
     """Servers resume by themselves after these, should this process be killed."""
 
@@ -61,6 +64,10 @@ class Member:
     """Requests of this pool."""
     others: int = 0
     """Requests of anybody else when it was last asked."""
+    asked: set[str] = field(factory=set)
+    """Ids of requests of this pool."""
+    catching_up: "asyncio.Task[None] | None" = None
+    """An update that it has missed."""
 
     @property
     def load(self) -> float:
@@ -85,6 +92,7 @@ class ServerPool:
         initial: the weights before the first update; their folder may be empty, if they have not
             been written.
         run: id of the run; what it has published before, it knows by this.
+        present: an adapter over the initial weights that the servers have.
         options: how they are asked.
     """
 
@@ -96,6 +104,7 @@ class ServerPool:
         fingerprint: str,
         initial: Weights,
         run: str = "",
+        present: Weights | None = None,
         options: PoolOptions | None = None,
     ) -> None:
         self._registry = registry
@@ -103,13 +112,18 @@ class ServerPool:
         self._fingerprint = fingerprint
         self._run = run
         self._options = options or PoolOptions()
-        self.weights = initial
+        self.weights = present or initial
         """Those that are sampled from."""
-        self._digests = {initial.version: initial.digest}
+        self.base = initial
+        """Those under the adapter, or the same."""
+        self._digests = {each.version: each.digest for each in (initial, self.weights)}
         self._members: dict[str, Member] = {}
         self._sessions: OrderedDict[str, Member] = OrderedDict()
         self._waiting: deque[asyncio.Future[Member]] = deque()
+        self._looking = asyncio.Lock()
         self._changing = asyncio.Lock()
+        self._switches = 0
+        """Odd while servers have different weights."""
         self._refreshing: asyncio.Task[None] | None = None
 
     @property
@@ -149,10 +163,12 @@ class ServerPool:
             answer_ids=(*request.answer_ids, *done),
             max_tokens=request.max_tokens - len(done),
             least_version=self.weights.version,
+            adapter=self.weights.adapter,
         )
         wait = _FIRST_WAIT_S
         while True:
             member = await self._acquire(session)
+            member.asked.add(asked.id)
             try:
                 part = await member.server.sample(asked)
             except NotSampledError as error:
@@ -161,6 +177,7 @@ class ServerPool:
                 await self._check(member, part)
                 return part
             finally:
+                member.asked.discard(asked.id)
                 self._release(member)
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT_S)
@@ -241,6 +258,12 @@ class ServerPool:
             if each.state != "ready"
         ]
 
+    def written(self, weights: Weights) -> None:
+        """The present weights are in a folder from now on, for servers that have others."""
+        self.weights = weights
+        if not weights.adapter:
+            self.base = weights
+
     async def start(self) -> None:
         """Look at the servers, and again from time to time; the first request does so too."""
         await self.refresh()
@@ -253,15 +276,24 @@ class ServerPool:
     async def _refresh_always(self) -> None:
         while True:
             try:
-                await self.refresh()
+                await self._look()
             except Exception:
                 log.exception("the servers could not be looked at")
             await asyncio.sleep(self._options.refresh_s)
 
     async def refresh(self) -> None:
         """Read the registry, ask every server, and update those that missed an update."""
-        async with self._changing:
-            entries = {entry.url: entry for entry in self._registry.entries()}
+        await self._look()
+        catching_up = [each.catching_up for each in self._members.values()]
+        await asyncio.gather(*filter(None, catching_up))
+
+    async def _look(self) -> None:
+        """The same, without waiting for those that are updated."""
+        async with self._looking:
+            try:
+                entries = {entry.url: entry for entry in self._registry.entries()}
+            except OSError as error:
+                raise LLMError(f"the servers can't be listed: {error}", transient=True) from error
             for url in self._members.keys() - entries.keys():
                 self._set(self._members.pop(url), "down", "it has left the registry")
             for url, entry in entries.items():
@@ -271,6 +303,7 @@ class ServerPool:
         self._hand_out()
 
     async def _look_at(self, member: Member) -> None:
+        switches = self._switches
         try:
             status = await member.server.status()
         except LLMError as error:
@@ -278,41 +311,87 @@ class ServerPool:
             return
         member.status = status
         member.others = max(0, status.running + status.waiting - member.in_flight)
+        if switches != self._switches or switches % 2 or _is_running(member.catching_up):
+            return  # it may have had the weights of before, or have those of afterwards
         state, reason = self._judged(status)
-        if state == "behind" and self.weights.folder:
-            state, reason = await self._catch_up(member)
         self._set(member, state, reason)
+        if state == "behind" and self.weights.folder:
+            # Beside everything else: a server may hang in the middle of it.
+            member.catching_up = asyncio.create_task(self._catch_up(member, self.weights))
 
     def _judged(self, status: ServerStatus) -> tuple[State, str]:
-        if status.fingerprint != self._fingerprint:
+        if status.fingerprint not in ("", self._fingerprint):
             return "refused", f"it has another model, {status.model}, or another vocabulary"
-        ours = bool(self._run) and status.run == self._run
-        if self._options.follow and ours and status.version > self.weights.version:
-            # A server with older ones has missed an update, or has restarted.
-            self.weights = Weights(version=status.version, digest=status.digest, folder="")
-            self._digests[status.version] = status.digest
-        if (status.version, status.digest) == (self.weights.version, self.weights.digest):
-            return "ready", ""
+        self._follow(status)
+        if (status.version, status.digest) == (self.base.version, self.base.digest):
+            return self._judged_adapter(status) if self.weights.adapter else ("ready", "")
         what = f"version {status.version} with digest {status.digest[:12]}"
+        ours = bool(self._run) and status.run == self._run
         if self._options.take_over or ours or status.digest in self._digests.values():
             return "behind", f"it has {what}"
         return "refused", (
             f"it has {what}, which are not weights of this run: it has version "
-            f"{self.weights.version} with digest {self.weights.digest[:12]}"
+            f"{self.base.version} with digest {self.base.digest[:12]}"
         )
 
-    async def _catch_up(self, member: Member) -> tuple[State, str]:
+    def _judged_adapter(self, status: ServerStatus) -> tuple[State, str]:
+        name = self.weights.adapter
+        held = status.adapters.get(name)
+        if held is None:
+            return "behind", f"it does not have the adapter '{name}'"
+        if (held.version, held.digest) == (self.weights.version, self.weights.digest):
+            return "ready", ""
+        what = f"it has version {held.version} of the adapter '{name}'"
+        if held.run == self._run or self._options.take_over:
+            return "behind", what
+        return "refused", f"{what}, which another run has given it"
+
+    def _follow(self, status: ServerStatus) -> None:
+        """Take newer weights of the run as the present ones; a server with older ones has missed an
+        update, or has restarted.
+        """
+        adapter = self._options.adapter
+        held: ServerStatus | Held | None = status.adapters.get(adapter) if adapter else status
+        if not self._options.follow or held is None or not self._run or held.run != self._run:
+            return
+        if held.version <= self.weights.version:
+            return
+        self.weights = Weights(version=held.version, digest=held.digest, folder="", adapter=adapter)
+        self._digests[held.version] = held.digest
+        if not adapter:
+            self.base = self.weights
+
+    async def _catch_up(self, member: Member, weights: Weights) -> None:
         try:
-            await member.server.prepare(self.weights)
-            await member.server.pause("abort", self._options.pause_s)
-            await member.server.update(self.weights)
-            await member.server.resume()
+            held = member.status
+            assert held is not None
+            if (held.version, held.digest) != (self.base.version, self.base.digest):
+                await self._give(member.server, self.base)
+            if weights.adapter:
+                await self._give(member.server, weights)
         except AleError as error:
-            return "behind", f"it could not be updated: {error}"
-        return "ready", ""
+            self._set(member, "behind", f"it could not be updated: {error}")
+            return
+        if weights is self.weights:
+            self._set(member, "ready")
+            self._hand_out()
+        else:
+            self._set(member, "behind", "it missed an update")
+
+    async def _give(self, server: InferenceServer, weights: Weights) -> None:
+        await server.prepare(weights)
+        if not weights.adapter:
+            await server.pause("abort", self._options.pause_s)
+        await server.update(weights)
+        if not weights.adapter:
+            await server.resume()
 
     async def update(self, weights: Weights) -> None:
         """Sample from these weights: prepare all servers, pause all, update all, resume all.
+
+        An adapter needs no pause: answers in progress end under the one with which they began, or
+        come back, if they are to be interrupted by ``abort``. A server that is catching up with an
+        earlier update is not waited for.
 
         A server that can't be reached, or fails to take what it has prepared, is not sampled from
         until it has been updated; a warning names it.
@@ -322,7 +401,7 @@ class ServerPool:
                 the old ones.
         """
         if not self._members:
-            await self.refresh()
+            await self._look()
         async with self._changing:
             members = [each for each in self._members.values() if each.state == "ready"]
             prepared = await self._each(members, lambda server: server.prepare(weights))
@@ -334,9 +413,13 @@ class ServerPool:
                 reasons = "; ".join(map(str, filter(None, prepared.values())))
                 raise AleError(f"version {weights.version} was taken by no server: {reasons}")
             if members:
-                await self._switch(members, weights)
+                self._switches += 1
+                try:
+                    await self._switch(members, weights)
+                finally:
+                    self._switches += 1
             self._digests[weights.version] = weights.digest
-            self.weights = weights
+            self.written(weights)
             for member in self._members.values():
                 if member.state == "ready" and member not in members:
                     self._set(member, "behind", "it missed an update")
@@ -346,7 +429,9 @@ class ServerPool:
         mode, pause_s = self._options.interruption, self._options.pause_s
         # Known before any server has them: a kept request samples from them at once.
         self._digests[weights.version] = weights.digest
-        paused = await self._each(members, lambda server: server.pause(mode, pause_s))
+        paused: Mapping[str, AleError | None] = {each.entry.url: None for each in members}
+        if not weights.adapter:
+            paused = await self._each(members, lambda server: server.pause(mode, pause_s))
         reached = self._without_lost(members, paused)
         updated = await self._each(reached, lambda server: server.update(weights))
         taken = [each for each in reached if updated[each.entry.url] is None]
@@ -361,7 +446,10 @@ class ServerPool:
             if member not in taken:
                 # It stays paused until it has been updated.
                 self._set(member, "behind", f"it failed to update: {updated[member.entry.url]}")
-        self._without_lost(taken, await self._each(taken, lambda server: server.resume()))
+        if not weights.adapter:
+            self._without_lost(taken, await self._each(taken, lambda server: server.resume()))
+        elif mode == "abort":
+            await asyncio.gather(*(each.server.abort(tuple(each.asked)) for each in taken))
 
     async def _each(
         self, members: Sequence[Member], do: "Callable[[InferenceServer], object]"
@@ -389,10 +477,15 @@ class ServerPool:
     async def aclose(self) -> None:
         """Stop looking at the servers, which continue. Idempotent."""
         task, self._refreshing = self._refreshing, None
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        for each in (task, *(member.catching_up for member in self._members.values())):
+            if each is not None:
+                each.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await each
+
+
+def _is_running(task: "asyncio.Task[None] | None") -> bool:
+    return task is not None and not task.done()
 
 
 def _joined(parts: Sequence[Sampled]) -> Sampled:

@@ -34,6 +34,9 @@ class SampleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     answer continued after `answer_ids` is the one that was interrupted."""
     least_version: int = 0
     """A server with older weights has missed an update, and samples nothing."""
+    adapter: str = ""
+    """The adapter over the server's weights to sample from; empty for none. Versions are then its
+    own."""
 
 
 SampleReason = Literal["stop", "length", "abort", "forced"]
@@ -61,6 +64,17 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     run: str = ""
     """Id of the run that has published them."""
+    adapter: str = ""
+    """The adapter that they are, over weights that the server has; empty for all weights."""
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """The adapter that a server has by a name."""
+
+    version: int
+    digest: str
+    run: str = ""
+    """Id of the run that has given it."""
 
 
 class PauseRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +99,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Of this process; a restarted server has another."""
     model: str
     fingerprint: str
-    """Of architecture and vocabulary: which weights and ids fit."""
+    """Of architecture and vocabulary: which weights and ids fit. Empty where the server can't tell:
+    names and shapes are then compared when it is given weights."""
     version: int
     digest: str
     """Of the weights that the next token is sampled from."""
@@ -101,6 +116,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     deterministic: bool
     since: float
     """Start of the process, seconds since the epoch."""
+    adapters: dict[str, Held] = {}
+    """By name."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

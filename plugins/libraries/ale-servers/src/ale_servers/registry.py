@@ -33,6 +33,22 @@ class Registry(Protocol):
         ...
 
 
+class Writable(Registry, Protocol):
+    """One that servers can enter themselves into."""
+
+    def add(self, entry: Entry) -> None:
+        """Write an entry, or renew it with other contents."""
+        ...
+
+    def renew(self, entry: Entry) -> None:
+        """Renew an entry; written again if somebody has removed it."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove an entry, if it is there."""
+        ...
+
+
 class Addresses:
     """Servers whose base URLs are known.
 
@@ -103,16 +119,16 @@ class FolderRegistry:
 
 @asynccontextmanager
 async def registered(
-    registry: FolderRegistry, entry: Entry, beat_s: float = BEAT_S
+    registry: Writable, entry: Entry, beat_s: float = BEAT_S
 ) -> AsyncIterator[None]:
     """Keep an entry in the registry while the block runs."""
-    registry.add(entry)
+    await asyncio.to_thread(registry.add, entry)
 
     async def beat() -> None:
         while True:
             await asyncio.sleep(beat_s)
             with contextlib.suppress(OSError):  # a disk that is full now may have room again
-                registry.renew(entry)
+                await asyncio.to_thread(registry.renew, entry)
 
     beating = asyncio.create_task(beat())
     try:
@@ -121,7 +137,7 @@ async def registered(
         beating.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await beating
-        registry.remove(entry.name)
+        await asyncio.to_thread(registry.remove, entry.name)
 
 
 def own_entry(url: str, name: str = "") -> Entry:

@@ -52,19 +52,22 @@ def serve_command(served: Sequence[str], registry: FolderRegistry, name: str) ->
 
 @asynccontextmanager
 async def supervised(
-    command: Command, report: Callable[[str], None] = lambda message: None
+    command: Command,
+    report: Callable[[str], None] = lambda message: None,
+    on_start: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[None]:
     """Keep the command running while the block runs.
 
     Args:
         report: gets a message for each unexpected end.
+        on_start: called after each start.
 
     Raises:
         OSError: the log can't be written.
     """
     command.log.parent.mkdir(parents=True, exist_ok=True)
     with command.log.open("ab") as log:
-        running = asyncio.create_task(_run_always(command, log.fileno(), report))
+        running = asyncio.create_task(_run_always(command, log.fileno(), report, on_start))
         try:
             yield
         finally:
@@ -73,7 +76,9 @@ async def supervised(
                 await running
 
 
-async def _run_always(command: Command, log: int, report: Callable[[str], None]) -> None:
+async def _run_always(
+    command: Command, log: int, report: Callable[[str], None], on_start: Callable[[], None]
+) -> None:
     wait = FIRST_WAIT_S
     while True:
         started = time.monotonic()
@@ -86,6 +91,7 @@ async def _run_always(command: Command, log: int, report: Callable[[str], None])
             env=None if command.environ is None else dict(command.environ),
         )
         try:
+            on_start()
             status = await process.wait()
         except asyncio.CancelledError:
             await _end(process)

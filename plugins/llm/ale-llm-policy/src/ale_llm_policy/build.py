@@ -21,6 +21,7 @@ from ale_llm_policy.packed import Packed, is_packable
 from ale_llm_policy.pretrained import TinyShape, TorchPolicy, load_policy, tiny_policy
 from ale_llm_policy.servers import OwnServers, ServersLLM, temporary
 from ale_servers.channel import WeightFolder
+from ale_servers.places import registry_at
 from ale_servers.pool import PoolOptions
 from ale_servers.registry import Addresses, FolderRegistry, Registry
 
@@ -57,6 +58,8 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
     registry = own.registry if own else _registry(options)
     # Several runs may be given one folder.
     folder = run / "weights" if options.weights is None else options.weights / context.run_id
+    if options.adapter:
+        folder /= options.adapter  # agents of one run may have one each
     return ServersLLM(
         policy,
         registry,
@@ -69,6 +72,7 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
             refresh_s=options.refresh_s,
             take_over=options.take_over,
             follow=options.follow is not None,
+            adapter=options.adapter,
         ),
         key=_key(options, context),
         own=own,
@@ -80,6 +84,8 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
 
 
 def _registry(options: ServersOptions) -> Registry:
+    if options.nats:
+        return registry_at(options.nats)
     return FolderRegistry(options.registry) if options.registry else Addresses(options.urls)
 
 
@@ -91,6 +97,7 @@ def _client_options(options: ServersOptions, own: OwnServers | None) -> dict[str
         "registry": None if folder is None else str(folder.absolute()),
         "start": 0,
         "take_over": False,
+        "server": {},
     }
 
 
@@ -106,6 +113,8 @@ def _key(options: ServersOptions, context: BuildContext) -> str | None:
 
 def _own_section(options: ServersOptions) -> dict[str, Any]:
     """The section ``llm`` of own servers, less the model."""
+    if options.server:
+        return dict(options.server)
     same = ("max_batch", "prefix_cache_mb", "decoder", "device", "dtype", "threads", "calls")
     section = {name: getattr(options, name) for name in (*same, "turns", "context")}
     return {"type": "policy", **section}
@@ -130,16 +139,29 @@ def wrap_policy(policy: TorchPolicy, options: PolicyOptions) -> PolicyLLM:
     Raises:
         InputError: the policy is not supported by the engine.
     """
-    forward = _forward(policy, options)
-    engine = Engine(
+
+    def copied() -> tuple[TorchPolicy, Engine]:
+        with policy.lock:
+            copy = policy.copied()
+        return copy, _engine(copy, options)
+
+    return PolicyLLM(
         policy,
-        forward,
+        _engine(policy, options),
+        defaults=_defaults(options),
+        context=options.context or policy.context,
+        copied=copied,
+    )
+
+
+def _engine(policy: TorchPolicy, options: PolicyOptions) -> Engine:
+    return Engine(
+        policy,
+        _forward(policy, options),
         max_batch=options.max_batch,
         cache_bytes=options.prefix_cache_mb << 20,
         threads=options.threads if policy.device.type == "cpu" else None,
     )
-    defaults = _defaults(options)
-    return PolicyLLM(policy, engine, defaults=defaults, context=options.context or policy.context)
 
 
 def _defaults(options: PolicyOptions) -> Sampling:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ale.errors import ContextLengthError, LLMError
 from ale.types import (
@@ -179,14 +179,21 @@ class PolicyLLM(TokenLLM):
         engine: samples from it.
         defaults: for options that a request leaves open; all set.
         context: most tokens of prompt and answer together.
+        copied: see `EngineServer`.
     """
 
     def __init__(
-        self, policy: TorchPolicy, engine: Engine, *, defaults: Sampling, context: int
+        self,
+        policy: TorchPolicy,
+        engine: Engine,
+        *,
+        defaults: Sampling,
+        context: int,
+        copied: Callable[[], tuple[TorchPolicy, Engine]] | None = None,
     ) -> None:
         super().__init__(policy, defaults=defaults, context=context)
         self.engine = engine
-        self.server = EngineServer(policy, engine, context=self._context)
+        self.server = EngineServer(policy, engine, context=self._context, copied=copied)
         """The same engine for clients that have ids, such as those of `ale serve`."""
 
     async def _sample(self, asked: SampleRequest, session: str) -> Sampled:
@@ -212,7 +219,8 @@ class PolicyLLM(TokenLLM):
         await self.server.reload(change)
 
     async def aclose(self) -> None:
-        """End the thread. Idempotent."""
+        """End the threads. Idempotent."""
+        await self.server.close_adapters()
         await asyncio.to_thread(self.engine.close)
 
 

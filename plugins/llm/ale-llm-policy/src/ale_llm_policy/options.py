@@ -1,5 +1,6 @@
 """Options of the model ``policy``."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -127,8 +128,8 @@ class Following:
 class ServersOptions(PolicyOptions):
     """Inference servers that sample the policy, whose weights a trainer in this process changes.
 
-    Give one of `urls`, `registry` and `start`. `max_batch`, `prefix_cache_mb` and `decoder` are of
-    servers that the run starts.
+    Give one of `urls`, `registry`, `nats` and `start`. `max_batch`, `prefix_cache_mb` and `decoder`
+    are of servers that the run starts.
     """
 
     urls: tuple[str, ...] = field(
@@ -138,10 +139,24 @@ class ServersOptions(PolicyOptions):
         default=None,
         metadata=doc("Folder in which servers have entries: `ale serve --register FOLDER`."),
     )
+    nats: str = field(
+        default="",
+        metadata=doc(
+            "The same in NATS, for several hosts: nats://HOST:PORT/BUCKET, as `ale serve "
+            "--register` takes it."
+        ),
+    )
     start: int = field(
         default=0,
         validator=ge(0),
         metadata=doc("Servers of the run's own, on this machine, ended with it."),
+    )
+    server: Mapping[str, Any] = field(
+        factory=dict,
+        metadata=doc(
+            "What serves the model of such servers, with its options but `model`, such as "
+            "{type: vllm-server}; a policy with these options where not given."
+        ),
     )
     interruption: Literal["keep", "abort"] = field(
         default="keep",
@@ -154,6 +169,14 @@ class ServersOptions(PolicyOptions):
     take_over: bool = field(
         default=False,
         metadata=doc("Give servers that have other weights those of this run, at its start."),
+    )
+    adapter: str = field(
+        default="",
+        validator=validators.matches_re(r"[A-Za-z0-9_.-]*"),
+        metadata=doc(
+            "Give the servers the trainer's LoRA adapters alone, under this name: other runs may "
+            "train others over the same model on the same servers."
+        ),
     )
     follow: Following | None = field(
         default=None,
@@ -181,7 +204,12 @@ class ServersOptions(PolicyOptions):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        if sum((bool(self.urls), self.registry is not None, self.start > 0)) != 1:
-            raise ValueError("give one of 'urls', 'registry' and 'start'")
+        ways = (bool(self.urls), self.registry is not None, bool(self.nats), self.start > 0)
+        if sum(ways) != 1:
+            raise ValueError("give one of 'urls', 'registry', 'nats' and 'start'")
+        if self.nats and not self.nats.startswith("nats://"):
+            raise ValueError("'nats' is nats://HOST:PORT or nats://HOST:PORT/BUCKET")
+        if self.server and not (self.start and "type" in self.server):
+            raise ValueError("'server' is for 'start', and needs a 'type'")
         if self.follow is not None and (self.take_over or self.start > 0):
             raise ValueError("'follow' takes the servers as they are: without take_over and start")

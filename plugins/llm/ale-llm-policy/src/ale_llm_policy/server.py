@@ -9,15 +9,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 from torch import Tensor
 
 from ale.errors import AleError, ContextLengthError
+from ale_llm_policy.adapters import merged
 from ale_llm_policy.engine import Engine
 from ale_llm_policy.jobs import Job, Outcome, Rules
 from ale_llm_policy.pretrained import TorchPolicy, weights
 from ale_servers.channel import files_of
 from ale_servers.protocol import NotSampledError, WeightsError
 from ale_servers.records import (
+    Held,
     Interruption,
     Sampled,
     SampleRequest,
@@ -33,14 +36,24 @@ class EngineServer:
         policy: what is sampled from.
         engine: samples from it.
         context: most tokens of prompt and answer together.
+        copied: a copy of both, for an adapter: each has merged weights and an engine of its own.
     """
 
-    def __init__(self, policy: TorchPolicy, engine: Engine, *, context: int) -> None:
+    def __init__(
+        self,
+        policy: TorchPolicy,
+        engine: Engine,
+        *,
+        context: int,
+        copied: Callable[[], tuple[TorchPolicy, Engine]] | None = None,
+    ) -> None:
         self._policy = policy
         self._engine = engine
         self._context = context
         self._jobs: dict[str, Job] = {}
         self._digests: dict[int, str] = {}
+        self._copied = copied
+        self._adapters: dict[str, EngineServer] = {}
         self._run = ""
         self._prepared: tuple[Weights, Mapping[str, Tensor]] | None = None
         self._lease: asyncio.TimerHandle | None = None
@@ -52,6 +65,11 @@ class EngineServer:
         Raises:
             ContextLengthError, NotSampledError, LLMError: see there.
         """
+        if request.adapter:
+            if request.adapter not in self._adapters:
+                raise NotSampledError(f"it has no adapter '{request.adapter}'")
+            plain = msgspec.structs.replace(request, adapter="")
+            return await self._adapters[request.adapter].sample(plain)
         if self._policy.version < request.least_version:
             raise NotSampledError(
                 f"it has version {self._policy.version}, and the request needs "
@@ -129,12 +147,16 @@ class EngineServer:
         jobs = self._jobs.values() if ids is None else [self._jobs.get(each) for each in ids]
         concerned = {id(job) for job in jobs if job is not None}
         await self._call(lambda: self._engine.interrupt(lambda job: id(job) in concerned))
+        for adapter in [*self._adapters.values()]:
+            await adapter.abort(ids)
 
     async def pause(self, mode: Interruption, seconds: float) -> None:
         """As `InferenceServer.pause`."""
         await self._call(self._engine.pause)
         self._end_lease()
         self._lease = asyncio.get_running_loop().call_later(seconds, self._engine.resume)
+        for adapter in [*self._adapters.values()]:
+            await adapter.pause(mode, seconds)
         if mode == "abort":
             await self.abort()
 
@@ -142,6 +164,8 @@ class EngineServer:
         """As `InferenceServer.resume`."""
         self._end_lease()
         self._engine.resume()
+        for adapter in [*self._adapters.values()]:
+            await adapter.resume()
 
     def _end_lease(self) -> None:
         if self._lease is not None:
@@ -157,13 +181,18 @@ class EngineServer:
     def _read(self, published: Weights) -> Mapping[str, Tensor]:
         try:
             files_of(published)
-            tensors = weights.read(Path(published.folder))
-            weights.check(self._policy.base, tensors)
+            folder = Path(published.folder)
+            if published.adapter:
+                own = dict(self._policy.base.named_parameters())
+                tensors, found = merged(own, folder)
+            else:
+                tensors = weights.read(folder)
+                weights.check(self._policy.base, tensors)
+                found = weights.digest(tensors)
         except WeightsError:
             raise
         except AleError as error:
             raise WeightsError(str(error)) from error
-        found = weights.digest(tensors)
         if found != published.digest:
             raise WeightsError(
                 f"{published.folder} has the digest {found[:12]}; expected {published.digest[:12]}"
@@ -176,7 +205,34 @@ class EngineServer:
         await self.prepare(weights)
         assert self._prepared is not None
         _, tensors = self._prepared
+        if weights.adapter:
+            await self._take_adapter(weights, tensors)
+        else:
+            await self._take(weights, tensors)
+            await self.close_adapters()
+        self._prepared = None
 
+    async def _take_adapter(self, weights: Weights, tensors: Mapping[str, Tensor]) -> None:
+        present = self._adapters.get(weights.adapter)
+        if present is not None:
+            await present._take(weights, tensors)
+            return
+        if self._copied is None:
+            raise WeightsError("this server takes no adapters")
+        policy, engine = await asyncio.to_thread(self._copied)
+        made = EngineServer(policy, engine, context=self._context)
+        await made._take(weights, tensors)
+        if self._engine.paused:
+            engine.pause()
+        self._adapters[weights.adapter] = made
+
+    async def close_adapters(self) -> None:
+        """End their engines."""
+        adapters, self._adapters = self._adapters, {}
+        for adapter in adapters.values():
+            await asyncio.to_thread(adapter._engine.close)
+
+    async def _take(self, weights: Weights, tensors: Mapping[str, Tensor]) -> None:
         def change() -> None:
             self._policy.load_weights(tensors)
             self._policy.version = weights.version
@@ -184,10 +240,14 @@ class EngineServer:
             self._digests[weights.version] = weights.digest
 
         await self._call(lambda: self._engine.reload(change))
-        self._prepared = None
+
+    def _held(self) -> Held:
+        version = self._policy.version
+        return Held(version=version, digest=self._digests[version], run=self._run)
 
     async def status(self) -> ServerStatus:
         """As `InferenceServer.status`."""
+        engines = [self._engine, *(each._engine for each in self._adapters.values())]
         return ServerStatus(
             instance=self._instance,
             model=self._policy.name,
@@ -196,12 +256,13 @@ class EngineServer:
             digest=await self._digest(),
             run=self._run,
             paused=self._engine.paused,
-            running=self._engine.n_running,
-            waiting=self._engine.n_waiting,
+            running=sum(each.n_running for each in engines),
+            waiting=sum(each.n_waiting for each in engines),
             max_running=self._engine.max_batch,
             context=self._context,
             deterministic=True,
             since=self._since,
+            adapters={name: each._held() for name, each in self._adapters.items()},
         )
 
     async def _digest(self) -> str:

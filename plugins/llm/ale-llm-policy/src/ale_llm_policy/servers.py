@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ale.errors import AleError, LLMError
 from ale.types import LLMCapabilities, PolicySnapshot, Sampling
+from ale_llm_policy import adapters
 from ale_llm_policy.model import TokenLLM
 from ale_llm_policy.options import Following
 from ale_llm_policy.pretrained import TorchPolicy, weights
@@ -118,12 +119,19 @@ class ServersLLM(TokenLLM):
         self._first = dict(policy.base.named_parameters())
         self._names = list(self._first)
         self._run = run
-        version, digest = policy.version, ""
-        if following is None:
+        adapter = options.adapter
+        self._present: Weights | None = None
+        self._initial = Weights(version=policy.version, digest="", folder="")
+        if following is None or adapter:
             digest = weights.digest(self._first)
-        else:
+            self._initial = msgspec.structs.replace(self._initial, digest=digest)
+        if following is not None:
             version, digest = following.version, following.digest
-        self._initial = Weights(version=version, digest=digest, folder="")
+            self._present = Weights(version=version, digest=digest, folder="", adapter=adapter)
+            if not adapter:
+                self._initial = self._present
+            elif digest == self._initial.digest:
+                self._present = None
         self._opening = asyncio.Lock()
         self._pool: ServerPool | None = None
         self._running = contextlib.AsyncExitStack()
@@ -197,7 +205,7 @@ class ServersLLM(TokenLLM):
         pool = await self._opened()
         published = await asyncio.to_thread(self._write, snapshot)
         if published.digest == pool.weights.digest and published.version == pool.weights.version:
-            pool.weights = published
+            pool.written(published)
         else:
             await pool.update(published)
         self.policy.version = snapshot.version
@@ -221,6 +229,7 @@ class ServersLLM(TokenLLM):
                     fingerprint=self.policy.fingerprint,
                     initial=self._initial,
                     run=self._run,
+                    present=self._present,
                     options=self._options,
                 )
                 await self._start_own()
@@ -239,9 +248,11 @@ class ServersLLM(TokenLLM):
         async with self._opening:
             if not pool.weights.folder:
                 snapshot = PolicySnapshot(version=self.policy.version)
-                pool.weights = await asyncio.to_thread(self._write, snapshot)
+                pool.written(await asyncio.to_thread(self._write, snapshot))
 
     def _write(self, snapshot: PolicySnapshot) -> Weights:
+        if self._options.adapter:
+            return self._write_adapter(snapshot)
         tensors = self._tensors(snapshot)
 
         def write(folder: Path) -> str:
@@ -253,6 +264,18 @@ class ServersLLM(TokenLLM):
         self._written = True
         published = self._channel.publish(snapshot.version, write)
         return msgspec.structs.replace(published, run=self._run)
+
+    def _write_adapter(self, snapshot: PolicySnapshot) -> Weights:
+        if snapshot.weights not in (None, self.policy) or snapshot.path is not None:
+            raise AleError("llm.adapter: only adapters of this process's model can be given alone")
+
+        def write(folder: Path) -> str:
+            with self.policy.lock:
+                return adapters.write(folder, self.policy.base)
+
+        self._written = True
+        published = self._channel.publish(snapshot.version, write)
+        return msgspec.structs.replace(published, run=self._run, adapter=self._options.adapter)
 
     def _tensors(self, snapshot: PolicySnapshot) -> dict[str, Tensor]:
         """The weights by the names of the plain model: tied ones once, adapters merged."""

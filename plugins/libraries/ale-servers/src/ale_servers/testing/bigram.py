@@ -10,12 +10,14 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import msgspec
 from attrs import define, field
 
 from ale.errors import ContextLengthError
 from ale_servers.channel import WeightFolder, files_of
 from ale_servers.protocol import NotSampledError, WeightsError
 from ale_servers.records import (
+    Held,
     Interruption,
     Sampled,
     SampleReason,
@@ -75,6 +77,8 @@ class BigramServer:
         self.n_sampled = 0
         self.fails: str | None = None
         """A text makes every update fail with it, though prepared."""
+        self.adapters: dict[str, tuple[str, Held]] = {}
+        """Table and state by name."""
         self._token_s = token_s
         self._max_running = max_running
         self._jobs: dict[str, _Job] = {}
@@ -86,10 +90,7 @@ class BigramServer:
     async def sample(self, request: SampleRequest) -> Sampled:
         """As `InferenceServer.sample`."""
         ids = [*request.prompt_ids, *request.answer_ids]
-        if len(ids) + len(request.forced_ids) >= CONTEXT:
-            raise ContextLengthError(f"{len(ids)} tokens, and the context holds {CONTEXT}")
-        if self.version < request.least_version:
-            raise NotSampledError(f"it has version {self.version}")
+        self._admit(request, len(ids))
         job = self._jobs[request.id] = _Job(request)
         random = Random(request.seed)  # noqa: S311
         for _ in request.answer_ids:
@@ -108,8 +109,25 @@ class BigramServer:
         finally:
             del self._jobs[request.id]
 
+    def _admit(self, request: SampleRequest, n: int) -> None:
+        if n + len(request.forced_ids) >= CONTEXT:
+            raise ContextLengthError(f"{n} tokens, and the context holds {CONTEXT}")
+        if request.adapter and request.adapter not in self.adapters:
+            raise NotSampledError(f"it has no adapter '{request.adapter}'")
+        version = self._present(request)[1]
+        if version < request.least_version:
+            raise NotSampledError(f"it has version {version}")
+
+    def _present(self, request: SampleRequest) -> tuple[str, int, str]:
+        """Table, version and digest that a request is sampled from."""
+        if request.adapter:
+            table, held = self.adapters[request.adapter]
+            return table, held.version, held.digest
+        return self.table, self.version, digest_of(self.table)
+
     def _add(self, job: _Job, ids: list[int], random: Random, forced: int | None) -> None:
-        logps = row(self.table, ids[-1])
+        table, version, digest = self._present(job.request)
+        logps = row(table, ids[-1])
         temperature = 1.0 if forced is not None else job.request.temperature
         if temperature == 0:
             best = max(range(VOCABULARY), key=lambda i: logps[i])
@@ -123,8 +141,8 @@ class BigramServer:
         ids.append(token)
         job.ids.append(token)
         job.logprobs.append(logps[token])
-        job.versions.append(self.version)
-        job.digests[self.version] = digest_of(self.table)
+        job.versions.append(version)
+        job.digests[version] = digest
         self.n_sampled += forced is None
 
     def _ended(self, job: _Job) -> SampleReason | None:
@@ -178,7 +196,7 @@ class BigramServer:
 
     async def prepare(self, weights: Weights) -> None:
         """As `InferenceServer.prepare`."""
-        (file,) = files_of(weights)
+        file = files_of(weights)[0]
         if digest_of(file.read_text()) != weights.digest:
             raise WeightsError(f"{file} has another digest")
 
@@ -187,8 +205,13 @@ class BigramServer:
         await self.prepare(weights)
         if self.fails is not None:
             raise WeightsError(self.fails)
-        self.table, self.version = files_of(weights)[0].read_text(), weights.version
-        self.run = weights.run
+        table = files_of(weights)[0].read_text()
+        if weights.adapter:
+            held = Held(version=weights.version, digest=weights.digest, run=weights.run)
+            self.adapters[weights.adapter] = (table, held)
+            return
+        self.table, self.version, self.run = table, weights.version, weights.run
+        self.adapters = {}
 
     async def status(self) -> ServerStatus:
         """As `InferenceServer.status`."""
@@ -206,6 +229,7 @@ class BigramServer:
             context=CONTEXT,
             deterministic=True,
             since=self._since,
+            adapters={name: held for name, (_, held) in self.adapters.items()},
         )
 
 
@@ -225,6 +249,18 @@ class BigramLab:
     def publish(self, version: int) -> Weights:
         """As `contract.ServerLab.publish`."""
         return self._folder.publish(version, lambda to: write_table(self.table(version), to))
+
+    def publish_adapter(self, name: str, version: int) -> Weights:
+        """As `adapters.AdapterLab.publish_adapter`."""
+        folder = WeightFolder(self._folder.root / name, keep=8)
+        table = self.table(version) + name
+        made = folder.publish(version, lambda to: write_table(table, to))
+        return msgspec.structs.replace(made, adapter=name, run="the run")
+
+    def adapter_logprobs(self, name: str, version: int, ids: tuple[int, ...]) -> list[float]:
+        """As `adapters.AdapterLab.adapter_logprobs`."""
+        table = self.table(version) + name
+        return [row(table, before)[token] for before, token in pairwise(ids)]
 
     def logprobs(self, version: int, ids: tuple[int, ...]) -> list[float]:
         """As `contract.ServerLab.logprobs`."""

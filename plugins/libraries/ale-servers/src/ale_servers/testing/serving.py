@@ -22,7 +22,13 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def serving(server: InferenceServer, port: int = 0) -> AsyncIterator[str]:
     """Answer requests while the block runs; the base URL."""
-    app = Starlette(routes=routes(server, lambda request: True))
+    async with serving_app(Starlette(routes=routes(server, lambda request: True)), port) as url:
+        yield url
+
+
+@asynccontextmanager
+async def serving_app(app: Starlette, port: int = 0) -> AsyncIterator[str]:
+    """The same for any application."""
     with socket.create_server(("127.0.0.1", port), backlog=2048) as listener:
         config = uvicorn.Config(
             app, lifespan="off", log_level="critical", timeout_graceful_shutdown=1

@@ -1,5 +1,6 @@
 """The policy: a model that is sampled and trained in one process."""
 
+import copy
 import hashlib
 import threading
 from collections.abc import Iterator, Mapping
@@ -77,6 +78,11 @@ class TorchPolicy:
         """
         with self.lock:
             weights.load(self._base, source)
+
+    def copied(self) -> "TorchPolicy":
+        """Another model with the same weights; tokenizer and template are shared."""
+        model = copy.deepcopy(self._base)
+        return TorchPolicy(model, self.tokenizer, self.template, name=self.name)
 
     def save(self, directory: Path, named: Mapping[str, Tensor] | None = None) -> None:
         """Write model, tokenizer and template in the format of transformers.

@@ -1,0 +1,56 @@
+"""``python -m ale_servers.ending COMMAND...``: runs a program, and ends all of it when asked.
+
+For a program that starts processes of its own and knows nothing of its parent: it ends, with what
+it has started, when this process gets SIGTERM or its standard input is closed, by whatever has
+ended the parent.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+END_S = 10.0
+"""From SIGTERM to SIGKILL."""
+
+
+def main(argv: list[str]) -> int:
+    """Run the command to its end; its exit status."""
+    # A group of its own, which its children are in.
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True) as program:
+        ended = threading.Event()
+
+        def end(*_: object) -> None:
+            ended.set()
+
+        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGINT, end)
+
+        def until_closed() -> None:
+            while os.read(0, 4096):
+                pass
+            ended.set()
+
+        def until_it_ends() -> None:
+            program.wait()
+            ended.set()
+
+        for waiting in (until_closed, until_it_ends):
+            threading.Thread(target=waiting, daemon=True).start()
+        ended.wait()
+        _signal(program.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            program.wait(END_S)
+        _signal(program.pid, signal.SIGKILL)  # what it has left behind
+        return program.wait()
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""Environments of server programs: each has its own, never that of the trainer."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from attrs import frozen
+
+from ale.errors import AleError
+
+_MARKER = "ale.json"
+
+
+@frozen(kw_only=True)
+class Recipe:
+    """What is installed.
+
+    Attributes:
+        name: of the environment.
+        packages: pinned requirements.
+        overrides: requirements that replace those of the packages.
+        python: version.
+        source: folder of a package of ours that is installed too; its build backend is setuptools.
+    """
+
+    name: str
+    packages: tuple[str, ...]
+    overrides: tuple[str, ...] = ()
+    python: str = "3.11"
+    source: Path | None = None
+
+
+def root() -> Path:
+    """The folder of all environments: ``$ALE_SERVER_ENVIRONMENTS``, or one in the user's cache."""
+    if given := os.environ.get("ALE_SERVER_ENVIRONMENTS"):
+        return Path(given)
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "ale" / "environments"
+
+
+def folder_of(recipe: Recipe) -> Path:
+    """Where it is, or would be."""
+    return root() / recipe.name
+
+
+def is_made(recipe: Recipe) -> bool:
+    """Was exactly this installed, to the end?"""
+    try:
+        return (folder_of(recipe) / _MARKER).read_bytes() == _made(recipe)
+    except OSError:
+        return False
+
+
+def _made(recipe: Recipe) -> bytes:
+    sources = () if recipe.source is None else sorted(recipe.source.rglob("*.py"))
+    content = [file.read_text() for file in sources]
+    return msgspec.json.encode((recipe.packages, recipe.overrides, recipe.python, content))
+
+
+def make(recipe: Recipe, uv: str) -> Path:
+    """Make an environment, or do nothing where it is made; its folder.
+
+    Args:
+        uv: the program.
+
+    Raises:
+        AleError: something can't be installed; what was made so far is removed.
+    """
+    folder = folder_of(recipe)
+    if is_made(recipe):
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    overrides = folder.with_name(f"{folder.name}.overrides")
+    copy = folder.with_name(f"{folder.name}.source")
+    overrides.write_text("".join(f"{line}\n" for line in recipe.overrides))
+    install = ("pip", "install", "--python", str(folder / "bin" / "python"))
+    try:
+        _run(uv, "venv", "--python", recipe.python, str(folder))
+        _run(uv, *install, "--override", str(overrides), *recipe.packages)
+        if recipe.source is not None:
+            shutil.copytree(recipe.source, copy)
+            # It is built with what the packages have brought.
+            _run(uv, *install, "--no-deps", "--no-build-isolation", str(copy))
+        (folder / _MARKER).write_bytes(_made(recipe))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        overrides.unlink(missing_ok=True)
+        shutil.rmtree(copy, ignore_errors=True)
+    return folder
+
+
+def _run(*argv: str) -> None:
+    # The constraints are of the caller's own environment.
+    mine: Sequence[str] = ("UV_CONSTRAINT", "PIP_CONSTRAINT", "VIRTUAL_ENV")
+    environ = {name: value for name, value in os.environ.items() if name not in mine}
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = "\n".join((done.stdout + done.stderr).splitlines()[-12:])
+        raise AleError(f"{' '.join(argv[:3])} failed with status {done.returncode}:\n{last}")

@@ -1,0 +1,103 @@
+"""The model component of a server program: its chat API, and a gateway for clients with ids."""
+
+import json
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from ale.errors import ContextLengthError, InputError, Problem
+from ale.types import Completion, CompletionRequest, LLMCapabilities
+from ale_openai_wire import completion, messages, read_answer, sampling_fields, turn_seed
+from ale_servers.client import Connections
+from ale_servers.gateway import Gateway, Model, OnStart
+from ale_servers.program import Asked, Launch, Program, RefusedError, started
+
+log = logging.getLogger(__name__)
+NAME = "policy"
+"""Of the model, in the program."""
+
+
+class HostedLLM:
+    """An `LLM` that answers by the chat API of a program on this machine; `server` samples for
+    training. The program starts with the first request.
+
+    Args:
+        model: what it serves, under the name `NAME`.
+        launch: how it is started.
+        url: where it then listens.
+        program: its API.
+    """
+
+    def __init__(
+        self, model: Model, launch: Launch, url: str, program: Callable[[Asked], Program]
+    ) -> None:
+        self.launch = launch
+        self._connections = Connections()
+        self.asked = Asked(url, self._connections)
+        self.server = Gateway(model, program(self.asked), self._run)
+        """For clients that have ids."""
+
+    def _run(self, on_start: OnStart) -> AbstractAsyncContextManager[None]:
+        return started(self.launch, log.warning, on_start)
+
+    @property
+    def capabilities(self) -> LLMCapabilities:
+        """Of the chat API: text alone. Clients with ids use `server`."""
+        return LLMCapabilities(tools=False)
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """One answer by the model's own chat template.
+
+        Raises:
+            ContextLengthError: the conversation is too long.
+            LLMError: the program failed, or has not started.
+        """
+        await self.server.started()
+        body = {
+            "model": NAME,
+            "messages": messages(request.messages),
+            "seed": turn_seed(request.conversation, request.turn),
+            **sampling_fields(request.sampling),
+        }
+        try:
+            answer = await self.asked.post("/v1/chat/completions", body, timeout_s=None)
+        except RefusedError as error:
+            if "maximum model length" in str(error) or "context length" in str(error):
+                raise ContextLengthError(str(error)) from error
+            raise
+        return completion(read_answer(json.dumps(answer).encode()), turn=request.turn, model=NAME)
+
+    async def aclose(self) -> None:
+        """End the program. Idempotent."""
+        await self.server.aclose()
+        await self._connections.aclose()
+
+
+def model_in(
+    folder: Path, *, context: int | None, max_running: int, start_s: float, adapters: int
+) -> Model:
+    """The model in a folder, in the format of transformers.
+
+    Args:
+        context: most tokens of prompt and answer; the model's own limit if None.
+
+    Raises:
+        InputError: there is none.
+    """
+    folder = folder.absolute()
+    try:
+        config = json.loads((folder / "config.json").read_text())
+        own = int({**config, **config.get("text_config", {})}["max_position_embeddings"])
+    except (OSError, ValueError, KeyError) as error:
+        message = f"{folder} holds no model of transformers: {error!r}"
+        raise InputError([Problem(message=message, path="llm.model")]) from error
+    return Model(
+        folder=folder,
+        name=folder.name,
+        # One place is for the token that programs sample even if they are asked for scores alone.
+        context=min(own, context or own) - 1,
+        max_running=max_running,
+        start_s=start_s,
+        adapters=adapters,
+    )

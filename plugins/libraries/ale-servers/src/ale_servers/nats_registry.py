@@ -1,0 +1,185 @@
+"""A registry for several hosts: a bucket of keys and values in NATS JetStream.
+
+An entry that is not renewed is removed by NATS. What the bucket has is watched, so that looking at
+it costs nothing; while NATS can't be reached, what was there last stays.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+import nats
+from nats.aio.client import Client
+from nats.errors import Error
+from nats.js.api import KeyValueConfig
+from nats.js.errors import BucketNotFoundError, NotFoundError
+from nats.js.kv import KeyValue
+
+from ale_servers.records import Entry
+from ale_servers.registry import EXPIRY_S, file_name
+
+_CALL_S = 10.0
+_RECONNECT_S = 0.5
+BUCKET = "ale-servers"
+T = TypeVar("T")
+_LOST = (Error, OSError, TimeoutError)
+
+
+class NatsRegistry:
+    """Servers with entries in a bucket. Opens no connection before the first call.
+
+    Args:
+        url: ``nats://HOST:PORT`` or ``nats://HOST:PORT/BUCKET``.
+        expiry_s: seconds after which an entry that was not renewed has expired.
+
+    Raises:
+        ValueError: the URL is another one.
+    """
+
+    def __init__(self, url: str, *, expiry_s: float = EXPIRY_S) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("nats", "tls") or not parts.hostname or parts.username:
+            raise ValueError(f"expected nats://HOST:PORT/BUCKET without a user, found {url!r}")
+        self._server = f"{parts.scheme}://{parts.netloc}"
+        self._bucket = parts.path.strip("/") or BUCKET
+        self._expiry_s = expiry_s
+        self._seen: dict[str, tuple[Entry, float]] = {}
+        """Entries, and when each was renewed last, by this process's clock."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._opening = threading.Lock()
+        self._client: Client | None = None
+        self._address = (parts.hostname, parts.port or 4222)
+        self._watching: asyncio.Task[None] | None = None
+        self._listed = asyncio.Event()
+
+    def __str__(self) -> str:
+        return f"{self._server}/{self._bucket}"
+
+    def entries(self) -> Sequence[Entry]:
+        """Those that have not expired, by name.
+
+        Raises:
+            ConnectionError: NATS can't be reached, at the first call.
+        """
+        self._call(self._listing())
+        oldest = time.monotonic() - self._expiry_s
+        is_known = self._client is not None and self._client.is_connected
+        seen = sorted(self._seen.items())
+        return [entry for _, (entry, at) in seen if at >= oldest or not is_known]
+
+    def add(self, entry: Entry) -> None:
+        """Write an entry, or renew it.
+
+        Raises:
+            ConnectionError: NATS can't be reached.
+        """
+        self._call(self._put(entry))
+
+    renew = add
+
+    def remove(self, name: str) -> None:
+        """Remove an entry, if it is there.
+
+        Raises:
+            ConnectionError: NATS can't be reached.
+        """
+        self._call(self._delete(name))
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(self._closed(), loop).result(_CALL_S)
+            loop.call_soon_threadsafe(loop.stop)
+            assert self._thread is not None
+            self._thread.join()
+            loop.close()
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something in the thread of the connection."""
+        with self._opening:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+                self._thread.start()
+            loop = self._loop
+        try:
+            return asyncio.run_coroutine_threadsafe(work, loop).result(_CALL_S)
+        except _LOST as error:
+            reason = str(error) or type(error).__name__
+            raise ConnectionError(f"the registry {self} can't be reached: {reason}") from error
+
+    async def _closed(self) -> None:
+        if self._client is not None:
+            with contextlib.suppress(*_LOST):
+                await self._client.close()
+        # The watch has tasks of its own in the client.
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    async def _opened(self) -> KeyValue:
+        if self._client is None:
+            # The client itself would try for ever, from the first time on.
+            _, writer = await asyncio.wait_for(asyncio.open_connection(*self._address), 5)
+            writer.close()
+            self._client = await nats.connect(
+                self._server,
+                connect_timeout=5,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=_RECONNECT_S,
+                error_cb=_ignore,
+                reconnected_cb=self._watch_anew,
+            )
+        stream = self._client.jetstream(timeout=5)
+        try:
+            return await stream.key_value(self._bucket)
+        except (BucketNotFoundError, NotFoundError):
+            config = KeyValueConfig(bucket=self._bucket, ttl=self._expiry_s)
+            return await stream.create_key_value(config)
+
+    async def _listing(self) -> None:
+        """Begin to watch, and wait until what is there now was listed."""
+        if self._watching is None or self._watching.done():
+            bucket = await self._opened()
+            self._listed = asyncio.Event()
+            self._watching = asyncio.create_task(self._watch(bucket))
+        if self._client is not None and self._client.is_connected:
+            async with asyncio.timeout(_CALL_S / 2):
+                await self._listed.wait()
+
+    async def _watch_anew(self) -> None:
+        """After a lost connection: what was there has had no chance to be renewed meanwhile."""
+        now = time.monotonic()
+        self._seen = {key: (entry, now) for key, (entry, _) in self._seen.items()}
+        if self._watching is not None:
+            self._watching.cancel()
+
+    async def _watch(self, bucket: KeyValue) -> None:
+        watcher = await bucket.watchall()
+        async for update in watcher:
+            if update is None:  # all that was there has come
+                self._listed.set()
+            elif update.operation is not None or not update.value:
+                self._seen.pop(update.key, None)
+            else:
+                with contextlib.suppress(msgspec.DecodeError):
+                    entry = msgspec.json.decode(update.value, type=Entry)
+                    self._seen[update.key] = (entry, time.monotonic())
+
+    async def _put(self, entry: Entry) -> None:
+        await (await self._opened()).put(file_name(entry.name), msgspec.json.encode(entry))
+
+    async def _delete(self, name: str) -> None:
+        await (await self._opened()).delete(file_name(name))
+
+
+async def _ignore(error: Exception) -> None:
+    """A connection that is lost is made again; calls say that they can't be made."""

@@ -1,0 +1,201 @@
+"""A server program of somebody else: what a gateway asks of it, over HTTP, and its process."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import aiohttp
+from attrs import frozen
+
+from ale.errors import LLMError
+from ale_servers.client import Connections
+from ale_servers.protocol import NotSampledError
+from ale_servers.records import Interruption, SampleReason, SampleRequest
+from ale_servers.supervisor import Command, supervised
+
+POLL_S = 0.25
+"""Between looks at a program that is starting."""
+
+
+class RefusedError(LLMError):
+    """The program answered with an error.
+
+    Attributes:
+        status: of HTTP.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message, transient=status >= 500)
+        self.status = status
+
+
+@frozen(kw_only=True)
+class Answered:
+    """The new tokens of an answer."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    labels: tuple[str, ...]
+    """Of the weights that sampled each token, as they were given to `Program.load`."""
+    reason: SampleReason
+
+
+class Program(Protocol):
+    """The API of a server program, as far as a gateway needs it."""
+
+    async def is_ready(self) -> bool:
+        """Does it answer? False while it starts."""
+        ...
+
+    async def begin(self, label: str) -> None:
+        """After each start: the weights that it has started with get this label."""
+        ...
+
+    async def sample(self, request: SampleRequest, model: str | None) -> Answered:
+        """Sample; an aborted request comes back with what it has. The ids may fill the context.
+
+        Args:
+            model: an adapter's name, as given to `load_adapter`.
+
+        Raises:
+            NotSampledError, LLMError: as `InferenceServer.sample`.
+        """
+        ...
+
+    async def score(self, request: SampleRequest, model: str | None) -> tuple[float, ...]:
+        """The log-probabilities of `request.forced_ids`, at temperature 1."""
+        ...
+
+    async def abort(self, ids: Sequence[str]) -> None:
+        """End requests; those that it does not know (yet) are ignored."""
+        ...
+
+    async def pause(self, mode: Interruption) -> None:
+        """Sample nothing from the reply on, and forget all keys and values."""
+        ...
+
+    async def resume(self) -> None:
+        """End a pause."""
+        ...
+
+    async def load(self, folder: Path, label: str) -> None:
+        """Take weights, while it is paused."""
+        ...
+
+    async def load_adapter(self, name: str, folder: Path) -> None:
+        """Add an adapter under a name that it has not had before.
+
+        Raises:
+            RefusedError: it does not take it, and has what it had.
+        """
+        ...
+
+    async def unload_adapter(self, name: str) -> None:
+        """Remove an adapter that no request uses."""
+        ...
+
+
+class Asked:
+    """A program behind a URL of this machine.
+
+    Args:
+        url: without a slash at the end.
+        connections: kept open between requests.
+    """
+
+    def __init__(self, url: str, connections: Connections) -> None:
+        self.url = url
+        self._connections = connections
+
+    async def post(
+        self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = 600.0
+    ) -> Any:
+        """Its answer: decoded JSON, or text.
+
+        Raises:
+            NotSampledError: it can't be reached.
+            RefusedError: it answered with an error.
+            LLMError: the connection was lost, or there was no answer within the time.
+        """
+        return await self._asked("POST", path, body, timeout_s)
+
+    async def get(self, path: str, *, timeout_s: float = 10.0) -> Any:
+        """As `post`."""
+        return await self._asked("GET", path, None, timeout_s)
+
+    async def _asked(self, verb: str, path: str, body: Any, timeout_s: float | None) -> Any:
+        limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=5.0)
+        try:
+            async with self._connections.session().request(
+                verb, f"{self.url}{path}", json=body, timeout=limit
+            ) as response:
+                text = await response.text()
+                if response.status != 200:
+                    message = f"{path} of {self.url} gave status {response.status}: {text[:600]}"
+                    raise RefusedError(message, response.status)
+                return await response.json() if "json" in response.content_type else text
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise NotSampledError(f"{self.url} can't be reached: {error}") from error
+        except TimeoutError as error:
+            message = f"{self.url} gave no answer to {path} within {timeout_s} s"
+            raise LLMError(message, transient=True) from error
+        except aiohttp.ClientError as error:
+            reason = str(error) or type(error).__name__
+            raise LLMError(f"the connection to {self.url} was lost: {reason}") from error
+
+
+@frozen(kw_only=True)
+class Launch:
+    """How a program is started.
+
+    Attributes:
+        argv: program and arguments.
+        log: its output is appended to this file.
+        environ: its environment.
+    """
+
+    argv: Sequence[str]
+    log: Path
+    environ: Mapping[str, str]
+
+
+@asynccontextmanager
+async def started(
+    launch: Launch, report: Callable[[str], None], on_start: Callable[[], None]
+) -> AsyncIterator[None]:
+    """Keep a program running while the block runs; it ends with this process, however that ends.
+
+    Args:
+        report: gets a message for each unexpected end.
+        on_start: called after each start.
+    """
+    ending = (sys.executable, "-m", "ale_servers.ending")
+    command = Command(argv=(*ending, *launch.argv), log=launch.log, environ=launch.environ)
+    async with supervised(command, report, on_start):
+        yield
+
+
+async def until_ready(program: Program) -> None:
+    """Wait until a program answers."""
+    while True:
+        with contextlib.suppress(LLMError):
+            if await program.is_ready():
+                return
+        await asyncio.sleep(POLL_S)
+
+
+def free_port() -> int:
+    """A port of this machine that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def without(environ: Mapping[str, str], *names: str) -> dict[str, str]:
+    """An environment without some variables."""
+    return {name: value for name, value in {**os.environ, **environ}.items() if name not in names}

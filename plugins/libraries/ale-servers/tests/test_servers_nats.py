@@ -1,0 +1,145 @@
+"""The registry in NATS, with a server of the test's own."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ale_servers.nats_registry import NatsRegistry
+from ale_servers.records import Entry
+from ale_servers.registry import own_entry, registered
+
+LIMIT_S = 60.0
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+class NatsServer:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.port = int(listener.getsockname()[1])
+        self.url = f"nats://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = ["nats-server", "-js", "-a", "127.0.0.1", "-p", str(self.port)]
+        self.process = subprocess.Popen(
+            [*command, "-sd", str(self.folder)], stderr=subprocess.DEVNULL
+        )
+
+        def listens() -> bool:
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+        until(listens)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def nats_server(tmp_path: Path) -> Iterator[NatsServer]:
+    if shutil.which("nats-server") is None:
+        assert os.environ.get("CI") != "true", "CI must have nats-server"
+        pytest.skip("nats-server is not installed (Debian: apt-get install nats-server)")
+    made = NatsServer(tmp_path / "nats")
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def connect(nats_server: NatsServer) -> Iterator[Callable[..., NatsRegistry]]:
+    made: list[NatsRegistry] = []
+
+    def connected(expiry_s: float = 60.0) -> NatsRegistry:
+        made.append(NatsRegistry(f"{nats_server.url}/test", expiry_s=expiry_s))
+        return made[-1]
+
+    yield connected
+    for registry in made:
+        registry.close()
+
+
+Connect = Callable[..., NatsRegistry]
+
+
+def names(registry: NatsRegistry) -> list[str]:
+    return [entry.name for entry in registry.entries()]
+
+
+def test_what_one_host_adds_and_removes_another_one_sees(connect: Connect) -> None:
+    here, there = connect(), connect()
+    assert names(there) == []
+    for name in ("b/2", "a"):
+        here.add(Entry(url=f"http://{name}", name=name))
+    until(lambda: names(there) == ["a", "b/2"])
+    assert names(connect()) == ["a", "b/2"], "what was there before is listed at once"
+    here.remove("a")
+    here.remove("unknown")
+    until(lambda: names(there) == ["b/2"])
+
+
+PROGRAM = """
+import asyncio, sys
+from ale_servers.nats_registry import NatsRegistry
+from ale_servers.registry import own_entry, registered
+
+async def main(url):
+    async with registered(NatsRegistry(url, expiry_s=2), own_entry("http://x", "own"), 0.2):
+        await asyncio.sleep(3600)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def test_the_entry_of_a_killed_server_expires(nats_server: NatsServer, connect: Connect) -> None:
+    url = f"{nats_server.url}/test"
+    registry = connect(expiry_s=2)
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, url]) as server:
+        until(lambda: names(registry) == ["own"])
+        first = registry._seen["own"][1]
+        until(lambda: "own" in registry._seen and registry._seen["own"][1] > first)  # it is renewed
+        server.kill()
+        until(lambda: names(registry) == [])
+        assert names(connect(expiry_s=60)) == [], "NATS still has it"
+
+
+async def test_a_server_is_there_while_it_runs(connect: Connect) -> None:
+    registry = connect()
+    async with registered(registry, own_entry("http://127.0.0.1:1/v1", "a/b"), beat_s=0.1):
+        until(lambda: names(registry) == ["a/b"])
+    until(lambda: names(registry) == [])
+
+
+def test_what_was_there_stays_while_nats_is_away(nats_server: NatsServer, connect: Connect) -> None:
+    registry = connect(expiry_s=30)
+    registry.add(Entry(url="http://a", name="a"))
+    until(lambda: names(registry) == ["a"])
+    nats_server.stop()
+    assert names(registry) == ["a"]
+    nats_server.start()
+    until(lambda: registry._client is not None and registry._client.is_connected)
+    registry.add(Entry(url="http://b", name="b"))
+    until(lambda: "b" in names(registry))
+
+
+def test_a_registry_that_can_not_be_reached_is_named() -> None:
+    registry = NatsRegistry("nats://127.0.0.1:9")
+    with pytest.raises(ConnectionError, match=r"nats://127\.0\.0\.1:9/ale-servers can't be"):
+        registry.entries()
+    registry.close()
+    with pytest.raises(ValueError, match="expected nats://HOST:PORT"):
+        NatsRegistry("http://a")

@@ -1,0 +1,41 @@
+"""Options of the model ``sglang-server``."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge, gt
+
+_at_least_16: Any = validators.optional(ge(16))
+
+
+@frozen(kw_only=True)
+class SGLangServerOptions:
+    """SGLang on this machine, started in an environment of its own: `ale server install sglang`."""
+
+    model: Path = field(metadata=doc("Folder of a causal model, in the format of transformers."))
+    dtype: Literal["float32", "bfloat16", "float16"] = field(
+        default="bfloat16", metadata=doc("Of weights and sums.")
+    )
+    context: int | None = field(
+        default=None,
+        validator=_at_least_16,
+        metadata=doc("Most tokens of prompt and answer; the model's own limit where not given."),
+    )
+    max_batch: int = field(
+        default=64, validator=ge(1), metadata=doc("Answers sampled in parallel.")
+    )
+    adapters: int = field(
+        default=0, validator=ge(0), metadata=doc("Most LoRA adapters over the model; 0 for none.")
+    )
+    adapter_rank: int = field(default=16, validator=ge(1), metadata=doc("Highest rank of one."))
+    start_s: float = field(
+        default=600.0, validator=gt(0), metadata=doc("Most seconds until it answers.")
+    )
+    log: Path | None = field(
+        default=None, metadata=doc("File for its output; this process's where not given.")
+    )
+    arguments: tuple[str, ...] = field(
+        default=(), metadata=doc("Further arguments of SGLang, such as --tp-size=2.")
+    )

@@ -1,0 +1,37 @@
+"""What is installed for SGLang, and where. Never installed and started here."""
+
+from pathlib import Path
+
+from uv import find_uv_bin
+
+from ale.errors import InputError, Problem
+from ale_servers.environment import Recipe, folder_of, is_made, make
+
+VERSION = "0.5.23"
+RECIPE = Recipe(name=f"sglang-{VERSION}-cuda", packages=(f"sglang=={VERSION}",))
+"""For CUDA: on a CPU its kernels have to be built from source."""
+
+
+def install(build: str | None = None) -> Path:
+    """Make the environment, where it is not made yet; its folder.
+
+    Raises:
+        InputError: there is no such build.
+        AleError: it can't be installed.
+    """
+    if build not in (None, "cuda"):
+        message = f"SGLang has no build '{build}' here"
+        raise InputError([Problem(message=message, path="--build", expected="cuda")])
+    return make(RECIPE, find_uv_bin())
+
+
+def python() -> Path:
+    """The interpreter of the environment.
+
+    Raises:
+        InputError: it has not been made, or is of another version.
+    """
+    if not is_made(RECIPE):
+        message = f"SGLang {VERSION} is not installed in {folder_of(RECIPE)}"
+        raise InputError([Problem(message=message, hint="ale server install sglang")])
+    return folder_of(RECIPE) / "bin" / "python"

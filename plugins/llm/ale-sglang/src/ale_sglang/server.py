@@ -1,0 +1,60 @@
+"""The component: how SGLang is started."""
+
+from pathlib import Path
+from typing import Any
+
+from ale.plugin import BuildContext
+from ale_servers.gateway import Model
+from ale_servers.hosted import NAME, HostedLLM, model_in
+from ale_servers.program import Launch, free_port, without
+from ale_sglang.options import SGLangServerOptions
+from ale_sglang.program import SGLang
+from ale_sglang.recipes import python
+
+
+def build(options: SGLangServerOptions, context: BuildContext) -> HostedLLM:
+    """The component; SGLang starts with the first request.
+
+    Raises:
+        InputError: SGLang is not installed, or the folder has no model.
+    """
+    model = model_in(
+        options.model,
+        context=options.context,
+        max_running=options.max_batch,
+        start_s=options.start_s,
+        adapters=options.adapters,
+    )
+    url = f"http://127.0.0.1:{free_port()}"
+    launch = Launch(
+        argv=(str(python()), *arguments(options, model, url)),
+        log=options.log or Path("/dev/stderr"),
+        environ=without(context.environ, "PYTHONPATH", "VIRTUAL_ENV"),
+    )
+    return HostedLLM(model, launch, url, SGLang)
+
+
+def arguments(options: SGLangServerOptions, model: Model, url: str) -> list[str]:
+    """Of the interpreter of SGLang's environment."""
+    given: dict[str, Any] = {
+        "model-path": model.folder,
+        "served-model-name": NAME,
+        "host": "127.0.0.1",
+        "port": url.rpartition(":")[2],
+        "context-length": model.context + 1,
+        "max-running-requests": model.max_running,
+        "dtype": options.dtype,
+        # Not the sampling that a model's folder suggests, such as its top-k.
+        "sampling-defaults": "openai",
+    }
+    flags = []
+    if options.adapters:
+        # The present version of each, and the next one.
+        given |= {
+            "max-loras-per-batch": 2 * options.adapters,
+            "max-lora-rank": options.adapter_rank,
+            "lora-target-modules": "all",
+        }
+        flags = ["--enable-lora"]
+    named = [f"--{name}={value}" for name, value in given.items()]
+    return ["-m", "sglang.launch_server", *named, *flags, *options.arguments]

@@ -1,0 +1,16 @@
+"""Registers the weight-transfer backend ``ale_folder`` with vLLM, which runs this in each process.
+
+This package is installed into vLLM's environment, not into that of `ale`.
+"""
+
+import contextlib
+
+
+def register() -> None:
+    """Called by vLLM, sometimes twice in a process."""
+    from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
+
+    with contextlib.suppress(ValueError):  # it is registered
+        WeightTransferEngineFactory.register_engine(
+            "ale_folder", "ale_vllm_folder_engine", "FolderEngine"
+        )

