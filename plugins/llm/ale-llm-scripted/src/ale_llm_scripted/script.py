@@ -128,7 +128,7 @@ def read_script(path: Path, *, tools: bool = True) -> Script:
         raise Node(None, str(path)).error(
             "no such file",
             path="llm.script",
-            expected="a script: a YAML file with the answers of a model, for 'tasks' or as 'default'",
+            expected="a script: a YAML file with a model's answers, for 'tasks' or as 'default'",
             hint=nearest_file(path),
         )
     root = read_yaml(path)
