@@ -213,6 +213,8 @@ class Converted:
     environ: Mapping[str, Secret] = field(factory=dict, repr=False)
     """Environment variables for this run, which override those of the process. For an API key in
     the file, the tree names such a variable (``api_key_env``), and the key itself is not stored."""
+    hint: str | None = None
+    """What to do where a section is missing that the format does not have, such as ``tasks``."""
 
 
 @frozen(kw_only=True)

@@ -61,7 +61,7 @@ def load_config(
     """
     changed = merge(parse_environment(os.environ, _SECTIONS), parse_overrides(overrides))
     converted = convert(read_source(path), changed, registry, format)
-    config = structure_config(converted.root, registry)
+    config = structure_config(converted.root, registry, hint=converted.hint)
     environ = {name: key.value for name, key in converted.environ.items()}
     source = {"file": str(path.resolve()), "format": format} if environ else None
     return attrs.evolve(config, environ=environ, environ_source=source)
@@ -83,15 +83,19 @@ def reload_environ(source: Mapping[str, Any] | None, registry: Registry) -> Mapp
     return {name: key.value for name, key in converted.environ.items()}
 
 
-def structure_config(node: Node, registry: Registry) -> RunConfig:
-    """Check a merged tree. Raises as `load_config`."""
+def structure_config(node: Node, registry: Registry, *, hint: str | None = None) -> RunConfig:
+    """Check a merged tree. Raises as `load_config`.
+
+    Args:
+        hint: what to do where a section is missing.
+    """
     assert node.mapping is not None
     plugins = load_plugin_files(node, registry)
     problems = _Problems()
     problems.found += [_unknown_section(node, key) for key in node.mapping if key not in _SECTIONS]
     node = _with_defaults(node)
     picked: dict[str, Any] = {
-        kind: problems.collect(partial(_part, node, kind, registry)) for kind in _PARTS
+        kind: problems.collect(partial(_part, node, kind, registry, hint)) for kind in _PARTS
     }
     require = problems.collect(lambda: _required_isolation(node.get("sandbox"))) or ()
     launching = problems.collect(lambda: _common(node.get("launch"), "launch"))
@@ -193,7 +197,7 @@ def _unmet_needs(node: Node, picked: dict[str, Any]) -> list[Problem]:
     ]
 
 
-def _part(root: Node, kind: str, registry: Registry) -> Selected | None:
+def _part(root: Node, kind: str, registry: Registry, hint: str | None) -> Selected | None:
     node = root.get(kind)
     if node is None and kind in _OPTIONAL:
         return None
@@ -203,7 +207,7 @@ def _part(root: Node, kind: str, registry: Registry) -> Selected | None:
         )
         message = f"section '{kind}' is missing"
         expected = f"{kind}: {{type: ...}}, one of {names or 'none installed'}"
-        raise root.error(message, expected=expected)
+        raise root.error(message, expected=expected, hint=hint)
     return select(node, kind, registry, path=kind)
 
 

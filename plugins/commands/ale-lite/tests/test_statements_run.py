@@ -285,3 +285,15 @@ def test_a_model_without_tool_calling_is_asked_for_calls_as_text(desk: Any, serv
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_ale_with_a_config_of_ale_lite_names_the_commands_that_take_one(
+    desk: Any, command: str
+) -> None:
+    desk.config("http://127.0.0.1:9/v1")
+    done = desk.run("ale", command, "lite.yaml")
+    assert done.code == 2
+    assert "section 'tasks' is missing" in done.err
+    assert "iflow run --task FILE --config lite.yaml" in done.err
+    assert "tbp run --tasks FOLDER --config lite.yaml" in done.err

@@ -406,6 +406,8 @@ def test_a_worker_without_a_server_says_so(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert f"no NATS server can be reached at {url}" in done.stderr
+    assert "start one there (nats-server -js), or name another: " in done.stderr
+    assert "--nats for `ale worker`" in done.stderr
     assert "Traceback" not in done.stderr
 
 

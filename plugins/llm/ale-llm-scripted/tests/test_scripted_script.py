@@ -168,5 +168,6 @@ def test_a_call_is_a_problem_for_a_model_without_tools(file: Path) -> None:
 
 def test_a_missing_file_is_named_with_a_similar_one(file: Path) -> None:
     file.write_text(DEMO)
-    with pytest.raises(InputError, match=r"did you mean 'script\.yaml'"):
+    with pytest.raises(InputError, match=r"did you mean 'script\.yaml'") as caught:
         read_script(file.with_name("scipt.yaml"))
+    assert "llm.script: no such file\n    expected  a script: a YAML file" in str(caught.value)

@@ -1,5 +1,6 @@
 """Converts a config file of ALE-lite to the config of `ale`."""
 
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,7 +37,15 @@ def convert(root: Node, probe: Ask) -> Converted:
     # One after the other: a model at home answers one at a time, and the order of what is stored
     # is then that of the tasks.
     tree["run"] = from_plain({"concurrency": 1}, file=root.file)
-    return Converted(root=Node(tree, root.file, root.line), environ=environ)
+    return Converted(root=Node(tree, root.file, root.line), environ=environ, hint=_hint(root))
+
+
+def _hint(root: Node) -> str:
+    name = shlex.quote(root.file or "FILE")
+    return (
+        "a config of ALE-lite has no tasks; give them on the command line: "
+        f"iflow run --task FILE --config {name}, or tbp run --tasks FOLDER --config {name}"
+    )
 
 
 def _llm(section: LlmSection) -> tuple[dict[str, Any], Mapping[str, Secret]]:

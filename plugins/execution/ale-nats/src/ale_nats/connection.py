@@ -170,7 +170,11 @@ def _unreachable(where: str, error: Exception | None, timeout_s: float) -> str:
             "password_env, token_env"
         )
     reason = text or f"no answer in {timeout_s:g} s"
-    return f"no NATS server can be reached at {where}: {reason}"
+    return (
+        f"no NATS server can be reached at {where}: {reason}; start one there (nats-server "
+        "-js), or name another: executor.url or an observer's url in a config, --nats for `ale "
+        "worker` and `ale events`, or the variable NATS_URL"
+    )
 
 
 def _identity(options: ServerOptions, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from attrs.validators import optional
 
 from ale.errors import InputError, Problem
 from ale.plugin import doc, ge
-from ale.strict import Node, describe, read_yaml, structure
+from ale.strict import Node, describe, nearest_file, read_yaml, structure
 from ale.types import FinishReason
 
 SHELL = "shell"
@@ -124,6 +124,13 @@ def read_script(path: Path, *, tools: bool = True) -> Script:
     Raises:
         InputError: with every problem of the file.
     """
+    if not path.exists():
+        raise Node(None, str(path)).error(
+            "no such file",
+            path="llm.script",
+            expected="a script: a YAML file with a model's answers, for 'tasks' or as 'default'",
+            hint=nearest_file(path),
+        )
     root = read_yaml(path)
     head = structure(root, _File)
     reader = _Reader(tools=tools, traced=head.tokens)
