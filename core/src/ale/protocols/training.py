@@ -52,7 +52,7 @@ class CriticTrainer(Protocol):
 
 @runtime_checkable
 class BackgroundSaver(Protocol):
-    """What a trainer may also be: one that can write a checkpoint while the run goes on."""
+    """What a trainer may also be: one that can write a checkpoint while the run continues."""
 
     def start_saving(self, directory: Path) -> Callable[[], None] | None:
         """Begin to write what `Trainer.save` writes, as it is now.

@@ -8,7 +8,7 @@ class TestMine(TrainerContract):
 ```
 
 `CriticTrainerContract` is for trainers with a critic, in the same way, and
-`BackgroundSaverContract` for those that write checkpoints while the run goes on.
+`BackgroundSaverContract` for those that write checkpoints while the run continues.
 """
 
 import hashlib
@@ -317,7 +317,7 @@ class TrainerContract:
 
 
 class BackgroundSaverContract:
-    """For trainers that write checkpoints while the run goes on (`BackgroundSaver`).
+    """For trainers that write checkpoints while the run continues (`BackgroundSaver`).
 
     Give it `make_trainer`, as of `TrainerContract`; `batch` too, where `credited_batch` won't do.
     """

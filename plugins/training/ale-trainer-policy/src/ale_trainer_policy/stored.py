@@ -154,7 +154,7 @@ def start_writing(
     """Write this rank's shards; collective.
 
     Args:
-        group: of all ranks, and of nothing else: a thread uses it while training goes on.
+        group: of all ranks, and of nothing else: a thread uses it while training continues.
         background: return as soon as the tensors have been copied.
 
     Returns:
