@@ -199,11 +199,11 @@ class Workplace:
     environ: Mapping[str, str] = field(factory=dict)
 
     def config(self, n: int = 1, agent: Mapping[str, Any] | None = None, **run: Any) -> RunConfig:
-        """`n` tasks, and options of the section ``run``."""
+        """`n` tasks, and options of the section ``run``; all checkpoints are kept."""
         plain = {
             "tasks": {"type": "list", "n": n},
             "agent": {"type": "bench", **(agent or {})},
-            "run": {"directory": str(self.directory), **run},
+            "run": {"directory": str(self.directory), "keep_checkpoints": None, **run},
         }
         return structure_config(from_plain(plain), self.registry)
 

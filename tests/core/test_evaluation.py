@@ -146,7 +146,7 @@ def config(
             "rollouts": 2,
             "temperatures": None if at is None else list(at),
         },
-        "run": {"directory": str(workplace.directory), "steps": 3, **run},
+        "run": {"directory": str(workplace.directory), "keep_checkpoints": None, "steps": 3, **run},
     }
     return structure_config(from_plain(plain), workplace.registry)
 

@@ -197,7 +197,7 @@ def configured(workplace: Any, *leave_out: str, **run: Any) -> Any:
             "temperatures": [1],
         },
         "observers": [{"type": "listening"}],
-        "run": {"directory": str(workplace.directory), "steps": 3, **run},
+        "run": {"directory": str(workplace.directory), "keep_checkpoints": None, "steps": 3, **run},
     }
     retained = {key: value for key, value in plain.items() if key not in leave_out}
     return structure_config(from_plain(retained), workplace.registry)

@@ -93,7 +93,12 @@ def config(workplace: Any, *, n: int = 2, **run: Any) -> Any:
         "agent": {"type": "bench"},
         "llm": {"type": "pupil"},
         "trainer": {"type": "learner"},
-        "run": {"directory": str(workplace.directory), "schedule": "stream", **run},
+        "run": {
+            "directory": str(workplace.directory),
+            "keep_checkpoints": None,
+            "schedule": "stream",
+            **run,
+        },
     }
     return structure_config(from_plain(plain), workplace.registry)
 

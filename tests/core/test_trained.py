@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,6 +11,7 @@ import pytest
 from attrs import evolve
 
 from ale._config import Selected
+from ale._config.model import RunOptions
 from ale._registry import Registry
 from ale._run.parts import build_parts
 from ale._run.run import Run
@@ -187,12 +189,18 @@ async def test_a_step_whose_checkpoint_was_deleted_is_not_trained_again(
     assert checkpoints(again) == ["00001", "00002"]
 
 
-async def test_every_checkpoint_is_kept_unless_the_config_says_how_many(
+async def test_the_newest_checkpoints_are_kept_and_as_many_as_the_config_says(
     workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
 ) -> None:
-    everything = workplace.prepared(trained(workplace, steps=4))
+    everything = workplace.prepared(trained(workplace, steps=4, keep_checkpoints=None))
     await finish(everything)
     assert checkpoints(everything) == ["00000", "00001", "00002", "00003"]
+    after_two_and_four = workplace.prepared(
+        trained(workplace, steps=5, keep_checkpoints=1, keep_checkpoints_every=2)
+    )
+    await finish(after_two_and_four)
+    assert checkpoints(after_two_and_four) == ["00001", "00003", "00004"]
+    assert RunOptions().keep_checkpoints == 2
     two = workplace.prepared(trained(workplace, steps=4, keep_checkpoints=2))
     await finish(two)
     assert checkpoints(two) == ["00002", "00003"]
@@ -240,5 +248,76 @@ async def test_a_removal_that_is_interrupted_half_way_does_no_harm(
     assert [step for step, _ in trainers[1].seen] == [2]
     assert trainers[1].total == 6
     assert checkpoints(again) == ["00002"]
+    reported = [event["step"] for event in again.store.reader.events() if "metrics" in event]
+    assert reported == [0, 1, 2]
+
+
+class InBackground(Counter):
+    """Its checkpoints are written when the next step has been trained, if there is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trained = threading.Event()
+        self.begun: list[Path] = []
+        self.left: list[list[str]] = []
+
+    async def step(self, batch: Batch) -> StepReport:
+        report = await super().step(batch)
+        if self.begun:
+            self.left.append(sorted(path.name for path in self.begun[-1].parent.iterdir()))
+        self.trained.set()
+        return report
+
+    def start_saving(self, directory: Path) -> Callable[[], None]:
+        total, last = self.total, directory.name == ".00002.partial"
+        self.begun.append(directory)
+        self.trained = threading.Event()
+        trained = self.trained
+
+        def finish() -> None:
+            assert last or trained.wait(60)
+            (directory / "total.json").write_text(json.dumps(total))
+
+        return finish
+
+
+@pytest.fixture
+def in_background(trainers: list[Counter], monkeypatch: pytest.MonkeyPatch) -> list[Counter]:
+    monkeypatch.setattr(f"{__name__}.Counter", InBackground)
+    return trainers
+
+
+async def test_a_checkpoint_in_the_background_counts_once_it_is_whole(
+    workplace: Any, finish: Finish, in_background: list[Any], bench: Any
+) -> None:
+    run = workplace.prepared(trained(workplace, n=2, steps=3))
+    await finish(run)
+    assert checkpoints(run) == ["00000", "00001", "00002"]
+    assert in_background[0].left == [[".00000.partial"], [".00001.partial", "00000"]]
+    reported = [event["step"] for event in run.store.reader.events() if "metrics" in event]
+    assert reported == [0, 1, 2]
+    again = resume(run.store.path, workplace.outside())
+    await finish(again)
+    assert (in_background[1].seen, in_background[1].total) == ([], 6)
+
+
+async def test_a_step_whose_checkpoint_was_not_written_is_trained_again_and_reported_once(
+    workplace: Any, finish: Finish, in_background: list[Any], bench: Any
+) -> None:
+    async def killed(self: Any, batch: Batch) -> StepReport:
+        if batch.step == 2:
+            raise Killed
+        return await InBackground.step(self, batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{__name__}.Counter", type("Dies", (InBackground,), {"step": killed}))
+        run = workplace.prepared(trained(workplace, n=2, steps=3))
+        with pytest.raises(BaseExceptionGroup):
+            await finish(run)
+    assert checkpoints(run) == [".00001.partial", "00000"]
+    again = resume(run.store.path, workplace.outside())
+    await finish(again)
+    assert [step for step, _ in in_background[-1].seen] == [1, 2]
+    assert in_background[-1].total == 6
     reported = [event["step"] for event in again.store.reader.events() if "metrics" in event]
     assert reported == [0, 1, 2]

@@ -225,7 +225,8 @@ def test_torchrun_trains_as_one_process_does(workshop: Any, config: str) -> None
     few = ("--set", "run.steps=2", "--set", "evaluation.every=2", "--set", "trainer.sync=copy")
     assert workshop.ale("run", config, *few, timeout_s=120).code == 0
     one = steps(workshop, workshop.run)
-    few += ("--set", "trainer.processes=2", "--on", "torchrun")
+    few += ("--set", "trainer.processes=2", "--set", "trainer.saving=background")
+    few += ("--on", "torchrun")
     done = workshop.ale("launch", config, *few, timeout_s=120)
     assert done.code == 0, done.text
     two = steps(workshop, workshop.runs[-1])

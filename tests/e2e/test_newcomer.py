@@ -27,9 +27,10 @@ SECTIONS = (
     "evaluation, observers, run, plugins"
 )
 RUN_OPTIONS = (
-    "concurrency, deterministic, directory, grace_s, grading_timeout_s, keep_checkpoints, name, "
-    "on_sigterm, open_timeout_s, preflight, refills, retries, rollouts, schedule, seed, "
-    "setup_timeout_s, staleness, steps, stop_after_broken, take_first, tasks_per_step, too_stale"
+    "concurrency, deterministic, directory, grace_s, grading_timeout_s, keep_checkpoints, "
+    "keep_checkpoints_every, name, on_sigterm, open_timeout_s, preflight, refills, retries, "
+    "rollouts, schedule, seed, setup_timeout_s, staleness, steps, stop_after_broken, take_first, "
+    "tasks_per_step, too_stale"
 )
 
 

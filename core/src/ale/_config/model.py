@@ -195,9 +195,14 @@ class RunOptions:
         ),
     )
     keep_checkpoints: int | None = field(
+        default=2,
+        validator=validators.optional(ge(1)),  # type: ignore[arg-type]  # attrs infers int
+        metadata=doc("Number of newest checkpoints to keep; null keeps all, one per step."),
+    )
+    keep_checkpoints_every: int | None = field(
         default=None,
         validator=validators.optional(ge(1)),
-        metadata=doc("Number of newest checkpoints to keep; default: all, one per step."),
+        metadata=doc("Keep the checkpoint after each multiple of so many steps too."),
     )
     concurrency: int = field(
         default=8,

@@ -1,6 +1,6 @@
 """Evaluate the policy on the evaluation tasks between training steps."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from attrs import field, frozen
 
@@ -35,6 +35,8 @@ class Evaluator:
     dispatcher: Dispatcher
     times: Times
     record_event: Callable[..., None]
+    before: Callable[[], Awaitable[None]]
+    """Called before each evaluation: what led to it is reported first."""
     reported: set[tuple[int, float | None]] = field(factory=set)
     """Steps and temperatures that ``events.jsonl`` has: the run may be killed before that."""
 
@@ -61,6 +63,7 @@ class Evaluator:
         ]
         if not temperatures:
             return True
+        await self.before()
         started = self.context.monotonic()
         with self.times.on("evaluation"):
             complete = await self.dispatcher.run(lambda: self._plans(step, *temperatures))

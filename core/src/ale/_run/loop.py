@@ -51,7 +51,9 @@ class Loop:
         """
         try:
             async with asyncio.TaskGroup() as group:
-                return await self._run(group)
+                outcome = await self._run(group)
+                await self.training.saved()
+                return outcome
         except ExceptionGroup as errors:
             # A full disk fails every episode: the first error is enough.
             raise _first_of(errors) from None

@@ -148,6 +148,7 @@ class Run:
             dispatcher=dispatcher,
             times=times,
             record_event=self._record_event,
+            before=training.saved,
         )
         return (StreamLoop if self.config.run.schedule == "stream" else Loop)(
             config=self.config,

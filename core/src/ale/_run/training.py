@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ale._config import RunConfig
 from ale._run.crediting import Crediting
@@ -16,8 +16,17 @@ from ale._store import RunDirectory
 from ale._store.checkpoints import write_report
 from ale._store.index import SUCCESS
 from ale.plugin import BuildContext
-from ale.protocols import Policy, Trainer
+from ale.protocols import BackgroundSaver, Policy, Trainer
 from ale.types import Batch, CreditedGroup, StepFinished, StepReport, replace
+
+
+@frozen
+class _Saving:
+    """A checkpoint that is being written, and the report of its step."""
+
+    report: StepReport
+    finish: Callable[[], None] | None
+    """Waits until it is written; None: it is."""
 
 
 @frozen(kw_only=True)
@@ -31,6 +40,8 @@ class Training:
     observers: Observers
     times: Times
     record_event: Callable[..., None]
+    _saving: list[_Saving] = field(factory=list, init=False)
+    """What is being written: one at most."""
 
     async def restore(self) -> None:
         """Load the newest checkpoint of a resumed run, and report its step if that was missed."""
@@ -40,7 +51,7 @@ class Training:
             return
         await self.load(checkpoints.folder(newest))
         self.report_missed()
-        checkpoints.keep_newest(self.config.run.keep_checkpoints)
+        self._tidy()
 
     async def load(self, folder: Path) -> None:
         """Continue from a checkpoint, and sample from its policy."""
@@ -62,7 +73,9 @@ class Training:
 
     def _has_trained(self, step: int) -> bool:
         # Older checkpoints may be gone, but the newest includes their steps.
-        return self.parts.trainer is None or step <= self.store.checkpoints.newest()
+        newest = max((each.report.step for each in self._saving), default=-1)
+        newest = max(newest, self.store.checkpoints.newest())
+        return self.parts.trainer is None or step <= newest
 
     async def learn(self, step: int, facts: Mapping[str, float] | None = None) -> None:
         """Credit a complete step; train on it unless a checkpoint already includes it.
@@ -92,17 +105,37 @@ class Training:
             report = await trainer.step(batch)
         with self.times.on("hand_over"):
             await self._update_model(trainer)
-        with self.store.checkpoints.writing(batch.step) as folder:
-            with self.times.on("checkpoint"):
-                trainer.save(folder)
-            index = self.store.index
-            groups = index.group_keys(batch.step)
-            times = self.times.of_step(groups, stream=index.stream is not None)
-            metrics = {**self._metrics(batch), **facts, **report.metrics, **times}
-            report = replace(report, metrics=metrics)
-            write_report(folder, report)
-        self._report(report)
-        self.store.checkpoints.keep_newest(self.config.run.keep_checkpoints)
+        await self.saved()  # at most one is written at a time
+        folder = self.store.checkpoints.start(batch.step)
+        with self.times.on("checkpoint"):
+            finish = _start_saving(trainer, folder)
+        index = self.store.index
+        groups = index.group_keys(batch.step)
+        times = self.times.of_step(groups, stream=index.stream is not None)
+        metrics = {**self._metrics(batch), **facts, **report.metrics, **times}
+        report = replace(report, metrics=metrics)
+        write_report(folder, report)
+        self._saving.append(_Saving(report, finish))
+        if finish is None:
+            await self.saved()
+
+    async def saved(self) -> None:
+        """Wait until the last checkpoint is written; only then is its step reported.
+
+        Raises:
+            StoreError: it can't be written.
+        """
+        while self._saving:
+            saving = self._saving.pop()
+            if saving.finish is not None:
+                await asyncio.to_thread(saving.finish)
+            self.store.checkpoints.complete(saving.report.step)
+            self._report(saving.report)
+            self._tidy()
+
+    def _tidy(self) -> None:
+        options = self.config.run
+        self.store.checkpoints.keep_newest(options.keep_checkpoints, options.keep_checkpoints_every)
 
     async def _update_model(self, trainer: Trainer) -> None:
         """Give the trainer's weights to the model, under their new version."""
@@ -146,6 +179,14 @@ class Training:
             "groups_too_stale": sum(age > self.config.run.staleness for age in ages),
             "groups_dropped": found.n_dropped.get(step, 0),
         }
+
+
+def _start_saving(trainer: Trainer, folder: Path) -> Callable[[], None] | None:
+    """Save, or begin to: then returns what waits for the end."""
+    if isinstance(trainer, BackgroundSaver):
+        return trainer.start_saving(folder)
+    trainer.save(folder)
+    return None
 
 
 def _rewards(credited: CreditedGroup) -> list[float]:

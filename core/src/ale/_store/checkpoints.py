@@ -2,15 +2,13 @@
 
 import math
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 from attrs import frozen
 
 from ale._store.codec import encode, unreadable
-from ale.files import replacing, store_errors, write_whole
+from ale.files import store_errors, write_whole
 from ale.types import StepReport
 
 _REPORT = "step.json"
@@ -35,15 +33,22 @@ class Checkpoints:
         """The last step with a checkpoint, or -1; it includes what was learned in earlier steps."""
         return max(self.steps(), default=-1)
 
-    @contextmanager
-    def writing(self, step: int) -> Iterator[Path]:
-        """A folder to write a step's checkpoint into; it counts as one after the block."""
-        with replacing(self.folder(step)) as partial:
-            partial.mkdir()
-            yield partial
+    def start(self, step: int) -> Path:
+        """An empty folder to write a step's checkpoint into; it counts as one after `complete`."""
+        partial = _partial(self.folder(step))
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        return partial
 
-    def keep_newest(self, n: int | None) -> None:
+    def complete(self, step: int) -> None:
+        """Let what was written after `start` count as the step's checkpoint."""
+        _partial(self.folder(step)).replace(self.folder(step))
+
+    def keep_newest(self, n: int | None, every: int | None = None) -> None:
         """Remove all but the newest `n` (None keeps all), and partial ones of a killed run.
+
+        Args:
+            every: keep those after each multiple of so many steps too.
 
         Raises:
             StoreError: one can't be removed.
@@ -52,6 +57,8 @@ class Checkpoints:
             for left in self.path.glob(".*.partial"):
                 shutil.rmtree(left)
             for step in [] if n is None else self.steps()[:-n]:
+                if every is not None and (step + 1) % every == 0:
+                    continue
                 # Renamed first: a partly removed one must not be taken for a complete one.
                 shutil.rmtree(self.folder(step).replace(_partial(self.folder(step))))
 

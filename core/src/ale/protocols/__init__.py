@@ -28,6 +28,7 @@ from ale.protocols.sandbox import (
 from ale.protocols.start import Expert, Restoring, RestoringScheme, Start, StartScheme
 from ale.protocols.task import Criterion, TaskSource
 from ale.protocols.training import (
+    BackgroundSaver,
     Chunker,
     CreditScheme,
     CriticCredit,
@@ -43,6 +44,7 @@ __all__ = [
     "LOST",
     "Agent",
     "AgentContext",
+    "BackgroundSaver",
     "ChangesNetwork",
     "Checkable",
     "CheckableBackend",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ale.protocols.llm import LLM
@@ -48,6 +48,26 @@ class CriticTrainer(Protocol):
 
     has_critic: bool
     """May depend on its options."""
+
+
+@runtime_checkable
+class BackgroundSaver(Protocol):
+    """What a trainer may also be: one that can write a checkpoint while the run continues."""
+
+    def start_saving(self, directory: Path) -> Callable[[], None] | None:
+        """Begin to write what `Trainer.save` writes, as it is now.
+
+        Args:
+            directory: an empty folder, which is no checkpoint before all of it is written.
+
+        Returns:
+            Waits until everything is written, called once, in any thread, before `start_saving` is
+            called again; `Trainer.step` and `Trainer.snapshot` may be called before. None: it is.
+
+        Raises:
+            StoreError: it can't be written; so does the function that is returned.
+        """
+        ...
 
 
 @runtime_checkable

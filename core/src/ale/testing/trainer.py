@@ -7,7 +7,8 @@ class TestMine(TrainerContract):
         return lambda: Mine(MineOptions(), directory=tmp_path)
 ```
 
-`CriticTrainerContract` is for trainers with a critic, in the same way.
+`CriticTrainerContract` is for trainers with a critic, in the same way, and
+`BackgroundSaverContract` for those that write checkpoints while the run continues.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from typing import Literal
 import pytest
 
 from ale.errors import AleError, InputError, StoreError
-from ale.protocols import LLM, CriticTrainer, Trainer
+from ale.protocols import LLM, BackgroundSaver, CriticTrainer, Trainer
 from ale.testing.builders import episode, group, turn
 from ale.testing.fakes import FakeLLM
 from ale.types import (
@@ -315,6 +316,54 @@ class TrainerContract:
             make_trainer().load(checkpoint)
 
 
+class BackgroundSaverContract:
+    """For trainers that write checkpoints while the run continues (`BackgroundSaver`).
+
+    Give it `make_trainer`, as of `TrainerContract`; `batch` too, where `credited_batch` won't do.
+    """
+
+    tolerance = 1e-6
+    """As of `TrainerContract`."""
+    timings: Sequence[str] = ()
+    """As of `TrainerContract`."""
+
+    @pytest.fixture
+    def make_trainer(self) -> Callable[[], Trainer]:
+        """Builds a fresh trainer each time it is called."""
+        raise NotImplementedError("override the fixture `make_trainer`")
+
+    @pytest.fixture
+    def batch(self) -> Callable[[int], Batch]:
+        """Makes the batch of a step."""
+        return credited_batch
+
+    @pytest.mark.asyncio
+    async def test_what_is_trained_meanwhile_is_not_in_the_checkpoint(
+        self,
+        make_trainer: Callable[[], Trainer],
+        batch: Callable[[int], Batch],
+        tmp_path: Path,
+    ) -> None:
+        first = make_trainer()
+        await first.step(batch(0))
+        assert isinstance(first, BackgroundSaver)
+        checkpoint = _folder(tmp_path)
+        finish = first.start_saving(checkpoint)
+        expected = await first.step(batch(1))
+        if finish is not None:
+            finish()
+
+        second = make_trainer()
+        second.load(checkpoint)
+        again = await second.step(batch(1))
+        assert (again.step, again.policy_version) == (expected.step, expected.policy_version)
+        mine, theirs = (
+            {k: v for k, v in report.metrics.items() if k not in self.timings}
+            for report in (again, expected)
+        )
+        assert mine == pytest.approx(theirs, rel=self.tolerance)
+
+
 class CriticTrainerContract(TrainerContract):
     """For trainers with a critic (`CriticTrainer`): `TrainerContract`, on credit that it completes.
 
@@ -376,6 +425,7 @@ def _with_other_weights(batch: Batch) -> Batch:
 
 
 __all__ = [
+    "BackgroundSaverContract",
     "CriticTrainerContract",
     "TrainerContract",
     "batch_for_critic",

@@ -71,7 +71,7 @@ async def test_a_resumed_run_continues_with_the_same_starts(
     workplace: Any, finish: Finish, n_stored: int, type: str
 ) -> None:
     starts = {"type": type, "expert": "own", "demonstrations": 1}
-    run = workplace.prepared(starts, steps=4, rollouts=4, concurrency=1)
+    run = workplace.prepared(starts, steps=4, rollouts=4, concurrency=1, keep_checkpoints=None)
     await finish(run)
     before, path = stored(run), run.store.path
     lines = (path / "episodes.jsonl").read_bytes().splitlines(keepends=True)

@@ -31,8 +31,7 @@ def train(sizes: dict[str, Any], dtype: str, options: PolicyOptions, context: in
     model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype))
     if options.lora is not None:
         add_adapters(model, options.lora)
-    if options.activations == "recompute":
-        recompute_activations(model)
+    recompute_activations(model, options)
     learner = Learner(model, options)
     n = max(1, options.max_tokens_per_microbatch // context)
     for _ in range(2):

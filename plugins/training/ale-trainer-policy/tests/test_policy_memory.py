@@ -16,6 +16,7 @@ from transformers import LlamaConfig
 from ale.runs import Registry
 from ale.strict import from_plain, structure
 from ale_trainer_policy.commands import plan as plan_command
+from ale_trainer_policy.limits import host_memory
 from ale_trainer_policy.memory_plan import MemoryPlan, Planner, Sampler
 from ale_trainer_policy.options import PolicyOptions
 from ale_trainer_policy.traced import trace
@@ -112,13 +113,75 @@ def test_weights_gradients_and_moments_are_counted_by_their_numbers(planner: Pla
 
 
 def test_a_copy_that_is_trained_is_sharded_and_the_sampler_is_not(planner: Planner) -> None:
-    alone = planner.plan(sampler(), evolve(OPTIONS, sync="copy"))
-    one = sizes(alone)
-    four = sizes(planner.plan(sampler(), evolve(OPTIONS, sync="copy", processes=4)))
-    for name in ("copy that is trained", "AdamW's moments", "gradients"):
+    one = sizes(planner.plan(sampler(), evolve(OPTIONS, sync="copy")))
+    sharded = evolve(OPTIONS, sync="copy", processes=4)
+    four = sizes(planner.plan(sampler(), sharded))
+    assert four["shards that are trained"] == one["copy that is trained"] / 4
+    for name in ("AdamW's moments", "gradients"):
         assert four[name] == one[name] / 4
     assert four["weights"] == one["weights"] == one["weights handed over"]
-    assert four["whole checkpoint"] == 12 * alone.parameters
+    assert 0 < four["gathered layers"] < four["weights"]
+    copies = sizes(planner.plan(sampler(), evolve(sharded, replicas=2)))
+    assert copies["AdamW's moments"] == one["AdamW's moments"] / 2
+    whole = sizes(planner.plan(sampler(), evolve(sharded, gradients="whole")))
+    assert whole["whole gradients"] == one["gradients"]
+    saving = sizes(planner.plan(sampler(on_host=True), evolve(sharded, saving="background")))
+    assert saving["checkpoint that is written"] == 1.5 * four["AdamW's moments"]
+    on_host = sizes(planner.plan(sampler(), evolve(sharded, offload="host")))
+    assert not {"AdamW's moments", "gradients", "shards that are trained"} & on_host.keys()
+
+
+def test_in_half_precision_shards_are_in_float32_and_what_is_gathered_is_not(
+    planner: Planner,
+) -> None:
+    sharded = evolve(OPTIONS, sync="copy", processes=2)
+    found = planner.plan(sampler(dtype=torch.bfloat16), sharded)
+    assert sizes(found)["shards that are trained"] == 4 * found.parameters / 2
+    exact = sizes(planner.plan(sampler(), sharded))["gathered layers"]
+    assert sizes(found)["gathered layers"] == exact / 2
+    half = planner.plan(sampler(), evolve(sharded, precision="bf16"))
+    assert sizes(half)["gathered layers"] == exact / 2
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "expected"),
+    [
+        ("0::/a/b\n", {"a/memory.max": "4096", "a/b/memory.max": "max"}, (4096, "a/memory.max")),
+        ("0::/\n", {"memory.max": "5000"}, (5000, "memory.max")),
+        (
+            "4:cpu,memory:/x\n0::/\n",
+            {
+                "memory/x/memory.limit_in_bytes": "6000",
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+            },
+            (6000, "memory/x/memory.limit_in_bytes"),
+        ),
+        # In a container the path is the host's, and only the root is there.
+        (
+            "4:memory:/docker/1f\n",
+            {"memory/memory.limit_in_bytes": "7000"},
+            (7000, "memory/memory.limit_in_bytes"),
+        ),
+    ],
+    ids=["version 2, above", "version 2, container", "version 1", "version 1, container"],
+)
+def test_the_limit_of_a_cgroup_counts(
+    tmp_path: Path, membership: str, files: dict[str, str], expected: tuple[int, str]
+) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(membership)
+    for name, text in files.items():
+        file = tmp_path / "sys/fs/cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+    limit, source = host_memory(tmp_path)
+    assert (limit, source) == (expected[0], str(tmp_path / "sys/fs/cgroup" / expected[1]))
+
+
+def test_without_a_limit_the_memory_of_the_machine_counts(tmp_path: Path) -> None:
+    limit, source = host_memory(tmp_path)
+    assert limit == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert source == "this machine"
 
 
 def test_each_model_beside_the_policy_is_counted(planner: Planner) -> None:

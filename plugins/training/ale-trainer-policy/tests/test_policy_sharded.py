@@ -1,17 +1,28 @@
-"""Two processes give the gradients, the weights and the checkpoints of one."""
+"""Several processes give the gradients, the weights and the checkpoints of one."""
 
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from attrs import evolve
+from attrs import evolve, frozen
+from torch import Tensor
 
+from ale.errors import StoreError
 from ale.plugin import BuildContext
 from ale.types import Gae
 from ale_trainer_policy.build import policy_trainer
 from ale_trainer_policy.critic_options import CriticOptions
+from ale_trainer_policy.models import prepare
 from ale_trainer_policy.options import KlOptions, ObjectiveOptions, PolicyOptions
+from ale_trainer_policy.placement import skeleton
+from ale_trainer_policy.stored import SHARDS, StoredShards
+from ale_trainer_policy.worker_group import OwnRanks
+from ale_training.checkpoint import read_tensors
+from ale_training.lora import LoraOptions
 
 COMPARED = (
     "loss",
@@ -24,77 +35,79 @@ COMPARED = (
     "critic_grad_norm",
     "ratio_max",
     "tokens_trained",
-    "tokens_computed",
 )
+HEAD = CriticOptions(type="head", gradient="policy")
+LORA = LoraOptions(r=2, target=("q_proj", "o_proj", "down_proj"))
 
 
-def trainer(lab: Any, processes: int, critic: CriticOptions | None) -> Any:
-    options = PolicyOptions(
-        lr=1e-3,
-        sync="copy",
-        processes=processes,
-        objective=ObjectiveOptions(
-            preset="ipa",
-            mask="none",
-            kl=KlOptions(coefficient=0.1, estimator="k2"),
-            entropy=0.01,
-        ),
-        epochs=2,
-        max_grad_norm=None,
-        max_tokens_per_microbatch=60,
-        logits_mb=0.002,
-        critic=critic,
-    )
-    made = policy_trainer(options, BuildContext())
-    made.attach(lab.InProcessLLM(lab.tiny_model()))
+@frozen
+class Layout:
+    """Ranks and copies of the model; of one rank, a process without any sharding."""
+
+    ranks: int
+    replicas: int = 1
+
+
+ONE, TWO, FOUR, HSDP = Layout(1), Layout(2), Layout(4), Layout(4, replicas=2)
+ALL = {"one": ONE, "two": TWO, "four": FOUR, "2x2": HSDP}
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Callable[[int], None]]:
+    """Starts so many ranks, and ends them when others are needed: a start takes seconds."""
+    running: list[tuple[int, OwnRanks]] = []
+
+    def end() -> None:
+        while running:
+            running.pop()[1].close()
+
+    def wanted(n: int) -> None:
+        if n > 1 and [each for each, _ in running] != [n]:
+            end()
+            running.append((n, OwnRanks(n, gpu=False)))
+
+    yield wanted
+    end()
+
+
+@pytest.fixture
+def make(lab: Any, ranks: Callable[[int], None]) -> Callable[..., Any]:
+    """Makes a trainer of the same tiny model, over so many ranks."""
+
+    def made(layout: Layout, dtype: torch.dtype = torch.float32, **changes: Any) -> Any:
+        ranks(layout.ranks)
+        options = PolicyOptions(
+            lr=1e-3,
+            sync="copy",
+            processes=layout.ranks,
+            replicas=layout.replicas,
+            objective=ObjectiveOptions(
+                preset="ipa",
+                mask="none",
+                kl=KlOptions(coefficient=0.1, estimator="k2"),
+                entropy=0.01,
+            ),
+            epochs=2,
+            max_grad_norm=None,
+            max_tokens_per_microbatch=60,
+            logits_mb=0.002,
+        )
+        trainer = policy_trainer(evolve(options, **changes), BuildContext())
+        trainer.attach(lab.InProcessLLM(lab.tiny_model().to(dtype)))
+        return trainer
+
     return made
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "critic",
-    [None, CriticOptions(type="head", gradient="policy"), CriticOptions(type="model")],
-    ids=["without a critic", "head", "model"],
-)
-async def test_two_processes_give_the_gradients_of_one(
-    lab: Any, tmp_path: Path, critic: CriticOptions | None
-) -> None:
-    """Over an odd number of micro-batches; moments are sums of gradients, and so compare them."""
-    batches = [
-        lab.batch_of(
-            for_critic(lab.random_group(seed), critic),
-            for_critic(lab.random_group(seed + 9, task="u"), critic),
-            step=seed,
-        )
-        for seed in range(3)
-    ]
-    one, two = trainer(lab, 1, critic), trainer(lab, 2, critic)
-    try:
-        for number, batch in enumerate(batches):
-            mine, theirs = [(await each.step(batch)).metrics for each in (one, two)]
-            for name in COMPARED:
-                if name not in mine:
-                    assert critic is None
-                    continue
-                assert theirs[name] == pytest.approx(mine[name], rel=1e-4), (number, name)
-            if number == 0:
-                both = one._learner.state(), two._learner.state()
-                _same(*both, "optimizer/exp_avg/", 1e-5)
-                if critic is not None:
-                    _same(*both, "critic/optimizer/exp_avg/", 1e-5)
-        _same(one.snapshot().weights, two.snapshot().weights, "", 1e-4)
+@pytest.fixture
+def batch(lab: Any) -> Callable[..., Any]:
+    """Makes the batch of a step, of an odd number of micro-batches."""
 
-        two.save(tmp_path)
-        expected = (await two.step(batches[0])).metrics
-        again = trainer(lab, 1, critic)
-        again.load(tmp_path)
-        found = (await again.step(batches[0])).metrics
-        assert found["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-4)
-        two.load(tmp_path)
-        found = (await two.step(batches[0])).metrics
-        assert found["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-6)
-    finally:
-        two._learner.close()
+    def made(step: int, critic: CriticOptions | None = None) -> Any:
+        groups = lab.random_group(step), lab.random_group(step + 9, task="u")
+        return lab.batch_of(*(for_critic(each, critic) for each in groups), step=step)
+
+    return made
 
 
 def for_critic(group: Any, critic: CriticOptions | None) -> Any:
@@ -105,12 +118,210 @@ def for_critic(group: Any, critic: CriticOptions | None) -> Any:
     return evolve(group, credits=tuple(evolve(each, gae=gae) for each in group.credits))
 
 
-def _same(mine: dict[str, torch.Tensor], theirs: dict[str, Any], prefix: str, far: float) -> None:
-    names = [name for name in mine if name.startswith(prefix)]
+def saved(trainer: Any, folder: Path) -> dict[str, Tensor]:
+    """Parameters and moments of a trainer, through a checkpoint in this folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    trainer.save(folder)
+    if (folder / SHARDS).exists():
+        found = StoredShards(folder / SHARDS, None)
+        tensors = found.empty("")
+        found.read(tensors)
+        return tensors
+    return read_tensors(folder, ("weight/", "optimizer/", "critic/"))
+
+
+def near(mine: dict[str, Tensor], theirs: dict[str, Tensor], part: str, bound: float) -> None:
+    """Tensors with this in their name are within the bound, each relative to its norm."""
+    names = [name for name in mine if part in name]
     assert names
+    assert mine.keys() == theirs.keys()
     for name in names:
-        apart = (theirs[name] - mine[name]).norm() / mine[name].norm().clamp_min(1e-12)
-        assert apart < far, name
+        apart = (theirs[name].double() - mine[name].double()).norm()
+        assert apart <= bound * mine[name].double().norm().clamp_min(1e-9), name
+
+
+async def metrics_of(trainer: Any, batch: Any) -> dict[str, float]:
+    found = (await trainer.step(batch)).metrics
+    return {name: found[name] for name in COMPARED if name in found}
+
+
+async def test_gradients_are_those_of_one_process(
+    make: Callable[..., Any], batch: Callable[..., Any], tmp_path: Path, case: dict[str, Any]
+) -> None:
+    """One update at a time: the first moments of the first are its gradient, times a number.
+
+    With tree packing, over batches that share prefixes; the second step goes on from a checkpoint
+    of the first.
+    """
+    layout, changes = case["layout"], {"epochs": 1, **case["changes"]}
+    critic = changes.get("critic")
+    one = make(ONE, **{**changes, "gradients": "sharded", "offload": "none"})
+    many = make(layout, **changes)
+    for step in range(2):
+        mine, theirs = [await metrics_of(each, batch(step, critic)) for each in (one, many)]
+        assert theirs == pytest.approx(mine, rel=1e-4)
+        both = saved(one, tmp_path / "one"), saved(many, tmp_path / "many")
+        near(*both, "optimizer/exp_avg/", 1e-5)
+        many = make(layout, **changes)
+        many.load(tmp_path / "many")
+    handed = many.snapshot().weights
+    for name, tensor in one.snapshot().weights.items():
+        assert float((handed[name] - tensor).norm() / tensor.norm()) < 1e-4, name
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "adapters": {"lora": LORA},
+    "adapters, recomputed": {"lora": LORA, "activations": "recompute"},
+    "whole gradients": {"gradients": "whole"},
+    "on the host": {"offload": "host"},
+    "head": {"critic": HEAD},
+    "critic": {"critic": CriticOptions(type="model"), "gradients": "whole"},
+}
+ALWAYS = {
+    ("2x2", "full"),
+    ("four", "adapters, recomputed"),
+    ("2x2", "whole gradients"),
+}
+"""The others take minutes together."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "case" in metafunc.fixturenames:
+        cases = [
+            pytest.param(
+                {"layout": layout, "changes": changes},
+                id=f"{name}, {kind}",
+                marks=() if (name, kind) in ALWAYS else pytest.mark.long,
+            )
+            for name, layout in ALL.items()
+            if layout is not ONE
+            for kind, changes in KINDS.items()
+        ]
+        metafunc.parametrize("case", cases)
+    if "pair" in metafunc.fixturenames:
+        short = {("four", "one", "full"), ("one", "2x2", "adapters"), ("2x2", "four", "full")}
+        metafunc.parametrize(
+            "pair",
+            [
+                pytest.param(
+                    (ALL[writer], ALL[reader], KINDS[kind]),
+                    id=f"{writer} to {reader}, {kind}",
+                    marks=() if (writer, reader, kind) in short else pytest.mark.long,
+                )
+                for writer in ALL
+                for reader in ALL
+                for kind in ("full", "adapters")
+            ],
+        )
+
+
+async def test_a_checkpoint_is_read_to_the_bit_by_another_number_of_ranks(
+    make: Callable[..., Any],
+    batch: Callable[..., Any],
+    tmp_path: Path,
+    pair: tuple[Layout, Layout, dict[str, Any]],
+) -> None:
+    writer, reader, changes = pair
+    first = make(writer, **changes)
+    await first.step(batch(0))
+    written = saved(first, tmp_path / "first")
+    expected = await metrics_of(first, batch(1)) if writer == reader else None
+    after = saved(first, tmp_path / "after") if writer == reader else None
+    second = make(reader, **changes)
+    second.load(tmp_path / "first")
+    read = saved(second, tmp_path / "second")
+    assert read.keys() == written.keys()
+    assert [name for name in read if not torch.equal(read[name], written[name])] == []
+    if expected is not None and after is not None:
+        assert await metrics_of(second, batch(1)) == expected
+        again = saved(second, tmp_path / "again")
+        assert [name for name in after if not torch.equal(after[name], again[name])] == []
+
+
+async def test_each_rank_writes_its_own_part_while_training_goes_on(
+    make: Callable[..., Any], batch: Callable[..., Any], tmp_path: Path
+) -> None:
+    trainer = make(HSDP, saving="background")
+    await trainer.step(batch(0))
+    expected = saved(trainer, tmp_path / "at once")
+    folder = tmp_path / "meanwhile"
+    folder.mkdir()
+    finish = trainer.start_saving(folder)
+    await trainer.step(batch(1))
+    finish()
+    shards = StoredShards(folder / SHARDS, None)
+    found = shards.empty("")
+    shards.read(found)
+    assert [name for name in expected if not torch.equal(found[name], expected[name])] == []
+    size = sum(each.nbytes for each in expected.values())
+    files = [each.stat().st_size for each in (folder / SHARDS).glob("*.distcp")]
+    # Of two copies of the model each part is written once; beside numbers are names.
+    assert len(files) > 1
+    assert max(files) < 0.75 * size + 100_000
+    (folder / SHARDS / ".metadata").write_bytes(b"")
+    with pytest.raises(StoreError, match="can't be read"):
+        trainer.load(folder)
+
+
+@pytest.mark.parametrize("gradients", ["sharded", "whole"])
+async def test_whole_gradients_are_shared_once_an_update(
+    make: Callable[..., Any],
+    batch: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    gradients: str,
+) -> None:
+    trainer = make(FOUR, gradients=gradients, epochs=1, max_tokens_per_microbatch=16)
+    calls: Counter[str] = Counter()
+
+    def counted(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            calls[name] += 1
+            return original(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counted(trainer._learner._local, "round")
+    shared = ("reduce_scatter_tensor", "reduce_scatter_single")  # of older and newer versions
+    for name in shared:
+        if hasattr(torch.distributed, name):
+            counted(torch.distributed, name)
+    await trainer.step(batch(0))
+    groups = 3  # two layers, and what is in none
+    assert calls["round"] > 1
+    expected = 1 if gradients == "whole" else calls["round"]
+    assert max(calls[name] for name in shared) == groups * expected
+
+
+async def test_in_half_precision_updates_and_sums_over_ranks_are_in_float32(
+    make: Callable[..., Any], batch: Callable[..., Any], tmp_path: Path
+) -> None:
+    changes: dict[str, Any] = {"precision": "bf16", "epochs": 1}
+    one, four = (make(each, torch.bfloat16, **changes) for each in (ONE, FOUR))
+    mine, theirs = [await metrics_of(each, batch(0)) for each in (one, four)]
+    assert theirs["grad_norm"] == pytest.approx(mine["grad_norm"], rel=0.05)
+    tensors = saved(four, tmp_path / "four")
+    assert {each.dtype for each in tensors.values()} == {torch.float32}
+    near(saved(one, tmp_path / "one"), tensors, "weight/", 0.01)
+    handed = four.snapshot().weights.values()
+    assert {each.dtype for each in handed} == {torch.bfloat16}
+
+
+def test_a_process_is_given_its_shards_of_a_model_that_is_nowhere_copied(lab: Any) -> None:
+    policy = lab.InProcessLLM(lab.tiny_model()).policy
+    options = PolicyOptions(sync="copy", processes=2, lora=LORA)
+    source = prepare(policy, options)
+    weight = policy.model.model.layers[0].self_attn.q_proj.weight
+    own = source.model.layers[0].self_attn.q_proj
+    assert own.base_layer.weight.data_ptr() == weight.data_ptr()
+    assert weight.requires_grad
+    assert not own.base_layer.weight.requires_grad
+    empty = skeleton(source)
+    assert {each.device.type for each in empty.parameters()} == {"meta"}
+    assert empty.lm_head.weight is empty.model.embed_tokens.weight, "tied, as in the source"
 
 
 def test_several_processes_need_a_copy() -> None:
@@ -118,3 +329,7 @@ def test_several_processes_need_a_copy() -> None:
         PolicyOptions(processes=2)
     with pytest.raises(ValueError, match="needs processes: 1"):
         PolicyOptions(processes=2, sync="copy", old_policy="rollout_version")
+    with pytest.raises(ValueError, match="does not divide 4"):
+        PolicyOptions(processes=4, sync="copy", replicas=3)
+    with pytest.raises(ValueError, match="offload: host needs sync: copy"):
+        PolicyOptions(offload="host")

@@ -15,7 +15,12 @@ from ale.errors import AleError, InputError, StoreError
 from ale.plugin import BuildContext
 from ale.protocols import Trainer
 from ale.strict import parse_yaml, structure
-from ale.testing.trainer import CriticTrainerContract, TrainerContract, credited_batch
+from ale.testing.trainer import (
+    BackgroundSaverContract,
+    CriticTrainerContract,
+    TrainerContract,
+    credited_batch,
+)
 from ale.types import Batch
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.options import (
@@ -68,8 +73,12 @@ class TestKeptVersions(_Contract):
     fields = {"old_policy": "rollout_version", "objective": "topr"}  # noqa: RUF012
 
 
-class TestACopyWithAdapters(_Contract):
-    fields = {"sync": "copy", "lora": LoraOptions(r=2, dropout=0.1)}  # noqa: RUF012
+class TestACopyWithAdapters(_Contract, BackgroundSaverContract):
+    fields = {  # noqa: RUF012
+        "sync": "copy",
+        "saving": "background",
+        "lora": LoraOptions(r=2, dropout=0.1),
+    }
 
     @pytest.fixture(autouse=True)
     def seeded(self) -> None:

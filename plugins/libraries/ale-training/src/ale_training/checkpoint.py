@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from ale.errors import StoreError
@@ -14,6 +14,8 @@ from ale.files import replacing, write_whole
 
 TENSORS = "trainer.safetensors"
 STATE = "trainer.json"
+WEIGHT = "weight/"
+"""Prefix of the names of trained parameters."""
 SCHEMA = 1
 
 
@@ -47,14 +49,30 @@ def read(
         StoreError: a file can't be read, or is of another trainer or another model.
     """
     state = read_state(directory, kind, trainer=trainer)
+    check_fingerprint(directory, state, fingerprint)
+    return state, read_tensors(directory, ("",))
+
+
+def check_fingerprint(directory: Path, state: State, fingerprint: str) -> None:
+    """Raise `StoreError` where a checkpoint is of another model than the one with this."""
     if state.fingerprint != fingerprint:
         raise StoreError(
             f"{directory} is a checkpoint of another model or other adapters: its fingerprint is "
             f"{state.fingerprint}, and this model's is {fingerprint}"
         )
+
+
+def read_tensors(directory: Path, prefixes: tuple[str, ...]) -> dict[str, Tensor]:
+    """Read the tensors whose names begin so.
+
+    Raises:
+        StoreError: the file can't be read.
+    """
     path = directory / TENSORS
     try:
-        return state, load_file(path)
+        with safe_open(path, framework="pt") as tensors:
+            names = [name for name in tensors.keys() if name.startswith(prefixes)]  # noqa: SIM118
+            return {name: tensors.get_tensor(name) for name in names}
     except (OSError, SafetensorError) as error:
         raise StoreError(f"{path} can't be read: {error}") from error
 
@@ -96,10 +114,5 @@ def read_weights(directory: Path) -> dict[str, Tensor]:
     Raises:
         StoreError: the file can't be read.
     """
-    path, prefix = directory / TENSORS, "weight/"
-    try:
-        with safe_open(path, framework="pt") as tensors:
-            names = [name for name in tensors.keys() if name.startswith(prefix)]  # noqa: SIM118
-            return {name.removeprefix(prefix): tensors.get_tensor(name) for name in names}
-    except (OSError, SafetensorError) as error:
-        raise StoreError(f"{path} can't be read: {error}") from error
+    found = read_tensors(directory, (WEIGHT,))
+    return {name.removeprefix(WEIGHT): tensor for name, tensor in found.items()}

@@ -9,6 +9,9 @@ from attrs import field, frozen
 from ale.plugin import doc, ge, gt, lt
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
     from torch import Tensor
 
 
@@ -50,25 +53,36 @@ def full_weights(model: Any) -> dict[str, Tensor]:
     Args:
         model: of transformers, not PEFT's model around it; may be sharded.
     """
+    return dict(each_full_weight(model))
+
+
+def each_full_weight(
+    model: Any, *, dtype: torch.dtype | None = None
+) -> Iterator[tuple[str, Tensor]]:
+    """As `full_weights`, one after the other. Of a sharded model this is collective.
+
+    Args:
+        dtype: of weights of floating point; None: their own.
+    """
     import torch
 
-    deltas = {
-        name: module.get_delta_weight("default")
+    adapted = {
+        name: module
         for name, module in model.named_modules()
         if hasattr(module, "get_delta_weight")
     }
-    found: dict[str, Tensor] = {}
-    with torch.no_grad():
-        for name, part in model.state_dict().items():
-            if "lora_" in name:
-                continue
-            tensor = whole(part)
-            owner, _, leaf = name.rpartition(".base_layer.")
-            plain = f"{owner}.{leaf}" if owner else name
-            delta = deltas.get(owner) if leaf == "weight" else None
-            merged = tensor.clone() if delta is None else tensor + whole(delta)
-            found[plain] = merged.to(tensor.dtype)
-    return found
+    for name, part in model.state_dict().items():
+        if "lora_" in name:
+            continue
+        owner, _, leaf = name.rpartition(".base_layer.")
+        with torch.no_grad():
+            merged = tensor = whole(part)
+            if owner in adapted and leaf == "weight":
+                merged = tensor + whole(adapted[owner].get_delta_weight("default"))
+            floating = dtype is not None and tensor.is_floating_point()
+            # Copied, as the model's own weights change.
+            merged = merged.to(dtype if floating else tensor.dtype, copy=True)
+        yield (f"{owner}.{leaf}" if owner else name), merged
 
 
 def whole(tensor: Tensor) -> Tensor:

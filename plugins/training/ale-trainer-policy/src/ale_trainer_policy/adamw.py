@@ -1,6 +1,6 @@
 """Parameters and their AdamW; those in half precision are updated through fp32 copies."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -74,14 +74,8 @@ class Trained:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
-        self._publish()
+        self.publish()
         self.zero_grad()
-
-    def _publish(self) -> None:
-        with torch.no_grad():
-            for parameter, master in zip(self.parameters, self.masters, strict=True):
-                if master is not parameter:
-                    parameter.copy_(master)
 
     def state(self) -> dict[str, Tensor]:
         """Tensors of a checkpoint by name: parameters and moments."""
@@ -92,45 +86,44 @@ class Trained:
                 found[f"optimizer/{key}/{name}"] = value.contiguous()
         return found
 
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore what `state` returned, after `check`."""
-        fused = bool(self.optimizer.defaults["fused"])
+    def make_room(self, names: Iterable[str]) -> None:
+        """Have the moments with these names of `state`, and no others, to read them into."""
         self.zero_grad()
         self.optimizer.state.clear()
-        with torch.no_grad():
-            for name, master in zip(self.names, self.masters, strict=True):
-                master.copy_(tensors[f"weight/{name}"])
-                moments = _moments(tensors, name, master, fused=fused)
-                if moments:
-                    self.optimizer.state[master] = moments
-        self._publish()
+        masters = dict(zip(self.names, self.masters, strict=True))
+        for each in names:
+            kind, _, rest = each.partition("/")
+            key, _, name = rest.partition("/")
+            if kind == "optimizer":
+                self.optimizer.state[masters[name]][key] = self._moment(key, masters[name])
 
-    def check(self, tensors: Mapping[str, Tensor]) -> None:
-        """Do these fit?
+    def _moment(self, key: str, master: Tensor) -> Tensor:
+        if key != "step":
+            return torch.zeros_like(master)
+        # A fused AdamW counts its updates on the parameter's device, any other one on the host.
+        fused = bool(self.optimizer.defaults["fused"])
+        return torch.zeros((), device=master.device if fused else "cpu")
+
+    def publish(self) -> None:
+        """Give the parameters the values of their fp32 copies, if there are any."""
+        with torch.no_grad():
+            for parameter, master in zip(self.parameters, self.masters, strict=True):
+                if master is not parameter:
+                    parameter.copy_(master)
+
+    def check(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Do tensors of these shapes fit?
 
         Raises:
             KeyError, ValueError: a tensor is missing, or has another shape.
         """
         for name, master in zip(self.names, self.masters, strict=True):
-            weight = tensors[f"weight/{name}"]
-            if master.shape != weight.shape:
-                raise ValueError(f"{name} is {tuple(weight.shape)}, not {tuple(master.shape)}")
+            found = tuple(shapes[f"weight/{name}"])
+            if tuple(master.shape) != found:
+                raise ValueError(f"{name} is {found}, not {tuple(master.shape)}")
 
 
 def _master(parameter: Tensor) -> Tensor:
     if parameter.dtype in (torch.bfloat16, torch.float16):
         return parameter.detach().float().clone().requires_grad_()
     return parameter
-
-
-def _moments(
-    tensors: Mapping[str, Tensor], name: str, master: Tensor, *, fused: bool
-) -> dict[str, Tensor]:
-    # A fused AdamW counts its updates on the parameter's device, any other one on the host.
-    keys = [key for key in tensors if key.startswith("optimizer/") and key.endswith(f"/{name}")]
-    return {
-        key.split("/", 2)[1]: tensors[key].clone().to(master.device)
-        if fused or tensors[key].dim()
-        else tensors[key].clone()
-        for key in keys
-    }

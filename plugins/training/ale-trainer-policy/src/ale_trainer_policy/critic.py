@@ -5,7 +5,6 @@ The state before a token is the hidden state that predicts it: of the policy's o
 step's advantages are those without a critic.
 """
 
-import copy
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from ale.errors import InputError, Problem
 from ale_trainer_policy.critic_options import CriticOptions
-from ale_trainer_policy.models import add_adapters, loaded_model, recompute_activations
+from ale_trainer_policy.models import add_adapters, copied, loaded_model, recompute_activations
 from ale_trainer_policy.options import LearnOptions
 from ale_training.policy import InProcess
 
@@ -112,12 +111,12 @@ def make_critic(
     if chosen.type == "head":
         return Critic(chosen, None, output.weight)
     if chosen.model is None:
-        model = copy.deepcopy(policy.model).base_model
+        model = copied(policy.model, options).base_model
     else:
         model = loaded_model(policy, chosen.model, options, "trainer.critic.model").base_model
     model.requires_grad_(True)
-    if options.activations == "recompute":
-        recompute_activations(model)
+    if not options.is_sharded:
+        recompute_activations(model, options)
     if options.lora is not None:
         add_adapters(model, options.lora)
     like = next(iter(model.get_input_embeddings().parameters()))

@@ -22,7 +22,8 @@ from ale_trainer_policy import adapters
 from ale_trainer_policy.checkpoint import State
 from ale_trainer_policy.models import fingerprint_of
 from ale_trainer_policy.options import LearnOptions, PolicyOptions, SftOptions
-from ale_training.checkpoint import STATE, read_state, read_weights
+from ale_trainer_policy.stored import read_weights
+from ale_training.checkpoint import STATE, read_state
 from ale_training.lora import LoraOptions
 from ale_training.policy import InProcess, policy_of
 

@@ -1,14 +1,16 @@
 """The model and its optimiser: gradients are accumulated, then applied."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from attrs import evolve, frozen
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from ale_trainer_policy.adamw import Trained
 from ale_trainer_policy.attention import tree_attention_enabled
@@ -18,6 +20,7 @@ from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.samples import Floats, Sample
 from ale_trainer_policy.scorer import Scorer
 from ale_trainer_policy.scoring import Scored, score, value_states
+from ale_trainer_policy.stored import Stored, stored
 from ale_trainer_policy.tree import Datum
 from ale_training.lora import full_weights
 
@@ -69,6 +72,7 @@ class Learner(Scorer):
         super().__init__(model, options)
         self.updates = 0
         """Updates that have been applied."""
+        self._before: tuple[dict[str, Tensor], int] | None = None
         self.critic = critic
         self.policy_trained = Trained(model.named_parameters(), options, fused=fused)
         self.critic_trained = (
@@ -221,21 +225,50 @@ class Learner(Scorer):
             for name, tensor in each.state().items()
         }
 
-    def load_state(self, tensors: Mapping[str, Tensor], updates: int) -> None:
+    def load(self, directory: Path, updates: int) -> None:
+        """Restore parameters and moments from a checkpoint. Raises as `take`, and `StoreError`."""
+        self.take(stored(directory), updates)
+
+    def take(self, found: Stored, updates: int) -> None:
         """Restore what `state` returned.
 
         Raises:
             KeyError, ValueError: a tensor is missing, or has another shape. Nothing is changed.
         """
-        self.check(tensors)
         for prefix, each in self.trained.items():
-            each.load_state(_below(prefix, tensors))
-        self.updates = updates
+            each.check(_below(prefix, found.shapes))
+        self._make_room(found.shapes)
+        found.read(self.state())
+        self._restored(updates)
 
-    def check(self, tensors: Mapping[str, Tensor]) -> None:
-        """Raise as `load_state` unless the tensors fit."""
-        for prefix, each in self.trained.items():
-            each.check(_below(prefix, tensors))
+    def remember(self) -> None:
+        """Copy this process's parameters and moments to host memory, for `undo`."""
+        local = {name: local_part(each) for name, each in self.state().items()}
+        self._before = {n: each.to("cpu", copy=True) for n, each in local.items()}, self.updates
+
+    def forget(self) -> None:
+        """Free what `remember` has copied."""
+        self._before = None
+
+    def undo(self) -> None:
+        """Restore what `remember` has copied."""
+        assert self._before is not None
+        tensors, updates = self._before
+        self._make_room(tensors)
+        for name, each in self.state().items():
+            local_part(each).copy_(tensors[name])
+        self._restored(updates)
+
+    def _make_room(self, names: Iterable[str]) -> None:
+        critic = {name for name in names if name.startswith(CRITIC)}
+        self.policy_trained.make_room(set(names) - critic)
+        if self.critic_trained is not None:
+            self.critic_trained.make_room(name.removeprefix(CRITIC) for name in critic)
+
+    def _restored(self, updates: int) -> None:
+        for each in self.trained.values():
+            each.publish()
+        self.updates = updates
 
     def full_weights(self) -> dict[str, Tensor]:
         """All weights under the names of the plain model, adapters merged into them."""
@@ -323,10 +356,15 @@ class Learner(Scorer):
         return found
 
 
-def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin so, without it."""
+def local_part(tensor: Tensor) -> Tensor:
+    """This process's part of a sharded tensor; another one is whole."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _below(prefix: str, shapes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+    """Those whose names begin so, without it."""
     return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
+        name.removeprefix(prefix): shape
+        for name, shape in shapes.items()
         if name.startswith(prefix)
     }

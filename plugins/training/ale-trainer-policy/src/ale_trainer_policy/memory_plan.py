@@ -45,7 +45,7 @@ class Part:
     name: str
     bytes: float
     when: str = "always"
-    """Or ``training``, ``saving``."""
+    """Or ``training``."""
 
 
 @frozen(kw_only=True)
@@ -62,11 +62,7 @@ class MemoryPlan:
     def peak(self) -> float:
         """Bytes at the fullest moment."""
         always = sum(part.bytes for part in self.parts if part.when == "always")
-        phases = {part.when for part in self.parts} - {"always"}
-        return always + max(self._during(phase) for phase in phases)
-
-    def _during(self, phase: str) -> float:
-        return sum(part.bytes for part in self.parts if part.when == phase)
+        return always + sum(part.bytes for part in self.parts if part.when == "training")
 
 
 @frozen(kw_only=True)
@@ -147,27 +143,59 @@ def _cache_bytes(config: Any, sampler: Sampler) -> int:
 
 
 def _parts(sampler: Sampler, options: LearnOptions, traced: Traced, cache: int) -> Iterator[Part]:
-    weights, trained, ranks = traced.weights, traced.trained, options.processes
-    own = (weights + traced.adapters) / ranks
-    yield Part(name="weights", bytes=weights if options.sync == "copy" else own)
+    weights, trained = traced.weights, traced.trained
+    copied = options.sync == "copy"
+    yield Part(name="weights", bytes=weights if copied else weights + traced.adapters)
     packed = sampler.packed and traced.model in _PACKED
     yield Part(name="sampler's packed copy", bytes=weights * packed)
     yield Part(name="sampler's keys and values", bytes=cache)
     yield Part(name="sampler's prefix cache", bytes=sampler.prefix_cache)
-    if options.sync == "copy":
-        yield Part(name="copy that is trained", bytes=own)
+    if copied:
         yield Part(name="weights handed over", bytes=weights)
-    if sampler.dtype != torch.float32:
-        yield Part(name="fp32 copy of what is trained", bytes=_FP32 * trained / ranks)
-    yield Part(name="AdamW's moments", bytes=2 * _FP32 * trained / ranks)
+    yield from (
+        _sharded(sampler, options, traced)
+        if options.is_sharded
+        else _alone(sampler, options, traced)
+    )
     yield Part(name="references of KL", bytes=weights * _references(options))
     yield from _of_policy(sampler, options, traced)
-    yield Part(name="gradients", bytes=_FP32 * trained / ranks, when="training")
     yield Part(name="activations and logits", bytes=traced.activations, when="training")
     if sampler.on_host and options.epochs * options.minibatches > 1:
-        yield Part(name="copy to undo the step", bytes=3 * _FP32 * trained, when="training")
-    if ranks > 1:
-        yield Part(name="whole checkpoint", bytes=3 * _FP32 * trained, when="saving")
+        undone = 3 * _FP32 * trained / shards(options)
+        yield Part(name="copy to undo the step", bytes=undone, when="training")
+    if options.saving == "background" and sampler.on_host:
+        yield Part(name="checkpoint that is written", bytes=3 * _FP32 * trained / shards(options))
+
+
+def shards(options: LearnOptions) -> int:
+    """Parts into which what is trained is cut."""
+    return options.processes // options.replicas
+
+
+def _alone(sampler: Sampler, options: LearnOptions, traced: Traced) -> Iterator[Part]:
+    """What is trained, in one process."""
+    if options.sync == "copy":
+        yield Part(name="copy that is trained", bytes=traced.weights + traced.adapters)
+    if sampler.dtype != torch.float32:
+        yield Part(name="fp32 copy of what is trained", bytes=_FP32 * traced.trained)
+    yield Part(name="AdamW's moments", bytes=2 * _FP32 * traced.trained)
+    yield Part(name="gradients", bytes=_FP32 * traced.trained, when="training")
+
+
+def _sharded(sampler: Sampler, options: LearnOptions, traced: Traced) -> Iterator[Part]:
+    """One rank's shards, unless they are on the host, and what it gathers."""
+    n = shards(options)
+    frozen = traced.weights + traced.adapters - sampler.dtype.itemsize * traced.trained
+    if options.offload == "none" or sampler.on_host:
+        own = (frozen + _FP32 * traced.trained) / n
+        yield Part(name="shards that are trained", bytes=own)
+        yield Part(name="AdamW's moments", bytes=2 * _FP32 * traced.trained / n)
+        yield Part(name="gradients", bytes=_FP32 * traced.trained / n, when="training")
+    if options.gradients == "whole":
+        yield Part(name="whole gradients", bytes=_FP32 * traced.trained, when="training")
+    half = options.precision == "bf16" and sampler.dtype == torch.float32
+    gathered = traced.gathered / 2 if half else traced.gathered
+    yield Part(name="gathered layers", bytes=gathered, when="training")
 
 
 def _references(options: LearnOptions) -> int:
@@ -186,10 +214,10 @@ def _of_policy(sampler: Sampler, options: LearnOptions, traced: Traced) -> Itera
         size = sampler.dtype.itemsize * traced.trained * options.keep_versions
         yield Part(name="versions kept", bytes=size)
     if options.critic is not None and options.critic.type == "model":
-        ranks = options.processes
-        moments = 2 * _FP32 * traced.trained / ranks
-        yield Part(name="critic and its moments", bytes=traced.weights / ranks + moments)
-        passes = _FP32 * traced.trained / ranks + traced.activations
+        n = shards(options)
+        moments = 2 * _FP32 * traced.trained / n
+        yield Part(name="critic and its moments", bytes=traced.weights / n + moments)
+        passes = _FP32 * traced.trained / n + traced.activations
         yield Part(name="critic's gradients and activations", bytes=passes, when="training")
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from ale.errors import InputError, Problem
 from ale_trainer_policy.logit_slices import check_head
 from ale_trainer_policy.options import LearnOptions
+from ale_trainer_policy.placement import view
 from ale_training.lora import LoraOptions, lora_config
 from ale_training.policy import InProcess
 
@@ -25,12 +26,12 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
         InputError: the model's attention can't be replaced, which `packing` needs; or its logits
             can't be sliced, which `logits_mb` needs.
     """
-    model = policy.model if options.sync == "same" else copy.deepcopy(policy.model)
+    model = policy.model if options.sync == "same" else copied(policy.model, options)
     _check_attention(model, options)
     if options.logits_mb is not None:
         check_head(model)
-    if options.activations == "recompute":
-        recompute_activations(model)
+    if not options.is_sharded:
+        recompute_activations(model, options)
     if options.lora is None:
         model.requires_grad_(True)
     else:
@@ -38,8 +39,18 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
     return model
 
 
-def recompute_activations(model: Any) -> None:
-    """Recompute each layer in the backward pass."""
+def copied(model: Any, options: LearnOptions) -> Any:
+    """A copy to train. Where ranks take their shards of it, its weights are the model's own."""
+    return view(model) if options.is_sharded else copy.deepcopy(model)
+
+
+def recompute_activations(model: Any, options: LearnOptions) -> None:
+    """Recompute each layer in the backward pass, if the options say so.
+
+    A model that is sharded is told so on each rank: it can't be sent to the others afterwards.
+    """
+    if options.activations == "keep":
+        return
     # The first name is the newer one.
     enable = getattr(model, "activation_checkpointing_enable", None)
     (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})

@@ -36,6 +36,8 @@ class OldPolicy:
     def store_version(self, version: int, learner: Learner | WorkerGroup) -> None:
         """Store the weights that are sampled from now on, if they will be needed."""
         if self._choice == "rollout_version":
+            # The options refuse it with several processes.
+            assert isinstance(learner, Learner)
             self._weights_of[version] = learner.weights()
             while len(self._weights_of) > self._keep:
                 self._weights_of.popitem(last=False)

@@ -346,10 +346,38 @@ class LearnOptions:
         validator=ge(1),
         metadata=doc("Shard the copy that is trained over so many processes (FSDP2)."),
     )
+    replicas: int = field(
+        default=1,
+        validator=ge(1),
+        metadata=doc("Copies of the sharded model; each has processes / replicas shards (HSDP)."),
+    )
+    gradients: Literal["sharded", "whole"] = field(
+        default="sharded",
+        metadata=doc(
+            "With several processes: share gradients after each micro-batch, or once per update, "
+            "until when each process holds a 'whole' one."
+        ),
+    )
+    offload: Literal["none", "host"] = field(
+        default="none",
+        metadata=doc(
+            "'host' keeps the trained copy, its gradients and moments in the processor's memory, "
+            "and updates it there."
+        ),
+    )
+    saving: Literal["wait", "background"] = field(
+        default="wait",
+        metadata=doc("Wait for each checkpoint, or write a copy in the 'background'."),
+    )
     bad_batches: Path | None = field(
         default=None,
         metadata=doc("Folder for batches whose loss is not finite; in the run directory if null."),
     )
+
+    @property
+    def is_sharded(self) -> bool:
+        """Is what is trained another model than the one in this process?"""
+        return self.processes > 1 or self.offload == "host"
 
     @betas.validator
     def _check_betas(self, attribute: "Attribute[Any]", value: tuple[float, float]) -> None:
@@ -360,6 +388,16 @@ class LearnOptions:
     def _check_processes(self, attribute: "Attribute[Any]", value: int) -> None:
         if value > 1 and self.sync == "same":
             raise ValueError("'processes' above 1 needs sync: copy")
+
+    @replicas.validator
+    def _check_replicas(self, attribute: "Attribute[Any]", value: int) -> None:
+        if self.processes % value:
+            raise ValueError(f"'replicas' is {value}, and does not divide {self.processes}")
+
+    @offload.validator
+    def _check_offload(self, attribute: "Attribute[Any]", value: str) -> None:
+        if value == "host" and self.sync == "same":
+            raise ValueError("offload: host needs sync: copy")
 
 
 @frozen(kw_only=True)
@@ -394,8 +432,8 @@ class PolicyOptions(LearnOptions):
 
     @keep_versions.validator
     def _check_keep_versions(self, attribute: "Attribute[Any]", value: int) -> None:
-        if self.old_policy == "rollout_version" and self.processes > 1:
-            raise ValueError("old_policy: rollout_version needs processes: 1")
+        if self.old_policy == "rollout_version" and self.is_sharded:
+            raise ValueError("old_policy: rollout_version needs processes: 1 and offload: none")
 
     imitation: ImitationOptions = field(
         factory=ImitationOptions,

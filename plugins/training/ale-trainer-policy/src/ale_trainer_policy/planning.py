@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale.runs import Registry, apply_overrides, build_choice, written_config
 from ale.strict import Node, from_plain, read_yaml, structure
+from ale_trainer_policy.limits import host_memory
 from ale_trainer_policy.memory_plan import (
     GIB,
     Change,
@@ -55,7 +55,7 @@ def planned(
     planner = Planner(model)
     found = planner.plan(sampler, options)
     device = _device(config["llm"])
-    limit = _memory(device) if memory is None else memory * GIB
+    limit, source = _memory(device) if memory is None else (memory * GIB, "--memory")
     fits = found.peak <= limit
     alone, together = ((), None) if fits else planner.changes_that_fit(sampler, options, limit)
     if as_json:
@@ -64,7 +64,7 @@ def planned(
     yield _head(sampler, options, found)
     yield from _table(found)
     verdict = "fits" if fits else "does not fit"
-    yield f"{'peak':{_WIDTH}}{_size(found.peak):>10}  of {_size(limit)}: {verdict}"
+    yield f"{'peak':{_WIDTH}}{_size(found.peak):>10}  of {_size(limit)} ({source}): {verdict}"
     if together is not None:
         yield from _ways(alone, together, limit)
 
@@ -142,11 +142,11 @@ def _device(section: Mapping[str, Any]) -> torch.device:
     return torch.device(wanted)
 
 
-def _memory(device: torch.device) -> float:
-    """Bytes of a device of this machine."""
+def _memory(device: torch.device) -> tuple[float, str]:
+    """Bytes of a device of this machine, and what limits them."""
     if device.type == "cuda":
-        return float(torch.cuda.get_device_properties(0).total_memory)
-    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        return float(torch.cuda.get_device_properties(0).total_memory), "this machine's GPU"
+    return host_memory()
 
 
 def _head(sampler: Sampler, options: LearnOptions, found: MemoryPlan) -> str:

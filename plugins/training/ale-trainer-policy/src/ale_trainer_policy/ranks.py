@@ -22,13 +22,14 @@ import torch.distributed as dist
 
 from ale_trainer_policy.critic import Critic
 from ale_trainer_policy.options import LearnOptions
+from ale_trainer_policy.placement import Placement
 from ale_trainer_policy.sharded import ShardedLearner, sharded_learner
 
 TIMEOUT = timedelta(minutes=30)
 FAILED = 1
 """Exit status of ``ale`` after a failure during a run."""
 LEARN = "learn"
-"""The first call of rank 0, with model, options and critic."""
+"""The first call of rank 0, with model, options, critic and placement."""
 
 
 def join_process_group(method: str, rank: int, n: int, *, local_rank: int, gpu: bool) -> None:
@@ -48,12 +49,12 @@ def launched_by_torchrun() -> bool:
     return dist.is_torchelastic_launched() and dist.is_initialized()
 
 
-def broadcast_call(method: str | None, *arguments: Any) -> None:
+def broadcast_call(method: str | None, *arguments: Any, **named: Any) -> None:
     """Make every other rank call a method of its learner; None ends them."""
-    dist.broadcast_object_list([method, arguments], src=0)
+    dist.broadcast_object_list([method, arguments, named], src=0)
 
 
-def serve_calls(local_rank: int) -> None:
+def serve_calls() -> None:
     """Execute rank 0's calls until it sends None: the main loop of every other rank.
 
     SIGINT is ignored: Ctrl-C reaches every process of a terminal, and rank 0 handles it.
@@ -61,30 +62,32 @@ def serve_calls(local_rank: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     learner: ShardedLearner | None = None
     while True:
-        call: list[Any] = [None, None]
+        call: list[Any] = [None, None, None]
         dist.broadcast_object_list(call, src=0)
-        method, arguments = call
+        method, arguments, named = call
         if method is None:
             break
         if method == LEARN:
-            learner = _learner(*arguments, local_rank=local_rank)
+            learner = _learner(*arguments)
         else:
-            getattr(learner, method)(*arguments)
+            getattr(learner, method)(*arguments, **named)
+    if learner is not None:
+        learner.finish_saving()
     dist.destroy_process_group()
 
 
 def _learner(
-    model: Any, options: LearnOptions, critic: Critic | None, *, local_rank: int
+    model: Any, options: LearnOptions, critic: Critic | None, placement: Placement
 ) -> ShardedLearner:
-    if next(model.parameters()).device.type == "cpu":
+    if placement.device == "cpu":
         torch.set_num_threads(1)
-    return sharded_learner(model, options, critic, local_rank)
+    return sharded_learner(model, options, critic, placement, (None, None))
 
 
 def worker_main(rank: int, n: int, rendezvous: str, *, gpu: bool) -> None:
     """Main function of a process that the trainer started."""
     join_process_group(f"file://{rendezvous}", rank, n, local_rank=rank, gpu=gpu)
-    serve_calls(rank)
+    serve_calls()
 
 
 def main() -> None:
@@ -100,7 +103,7 @@ def main() -> None:
     if rank != 0:
         # torchrun sends SIGTERM to every rank and later kills: rank 0 needs the others to drain.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        serve_calls(local)
+        serve_calls()
         exit_process(0)
     try:
         runpy.run_module("ale", run_name="__main__", alter_sys=True)

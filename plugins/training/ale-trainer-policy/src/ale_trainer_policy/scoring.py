@@ -18,6 +18,7 @@ from ale_trainer_policy.logit_slices import (
     logprobs_for_logits,
 )
 from ale_trainer_policy.options import Packing
+from ale_trainer_policy.placement import device_of
 from ale_trainer_policy.samples import Ints
 from ale_trainer_policy.tree import Datum
 
@@ -72,7 +73,7 @@ def score(
             f"token id {highest} is outside the model's vocabulary of {size}: these episodes were "
             "sampled from another model"
         )
-    inputs, row, column = _inputs(datum, next(model.parameters()).device, packing, padding)
+    inputs, row, column = _inputs(datum, device_of(model), packing, padding)
     # Logits are only computed for columns that predict a target token in some row.
     needed, which = np.unique(column, return_inverse=True)
     at = row * len(needed) + which
@@ -123,7 +124,7 @@ def value_states(critic: Any, datum: Datum, *, packing: Packing = "tree") -> Ten
         critic: with a model of its own.
         packing: as of `score`.
     """
-    inputs, row, column = _inputs(datum, next(critic.parameters()).device, packing, "right")
+    inputs, row, column = _inputs(datum, device_of(critic), packing, "right")
     at = torch.as_tensor(row * inputs["input_ids"].shape[1] + column)
     with _attention(critic.model, packing):
         values: Tensor = critic(None, inputs, at.to(inputs["input_ids"].device))

@@ -5,21 +5,25 @@ distributed in rounds, one per rank; a rank without one computes a copy with zer
 all ranks take part in the collectives.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from attrs import evolve
 from torch import Tensor
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.device_mesh import DeviceMesh
 
 from ale_trainer_policy.critic import Critic
 from ale_trainer_policy.learner import Learner, Measured
+from ale_trainer_policy.models import recompute_activations
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
+from ale_trainer_policy.placement import Placement, device_of
 from ale_trainer_policy.samples import Floats, Sample
-from ale_training.lora import whole
+from ale_trainer_policy.stored import nothing, start_writing, stored
+from ale_training.lora import each_full_weight
 
 Pieces = Sequence[Sequence[Sample]]
 
@@ -28,26 +32,53 @@ class ShardedLearner(Learner):
     """One rank's part of the learner; its methods are collective.
 
     Args:
-        model: whole; it is sharded in place, layer by layer.
+        model: sharded.
         options: as for `Learner`.
         critic: sharded too.
-        mesh: of one dimension, over all ranks.
+        mesh: over all ranks.
+        half: of gathered weights; None: of the weights themselves.
     """
 
     def __init__(
-        self, model: Any, options: LearnOptions, critic: Critic | None, mesh: DeviceMesh
+        self,
+        model: Any,
+        options: LearnOptions,
+        critic: Critic | None,
+        mesh: DeviceMesh,
+        half: torch.dtype | None,
     ) -> None:
-        self._rank, self._n = mesh.get_rank(), mesh.size()
-        _shard(model, model, mesh)
-        if critic is not None:
-            _shard(critic, critic.model, mesh)
+        self._rank, self._n = dist.get_rank(), mesh.size()
+        self._half = half
         super().__init__(model, options, critic, fused=False)
         # FSDP averages over the ranks, and a loss here is a plain sum.
         self.scale = float(self._n)
         self.collective = True
+        # Of its own, as shards may be written while the others are used.
+        self._group = dist.new_group(backend="gloo")
+        self._written: Callable[[], None] = nothing
 
-    def round(self, pieces: Pieces, parts: ObjectiveParts) -> list[Measured]:
-        """Forward and backward over at most one micro-batch per rank; measurements, on rank 0."""
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return device_of(self.model)
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        # The gathered weights have it already.
+        return nullcontext()
+
+    def round(self, pieces: Pieces, parts: ObjectiveParts, last: bool) -> list[Measured]:
+        """Forward and backward over at most one micro-batch per rank; measurements, on rank 0.
+
+        Args:
+            last: of the update. Only then are gradients there on all ranks: until then ranks may
+                hold their own.
+        """
+        for module in (self.model, *([] if self.critic is None else [self.critic])):
+            module.set_is_last_backward(last)
+            if self.options.gradients == "whole":
+                module.set_requires_gradient_sync(last)
+            elif self.options.replicas > 1:
+                module.set_requires_all_reduce(last)
         datum = self.packed(self._mine(pieces))
         found: list[Measured] = self._gathered(self.forward_backward(datum, parts), len(pieces))
         return found
@@ -81,61 +112,50 @@ class ShardedLearner(Learner):
         dist.gather_object(found, everyone, dst=0)
         return [] if everyone is None else everyone[:n]
 
-    def state(self) -> dict[str, Tensor]:
-        """As of `Learner`, every tensor whole, on every rank."""
-        return {name: whole(tensor) for name, tensor in super().state().items()}
+    def full_weights(self) -> dict[str, Tensor]:
+        """As of `Learner`, on rank 0; the others hold one at a time, and return none."""
+        named = each_full_weight(self.model, dtype=self._half)
+        return {name: tensor for name, tensor in named if self._rank == 0}
 
-    def load_state(self, tensors: Mapping[str, Tensor], updates: int) -> None:
-        """As of `Learner`, from whole tensors."""
-        placed = dict(tensors)
-        for prefix, trained in self.trained.items():
-            like = {
-                name: master
-                for name, master in zip(trained.names, trained.masters, strict=True)
-                if isinstance(master, DTensor)
-            }
-            placed |= {
-                key: _sharded(key.removeprefix(prefix), tensor, like)
-                for key, tensor in tensors.items()
-                if key.startswith(prefix)
-            }
-        super().load_state(placed, updates)
+    def start_saving(self, folder: Path, *, background: bool) -> None:
+        """Write this rank's shards, once earlier ones are written. Raises as `finish_saving`."""
+        self.finish_saving()
+        self._written = start_writing(folder, self.state(), self._group, background=background)
 
+    def finish_saving(self) -> None:
+        """Wait until all ranks have written what they were told to.
 
-def _shard(module: Any, layers: Any, mesh: DeviceMesh) -> None:
-    """Shard a module in place, layer by layer.
+        Raises:
+            StoreError: one of them could not.
+        """
+        written, self._written = self._written, nothing
+        written()
 
-    Args:
-        layers: the transformers model that has them; None: no layers.
-    """
-    blocks = set(getattr(layers, "_no_split_modules", None) or ())
-    for inner in module.modules():
-        if type(inner).__name__ in blocks:
-            fully_shard(inner, mesh=mesh)
-    fully_shard(module, mesh=mesh)
-
-
-def _sharded(key: str, tensor: Tensor, like: Mapping[str, DTensor]) -> Tensor:
-    """A checkpoint's tensor, sharded as its parameter is on this rank."""
-    kind, _, name = key.partition("/")
-    master = like.get(name if kind == "weight" else name.partition("/")[2])
-    if master is None or kind == "random" or tensor.dim() == 0 or tensor.shape != master.shape:
-        return tensor
-    return distribute_tensor(tensor, master.device_mesh, master.placements)
+    def load(self, directory: Path, updates: int) -> None:
+        """As of `Learner`; each rank reads its own parts."""
+        self.take(stored(directory, self._group), updates)
 
 
 def sharded_learner(
-    model: Any, options: LearnOptions, critic: Critic | None, local_rank: int
+    model: Any,
+    options: LearnOptions,
+    critic: Critic | None,
+    placement: Placement,
+    sources: tuple[Any, Critic | None],
 ) -> ShardedLearner:
-    """This rank's learner; its process must have joined the group.
+    """This rank's learner; its process must have joined the group. Collective.
 
     Args:
-        model: whole, on any device; it is sharded in place, as is the critic.
-        local_rank: among the ranks of this machine; the number of its GPU.
+        model: on no device; it is sharded in place, as is the critic.
+        sources: model and critic with their weights, on rank 0; None elsewhere.
     """
-    device = next(model.parameters()).device.type
-    if device == "cuda":
-        model = model.to(f"cuda:{local_rank}")
-        critic = critic if critic is None else critic.to(f"cuda:{local_rank}")
-    mesh = init_device_mesh(device, (dist.get_world_size(),))
-    return ShardedLearner(model, options, critic, mesh)
+    mesh = placement.mesh(dist.get_world_size())
+    recompute_activations(model, options)
+    placement.shard(model, model, mesh)
+    placement.fill(model, sources[0])
+    if critic is not None:
+        if critic.model is not None:
+            recompute_activations(critic.model, options)
+        placement.shard(critic, critic.model, mesh, exact=True)
+        placement.fill(critic, sources[1])
+    return ShardedLearner(model, options, critic, mesh, placement.half)

@@ -37,6 +37,8 @@ class Traced:
     weights: int
     adapters: int
     """Of the weights of adapters, which are not among `weights`."""
+    gathered: int
+    """Of the weights of two layers and of what is in no layer: what a rank has whole at once."""
     activations: int
     """The most that is allocated at once beside weights and accumulated gradients."""
 
@@ -103,8 +105,7 @@ def trace(
     with FakeTensorMode(allow_non_fake_inputs=True), _Live() as live:
         model.to_empty(device="cpu")
         model.tie_weights()
-        if options.activations == "recompute":
-            recompute_activations(model)
+        recompute_activations(model, options)
         weights = sum(each.nbytes for each in model.parameters())
         learner = Learner(model, options)
         before = live.now
@@ -117,8 +118,21 @@ def trace(
         trained=sum(each.numel() for each in learner.parameters),
         weights=n_plain,
         adapters=weights - n_plain,
+        gathered=_gathered(model),
         activations=live.peak - before - gradients,
     )
+
+
+def _gathered(model: Any) -> int:
+    blocks = set(getattr(model, "_no_split_modules", None) or ())
+    sizes = [
+        sum(each.nbytes for each in module.parameters())
+        for module in model.modules()
+        if type(module).__name__ in blocks
+    ]
+    rest = sum(each.nbytes for each in model.parameters()) - sum(sizes)
+    # The next one is gathered while one computes.
+    return int(rest + sum(sorted(sizes)[-2:]))
 
 
 def _forward_backward(learner: Learner, samples: list[Sample], *, entropy: float) -> None:

@@ -3,14 +3,13 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from attrs import evolve
-from torch import Tensor
 
 from ale.errors import AleError, StoreError
 from ale.protocols import LLM
@@ -22,12 +21,14 @@ from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.metrics import MetricsAccumulator
 from ale_trainer_policy.models import fingerprint_of, prepare, reference_model
+from ale_trainer_policy.old_policy import PREFIX as VERSION
 from ale_trainer_policy.old_policy import OldPolicy
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.random_state import RandomState
 from ale_trainer_policy.ratios import RatioFiles
 from ale_trainer_policy.samples import Sample
 from ale_trainer_policy.scorer import Scorer
+from ale_trainer_policy.stored import SHARDS, nothing
 from ale_trainer_policy.targets import TrainingTarget
 from ale_trainer_policy.tree import by_sample, split
 from ale_trainer_policy.valuing import ValueFiles, with_values
@@ -178,14 +179,16 @@ class PolicyTrainer:
         ordered = self._with_reference(ordered)
         self._measure_start(learner, ordered, accumulator)
         # A single bad update changes nothing. Of several, those before it have to be undone.
-        before = _host_copy(learner) if updates > 1 else None
+        if updates > 1:
+            learner.remember()
         shares = self._shares(ordered, epochs)
-        if all(self._update(learner, share, schedule.lr, accumulator) for share in shares):
-            return False
-        if before is not None:
-            learner.load_state(*before)
+        good = all(self._update(learner, share, schedule.lr, accumulator) for share in shares)
+        if updates > 1 and not good:
+            learner.undo()
             accumulator.reset_updates()
-        return True
+        if updates > 1:
+            learner.forget()
+        return not good
 
     def _shares(self, samples: Sequence[Sample], epochs: int) -> Iterable[Sequence[Sample]]:
         """The samples of each update: equal shares of the batch, shuffled anew in each epoch."""
@@ -284,6 +287,20 @@ class PolicyTrainer:
 
     def save(self, directory: Path) -> None:
         """Write weights, optimiser, random state and counters."""
+        self._write(directory, background=False)
+
+    def start_saving(self, directory: Path) -> Callable[[], None] | None:
+        """Write what `save` writes; with ``saving: background`` only begin to.
+
+        Returns:
+            Waits until it is written, in any thread; None: it is.
+
+        Raises:
+            StoreError: it can't be written; so does the function that is returned.
+        """
+        return self._write(directory, background=self._options.saving == "background")
+
+    def _write(self, directory: Path, *, background: bool) -> Callable[[], None] | None:
         learner, random_state = self._attached()
         with self._lock:
             kept = self._old_policy.state()
@@ -296,8 +313,23 @@ class PolicyTrainer:
                 generator=plain(self._generator.bit_generator.state),
                 kept_versions=sorted({int(name.split("/")[1]) for name in kept}),
             )
-            tensors = {**learner.state(), **random_state.state(), **kept}
-            checkpoint.write(directory, state, tensors)
+            tensors = {**random_state.state(), **kept}
+            shards_written = nothing
+            if isinstance(learner, Learner):
+                tensors |= learner.state()
+            else:
+                shards_written = learner.start_saving(directory / SHARDS, background=background)
+            if not background:
+                checkpoint.write(directory, state, tensors)
+                return None
+            copied = {name: each.to("cpu", copy=True) for name, each in tensors.items()}
+
+        def finish() -> None:
+            shards_written()
+            # Last: without its counters it is no checkpoint.
+            checkpoint.write(directory, state, copied)
+
+        return finish
 
     def load(self, directory: Path) -> None:
         """Restore what `save` wrote; training continues equal to the bit.
@@ -307,11 +339,11 @@ class PolicyTrainer:
         """
         learner, random_state = self._attached()
         with self._lock, self._model_lock:
-            state, tensors = checkpoint.read(
-                directory, State, trainer=self._name, fingerprint=self._fingerprint
-            )
+            state = checkpoint.read_state(directory, State, trainer=self._name)
+            checkpoint.check_fingerprint(directory, state, self._fingerprint)
+            tensors = checkpoint.read_tensors(directory, ("random/", f"{VERSION}/"))
             try:
-                learner.load_state(tensors, state.updates)
+                learner.load(directory, state.updates)
                 random_state.load_state(tensors)
                 self._generator.bit_generator.state = state.generator
                 self._old_policy.load_state(tensors, state.kept_versions)
@@ -325,9 +357,3 @@ class PolicyTrainer:
         if self._learner is None or self._random_state is None:
             raise AleError("the trainer has no model: call attach first")
         return self._learner, self._random_state
-
-
-def _host_copy(learner: Learner | WorkerGroup) -> tuple[dict[str, Tensor], int]:
-    """Weights, moments and number of updates, copied to host memory, to roll back to."""
-    state = learner.state()
-    return {name: each.to("cpu", copy=True) for name, each in state.items()}, learner.updates

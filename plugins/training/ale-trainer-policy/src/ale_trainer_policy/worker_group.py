@@ -1,8 +1,9 @@
 """A group of worker processes as one learner: each call on rank 0 runs on every rank."""
 
-import os
+import atexit
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
@@ -16,53 +17,77 @@ from ale_trainer_policy import ranks
 from ale_trainer_policy.critic import Critic
 from ale_trainer_policy.learner import Learner, Measured
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
+from ale_trainer_policy.placement import placement_of, skeleton
 from ale_trainer_policy.samples import Floats
 from ale_trainer_policy.sharded import Pieces, sharded_learner
 from ale_trainer_policy.tree import Datum
 
 
+class OwnRanks:
+    """Processes started here, which wait for calls; this process is rank 0 of their group.
+
+    Args:
+        n: of all ranks.
+        gpu: each has one of its own.
+    """
+
+    def __init__(self, n: int, *, gpu: bool) -> None:
+        context = torch.multiprocessing.get_context("spawn")
+        # Kept to the end: further groups of these processes meet in it too.
+        folder = tempfile.mkdtemp(prefix="ale-ranks-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        rendezvous = str(Path(folder) / "meeting")
+        self._workers: Sequence[SpawnProcess] = [
+            context.Process(
+                target=ranks.worker_main,
+                args=(rank, n, rendezvous),
+                kwargs={"gpu": gpu},
+                daemon=True,
+            )
+            for rank in range(1, n)
+        ]
+        for worker in self._workers:
+            worker.start()
+        ranks.join_process_group(f"file://{rendezvous}", 0, n, local_rank=0, gpu=gpu)
+
+    def check(self) -> None:
+        """Raise AleError if one has exited."""
+        gone = [worker.exitcode for worker in self._workers if worker.exitcode is not None]
+        if gone:
+            raise AleError(f"{len(gone)} of the trainer's processes ended, with exit code {gone}")
+
+    def close(self) -> None:
+        """End them. Idempotent."""
+        if dist.is_initialized():
+            ranks.broadcast_call(None)
+            for worker in self._workers:
+                worker.join()
+            dist.destroy_process_group()
+        self._workers = ()
+
+
 class WorkerGroup:
     """All ranks as one learner, with the interface of `Learner`.
 
-    Under torchrun these are its ranks; otherwise processes started here, which end with this one.
+    These are the ranks of the process group that this process is in, such as torchrun's; otherwise
+    processes started here, which end with this one.
 
     Args:
-        model: whole, in this process; the others receive a copy.
+        model: whole, in this process, and as it is afterwards; every rank receives its shards.
         options: with `processes`.
         critic: trained beside the model.
-
-    Raises:
-        AleError: torchrun has started a different number of ranks.
     """
 
     def __init__(self, model: Any, options: LearnOptions, critic: Critic | None = None) -> None:
-        self._workers: Sequence[SpawnProcess] = ()
+        self._own: OwnRanks | None = None
         self._n = options.processes
-        if not ranks.launched_by_torchrun():
-            self._start(gpu=next(model.parameters()).device.type == "cuda")
-        elif dist.get_world_size() != self._n:
-            found = dist.get_world_size()
-            raise AleError(f"trainer.processes is {self._n}, but torchrun started {found} ranks")
-        ranks.broadcast_call(ranks.LEARN, model, options, critic)
-        rank = int(os.environ.get("LOCAL_RANK", "0"))
-        self._local = sharded_learner(model, options, critic, rank)
-
-    def _start(self, *, gpu: bool) -> None:
-        context = torch.multiprocessing.get_context("spawn")
-        with tempfile.TemporaryDirectory(prefix="ale-ranks-") as folder:
-            rendezvous = str(Path(folder) / "meeting")
-            self._workers = [
-                context.Process(
-                    target=ranks.worker_main,
-                    args=(rank, self._n, rendezvous),
-                    kwargs={"gpu": gpu},
-                    daemon=True,
-                )
-                for rank in range(1, self._n)
-            ]
-            for worker in self._workers:
-                worker.start()
-            ranks.join_process_group(f"file://{rendezvous}", 0, self._n, local_rank=0, gpu=gpu)
+        if not dist.is_initialized():
+            gpu = next(model.parameters()).device.type == "cuda"
+            self._own = OwnRanks(self._n, gpu=gpu)
+        placement = placement_of(model, options)
+        empty = skeleton(model), options, None if critic is None else skeleton(critic), placement
+        ranks.broadcast_call(ranks.LEARN, *empty)
+        self._local = sharded_learner(*empty, sources=(model, critic))
 
     @property
     def model(self) -> Any:
@@ -81,10 +106,17 @@ class WorkerGroup:
     def forward_backward_each(
         self, pieces: Pieces, parts: ObjectiveParts
     ) -> Iterator[tuple[Datum, Measured]]:
-        """Accumulate the gradients of these micro-batches; yields each with its measurements."""
-        for some in self._rounds(pieces):
-            found = self._all("round", some, parts)
-            yield from zip((self._local.packed(piece) for piece in some), found, strict=True)
+        """Accumulate the gradients of these micro-batches; yields each with its measurements.
+
+        All have been computed before the first is yielded: ranks may share gradients in the last.
+        """
+        rounds = list(self._rounds(pieces))
+        found = [
+            measured
+            for number, some in enumerate(rounds, 1)
+            for measured in self._all("round", some, parts, number == len(rounds))
+        ]
+        yield from zip((self._local.packed(piece) for piece in pieces), found, strict=True)
 
     def logps(self, pieces: Pieces) -> list[Floats]:
         """log pi of each micro-batch."""
@@ -111,51 +143,71 @@ class WorkerGroup:
         """As of `Learner`."""
         self._all("zero_grad")
 
-    def weights(self) -> dict[str, Tensor]:
-        """The trained parameters, unsharded, by name."""
-        prefix = "weight/"
-        return {k.removeprefix(prefix): t for k, t in self.state().items() if k.startswith(prefix)}
-
     def full_weights(self) -> dict[str, Tensor]:
         """All weights under the names of the plain model."""
         found: dict[str, Tensor] = self._all("full_weights")
         return found
 
-    def state(self) -> dict[str, Tensor]:
-        """As of `Learner`, unsharded."""
-        found: dict[str, Tensor] = self._all("state")
-        return found
+    def start_saving(self, folder: Path, *, background: bool) -> Callable[[], None]:
+        """Each rank writes its shards of parameters and moments.
 
-    def load_state(self, tensors: Mapping[str, Tensor], updates: int) -> None:
+        Args:
+            folder: that all ranks can write to, on whichever machine they are.
+            background: return when they have been copied.
+
+        Returns:
+            Waits until they are written.
+
+        Raises:
+            StoreError: they can't be written; so does the function that is returned.
+        """
+        self._all("start_saving", folder, background=background)
+        return self._local.finish_saving
+
+    def load(self, directory: Path, updates: int) -> None:
+        """As of `Learner`; each rank reads its own parts."""
+        self._all("load", directory, updates)
+
+    def remember(self) -> None:
         """As of `Learner`."""
-        self._local.check(tensors)
-        self._all("load_state", dict(tensors), updates)
+        self._all("remember")
 
-    def _all(self, method: str, *arguments: Any) -> Any:
+    def forget(self) -> None:
+        """As of `Learner`."""
+        self._all("forget")
+
+    def undo(self) -> None:
+        """As of `Learner`."""
+        self._all("undo")
+
+    def _all(self, method: str, *arguments: Any, **named: Any) -> Any:
         """Call a method on every rank; returns rank 0's result.
 
         Raises:
             AleError: a rank has exited.
         """
-        gone = [worker.exitcode for worker in self._workers if worker.exitcode is not None]
-        if gone:
-            raise AleError(f"{len(gone)} of the trainer's processes ended, with exit code {gone}")
-        ranks.broadcast_call(method, *arguments)
-        return getattr(self._local, method)(*arguments)
+        if self._own is not None:
+            self._own.check()
+        ranks.broadcast_call(method, *arguments, **named)
+        return getattr(self._local, method)(*arguments, **named)
 
     def close(self) -> None:
         """End the processes that were started here. Idempotent."""
-        if self._workers and dist.is_initialized():
-            ranks.broadcast_call(None)
-            for worker in self._workers:
-                worker.join()
-            dist.destroy_process_group()
-        self._workers = ()
+        if self._own is not None:
+            self._own.close()
+        self._own = None
 
 
 def make_learner(
     model: Any, options: LearnOptions, critic: Critic | None = None
 ) -> Learner | WorkerGroup:
-    """A learner in this process, or in `options.processes`. Raises as `WorkerGroup`."""
-    several = options.processes > 1 or ranks.launched_by_torchrun()
-    return (WorkerGroup if several else Learner)(model, options, critic)
+    """A learner in this process, or in `options.processes`.
+
+    Raises:
+        AleError: torchrun has started a different number of ranks.
+    """
+    if ranks.launched_by_torchrun() and dist.get_world_size() != options.processes:
+        found = dist.get_world_size()
+        message = f"trainer.processes is {options.processes}, but torchrun started {found} ranks"
+        raise AleError(message)
+    return (WorkerGroup if options.is_sharded else Learner)(model, options, critic)

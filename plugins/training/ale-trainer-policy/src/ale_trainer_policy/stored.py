@@ -1,0 +1,198 @@
+"""A checkpoint's tensors: in one safetensors file, or in shards that each rank has written.
+
+Shards are of torch.distributed.checkpoint: whatever number of ranks wrote them, any number of ranks
+reads its own parts of them. No rank holds a whole model, in either form.
+"""
+
+import pickle
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.tensor import DTensor, Replicate
+
+from ale.errors import StoreError
+from ale_training import checkpoint
+from ale_training.checkpoint import TENSORS, WEIGHT
+
+SHARDS = "shards"
+"""Folder of the shards, in that of a checkpoint."""
+
+
+class Stored(Protocol):
+    """Tensors by name, not read yet."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def read(self, into: Mapping[str, Tensor]) -> None:
+        """Fill tensors in place; of a sharded one, this rank's part.
+
+        Raises:
+            StoreError: they can't be read.
+        """
+        ...
+
+
+class StoredFile:
+    """Those of a safetensors file."""
+
+    def __init__(self, path: Path) -> None:
+        """Read names and shapes; raises `StoreError`."""
+        self._path = path
+        with self._opened() as file:
+            self.shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        try:
+            with safe_open(self._path, framework="pt") as file:
+                yield file
+        except (OSError, SafetensorError) as error:
+            raise StoreError(f"{self._path} can't be read: {error}") from error
+
+    def read(self, into: Mapping[str, Tensor]) -> None:
+        """As of `Stored`; one tensor at a time is whole."""
+        with self._opened() as file, torch.no_grad():
+            for name, tensor in into.items():
+                found = file.get_tensor(name)
+                if isinstance(tensor, DTensor):
+                    mesh, everywhere = tensor.device_mesh, [Replicate()] * tensor.device_mesh.ndim
+                    whole = DTensor.from_local(
+                        found.to(mesh.device_type), mesh, everywhere, run_check=False
+                    )
+                    found = whole.redistribute(placements=tensor.placements).to_local()
+                    tensor.to_local().copy_(found)
+                else:
+                    tensor.copy_(found)
+
+
+class StoredShards:
+    """Those that the ranks have written; reading is collective where there are several.
+
+    Args:
+        folder: of the shards.
+        group: of the ranks that read; None in a process of its own.
+    """
+
+    def __init__(self, folder: Path, group: "dist.ProcessGroup | None") -> None:
+        self._folder, self._group = folder, group
+        with self._reading():
+            found = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
+        self.shapes = {name: tuple(each.size) for name, each in found.items()}  # type: ignore[union-attr]
+        self._dtypes = {name: each.properties.dtype for name, each in found.items()}  # type: ignore[union-attr]
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (
+            *(OSError, ValueError, KeyError, RuntimeError, EOFError),
+            *(pickle.UnpicklingError, CheckpointException),
+        ) as error:
+            raise StoreError(f"{self._folder} can't be read: {_first(error)}") from error
+
+    def read(self, into: Mapping[str, Tensor]) -> None:
+        """As of `Stored`."""
+        with self._reading(), warnings.catch_warnings():
+            # Alone is what is meant.
+            warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+            dcp.load(
+                dict(into),
+                storage_reader=dcp.FileSystemReader(self._folder),
+                process_group=self._group,
+                no_dist=self._group is None,
+            )
+
+    def empty(self, prefix: str) -> dict[str, Tensor]:
+        """Tensors to read into, by names that begin so."""
+        return {
+            name: torch.empty(shape, dtype=self._dtypes[name])
+            for name, shape in self.shapes.items()
+            if name.startswith(prefix)
+        }
+
+
+def stored(directory: Path, group: "dist.ProcessGroup | None" = None) -> Stored:
+    """The trained parameters and moments of a checkpoint.
+
+    Args:
+        directory: of the checkpoint.
+        group: of all ranks that are to read.
+
+    Raises:
+        StoreError: they can't be read.
+    """
+    shards = directory / SHARDS
+    return StoredShards(shards, group) if shards.is_dir() else StoredFile(directory / TENSORS)
+
+
+def read_weights(directory: Path) -> dict[str, Tensor]:
+    """The trained parameters of a checkpoint by name, whole, without the optimiser's moments.
+
+    Raises:
+        StoreError: they can't be read.
+    """
+    found = stored(directory)
+    if isinstance(found, StoredShards):
+        tensors = found.empty(WEIGHT)
+        found.read(tensors)
+        return {name.removeprefix(WEIGHT): tensor for name, tensor in tensors.items()}
+    return checkpoint.read_weights(directory)
+
+
+def start_writing(
+    folder: Path, tensors: Mapping[str, Tensor], group: "dist.ProcessGroup", *, background: bool
+) -> Callable[[], None]:
+    """Write this rank's shards; collective.
+
+    Args:
+        group: of all ranks, and of nothing else: a thread uses it while training continues.
+        background: return as soon as the tensors have been copied.
+
+    Returns:
+        Waits until all ranks have written.
+
+    Raises:
+        StoreError: they can't be written; so does the function that is returned.
+    """
+    writer = dcp.FileSystemWriter(folder)
+    if not background:
+        with _writing(folder):
+            dcp.save(dict(tensors), storage_writer=writer, process_group=group)
+        return nothing
+    future: Any = dcp.async_save(dict(tensors), storage_writer=writer, process_group=group)
+
+    def wait() -> None:
+        with _writing(folder):
+            future.result()
+
+    return wait
+
+
+def nothing() -> None:
+    """What is left to wait for where everything is written."""
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError, CheckpointException) as error:
+        raise StoreError(f"{folder} can't be written: {_first(error)}") from error
+
+
+def _first(error: BaseException) -> str:
+    """What went wrong on the first rank where something did."""
+    failures = getattr(error, "failures", None)
+    if failures:
+        rank, (cause, _) = min(failures.items())
+        return f"rank {rank}: {cause}"
+    return str(error) or type(error).__name__
