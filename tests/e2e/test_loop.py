@@ -194,6 +194,8 @@ def test_what_an_agent_does_makes_a_better_policy_and_a_worse_one_is_refused(wor
         world.wait("version 1 ")
         assert world.history()[0]["what"] == "deployed", world.said
         workshop.wait_for(lambda: world.version_served() == 1, timeout_s=PATIENCE_S)
+        listed = json.loads(workshop.ale("status", "--json", timeout_s=PATIENCE_S).out)
+        assert {"loop", "proxy", "server"} <= {each["kind"] for each in listed["processes"]}
         world.work(good=False)
         world.wait("version 2 ")
         assert world.history()[1]["what"] == "refused", world.said

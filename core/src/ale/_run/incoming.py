@@ -5,7 +5,6 @@ full waits, as in a stream, until a step learns from it; ``groups.jsonl`` says w
 """
 
 import asyncio
-import shutil
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from ale._store import RunReader
 from ale._store.groups import GroupKey
 from ale._store.lines import Lines
 from ale.errors import InputError, Problem
+from ale.files import replacing, store_errors
 from ale.types import Episode, PolicySnapshot, Task, replace
 
 ORIGIN = "from"
@@ -175,11 +175,8 @@ class Learner:
         assert trainer is not None
         folder = store.checkpoints.path / _FIRST
         if not folder.exists():
-            partial = folder.with_name(f".{_FIRST}.partial")
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True)
-            trainer.save(partial)
-            partial.rename(folder)
+            with store_errors(folder), replacing(folder, folder=True) as partial:
+                trainer.save(partial)
         await self.evaluate(0)
 
     def snapshot(self) -> PolicySnapshot:
@@ -203,9 +200,7 @@ class Learner:
     def forget(self, version: int) -> None:
         """Remove a version that will not be loaded again; the first one stays."""
         if version > 0 and self.kept(version):
-            folder = self._folder(version)
-            # Renamed first: a partly removed one must not be taken for a complete one.
-            shutil.rmtree(folder.replace(folder.with_name(f".{folder.name}.partial")))
+            self._loop.store.checkpoints.remove(version - 1)
 
     def _folder(self, version: int) -> Path:
         checkpoints = self._loop.store.checkpoints

@@ -59,8 +59,17 @@ class Checkpoints:
             for step in [] if n is None else self.steps()[:-n]:
                 if every is not None and (step + 1) % every == 0:
                     continue
-                # Renamed first: a partly removed one must not be taken for a complete one.
-                shutil.rmtree(self.folder(step).replace(_partial(self.folder(step))))
+                self.remove(step)
+
+    def remove(self, step: int) -> None:
+        """Remove a step's checkpoint.
+
+        Raises:
+            StoreError: it can't be removed.
+        """
+        with store_errors(self.path):
+            # Renamed first: a partly removed one must not be taken for a complete one.
+            shutil.rmtree(self.folder(step).replace(_partial(self.folder(step))))
 
     def report(self, step: int) -> StepReport:
         """The report of a step.

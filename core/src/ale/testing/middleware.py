@@ -120,8 +120,8 @@ class MiddlewareContract:
     async def test_each_prompt_begins_with_the_last_and_is_what_is_recorded(
         self, middleware: Middleware, task: Task
     ) -> None:
-        messages = [Message(role="assistant", content=f"Step {n}.") for n in range(3)]
-        llm = FakeLLM([Completion(message=message) for message in messages])
+        steps = [Message(role="assistant", content=f"Step {n}.") for n in range(3)]
+        llm = FakeLLM([Completion(message=step) for step in steps])
         context = _context(task)
         rewriting = Rewriting([("kit", middleware)], context)
         asking = RewritingLLM(llm, rewriting)

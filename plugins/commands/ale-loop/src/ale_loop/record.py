@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from attrs import field, frozen
 
+from ale.files import write_whole
+
 DEPLOYED, REFUSED, RESTORED = "policy_deployed", "policy_refused", "policy_restored"
 T = TypeVar("T")
 _REQUEST = "restore.json"
@@ -71,7 +73,7 @@ class Answer(msgspec.Struct):
 def ask(directory: Path, version: int) -> Request:
     """Ask the loop of this directory to deploy a version; the last one that asks is heard."""
     request = Request(version=version, id=os.urandom(8).hex())
-    _write(directory / _REQUEST, request)
+    write_whole(directory / _REQUEST, msgspec.json.encode(request))
     return request
 
 
@@ -82,7 +84,8 @@ def asked(directory: Path) -> Request | None:
 
 def answer(directory: Path, request: Request, error: str = "") -> None:
     """Say what became of a request, which is done."""
-    _write(directory / f"{_DONE}.json", Answer(id=request.id, error=error))
+    answer = Answer(id=request.id, error=error)
+    write_whole(directory / f"{_DONE}.json", msgspec.json.encode(answer))
     if asked(directory) == request:
         (directory / _REQUEST).unlink()
 
@@ -90,12 +93,6 @@ def answer(directory: Path, request: Request, error: str = "") -> None:
 def answered(directory: Path) -> Answer | None:
     """The last answer."""
     return _read(directory / f"{_DONE}.json", Answer)
-
-
-def _write(path: Path, value: msgspec.Struct) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_bytes(msgspec.json.encode(value))
-    partial.replace(path)
 
 
 def _read(path: Path, kind: type[T]) -> T | None:

@@ -8,6 +8,7 @@ from typing import Any
 from ale.errors import InputError, Problem
 from ale.learning import Learner, learn
 from ale.plugin import BuildContext
+from ale.processes import announced
 from ale.protocols import Policy
 from ale.runs import Registry, RunReader, build_choice
 from ale.types import RunFinished
@@ -75,7 +76,8 @@ def _open(
                 directory=options.directory,
                 report=report,
             )
-            return await conduct(service)
+            with announced("loop", directory=options.directory):
+                return await conduct(service)
         finally:
             if policy is not None:
                 await policy.aclose()

@@ -377,6 +377,6 @@ async def worker_process(
 
     name = f"ale worker {options.name}"
     async with connected(server, environ, name=name, on_lost=lost, on_back=back) as link:
-        facts = {"name": options.name, "slots": options.slots, "labels": sorted(options.labels)}
-        with announced("worker", **facts):
+        labels = sorted(options.labels)
+        with announced("worker", name=options.name, slots=options.slots, labels=labels):
             yield WorkerProcess(link, options, report, environ)

@@ -13,10 +13,12 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save, save
 from torch.distributed.tensor import DTensor, Replicate
 
 from ale.errors import StoreError
@@ -30,7 +32,10 @@ SHARDS = "shards"
 class Stored(Protocol):
     """Tensors by name, not read yet."""
 
-    shapes: Mapping[str, tuple[int, ...]]
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Of every tensor."""
+        ...
 
     def read(self, into: Mapping[str, Tensor]) -> None:
         """Fill tensors in place; of a sharded one, this rank's part.
@@ -85,7 +90,7 @@ class StoredShards:
     def __init__(self, folder: Path, group: "dist.ProcessGroup | None") -> None:
         self._folder, self._group = folder, group
         with self._reading():
-            found = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
+            found = FileSystemReader(folder).read_metadata().state_dict_metadata
         self.shapes = {name: tuple(each.size) for name, each in found.items()}  # type: ignore[union-attr]
         self._dtypes = {name: each.properties.dtype for name, each in found.items()}  # type: ignore[union-attr]
 
@@ -104,9 +109,9 @@ class StoredShards:
         with self._reading(), warnings.catch_warnings():
             # Alone is what is meant.
             warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
-            dcp.load(
+            load(
                 dict(into),
-                storage_reader=dcp.FileSystemReader(self._folder),
+                storage_reader=FileSystemReader(self._folder),
                 process_group=self._group,
                 no_dist=self._group is None,
             )
@@ -163,12 +168,12 @@ def start_writing(
     Raises:
         StoreError: they can't be written; so does the function that is returned.
     """
-    writer = dcp.FileSystemWriter(folder)
+    writer = FileSystemWriter(folder)
     if not background:
         with _writing(folder):
-            dcp.save(dict(tensors), storage_writer=writer, process_group=group)
+            save(dict(tensors), storage_writer=writer, process_group=group)
         return nothing
-    future: Any = dcp.async_save(dict(tensors), storage_writer=writer, process_group=group)
+    future: Any = async_save(dict(tensors), storage_writer=writer, process_group=group)
 
     def wait() -> None:
         with _writing(folder):
