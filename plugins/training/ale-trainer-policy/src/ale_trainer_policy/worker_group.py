@@ -111,6 +111,10 @@ class WorkerGroup:
         """As of `Learner`."""
         self._all("zero_grad")
 
+    def reset_moments(self) -> None:
+        """As of `Learner`."""
+        self._all("reset_moments")
+
     def weights(self) -> dict[str, Tensor]:
         """The trained parameters, unsharded, by name."""
         prefix = "weight/"
