@@ -13,6 +13,8 @@ class State(checkpoint.State):
     generator: dict[str, Any]
     """State of the generator that shuffles minibatches."""
     kept_versions: list[int]
+    fresh_moments_next: bool = False
+    """As of the last step's `Schedule`."""
 
 
 def plain(state: Any) -> Any:

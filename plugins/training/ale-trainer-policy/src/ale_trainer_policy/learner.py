@@ -211,6 +211,10 @@ class Learner(Scorer):
         for each in self.trained.values():
             each.zero_grad()
 
+    def reset_moments(self) -> None:
+        """Drop the policy's moments, as where its objective changes."""
+        self.policy_trained.optimizer.state.clear()
+
     def weights(self) -> dict[str, Tensor]:
         """A copy of the policy's trained parameters, by name."""
         trained = self.policy_trained

@@ -261,6 +261,12 @@ class ImitationOptions:
         validator=validators.optional(gt(0.0)),
         metadata=doc("Learning rate over such a batch, in place of the trainer's; that if null."),
     )
+    fresh_moments: bool = field(
+        default=False,
+        metadata=doc(
+            "Drop AdamW's moments before the first batch in which nothing is imitated any more."
+        ),
+    )
 
 
 @frozen(kw_only=True)

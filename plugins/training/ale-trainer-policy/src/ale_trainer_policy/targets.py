@@ -32,10 +32,12 @@ episode itself is the expert's."""
 
 @frozen(kw_only=True)
 class Schedule:
-    """Overrides of epochs and learning rate for one batch; None keeps the trainer's."""
+    """How one batch is trained on; None keeps the trainer's."""
 
     epochs: int | None = None
     lr: float | None = None
+    fresh_moments_next: bool = False
+    """The next batch without this begins with fresh moments of AdamW."""
 
 
 class TrainingTarget(Protocol):
@@ -102,7 +104,11 @@ class Reinforcement:
         """Imitation's own epochs and learning rate: it is never off-policy."""
         if not any(sample.imitation.any() for sample in samples):
             return Schedule()
-        return Schedule(epochs=self.imitation.epochs, lr=self.imitation.lr)
+        return Schedule(
+            epochs=self.imitation.epochs,
+            lr=self.imitation.lr,
+            fresh_moments_next=self.imitation.fresh_moments,
+        )
 
     def normalised(self, samples: Sequence[Sample]) -> Sequence[Sample]:
         """Divide by the objective's Z, imitation by the number of imitated episodes, and the

@@ -86,6 +86,7 @@ class PolicyTrainer:
         self._reference: Scorer | None = None
         self._fingerprint = ""
         self._version = 0
+        self._fresh_moments_next = False
         self._snapshot: PolicySnapshot | None = None
 
     @property
@@ -173,6 +174,9 @@ class PolicyTrainer:
         )
         ordered = sorted(samples, key=lambda each: each.episode)
         schedule = self._target.schedule(samples)
+        if self._fresh_moments_next and not schedule.fresh_moments_next:
+            learner.reset_moments()
+        self._fresh_moments_next = schedule.fresh_moments_next
         epochs = schedule.epochs or self._options.epochs
         updates = epochs * self._options.minibatches
         ordered = self._old_policy.with_old_policy(learner, ordered, self._split, n_updates=updates)
@@ -312,6 +316,7 @@ class PolicyTrainer:
                 bad_steps=self._bad_batches.in_a_row,
                 generator=plain(self._generator.bit_generator.state),
                 kept_versions=sorted({int(name.split("/")[1]) for name in kept}),
+                fresh_moments_next=self._fresh_moments_next,
             )
             tensors = {**random_state.state(), **kept}
             shards_written = nothing
@@ -350,6 +355,7 @@ class PolicyTrainer:
             except (KeyError, ValueError, TypeError) as error:
                 raise StoreError(f"{directory} is incomplete: {error}") from error
             self._bad_batches.in_a_row = state.bad_steps
+            self._fresh_moments_next = state.fresh_moments_next
             self._version = state.version
             self._snapshot = None
 

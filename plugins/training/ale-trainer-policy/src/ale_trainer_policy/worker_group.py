@@ -143,6 +143,10 @@ class WorkerGroup:
         """As of `Learner`."""
         self._all("zero_grad")
 
+    def reset_moments(self) -> None:
+        """As of `Learner`."""
+        self._all("reset_moments")
+
     def full_weights(self) -> dict[str, Tensor]:
         """All weights under the names of the plain model."""
         found: dict[str, Tensor] = self._all("full_weights")
