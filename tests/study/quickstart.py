@@ -163,6 +163,7 @@ def _run(name: str, seed: int, folder: Path, overrides: Sequence[str]) -> Path:
             f"run.name={name}-{seed}",
             f"run.directory={folder}",
             f"run.seed={seed}",
+            "run.keep_checkpoints=null",
             "observers=[{type: console}]",
         )
         _ale("run", str(CONFIG), *(f"--set={each}" for each in (*sets, *overrides)))
