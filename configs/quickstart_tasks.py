@@ -42,12 +42,12 @@ class FindOptions:
     count: int = field(default=100, validator=ge(1), metadata=doc("How many tasks."))
     split: Literal["train", "held_out"] = field(default="train", metadata=doc("See above."))
     looks: float = field(
-        default=0.25,
+        default=0.2,
         validator=[ge(0.0), le(1.0)],
         metadata=doc("Share of the reference solutions that look for the file."),
     )
     reads: float = field(
-        default=0.5,
+        default=0.6,
         validator=[ge(0.0), le(1.0)],
         metadata=doc("Share of these that read its first line, too."),
     )

@@ -48,7 +48,7 @@ def test_a_guess_without_looking_is_right_for_one_task_in_eight(made: Any) -> No
     for file in made["FILES"]:
         assert 0.10 < sum(act == f"mv {file} old" for act in acts) / 4000 < 0.15
     turns = [len(task.solution) for task in tasks]
-    assert 0.72 < turns.count(1) / 4000 < 0.78
+    assert 0.77 < turns.count(1) / 4000 < 0.83
     assert 0.10 < turns.count(3) / 4000 < 0.15
 
 
@@ -117,27 +117,24 @@ def test_the_pages_have_the_tables_of_the_stored_results(study: ModuleType) -> N
 def test_what_was_learned_is_more_than_any_control_has(study: ModuleType) -> None:
     margins = [seed.margin for seed in study.by_seed(study.stored())]
     assert len(margins) == 10
-    assert min(margins) > 0
-    assert sum(margin >= study.ENOUGH for margin in margins) >= 8
+    assert sum(margin >= study.ENOUGH for margin in margins) >= 9
 
 
-def test_ppo_learned_more_than_any_control_with_each_of_three_seeds(study: ModuleType) -> None:
+def test_ppo_learned_more_than_any_control_with_seven_of_eight_seeds(study: ModuleType) -> None:
     with_ppo = [seed for seed in study.by_seed(study.stored()) if seed.ppo]
-    assert [seed.seed for seed in with_ppo] == [0, 1, 2]
-    assert min(seed.ppo[0.0] - seed.best_control for seed in with_ppo) >= study.ENOUGH
+    assert [seed.seed for seed in with_ppo] == list(range(20, 28))
+    above = [seed.ppo[0.0] - seed.best_control >= study.ENOUGH for seed in with_ppo]
+    assert above.count(True) == 7
     steps = [step for step in study.stored_steps() if step.run == "ppo"]
-    assert [step.step for step in steps] == list(range(12)) * 3
-    late = [step.metrics for step in steps if step.step >= 9]
-    assert all(abs(each["value_mean"] - each["return_mean"]) < 0.4 for each in late)
+    assert [step.step for step in steps] == list(range(14)) * 8
 
 
-def test_the_readme_says_what_the_second_setting_showed(study: ModuleType) -> None:
-    seeds = list(study.by_seed(study.stored(study.SECOND_SETTING)))
-    margins = [f"{100 * s.margin:+.0f} (seed {s.seed})" for s in seeds if s.margin is not None]
-    greedy = [s.trained[0.0] for s in seeds if s.margin is None]
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    assert f"new seeds are {', '.join(margins)}: " in readme
-    assert f"success was {100 * min(greedy):.0f} to {max(greedy):.0%}. " in readme
+def test_a_policy_whose_moments_were_kept_forgot_what_one_with_fresh_moments_did_not(
+    study: ModuleType,
+) -> None:
+    lines = list(study.moments_table(study.stored(study.MOMENTS)))
+    assert len(lines) == 2 + 3
+    assert "| 12 | 9% | 0% | 100% |" in lines
 
 
 @pytest.mark.needs("torch")

@@ -2,7 +2,8 @@
 
     python tests/study/quickstart.py                   # what is missing, then the tables
     python tests/study/quickstart.py --seeds 10 11     # of these seeds
-    python tests/study/quickstart.py --ppo 0 1 2       # PPO, after the seeds
+    python tests/study/quickstart.py --ppo 20 21 22    # PPO, after the seeds
+    python tests/study/quickstart.py --moments 10 11   # with and without fresh moments
     python tests/study/quickstart.py --collect         # the tables of what is stored
 
 Runs are stored in runs/quickstart. A call resumes where the last one ended. Results are added to
@@ -28,12 +29,13 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
 CONFIG = CONFIGS / "quickstart.yaml"
 RESULTS = ROOT / "docs" / "study" / "quickstart.csv"
-SECOND_SETTING = RESULTS.with_name("quickstart-second.csv")
-"""Of three other seeds, with another config that was given up."""
+MOMENTS = RESULTS.with_name("quickstart-moments.csv")
+"""With and without `imitation.fresh_moments`, with other seeds."""
 STEPS = RESULTS.with_name("quickstart-steps.csv")
 PAGES = (ROOT / "README.md", ROOT / "docs" / "how-to" / "train.md")
-SEEDS = range(10)
-DEMONSTRATED, REINFORCED = 24, 12
+SEEDS = range(20, 30)
+"""With others the setting was chosen."""
+DEMONSTRATED, REINFORCED = 36, 14
 """Steps of the quickstart: with demonstrations, and after them."""
 _FROM_START = (
     "llm.tiny=null",
@@ -71,6 +73,10 @@ WITH_A_CRITIC = (
     "trainer.critic={type: head, lr: 5.0e-3}",
 )
 """The same for PPO: as many tasks, rollouts and updates, and the same rates, as the others have."""
+FRESH: Mapping[str, Sequence[str]] = {
+    "fresh": (),
+    "kept": ("trainer.imitation.fresh_moments=false",),
+}
 MAIN = "quickstart"
 ENOUGH = 0.30
 """What greedy success has to be above the best control."""
@@ -115,9 +121,9 @@ def stored(path: Path = RESULTS) -> list[Result]:
         ]
 
 
-def store(results: Sequence[Result]) -> None:
-    """Write the CSV."""
-    with RESULTS.open("w", newline="") as file:
+def store(results: Sequence[Result], path: Path = RESULTS) -> None:
+    """Write a CSV."""
+    with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for one in results:
@@ -141,14 +147,20 @@ def run_ppo(seed: int, folder: Path) -> None:
     add(PPO, seed, _run(PPO, seed, folder, (*WITH_A_CRITIC, f"llm.model={model}")))
 
 
-def add(name: str, seed: int, run: Path) -> None:
+def run_moments(seed: int, folder: Path) -> None:
+    """Run the quickstart with a seed, with fresh moments and without; resumes what is there."""
+    for name, overrides in FRESH.items():
+        add(name, seed, _run(name, seed, folder, overrides), MOMENTS)
+
+
+def add(name: str, seed: int, run: Path, path: Path = RESULTS) -> None:
     """Put what a run has shown into the CSV files, in place of what they had of it."""
 
     def others(rows: Sequence[Any]) -> list[Any]:
         return [one for one in rows if (one.seed, one.run) != (seed, name)]
 
-    results = [*others(stored()), *_measured(name, seed, run)]
-    store(sorted(results, key=lambda one: one.seed))
+    results = [*others(stored(path)), *_measured(name, seed, run)]
+    store(sorted(results, key=lambda one: one.seed), path)
     if name in (MAIN, PPO):
         steps = [*others(stored_steps()), *_steps(name, seed, run)]
         store_steps(sorted(steps, key=lambda one: (one.run, one.seed, one.step)))
@@ -330,7 +342,7 @@ def ppo_table(results: Sequence[Result], steps: Sequence[Step]) -> Iterator[str]
         own = [
             step.metrics["explained_variance"]
             for step in steps
-            if (step.run, step.seed) == (PPO, one.seed)
+            if (step.run, step.seed) == (PPO, one.seed) and "explained_variance" in step.metrics
         ]
         if own and one.ppo and one.best_control is not None:
             shares = (one.start[0.0], one.best_control, one.ppo[1.0], one.ppo[0.0])
@@ -340,9 +352,21 @@ def ppo_table(results: Sequence[Result], steps: Sequence[Step]) -> Iterator[str]
             yield f"| {' | '.join([str(one.seed), *cells, margin, explained])} |"
 
 
+def moments_table(results: Sequence[Result]) -> Iterator[str]:
+    """Greedy success with each seed, when the demonstrations end and at the end."""
+    yield "| seed | start | moments kept | fresh moments |"
+    yield "|---|---:|---:|---:|"
+    for seed in sorted({one.seed for one in results}):
+        greedy = [one for one in results if (one.seed, one.temperature) == (seed, 0.0)]
+        after = {name: [one for one in greedy if one.run == name] for name in FRESH}
+        start, ends = after["fresh"][-2], [after[name][-1] for name in ("kept", "fresh")]
+        yield f"| {seed} | {' | '.join(f'{one.share:.0%}' for one in (start, *ends))} |"
+
+
 def placed(page: str, results: Sequence[Result], steps: Sequence[Step]) -> str:
     """A page with the tables between the marks that it has."""
-    tables = {"quickstart": table(results), "ppo": ppo_table(results, steps)}
+    moments = moments_table(stored(MOMENTS))
+    tables = {"quickstart": table(results), "ppo": ppo_table(results, steps), "moments": moments}
     for name, lines in tables.items():
         before, mark, rest = page.partition(f"<!-- table {name} -->\n")
         if mark:
@@ -356,6 +380,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
     parser.add_argument("--ppo", type=int, nargs="*", default=[], help="seeds that PPO is run with")
+    parser.add_argument("--moments", type=int, nargs="*", default=[], help="seeds to compare with")
     parser.add_argument("--collect", action="store_true", help="run nothing")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "quickstart")
     given = parser.parse_args()
@@ -365,6 +390,8 @@ def main() -> None:
             run_seed(seed, folder)
         for seed in given.ppo:
             run_ppo(seed, folder)
+        for seed in given.moments:
+            run_moments(seed, folder)
     for page in PAGES:
         page.write_text(placed(page.read_text(), stored(), stored_steps()))
     print("\n".join([*table(stored()), "", *ppo_table(stored(), stored_steps())]))
