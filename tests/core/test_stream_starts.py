@@ -112,7 +112,12 @@ def config(workplace: Any, *, n: int = 3, starts: bool = True, **run: Any) -> An
         "agent": {"type": "bench"},
         "llm": {"type": "pupil"},
         "trainer": {"type": "learner"},
-        "run": {"directory": str(workplace.directory), "schedule": "stream", **run},
+        "run": {
+            "directory": str(workplace.directory),
+            "schedule": "stream",
+            "keep_checkpoints": None,
+            **run,
+        },
     }
     if starts:
         plain["starts"] = {"type": "growing"}

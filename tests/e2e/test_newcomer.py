@@ -159,6 +159,7 @@ MISTAKES = {
     "a missing file": (
         ("script: examples.script.yaml", "script: example.script.yaml"),
         "configs/my.yaml:12: llm.script: no such file: FOLDER/configs/example.script.yaml",
+        "    expected  a script: a YAML file with a model's answers, for 'tasks' or as 'default'",
         "    hint      did you mean 'examples.script.yaml'?",
     ),
     "a bracket that is not closed": (
