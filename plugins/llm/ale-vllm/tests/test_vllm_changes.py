@@ -64,7 +64,7 @@ async def llm(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hosted
         options = VLLMServerOptions(model=lab.model, build="cpu", max_batch=64)
         made = build(options, BuildContext())
         made.asked.url = url
-        made.server._run = lab.run  # type: ignore[assignment]
+        made.server._run = lab.run
         yield made
         await made.aclose()
 
