@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import venv
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,15 +135,22 @@ def reuse_bytecode(session: nox.Session) -> None:
     packages = site_packages(session)
     compiled = shared / packages.relative_to(session.virtualenv.location)
     for package in packages.iterdir():
-        for file in (compiled / package.name).rglob("__pycache__/*.pyc"):
-            folder = file.parent.parent.relative_to(compiled)
-            source = f"{file.name.partition('.')[0]}.py"
-            target = packages / folder / "__pycache__" / file.name
-            if not target.exists() and same_file(
-                packages / folder / source, compiled / folder / source
-            ):
-                target.parent.mkdir(exist_ok=True)
-                os.link(file, target)
+        with suppress(FileNotFoundError):  # another process is installing
+            for file in [*(compiled / package.name).rglob("__pycache__/*.pyc")]:
+                link_bytecode(file, compiled, packages)
+
+
+def link_bytecode(file: Path, compiled: Path, packages: Path) -> None:
+    """Link a file of `compiled` where `packages` has the same source and no such file."""
+    folder = file.parent.parent.relative_to(compiled)
+    source = f"{file.name.partition('.')[0]}.py"
+    target = packages / folder / "__pycache__" / file.name
+    with suppress(FileNotFoundError, FileExistsError):
+        if not target.exists() and same_file(
+            packages / folder / source, compiled / folder / source
+        ):
+            target.parent.mkdir(exist_ok=True)
+            os.link(file, target)
 
 
 def site_packages(session: nox.Session) -> Path:
@@ -239,7 +247,12 @@ def vllm(session: nox.Session) -> None:
     # An environment of its own, as users have it; it stays for the next time.
     environments = session.cache_dir.parent / "server-environments"
     session.env["ALE_SERVER_ENVIRONMENTS"] = str(environments.resolve())
-    run_shared(session, "ale", "server", "install", "vllm", "--build", "cpu")
+    try:
+        run_shared(session, "ale", "server", "install", "vllm", "--build", "cpu")
+    except nox.command.CommandFailed as error:
+        if os.environ.get("CI") == "true":
+            raise
+        session.skip(f"vLLM can't be installed here, for the reason above: {error}")
     run_shared(session, "pytest", "-m", "long", "plugins/llm/ale-vllm", *session.posargs)
 
 

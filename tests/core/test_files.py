@@ -48,6 +48,16 @@ def test_a_folder_takes_the_place_of_one_with_other_files(tmp_path: Path) -> Non
     assert [*tmp_path.iterdir()] == [target]
 
 
+def test_a_folder_that_can_not_take_its_place_leaves_the_old_one(tmp_path: Path) -> None:
+    target = tmp_path / "tables"
+    target.mkdir()
+    (target / "first").write_text("first")
+    with pytest.raises(FileNotFoundError), replacing(target, folder=True) as partial:
+        partial.rmdir()
+    assert [path.name for path in target.iterdir()] == ["first"]
+    assert [*tmp_path.iterdir()] == [target]
+
+
 def test_a_folder_with_files_in_it_is_not_replaced_unasked(tmp_path: Path) -> None:
     target = tmp_path / "run"
     target.mkdir()

@@ -24,7 +24,8 @@ def replacing(target: Path, *, folder: bool = False, sync: bool = False) -> Iter
     """A path beside `target` to write to in the block, which takes its place when the block ends.
 
     After an exception `target` is as it was, and what was written is removed. A killed process
-    leaves a hidden file or folder ``.NAME.PID.partial``.
+    leaves a hidden file or folder ``.NAME.PID.partial``; one that is killed between the two steps
+    in which a folder takes the place of another leaves the old one whole, as ``.NAME.PID.old``.
 
     Args:
         target: its parents are made.
@@ -46,10 +47,23 @@ def replacing(target: Path, *, folder: bool = False, sync: bool = False) -> Iter
         if sync:
             _sync(partial)
         if folder and target.is_dir():
-            shutil.rmtree(target)
-        partial.replace(target)
+            _exchange(partial, target)
+        else:
+            partial.replace(target)
     finally:
         _remove(partial)
+
+
+def _exchange(partial: Path, target: Path) -> None:
+    old = partial.with_suffix(".old")
+    _remove(old)
+    target.replace(old)
+    try:
+        partial.replace(target)
+    except BaseException:
+        old.replace(target)
+        raise
+    _remove(old)
 
 
 def write_whole(path: Path, data: bytes | str, *, sync: bool = False) -> None:

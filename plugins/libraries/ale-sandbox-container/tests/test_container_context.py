@@ -17,6 +17,7 @@ from ale_sandbox_container.context import digest_of, seen
         ("d/**", ["d/e", "d/e/f"], ["e"]),
         ("*.md\n!README.md", ["x.md"], ["README.md"]),
         ("d\n!d/kept", ["d/x"], ["d/kept"]),
+        ("d\n!d/*.md", [], ["d/x.md", "d/x"]),
         ("?.[ch]\n# a\n\n", ["a.c", "b.h"], ["ab.c", "a.o", "a"]),
         ("*", ["x", "d/x"], ["Dockerfile", "Containerfile", ".dockerignore"]),
         (".", [], ["x"]),

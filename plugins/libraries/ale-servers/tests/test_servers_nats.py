@@ -136,6 +136,24 @@ def test_what_was_there_stays_while_nats_is_away(nats_server: NatsServer, connec
     until(lambda: "b" in names(registry))
 
 
+def test_what_had_expired_does_not_come_back_with_the_connection(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    registry = connect(expiry_s=30)
+    registry.add(Entry(url="http://a", name="a"))
+    until(lambda: names(registry) == ["a"])
+    dead = Entry(url="http://dead", name="dead")
+    registry._seen["dead"] = (dead, time.monotonic() - 31)
+    nats_server.stop()
+    until(lambda: registry._client is not None and not registry._client.is_connected)
+    until(lambda: names(registry) == ["a"])
+    nats_server.start()
+    until(lambda: registry._client is not None and registry._client.is_connected)
+    registry.add(Entry(url="http://b", name="b"))
+    until(lambda: "b" in names(registry))
+    assert names(registry) == ["a", "b"]
+
+
 def test_a_registry_that_can_not_be_reached_is_named() -> None:
     registry = NatsRegistry("nats://127.0.0.1:9")
     with pytest.raises(ConnectionError, match=r"nats://127\.0\.0\.1:9/ale-servers can't be"):

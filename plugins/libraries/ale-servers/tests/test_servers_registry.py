@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,39 @@ async def test_a_server_is_there_while_it_runs(tmp_path: Path) -> None:
         await asyncio.sleep(0.2)
         assert registry.entries() == [entry], "it was removed and did not come back"
     assert registry.entries() == []
+
+
+class SlowRegistry(FolderRegistry):
+    """A renewal that has begun lasts until it may end."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def renew(self, entry: Entry) -> None:
+        self.begun.set()
+        assert self.may_end.wait(60)
+        super().renew(entry)
+
+
+async def test_a_renewal_in_progress_does_not_bring_an_entry_back(tmp_path: Path) -> None:
+    registry = SlowRegistry(tmp_path)
+    loop = asyncio.get_running_loop()
+    async with registered(registry, own_entry("http://127.0.0.1:1", "a"), beat_s=0.01):
+        assert await asyncio.to_thread(registry.begun.wait, 60)
+        loop.call_later(0.2, registry.may_end.set)
+    await loop.shutdown_default_executor()
+    assert registry.entries() == []
+
+
+async def test_an_entry_that_can_not_be_removed_ends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = FolderRegistry(tmp_path)
+    async with registered(registry, own_entry("http://127.0.0.1:1", "a")):
+        (tmp_path / "a.json").unlink()
+        (tmp_path / "a.json").mkdir()
+    assert "the entry a could not be removed" in caplog.text
 
 
 def test_a_file_that_is_no_entry_is_passed_over(tmp_path: Path) -> None:

@@ -98,6 +98,8 @@ class FakeSGLang:
             pairs = zip(done.logprobs, done.ids, strict=True)
             given: list[Any] = [[value, token, None] for value, token in pairs]
             about: dict[str, Any] = {"id": wanted.id, "finish_reason": {"type": done.reason}}
+            if done.reason == "abort" and start is not None:
+                return JSONResponse({"text": "", "output_ids": [], "meta_info": about})
             if start is None:
                 about["output_token_logprobs"] = given
                 return JSONResponse({"text": "", "output_ids": done.ids, "meta_info": about})

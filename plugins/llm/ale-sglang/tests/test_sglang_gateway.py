@@ -1,5 +1,6 @@
 """The kits against a fake that speaks SGLang's API. No real SGLang was ever run."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from ale.protocols import LLM
 from ale.testing.llm import LLMContract
 from ale_servers.gateway import Gateway, Model
 from ale_servers.hosted import HostedLLM
-from ale_servers.protocol import InferenceServer
+from ale_servers.protocol import InferenceServer, NotSampledError
 from ale_servers.testing.adapters import AdapterContract
 from ale_servers.testing.contract import ServerContract, ask, check_exact
 from ale_servers.testing.serving import serving_app
@@ -93,6 +94,18 @@ async def test_an_sglang_that_fails_an_update_is_started_again(llm: HostedLLM, l
     assert (after.version, after.digest, after.paused) == (0, before.digest, False)
     request = ask(lab, 4)
     check_exact(lab, request, await gateway.sample(request))
+
+
+async def test_scoring_that_is_interrupted_is_asked_for_again(llm: HostedLLM, lab: Lab) -> None:
+    await llm.server.status()
+    request = ask(lab, 1, forced_ids=lab.prompt * 20)
+    scoring = asyncio.create_task(llm.server.sample(request))
+    async with asyncio.timeout(60):
+        while not lab.fake.sampler._jobs:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    await llm.server.pause("abort", 60)
+    with pytest.raises(NotSampledError, match="interrupted while it scored"):
+        await scoring
 
 
 async def test_top_p_is_refused_as_its_log_probabilities_would_be_wrong(

@@ -106,9 +106,13 @@ class FakeVLLM:
         return await while_connected(request, answer())
 
     def _scored(self, ids: tuple[int, ...], done: Sampled) -> Any:
+        if done.reason == "abort":
+            choice = {"token_ids": [], "finish_reason": "abort"}
+            return {"prompt_logprobs": None, "choices": [choice]}
         pairs = zip(ids[1:], done.logprobs, strict=True)
         given = [{str(token): {"logprob": value, "rank": 1}} for token, value in pairs]
-        return {"prompt_logprobs": [None, *given], "choices": [{"token_ids": [0]}]}
+        choice = {"token_ids": [0], "finish_reason": "length"}
+        return {"prompt_logprobs": [None, *given], "choices": [choice]}
 
     def _answer(self, done: Sampled) -> Any:
         spans: list[dict[str, Any]] = []

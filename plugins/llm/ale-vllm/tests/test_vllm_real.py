@@ -25,6 +25,8 @@ from ale_vllm.options import VLLMServerOptions
 from ale_vllm.server import build
 
 pytestmark = pytest.mark.long
+START_S = 1800
+"""On a busy machine."""
 
 
 def tiny(seed: int) -> Any:
@@ -106,13 +108,15 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("vllm")
     tiny(0).save(folder / "model")
     log = folder / "vllm.log"
-    options = VLLMServerOptions(model=folder / "model", build="cpu", adapters=2, log=log)
+    options = VLLMServerOptions(
+        model=folder / "model", build="cpu", adapters=2, log=log, start_s=START_S
+    )
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
 
     def call(work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, loop).result(timeout=600)
+        return asyncio.run_coroutine_threadsafe(work, loop).result(timeout=START_S + 60)
 
     llm = build(options, BuildContext())
     try:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
+    AsyncExitStack,
     asynccontextmanager,
     contextmanager,
     nullcontext,
@@ -127,15 +128,24 @@ async def _serve(served: Served, endpoint: Endpoint, say: Callable[[str], None])
             # It may have to start, or to read all its weights: whoever checks it waits for seconds.
             await _first_of(served.inference.status(), ended.wait())
         if not ended.is_set():
-            async with listening(served, endpoint) as url, _registered(endpoint, url):
-                with announced("server", url=url):
-                    say(url)
-                    await ended.wait()
+            async with AsyncExitStack() as stack:
+                url = await _listened(stack, served, endpoint)
+                await stack.enter_async_context(_registered(endpoint, url))
+                stack.enter_context(announced("server", url=url))
+                say(url)
+                await ended.wait()
+    except OSError as error:
+        raise AleError(f"the server failed: {error}") from error
+    finally:
+        await served.llm.aclose()
+
+
+async def _listened(stack: AsyncExitStack, served: Served, endpoint: Endpoint) -> str:
+    try:
+        return await stack.enter_async_context(listening(served, endpoint))
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise AleError(f"can't listen at {endpoint.host}:{endpoint.port}: {reason}") from error
-    finally:
-        await served.llm.aclose()
 
 
 async def _first_of(*works: Coroutine[Any, Any, object]) -> None:

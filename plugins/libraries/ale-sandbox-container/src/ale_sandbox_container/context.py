@@ -5,6 +5,7 @@
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 _FILE = ".dockerignore"
 _OTHERS = (".containerignore", "Dockerfile.dockerignore", "Containerfile.dockerignore")
 """Some builders read these instead; where there is one, nothing is taken for ignored."""
+_WILDCARD = re.compile(r"[*?\[\\]")
 _PIECE = 1 << 20
 
 
@@ -24,6 +26,8 @@ def seen(folder: Path) -> Sequence[Path]:
     if any((folder / name).exists() for name in _OTHERS):
         lines = []
     rules = [line.strip() for line in lines if not line.strip().startswith("#")]
+    if any(line.startswith("!") and _WILDCARD.search(line) for line in rules):
+        rules = []  # Docker's SDK enters no ignored folder for these, and engines do
     return _below(folder, [*rules, "!Containerfile"])
 
 

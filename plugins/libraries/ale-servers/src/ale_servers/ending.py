@@ -18,15 +18,16 @@ END_S = 10.0
 
 def main(argv: list[str]) -> int:
     """Run the command to its end; its exit status."""
+    ended = threading.Event()
+
+    def end(*_: object) -> None:
+        ended.set()
+
+    # Before the program starts: a signal in between would leave it behind.
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
     # A group of its own, which its children are in.
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True) as program:
-        ended = threading.Event()
-
-        def end(*_: object) -> None:
-            ended.set()
-
-        signal.signal(signal.SIGTERM, end)
-        signal.signal(signal.SIGINT, end)
 
         def until_closed() -> None:
             while os.read(0, 4096):

@@ -1,5 +1,6 @@
 """Environments of server programs: each has its own, never that of the trainer."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -72,8 +73,16 @@ def make(recipe: Recipe, uv: str) -> Path:
     folder = folder_of(recipe)
     if is_made(recipe):
         return folder
-    shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making it
+        if not is_made(recipe):
+            _make(recipe, uv, folder)
+    return folder
+
+
+def _make(recipe: Recipe, uv: str, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
     overrides = folder.with_name(f"{folder.name}.overrides")
     copy = folder.with_name(f"{folder.name}.source")
     overrides.write_text("".join(f"{line}\n" for line in recipe.overrides))
@@ -92,7 +101,6 @@ def make(recipe: Recipe, uv: str) -> Path:
     finally:
         overrides.unlink(missing_ok=True)
         shutil.rmtree(copy, ignore_errors=True)
-    return folder
 
 
 def _run(*argv: str) -> None:

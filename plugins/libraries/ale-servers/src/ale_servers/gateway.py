@@ -91,6 +91,11 @@ class Gateway:
         self._opening = asyncio.Lock()
         self._checked: Weights | None = None
         self._beside: set[asyncio.Task[None]] = set()
+        self._removals: dict[str, asyncio.Task[None]] = {}
+        """Of adapters that requests still use, by their names in the program."""
+        self._restarting = False
+        self._deadline = 0.0
+        """Of the start, by the event loop's clock."""
         self._instance, self._since = "", time.time()
 
     async def started(self) -> None:
@@ -105,25 +110,45 @@ class Gateway:
                 if self._first is None:
                     digest = await asyncio.to_thread(self._digest_of_model)
                     self._first = Held(version=0, digest=digest)
-                running = self._run(self._on_start)
-                await running.__aenter__()
-                self._running = running
-            while self._ready is None:  # noqa: ASYNC110 - the first start, in a moment
-                await asyncio.sleep(0.01)
-        await asyncio.shield(self._ready)
+                await self._start()
+            ready = await self._begun()
+        try:
+            await asyncio.shield(ready)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not ready.cancelled() or (task is not None and task.cancelling()):
+                raise
+            message = "the server program ended while it started"
+            raise LLMError(message, transient=True) from None
+
+    async def _start(self) -> None:
+        self._ready = None
+        running = self._run(self._on_start)
+        await running.__aenter__()
+        self._running = running
+
+    async def _begun(self) -> "asyncio.Task[None]":
+        while self._ready is None:  # noqa: ASYNC110 - the first start, in a moment
+            await asyncio.sleep(0.01)
+        return self._ready
 
     def _on_start(self) -> None:
-        if self._ready is not None:
+        if self._ready is None or self._ready.done():
+            self._deadline = asyncio.get_running_loop().time() + self._model.start_s
+        else:  # it ended while it started: no more time for another try
             self._ready.cancel()
         self._instance, self._since = os.urandom(6).hex(), time.time()
         assert self._first is not None
         self._now, self._adapters, self._paused = self._first, {}, False
+        self._checked = None
+        for removal in self._removals.values():  # of the program before
+            removal.cancel()
         self._ready = asyncio.create_task(self._begin())
         self._ready.add_done_callback(_retrieved)
 
     async def _begin(self) -> None:
         try:
-            async with asyncio.timeout(self._model.start_s):
+            async with asyncio.timeout_at(self._deadline):
                 await until_ready(self._program)
                 await self._program.begin(_label(self._now))
         except TimeoutError:
@@ -135,7 +160,9 @@ class Gateway:
 
     async def _check_ready(self) -> None:
         """The first caller starts the program; others are refused while it starts again."""
-        if self._running is not None and self._ready is not None and not self._ready.done():
+        ready = self._ready
+        starting = self._running is not None and ready is not None and not ready.done()
+        if self._restarting or starting:
             raise NotSampledError("the server program is starting")
         await self.started()
 
@@ -153,7 +180,7 @@ class Gateway:
         job = self._jobs[request.id] = _Job(program)
         try:
             if forced:
-                return _scored(request, held, await self._program.score(request, program))
+                return self._scored(request, held, await self._program.score(request, program))
             return self._sampled(request, held, await self._program.sample(request, program))
         finally:
             if self._jobs.get(request.id) is job:
@@ -184,6 +211,18 @@ class Gateway:
             versions=tuple(version for version, _ in made),
             reason=answered.reason,
             digests=dict(made),
+        )
+
+    def _scored(self, request: SampleRequest, held: Held, logprobs: tuple[float, ...]) -> Sampled:
+        if self._held(request) != held:
+            # Nobody knows which of them have scored which id; scoring can be repeated.
+            raise NotSampledError("the weights were changed while it scored")
+        return Sampled(
+            ids=request.forced_ids,
+            logprobs=logprobs,
+            versions=(held.version,) * len(logprobs),
+            reason="forced",
+            digests={held.version: held.digest},
         )
 
     async def abort(self, ids: tuple[str, ...] | None = None) -> None:
@@ -217,11 +256,12 @@ class Gateway:
     def _resume_soon(self) -> None:
         self._begin_beside(self.resume())
 
-    def _begin_beside(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin_beside(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
         task.add_done_callback(_retrieved)
+        return task
 
     def _end_lease(self) -> None:
         if self._lease is not None:
@@ -229,14 +269,23 @@ class Gateway:
             self._lease = None
 
     async def prepare(self, weights: Weights) -> None:
-        """As `InferenceServer.prepare`. An adapter is loaded beside the present one."""
+        """As `InferenceServer.prepare`. An adapter is loaded beside the present one, as soon as
+        the last request has ended that began with the one before that: a program has room for two.
+        """
         await self.started()
         if self._checked != weights:
             self._checked = None
+            instance = self._instance
             await asyncio.to_thread(self._check, weights)
             if weights.adapter:
                 await self._load_adapter(weights)
+            self._check_same(instance)
             self._checked = weights
+
+    def _check_same(self, instance: str) -> None:
+        if self._instance != instance:
+            message = "the server program was started again, without what it had prepared"
+            raise LLMError(message, transient=True)
 
     def _check(self, weights: Weights) -> None:
         tensors = stored_in(files_of(weights))
@@ -255,12 +304,18 @@ class Gateway:
         present = self._adapters.get(weights.adapter)
         if present is not None and _program_name(weights.adapter, present) == name:
             return
+        if earlier := self._removals_of(weights.adapter):
+            await asyncio.wait(earlier)
         try:
             with contextlib.suppress(RefusedError):  # of a preparation that was not taken
                 await self._program.unload_adapter(name)
             await self._program.load_adapter(name, Path(weights.folder))
         except RefusedError as error:
             raise WeightsError(f"the adapter can't be loaded: {error}") from error
+
+    def _removals_of(self, adapter: str) -> "list[asyncio.Task[None]]":
+        removals = self._removals.items()
+        return [task for name, task in removals if name.rpartition("@")[0] == adapter]
 
     async def update(self, weights: Weights) -> None:
         """As `InferenceServer.update`.
@@ -270,19 +325,23 @@ class Gateway:
         weights remove all adapters, which are not theirs.
         """
         await self.prepare(weights)
+        instance = self._instance
         async with self._changing:
+            self._check_same(instance)
             held = Held(version=weights.version, digest=weights.digest, run=weights.run)
             if weights.adapter:
-                await self._take_adapter(weights.adapter, held)
+                self._take_adapter(weights.adapter, held)
             else:
                 await self._take(Path(weights.folder), held)
         self._checked = None
 
-    async def _take_adapter(self, name: str, held: Held) -> None:
+    def _take_adapter(self, name: str, held: Held) -> None:
         old = self._adapters.get(name)
         self._adapters[name] = held
         if old is not None and _program_name(name, old) != _program_name(name, held):
-            self._begin_beside(self._remove(_program_name(name, old)))
+            program = _program_name(name, old)
+            removal = self._removals[program] = self._begin_beside(self._remove(program))
+            removal.add_done_callback(lambda _: self._removals.pop(program, None))
 
     async def _remove(self, program: str) -> None:
         """Unload an adapter when the last request that began with it has ended."""
@@ -291,13 +350,17 @@ class Gateway:
         await self._program.unload_adapter(program)
 
     async def _take(self, folder: Path, held: Held) -> None:
-        if not self._paused:
-            await self._program.pause("keep")
         old, self._adapters = self._adapters, {}
-        for name, adapter in old.items():
-            await self._program.unload_adapter(_program_name(name, adapter))
         try:
+            if not self._paused:
+                await self._program.pause("keep")
+            for name, adapter in old.items():
+                with contextlib.suppress(RefusedError):  # it does not have it
+                    await self._program.unload_adapter(_program_name(name, adapter))
             await self._program.load(folder, _label(held))
+            self._now = held
+            if not self._paused:
+                await self._program.resume()
         except LLMError as error:
             await self._restart()
             raise LLMError(
@@ -305,15 +368,21 @@ class Gateway:
                 f"with the weights of its start: {error}",
                 transient=True,
             ) from error
-        self._now = held
-        if not self._paused:
-            await self._program.resume()
 
     async def _restart(self) -> None:
-        """With the weights of its start: it may have half of others."""
-        await self._stop()
-        running = self._running = self._run(self._on_start)
-        await running.__aenter__()
+        """With the weights of its start: it may have half of others, and answers nobody until it
+        has ended.
+        """
+        self._restarting = True
+        try:
+            async with self._opening:
+                if self._ready is not None:
+                    self._ready.cancel()
+                await self._stop()
+                await self._start()
+                await self._begun()
+        finally:
+            self._restarting = False
 
     async def _stop(self) -> None:
         running, self._running = self._running, None
@@ -367,16 +436,6 @@ def _program_name(adapter: str, held: Held) -> str:
     keys and values that a program has by name is of another one.
     """
     return f"{adapter}@{held.version}-{held.digest[:12]}"
-
-
-def _scored(request: SampleRequest, held: Held, logprobs: tuple[float, ...]) -> Sampled:
-    return Sampled(
-        ids=request.forced_ids,
-        logprobs=logprobs,
-        versions=(held.version,) * len(logprobs),
-        reason="forced",
-        digests={held.version: held.digest},
-    )
 
 
 def _check_shapes(

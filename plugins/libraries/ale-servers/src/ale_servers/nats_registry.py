@@ -50,6 +50,7 @@ class NatsRegistry:
         self._expiry_s = expiry_s
         self._seen: dict[str, tuple[Entry, float]] = {}
         """Entries, and when each was renewed last, by this process's clock."""
+        self._lost_at = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._opening = threading.Lock()
@@ -136,6 +137,7 @@ class NatsRegistry:
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=_RECONNECT_S,
                 error_cb=_ignore,
+                disconnected_cb=self._lost,
                 reconnected_cb=self._watch_anew,
             )
         stream = self._client.jetstream(timeout=5)
@@ -155,10 +157,16 @@ class NatsRegistry:
             async with asyncio.timeout(_CALL_S / 2):
                 await self._listed.wait()
 
+    async def _lost(self) -> None:
+        """What has expired until now does not come back."""
+        self._lost_at = time.monotonic()
+        oldest = self._lost_at - self._expiry_s
+        self._seen = {key: seen for key, seen in self._seen.items() if seen[1] >= oldest}
+
     async def _watch_anew(self) -> None:
         """After a lost connection: what was there has had no chance to be renewed meanwhile."""
-        now = time.monotonic()
-        self._seen = {key: (entry, now) for key, (entry, _) in self._seen.items()}
+        away = time.monotonic() - self._lost_at
+        self._seen = {key: (entry, at + away) for key, (entry, at) in self._seen.items()}
         if self._watching is not None:
             self._watching.cancel()
 

@@ -291,12 +291,12 @@ class ServerPool:
         """The same, without waiting for those that are updated."""
         async with self._looking:
             try:
-                entries = {entry.url: entry for entry in self._registry.entries()}
+                found = {each.url: each for each in await asyncio.to_thread(self._registry.entries)}
             except OSError as error:
                 raise LLMError(f"the servers can't be listed: {error}", transient=True) from error
-            for url in self._members.keys() - entries.keys():
+            for url in self._members.keys() - found.keys():
                 self._set(self._members.pop(url), "down", "it has left the registry")
-            for url, entry in entries.items():
+            for url, entry in found.items():
                 if url not in self._members:
                     self._members[url] = Member(entry, self._connect(entry))
             await asyncio.gather(*(self._look_at(each) for each in self._members.values()))

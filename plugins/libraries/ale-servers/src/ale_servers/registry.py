@@ -6,6 +6,7 @@ renews. One that was killed stops doing so, and its entry expires.
 
 import asyncio
 import contextlib
+import logging
 import os
 import re
 import socket
@@ -19,6 +20,7 @@ import msgspec
 from ale.files import replacing
 from ale_servers.records import Entry
 
+log = logging.getLogger(__name__)
 BEAT_S = 2.0
 """Seconds between renewals of an entry."""
 EXPIRY_S = 15.0
@@ -124,9 +126,13 @@ async def registered(
     """Keep an entry in the registry while the block runs."""
     await asyncio.to_thread(registry.add, entry)
 
+    ended = asyncio.Event()
+
     async def beat() -> None:
-        while True:
-            await asyncio.sleep(beat_s)
+        while not ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), beat_s)
+                return
             with contextlib.suppress(OSError):  # a disk that is full now may have room again
                 await asyncio.to_thread(registry.renew, entry)
 
@@ -134,10 +140,13 @@ async def registered(
     try:
         yield
     finally:
-        beating.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await beating
-        await asyncio.to_thread(registry.remove, entry.name)
+        # A renewal in progress ends first: after the removal it would write the entry again.
+        ended.set()
+        await beating
+        try:
+            await asyncio.to_thread(registry.remove, entry.name)
+        except OSError as error:
+            log.warning("the entry %s could not be removed, and expires: %s", entry.name, error)
 
 
 def own_entry(url: str, name: str = "") -> Entry:

@@ -10,6 +10,7 @@ import msgspec
 
 from ale.errors import ContextLengthError, LLMError
 from ale_servers.program import Answered, Asked, RefusedError
+from ale_servers.protocol import NotSampledError
 from ale_servers.records import Interruption, SampleReason, SampleRequest
 
 _REASONS: Mapping[str, SampleReason] = {"stop": "stop", "length": "length", "abort": "abort"}
@@ -107,7 +108,10 @@ class SGLang:
         more = (*request.answer_ids, *request.forced_ids)
         fields = {"logprob_start_len": max(0, n - 1)}
         done = await self._generated(request, model, sampling, more, **fields)
-        given = done["meta_info"]["input_token_logprobs"][-len(request.forced_ids) :]
+        about = done["meta_info"]
+        if about["finish_reason"]["type"] == "abort":
+            raise NotSampledError("SGLang was interrupted while it scored")
+        given = about["input_token_logprobs"][-len(request.forced_ids) :]
         if tuple(token for _, token, *_ in given) != request.forced_ids:
             raise LLMError("SGLang has scored other tokens than it was asked to")
         return tuple(value for value, *_ in given)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ale.errors import ContextLengthError, LLMError
 from ale_servers.program import Answered, Asked, RefusedError
+from ale_servers.protocol import NotSampledError
 from ale_servers.records import Interruption, SampleReason, SampleRequest
 
 _PREFIX = "generate-tokens-"
@@ -62,6 +63,8 @@ class VLLM:
         sampling = {"max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0, "detokenize": False}
         more = (*request.answer_ids, *forced)
         done = await self._generated(request, model, sampling, more)
+        if done["choices"][0]["finish_reason"] == "abort":
+            raise NotSampledError("vLLM was interrupted while it scored")
         given = done["prompt_logprobs"][-len(forced) :]
         pairs = zip(forced, given, strict=True)
         return tuple(each[str(token)]["logprob"] for token, each in pairs)

@@ -33,7 +33,10 @@ class UpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
 
 def tensors(folder: Path) -> Iterator[tuple[str, Any]]:
     """Names and tensors of all files, one at a time."""
-    for file in sorted(folder.glob("*.safetensors")):
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"{folder} has no *.safetensors")
+    for file in files:
         with safe_open(str(file), framework="pt") as opened:
             for name in opened.keys():  # noqa: SIM118 - not a dict
                 yield name, opened.get_tensor(name)
