@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -67,6 +68,18 @@ async def test_a_lost_worker_ends_the_run_after_its_restarts(tmp_path: Path) -> 
     made = supervised(tmp_path, part("run", "sleep 600", "run"), part("work", count), restarts=2)
     assert await asyncio.wait_for(made.wait(), 60) == LOST
     assert (tmp_path / "starts").read_text() == "x\n" * 3
+
+
+async def test_a_signal_for_a_process_that_is_gone_goes_to_the_one_that_was_started(
+    tmp_path: Path,
+) -> None:
+    with subprocess.Popen(("true",)) as gone:
+        pass
+    child = await Child.start(
+        ("sleep", "600"), environ=dict(os.environ), log=tmp_path / "l", target=lambda: gone.pid
+    )
+    await child.send(signal.SIGTERM)
+    assert await asyncio.wait_for(child.wait(), 60) == Ended(-signal.SIGTERM)
 
 
 async def test_the_whole_group_of_a_child_ends_with_it(tmp_path: Path) -> None:
