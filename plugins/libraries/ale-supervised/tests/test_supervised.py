@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -73,8 +72,8 @@ async def test_a_lost_worker_ends_the_run_after_its_restarts(tmp_path: Path) -> 
 async def test_a_signal_for_a_process_that_is_gone_goes_to_the_one_that_was_started(
     tmp_path: Path,
 ) -> None:
-    with subprocess.Popen(("true",)) as gone:
-        pass
+    gone = await asyncio.create_subprocess_exec("true")
+    await gone.wait()
     child = await Child.start(
         ("sleep", "600"), environ=dict(os.environ), log=tmp_path / "l", target=lambda: gone.pid
     )
