@@ -19,6 +19,7 @@ from ale._run.start import resume
 from ale.errors import PluginError
 from ale.plugin import Component, hookimpl
 from ale.protocols import LLM, AgentContext, Start
+from ale.runs import branch_run
 from ale.strict import from_plain
 from ale.testing.builders import turn
 from ale.testing.fakes import FakePolicy
@@ -227,6 +228,26 @@ async def test_a_scheme_that_plans_something_else_when_it_is_resumed_is_refused(
     school.scheme = Other
     with pytest.raises(PluginError, match="other starts for step 0 than before"):
         await finish(resume(run.store.path, workplace.outside()))
+
+
+async def test_a_branch_may_plan_other_starts_after_its_first_steps(
+    workplace: Any, finish: Finish, school: School
+) -> None:
+    class Control(Growing):
+        def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
+            if step < 2:
+                return super().plan(step, tasks, rollouts)
+            return [Start(task_id=task.id, rollouts=1, name="control") for task in tasks]
+
+    run = workplace.prepared(config(workplace, **OPTIONS, staleness=1, concurrency=1))
+    await finish(run)
+    target = run.store.path.with_name("branch")
+    branch_run(run.store.path, target, steps=2, config=run.store.reader.manifest["config"])
+    school.scheme = Control
+    again = resume(target, workplace.outside())
+    assert (await finish(again)).outcome == "completed"
+    assert groups(again, "trained")[:6] == groups(run, "trained")[:6]
+    assert {name for _, _, name in groups(again, "trained")[6:]} == {"control"}
 
 
 async def test_a_further_step_is_planned_for_what_was_dropped(

@@ -1,5 +1,6 @@
 """A run with a trainer: a step follows complete groups, and a resumed run goes on from there."""
 
+import asyncio
 import json
 import shutil
 import threading
@@ -13,10 +14,11 @@ from attrs import evolve
 from ale._config import Selected
 from ale._config.model import RunOptions
 from ale._registry import Registry
+from ale._run import training
 from ale._run.parts import build_parts
 from ale._run.run import Run
 from ale._run.start import resume
-from ale.errors import InputError
+from ale.errors import AleError, InputError
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import LLM
 from ale.testing.fakes import FakeCreditScheme
@@ -306,6 +308,7 @@ async def test_a_step_whose_checkpoint_was_not_written_is_trained_again_and_repo
 ) -> None:
     async def killed(self: Any, batch: Batch) -> StepReport:
         if batch.step == 2:
+            self.trained.set()
             raise Killed
         return await InBackground.step(self, batch)
 
@@ -321,3 +324,45 @@ async def test_a_step_whose_checkpoint_was_not_written_is_trained_again_and_repo
     assert in_background[-1].total == 6
     reported = [event["step"] for event in again.store.reader.events() if "metrics" in event]
     assert reported == [0, 1, 2]
+
+
+@pytest.mark.parametrize("error", [AleError("no more"), asyncio.CancelledError()])
+async def test_a_run_that_fails_keeps_the_checkpoint_that_is_being_written(
+    workplace: Any,
+    finish: Finish,
+    in_background: list[Any],
+    bench: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+) -> None:
+    async def fails(self: Any, batch: Batch) -> StepReport:
+        if batch.step == 2:
+            self.trained.set()
+            raise error
+        return await InBackground.step(self, batch)
+
+    monkeypatch.setattr(f"{__name__}.Counter", type("Fails", (InBackground,), {"step": fails}))
+    run = workplace.prepared(trained(workplace, n=2, steps=3))
+    with pytest.raises(type(error)):
+        await finish(run)
+    assert checkpoints(run) == ["00000", "00001"]
+
+
+async def test_a_checkpoint_that_is_being_written_is_loaded_once_it_is_whole(
+    workplace: Any,
+    finish: Finish,
+    in_background: list[Any],
+    bench: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learn = training.Training.learn
+
+    async def learn_and_load(self: training.Training, step: int) -> None:
+        await learn(self, step)
+        in_background[0].trained.set()
+        await self.load(self.store.checkpoints.folder(step))
+
+    monkeypatch.setattr(training.Training, "learn", learn_and_load)
+    run = workplace.prepared(trained(workplace, n=2, steps=3))
+    await finish(run)
+    assert checkpoints(run) == ["00000", "00001", "00002"]

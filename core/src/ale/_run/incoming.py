@@ -276,6 +276,7 @@ def conducted(conduct: Callable[[Learner], Awaitable[str]]) -> Callable[[Loop], 
             drained.set()
 
         interrupt.on_drain = on_drain
-        return await conduct(Learner.of(loop, drained))
+        async with loop.training.saved_at_end():
+            return await conduct(Learner.of(loop, drained))
 
     return run

@@ -50,10 +50,8 @@ class Loop:
         (AReaL, arXiv:2505.24298). With staleness 0, each step waits for the previous one.
         """
         try:
-            async with asyncio.TaskGroup() as group:
-                outcome = await self._run(group)
-                await self.training.saved()
-                return outcome
+            async with asyncio.TaskGroup() as group, self.training.saved_at_end():
+                return await self._run(group)
         except ExceptionGroup as errors:
             # A full disk fails every episode: the first error is enough.
             raise _first_of(errors) from None

@@ -1,7 +1,8 @@
 """Learn from a complete step: credit its episodes, train on them, update the model's weights."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from attrs import field, frozen
@@ -15,6 +16,7 @@ from ale._run.times import Times
 from ale._store import RunDirectory
 from ale._store.checkpoints import write_report
 from ale._store.index import SUCCESS
+from ale.errors import StoreError
 from ale.plugin import BuildContext
 from ale.protocols import BackgroundSaver, Policy, Trainer
 from ale.types import Batch, CreditedGroup, StepFinished, StepReport, replace
@@ -25,8 +27,8 @@ class _Saving:
     """A checkpoint that is being written, and the report of its step."""
 
     report: StepReport
-    finish: Callable[[], None] | None
-    """Waits until it is written; None: it is."""
+    written: "asyncio.Future[None] | None"
+    """Done when it is written; None: it is."""
 
 
 @frozen(kw_only=True)
@@ -56,6 +58,7 @@ class Training:
     async def load(self, folder: Path) -> None:
         """Continue from a checkpoint, and sample from its policy."""
         if self.parts.trainer is not None:
+            await self.saved()  # processes that write can't read meanwhile
             self.parts.trainer.load(folder)
             await self._update_model(self.parts.trainer)
 
@@ -115,8 +118,9 @@ class Training:
         metrics = {**self._metrics(batch), **facts, **report.metrics, **times}
         report = replace(report, metrics=metrics)
         write_report(folder, report)
-        self._saving.append(_Saving(report, finish))
-        if finish is None:
+        written = None if finish is None else asyncio.create_task(asyncio.to_thread(finish))
+        self._saving.append(_Saving(report, written))
+        if written is None:
             await self.saved()
 
     async def saved(self) -> None:
@@ -126,12 +130,24 @@ class Training:
             StoreError: it can't be written.
         """
         while self._saving:
-            saving = self._saving.pop()
-            if saving.finish is not None:
-                await asyncio.to_thread(saving.finish)
+            saving = self._saving[0]
+            if saving.written is not None:
+                await asyncio.shield(saving.written)  # it goes on when the run is cancelled
+            self._saving.remove(saving)
             self.store.checkpoints.complete(saving.report.step)
             self._report(saving.report)
             self._tidy()
+
+    @asynccontextmanager
+    async def saved_at_end(self) -> AsyncIterator[None]:
+        """Await `saved` however the block ends. Of two errors, that of the block is raised."""
+        try:
+            yield
+        except (Exception, asyncio.CancelledError):
+            with suppress(StoreError):
+                await self.saved()
+            raise
+        await self.saved()
 
     def _tidy(self) -> None:
         options = self.config.run

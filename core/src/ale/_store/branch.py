@@ -1,5 +1,6 @@
 """Copy a run as it was after some steps, to continue it with another config."""
 
+import itertools
 import json
 import os
 import shutil
@@ -71,8 +72,9 @@ def branch_run(
         for path in sorted((source / "credits").glob("*.jsonl")):
             if int(path.stem) < steps:
                 shutil.copyfile(path, partial / "credits" / path.name)
-        for name in ("episodes.jsonl", *([] if stream is None else [GROUPS])):
-            _copy_lines(source / name, partial, belongs)
+        _copy_lines(source / "episodes.jsonl", partial, belongs)
+        if stream is not None:
+            _copy_lines(source / GROUPS, partial, _of_first_groups(steps, stream))
         _copy_lines(
             source / "events.jsonl",
             partial,
@@ -95,6 +97,16 @@ def _of_first(steps: int, last_evaluation: int, stream: Groups | None) -> Callab
         if stream is None or head.event:
             return head.step < steps
         return stream.used_before(GroupKey(head.step, head.task_id, head.start), steps)
+
+    return belongs
+
+
+def _of_first_groups(steps: int, stream: Groups) -> Callable[[_Head], bool]:
+    """Does a line about groups belong to the first steps? The copy may plan others after these."""
+    planned, drawn = itertools.count(), stream.drawn_before(steps)
+
+    def belongs(head: _Head) -> bool:
+        return next(planned) < drawn if head.event == "planned" else head.step < steps
 
     return belongs
 

@@ -80,6 +80,11 @@ class Groups:
         """Was it trained on in an earlier step, or dropped when one's groups were chosen?"""
         return self._used.get(group, step) < step
 
+    def drawn_before(self, step: int) -> int:
+        """Number of steps of drawing up to the last that has a group used before `step`."""
+        used = (group.step + 1 for group in self._used if self.used_before(group, step))
+        return max(used, default=0)
+
     def learned_in(self, group: GroupKey) -> int | None:
         """The step that learned from it, if one did."""
         step = self._used.get(group, -1)

@@ -69,6 +69,18 @@ async def test_a_lost_worker_ends_the_run_after_its_restarts(tmp_path: Path) -> 
     assert (tmp_path / "starts").read_text() == "x\n" * 3
 
 
+async def test_a_signal_for_a_process_that_is_gone_goes_to_the_one_that_was_started(
+    tmp_path: Path,
+) -> None:
+    gone = await asyncio.create_subprocess_exec("true")
+    await gone.wait()
+    child = await Child.start(
+        ("sleep", "600"), environ=dict(os.environ), log=tmp_path / "l", target=lambda: gone.pid
+    )
+    await child.send(signal.SIGTERM)
+    assert await asyncio.wait_for(child.wait(), 60) == Ended(-signal.SIGTERM)
+
+
 async def test_the_whole_group_of_a_child_ends_with_it(tmp_path: Path) -> None:
     text = f"sleep 600 & echo $! > {tmp_path}/left"
     child = await Child.start(("bash", "-c", text), environ=dict(os.environ), log=tmp_path / "l")

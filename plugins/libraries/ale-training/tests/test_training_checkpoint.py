@@ -1,5 +1,6 @@
 """A checkpoint is read by the trainer and for the model that wrote it, and by no other."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,14 @@ def test_a_folder_without_one_or_with_half_of_one_is_refused(folder: Path, tmp_p
         checkpoint.read(folder, Counted, trainer="policy", fingerprint="tiny")
     with pytest.raises(StoreError, match=r"trainer\.safetensors can't be read"):
         checkpoint.read_weights(folder)
+
+
+def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
+    allowed = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, allowed[1]))
+    try:
+        with pytest.raises(StoreError, match=r"trainer\.safetensors can't be written"):
+            checkpoint.write(tmp_path, WRITTEN, {"weight/a": torch.zeros(10_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, allowed)
+    assert list(tmp_path.iterdir()) == []

@@ -131,6 +131,27 @@ def test_a_copy_that_is_trained_is_sharded_and_the_sampler_is_not(planner: Plann
     assert not {"AdamW's moments", "gradients", "shards that are trained"} & on_host.keys()
 
 
+def test_on_a_processor_all_processes_are_counted(planner: Planner) -> None:
+    sharded = evolve(OPTIONS, sync="copy", processes=4)
+    found = planner.plan(sampler(on_host=True), sharded)
+    four = sizes(found)
+    own = four["shards that are trained"] + four["AdamW's moments"]
+    assert four["other processes"] == 3 * own
+    update = four["gradients"] + four["gathered layers"] + four["activations and logits"]
+    assert four["other processes' update"] == 3 * update
+    assert "other processes" not in sizes(planner.plan(sampler(), sharded))
+
+
+def test_what_is_kept_beside_a_gpu_is_counted(planner: Planner) -> None:
+    kept = evolve(OPTIONS, sync="copy", processes=4, offload="host")
+    found = planner.plan(sampler(), kept)
+    assert found.offloaded == 16 * found.trained
+    undone = evolve(kept, epochs=2, replicas=2)
+    assert planner.plan(sampler(), undone).offloaded == 2 * (16 + 12) * found.trained
+    assert planner.plan(sampler(on_host=True), kept).offloaded == 0
+    assert planner.plan(sampler(), evolve(kept, offload="none")).offloaded == 0
+
+
 def test_in_half_precision_shards_are_in_float32_and_what_is_gathered_is_not(
     planner: Planner,
 ) -> None:

@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from ale.errors import StoreError
 from ale.plugin import BuildContext
 from ale.types import Gae
+from ale_trainer_policy import ranks as ranks_module
 from ale_trainer_policy.build import policy_trainer
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.models import prepare
@@ -308,6 +310,28 @@ async def test_in_half_precision_updates_and_sums_over_ranks_are_in_float32(
     near(saved(one, tmp_path / "one"), tensors, "weight/", 0.01)
     handed = four.snapshot().weights.values()
     assert {each.dtype for each in handed} == {torch.bfloat16}
+
+
+async def test_a_sampler_in_float32_is_handed_exactly_what_is_trained(
+    make: Callable[..., Any], batch: Callable[..., Any], tmp_path: Path
+) -> None:
+    four = make(FOUR, precision="bf16", epochs=1)
+    await four.step(batch(0))
+    handed = four.snapshot().weights
+    for name, trained in saved(four, tmp_path / "four").items():
+        if name.startswith("weight/"):
+            assert torch.equal(handed[name.removeprefix("weight/")], trained), name
+
+
+def test_ranks_wait_for_a_call_for_as_long_as_a_step_may_sample(
+    ranks: Callable[[int], None],
+) -> None:
+    ranks(4)
+    calls, collectives = (
+        group._get_backend(torch.device("cpu")).options._timeout
+        for group in (ranks_module._calls, torch.distributed.group.WORLD)
+    )
+    assert (calls, collectives) == (timedelta(days=365), timedelta(minutes=30))
 
 
 def test_a_process_is_given_its_shards_of_a_model_that_is_nowhere_copied(lab: Any) -> None:

@@ -10,7 +10,7 @@ from ale.protocols import Launch
 from ale_launch.local import gpus_here, plan_text, start_here
 from ale_launch.options import TorchrunOptions
 from ale_launch.slots import Slot, assign
-from ale_supervised import Supervised
+from ale_supervised import Running, Supervised
 from ale_torchrun import check_ranks, process_of_rank_0, record_of, status_of_run, torchrun
 
 
@@ -29,12 +29,16 @@ class TorchrunLauncher:
         """Start the servers and workers, then torchrun, which starts the ranks again itself."""
         here = self._here(launch)
         slots = self._slots(here)
-        if self._options.node == 0:
-            record_of(launch).unlink(missing_ok=True)
-        target = partial(process_of_rank_0, launch)
+
+        async def start(slot: Slot) -> Running:
+            if slot.process.role == "run" and self._options.node == 0:
+                # Else a signal goes to the rank 0 of an earlier start.
+                record_of(launch).unlink(missing_ok=True)
+            return await start_here(here, slot, target=partial(process_of_rank_0, launch))
+
         supervised = Supervised(
             here,
-            partial(start_here, here, target=target),
+            start,
             self._options.grace_s,
             say,
             status=lambda code: status_of_run(launch, code),

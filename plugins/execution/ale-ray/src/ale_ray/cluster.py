@@ -110,5 +110,6 @@ async def end_actor(actor: Any) -> list[str]:
             failed = await asyncio.wait_for(actor.close.remote(), _CLOSE_S)
         except TimeoutError:
             failed = [f"an actor was killed that did not end its episodes within {_CLOSE_S:g} s"]
-        ray.kill(actor, no_restart=True)
+        finally:
+            ray.kill(actor, no_restart=True)
     return failed

@@ -81,7 +81,7 @@ class Child:
             environ: all its variables.
             log: its output is appended.
             cores: CPU cores that it may use; none: any.
-            target: id of the process that signals go to; None: its own.
+            target: id of the process that signals go to; None, or that of none: its own.
             on_death: what the kernel sends it when this process dies.
 
         Raises:
@@ -110,8 +110,11 @@ class Child:
 
     async def send(self, number: signal.Signals) -> None:
         """See `Running`."""
-        with suppress(ProcessLookupError):
-            os.kill(self._target() or self._process.pid, number)
+        for pid in (self._target(), self._process.pid):
+            with suppress(ProcessLookupError):
+                if pid is not None:
+                    os.kill(pid, number)
+                    return
 
     async def end(self, grace_s: float) -> None:
         """See `Running`."""

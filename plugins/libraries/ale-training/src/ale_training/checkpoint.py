@@ -34,9 +34,18 @@ T = TypeVar("T")
 
 
 def write(directory: Path, state: State, tensors: Mapping[str, Tensor]) -> None:
-    """Write both files atomically, the counters last."""
-    with replacing(directory / TENSORS) as partial:
-        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, partial)
+    """Write both files atomically, the counters last.
+
+    Raises:
+        StoreError: one can't be written.
+    """
+    path = directory / TENSORS
+    try:
+        with replacing(path) as partial:
+            found = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+            save_file(found, partial)
+    except (OSError, SafetensorError) as error:
+        raise StoreError(f"{path} can't be written: {error}") from error
     write_whole(directory / STATE, msgspec.json.encode(state), sync=True)
 
 

@@ -78,12 +78,12 @@ class Trained:
         self.zero_grad()
 
     def state(self) -> dict[str, Tensor]:
-        """Tensors of a checkpoint by name: parameters and moments."""
+        """Tensors of a checkpoint by name: parameters and moments themselves, to be read into."""
         found: dict[str, Tensor] = {}
         for name, master in zip(self.names, self.masters, strict=True):
-            found[f"weight/{name}"] = master.detach().contiguous()
+            found[f"weight/{name}"] = master.detach()
             for key, value in self.optimizer.state.get(master, {}).items():
-                found[f"optimizer/{key}/{name}"] = value.contiguous()
+                found[f"optimizer/{key}/{name}"] = value
         return found
 
     def make_room(self, names: Iterable[str]) -> None:

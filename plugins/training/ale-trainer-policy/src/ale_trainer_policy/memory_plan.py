@@ -50,13 +50,17 @@ class Part:
 
 @frozen(kw_only=True)
 class MemoryPlan:
-    """The parts of one process: of rank 0, which samples too, if there are several."""
+    """The parts of one process, of rank 0, which samples too, if there are several. On a processor
+    the others' are among them, as they share its memory.
+    """
 
     model: str
     """Its class."""
     parameters: int
     trained: int
     parts: tuple[Part, ...]
+    offloaded: float = 0.0
+    """Bytes beside a GPU, in the processor's memory, of all processes."""
 
     @property
     def peak(self) -> float:
@@ -89,12 +93,18 @@ class Planner:
     def plan(self, sampler: Sampler, options: LearnOptions) -> MemoryPlan:
         """The memory of a run whose trainer has these options."""
         traced = self._trace(sampler, options)
-        found = _parts(sampler, options, traced, _cache_bytes(self._config, sampler))
+        ranks = list(_of_each_rank(sampler, options, traced))
+        found = [
+            *_of_first_rank(sampler, options, traced, _cache_bytes(self._config, sampler)),
+            *ranks,
+            *(_others(ranks, options.processes - 1) if sampler.on_host else ()),
+        ]
         return MemoryPlan(
             model=traced.model,
             parameters=traced.parameters,
             trained=traced.trained,
             parts=tuple(part for part in found if part.bytes),
+            offloaded=_offloaded(sampler, options, traced),
         )
 
     def changes_that_fit(
@@ -142,8 +152,11 @@ def _cache_bytes(config: Any, sampler: Sampler) -> int:
     return int(rows * columns * per_token)
 
 
-def _parts(sampler: Sampler, options: LearnOptions, traced: Traced, cache: int) -> Iterator[Part]:
-    weights, trained = traced.weights, traced.trained
+def _of_first_rank(
+    sampler: Sampler, options: LearnOptions, traced: Traced, cache: int
+) -> Iterator[Part]:
+    """What the process needs that samples."""
+    weights = traced.weights
     copied = options.sync == "copy"
     yield Part(name="weights", bytes=weights if copied else weights + traced.adapters)
     packed = sampler.packed and traced.model in _PACKED
@@ -152,12 +165,17 @@ def _parts(sampler: Sampler, options: LearnOptions, traced: Traced, cache: int) 
     yield Part(name="sampler's prefix cache", bytes=sampler.prefix_cache)
     if copied:
         yield Part(name="weights handed over", bytes=weights)
+    yield Part(name="references of KL", bytes=weights * _references(options))
+
+
+def _of_each_rank(sampler: Sampler, options: LearnOptions, traced: Traced) -> Iterator[Part]:
+    """What every process needs that trains."""
+    trained = traced.trained
     yield from (
         _sharded(sampler, options, traced)
         if options.is_sharded
         else _alone(sampler, options, traced)
     )
-    yield Part(name="references of KL", bytes=weights * _references(options))
     yield from _of_policy(sampler, options, traced)
     yield Part(name="activations and logits", bytes=traced.activations, when="training")
     if sampler.on_host and options.epochs * options.minibatches > 1:
@@ -165,6 +183,24 @@ def _parts(sampler: Sampler, options: LearnOptions, traced: Traced, cache: int) 
         yield Part(name="copy to undo the step", bytes=undone, when="training")
     if options.saving == "background" and sampler.on_host:
         yield Part(name="checkpoint that is written", bytes=3 * _FP32 * trained / shards(options))
+
+
+def _others(ranks: Sequence[Part], n: int) -> Iterator[Part]:
+    """What `n` more processes need, each of them these parts."""
+    for name, when in (("other processes", "always"), ("other processes' update", "training")):
+        bytes_ = n * sum(part.bytes for part in ranks if part.when == when)
+        yield Part(name=name, bytes=bytes_, when=when)
+
+
+def _offloaded(sampler: Sampler, options: LearnOptions, traced: Traced) -> float:
+    """Bytes of what all processes with a GPU keep on the host."""
+    if options.offload == "none" or sampler.on_host:
+        return 0.0
+    exact = _FP32 * traced.trained
+    frozen = traced.weights + traced.adapters - sampler.dtype.itemsize * traced.trained
+    copies = int(options.epochs * options.minibatches > 1) + int(options.saving == "background")
+    # Weights, gradients and two moments; a copy to undo the step, or to write, has no gradients.
+    return options.replicas * (frozen + 4 * exact + copies * 3 * exact)
 
 
 def shards(options: LearnOptions) -> int:

@@ -28,6 +28,8 @@ class Placement:
     """Type of the device that computes."""
     half: torch.dtype | None
     """Of gathered weights and matrix products; None: of the weights themselves."""
+    handed: torch.dtype | None
+    """Of the weights that are handed over, as the sampler has them; None: their own."""
     on_host: bool
     """Shards, gradients and moments stay in the processor's memory."""
     replicas: int
@@ -96,6 +98,7 @@ def placement_of(model: Any, options: LearnOptions) -> Placement:
     return Placement(
         device=first.device.type,
         half=torch.bfloat16 if options.precision == "bf16" else half,
+        handed=half,
         on_host=options.offload == "host",
         replicas=options.replicas,
     )

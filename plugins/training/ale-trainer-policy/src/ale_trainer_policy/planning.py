@@ -56,17 +56,19 @@ def planned(
     found = planner.plan(sampler, options)
     device = _device(config["llm"])
     limit, source = _memory(device) if memory is None else (memory * GIB, "--memory")
+    host, host_source = host_memory()
     fits = found.peak <= limit
     alone, together = ((), None) if fits else planner.changes_that_fit(sampler, options, limit)
     if as_json:
-        yield json.dumps(_plain(found, limit, alone, together), indent=2)
+        yield json.dumps(_plain(found, limit, host, alone, together), indent=2)
         return
     yield _head(sampler, options, found)
     yield from _table(found)
-    verdict = "fits" if fits else "does not fit"
-    yield f"{'peak':{_WIDTH}}{_size(found.peak):>10}  of {_size(limit)} ({source}): {verdict}"
+    yield _verdict("peak", found.peak, limit, source)
+    if found.offloaded:
+        yield _verdict("on the host, of all processes", found.offloaded, host, host_source)
     if together is not None:
-        yield from _ways(alone, together, limit)
+        yield from _ways(alone, together, limit, on_host=sampler.on_host)
 
 
 def _trainer(tree: Node, config: Mapping[str, Any]) -> LearnOptions:
@@ -151,7 +153,8 @@ def _memory(device: torch.device) -> tuple[float, str]:
 
 def _head(sampler: Sampler, options: LearnOptions, found: MemoryPlan) -> str:
     kind = str(sampler.dtype).rpartition(".")[2]
-    ranks = "" if options.processes == 1 else f", rank 0 of {options.processes}"
+    which = "all" if sampler.on_host else "rank 0 of"
+    ranks = "" if options.processes == 1 else f", {which} {options.processes} processes"
     return (
         f"{found.model}: {found.parameters / 1e6:,.1f} M parameters in {kind}, of which "
         f"{found.trained / 1e6:,.1f} M are trained{ranks}; episodes of {sampler.context} tokens, "
@@ -166,11 +169,18 @@ def _table(found: MemoryPlan) -> Iterator[str]:
         yield f"{part.name:{_WIDTH}}{_size(part.bytes):>10}{when}"
 
 
+def _verdict(name: str, needed: float, limit: float, source: str) -> str:
+    verdict = "fits" if needed <= limit else "does not fit"
+    return f"{name:{_WIDTH}}{_size(needed):>10}  of {_size(limit)} ({source}): {verdict}"
+
+
 def _size(n: float) -> str:
     return f"{n / GIB:.1f} GiB" if n >= GIB else f"{n / 2**20:.0f} MiB"
 
 
-def _ways(alone: Sequence[Change], together: Change, limit: float) -> Iterator[str]:
+def _ways(
+    alone: Sequence[Change], together: Change, limit: float, *, on_host: bool
+) -> Iterator[str]:
     for change in alone:
         yield f"it fits with --set {change.overrides[0]}: {_size(change.peak)}"
     if alone:
@@ -180,11 +190,16 @@ def _ways(alone: Sequence[Change], together: Change, limit: float) -> Iterator[s
         yield f"it fits with all of {flags}: {_size(together.peak)}"
     else:
         yield f"with {flags} it still needs {_size(together.peak)} on one device"
-        yield "trainer.processes=N with trainer.sync=copy shards what is trained over N devices"
+        if not on_host:  # whose processes share its memory
+            yield "trainer.processes=N with trainer.sync=copy shards what is trained over N devices"
 
 
 def _plain(
-    found: MemoryPlan, limit: float, alone: Sequence[Change], together: Change | None
+    found: MemoryPlan,
+    limit: float,
+    host: float,
+    alone: Sequence[Change],
+    together: Change | None,
 ) -> dict[str, Any]:
     return {
         "model": found.model,
@@ -193,7 +208,9 @@ def _plain(
         "parts": [attrs.asdict(part) for part in found.parts],
         "peak_bytes": found.peak,
         "memory_bytes": limit,
-        "fits": found.peak <= limit,
+        "offloaded_bytes": found.offloaded,
+        "host_bytes": host,
+        "fits": found.peak <= limit and found.offloaded <= host,
         "fits_with": [attrs.asdict(each) for each in alone],
         "together": None if together is None else attrs.asdict(together),
     }

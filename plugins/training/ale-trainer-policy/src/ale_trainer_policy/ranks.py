@@ -26,10 +26,15 @@ from ale_trainer_policy.placement import Placement
 from ale_trainer_policy.sharded import ShardedLearner, sharded_learner
 
 TIMEOUT = timedelta(minutes=30)
+"""Of a collective of a call; between calls, ranks wait as long as a step samples."""
+CALL_TIMEOUT = timedelta(days=365)
 FAILED = 1
 """Exit status of ``ale`` after a failure during a run."""
 LEARN = "learn"
 """The first call of rank 0, with model, options, critic and placement."""
+
+_calls: dist.ProcessGroup | None = None
+"""The group that calls are sent over."""
 
 
 def join_process_group(method: str, rank: int, n: int, *, local_rank: int, gpu: bool) -> None:
@@ -42,6 +47,8 @@ def join_process_group(method: str, rank: int, n: int, *, local_rank: int, gpu: 
         torch.cuda.set_device(local_rank)
     backend = "cpu:gloo,cuda:nccl" if gpu else "gloo"
     dist.init_process_group(backend, init_method=method, rank=rank, world_size=n, timeout=TIMEOUT)
+    global _calls
+    _calls = dist.new_group(backend="gloo", timeout=CALL_TIMEOUT)
 
 
 def launched_by_torchrun() -> bool:
@@ -51,7 +58,7 @@ def launched_by_torchrun() -> bool:
 
 def broadcast_call(method: str | None, *arguments: Any, **named: Any) -> None:
     """Make every other rank call a method of its learner; None ends them."""
-    dist.broadcast_object_list([method, arguments, named], src=0)
+    dist.broadcast_object_list([method, arguments, named], src=0, group=_calls)
 
 
 def serve_calls() -> None:
@@ -63,7 +70,7 @@ def serve_calls() -> None:
     learner: ShardedLearner | None = None
     while True:
         call: list[Any] = [None, None, None]
-        dist.broadcast_object_list(call, src=0)
+        dist.broadcast_object_list(call, src=0, group=_calls)
         method, arguments, named = call
         if method is None:
             break

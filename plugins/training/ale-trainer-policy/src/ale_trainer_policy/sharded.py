@@ -36,7 +36,7 @@ class ShardedLearner(Learner):
         options: as for `Learner`.
         critic: sharded too.
         mesh: over all ranks.
-        half: of gathered weights; None: of the weights themselves.
+        handed: type of the weights that are handed over; None: their own.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class ShardedLearner(Learner):
         options: LearnOptions,
         critic: Critic | None,
         mesh: DeviceMesh,
-        half: torch.dtype | None,
+        handed: torch.dtype | None,
     ) -> None:
         self._rank, self._n = dist.get_rank(), mesh.size()
-        self._half = half
+        self._handed = handed
         super().__init__(model, options, critic, fused=False)
         # FSDP averages over the ranks, and a loss here is a plain sum.
         self.scale = float(self._n)
@@ -114,7 +114,7 @@ class ShardedLearner(Learner):
 
     def full_weights(self) -> dict[str, Tensor]:
         """As of `Learner`, on rank 0; the others hold one at a time, and return none."""
-        named = each_full_weight(self.model, dtype=self._half)
+        named = each_full_weight(self.model, dtype=self._handed)
         return {name: tensor for name, tensor in named if self._rank == 0}
 
     def start_saving(self, folder: Path, *, background: bool) -> None:
@@ -158,4 +158,4 @@ def sharded_learner(
             recompute_activations(critic.model, options)
         placement.shard(critic, critic.model, mesh, exact=True)
         placement.fill(critic, sources[1])
-    return ShardedLearner(model, options, critic, mesh, placement.half)
+    return ShardedLearner(model, options, critic, mesh, placement.handed)
