@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 import yaml
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ale.errors import InputError, Problem
 from ale.runs import Registry, check_config
@@ -184,13 +184,22 @@ def _write(path: Path, sections: dict[str, dict[str, Any]], registry: Registry) 
     beside = path.with_name(f".{path.name}.{os.getpid()}.yaml")
     try:
         beside.write_text(_HEAD + "".join(lines), encoding="utf-8")
-        check_config(beside, registry)
+        _check(beside, registry)
         os.link(beside, path)  # unlike a rename, never over another file
     except FileExistsError:
         message = "it exists already and is not changed"
         raise InputError([Problem(message=message, file=str(path))]) from None
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _check(path: Path, registry: Registry) -> None:
+    """Without file and line in its errors: the file is removed."""
+    try:
+        check_config(path, registry)
+    except InputError as error:
+        named = (evolve(problem, file=None, line=None) for problem in error.problems)
+        raise InputError(list(named)) from None
 
 
 def _example_for(folder: Path) -> Path | None:
