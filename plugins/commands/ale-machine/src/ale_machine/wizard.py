@@ -138,7 +138,7 @@ def _model(asking: _Asking, given: Given, registry: Registry) -> dict[str, Any]:
         names.append((_OTHER, "with the API of OpenAI"))
     picked = asking.one_of("Which model server?", names)
     if picked == _OTHER:
-        url = asking.text("Its URL, up to /v1", "http://127.0.0.1:8000/v1")
+        url = asking.text("URL of the model server, up to /v1", "http://127.0.0.1:8000/v1")
         return _section(asking, given, Server(llm="openai", base_url=url, models=models_at(url)))
     server = next(each for each in servers if f"{each.llm} {each.base_url}" == picked)
     return _section(asking, given, server)
