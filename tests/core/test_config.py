@@ -165,6 +165,8 @@ def test_problems_of_all_sections_are_reported_at_once(tmp_path: Path, registry:
     assert "did you mean 'bench'?" in printed
     assert "c.yaml:3: run.rollout: unknown option" in printed
     assert "did you mean 'rollouts'?" in printed
+    printed = problems(tmp_path, registry, f"{BASE}sandbox: {{type: autoo}}\n")
+    assert "did you mean 'auto'?" in printed
 
 
 def test_a_problem_in_an_extended_file_names_that_file(tmp_path: Path, registry: Registry) -> None:

@@ -62,7 +62,7 @@ def test_at_a_terminal_it_asks_and_writes_what_was_answered(workshop: Any) -> No
         terminal.expect("number [1]")
         terminal.type("1")
         # Where another server answers on this machine, there is a list; else this is all there is.
-        while "Its URL" not in terminal.shown:
+        while "URL of the model server" not in terminal.shown:
             terminal._read()
             if "number [1]" in terminal.shown:
                 listed = [line for line in terminal.shown.splitlines() if "another server" in line]

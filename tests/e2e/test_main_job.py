@@ -70,11 +70,12 @@ def test_the_summary_says_what_happened_where_it_is_and_what_to_try_next(
 
 
 def test_a_stored_run_is_shown_and_credited_again(workshop: Any, config: str) -> None:
-    workshop.ale("run", config)
+    ran = workshop.ale("run", config)
     run = str(workshop.run)
     overview = workshop.ale("show", run).out
-    first = overview.splitlines()[0]
-    assert re.search(r": completed after [0-9.]+ m?s \(without starting the program\)$", first)
+    printed = re.search(r"completed: 4 episodes on disk after (.+)\n", ran.out)
+    assert printed, ran.out
+    assert overview.splitlines()[0] == f"{workshop.run.name}: completed after {printed[1]}"
     assert overview.splitlines()[-1].split() == ["write-done", "2", "1", "0.50", "3.0", "0"]
     episode = workshop.ale("show", run, "0-write-done-1").out
     assert "0-write-done-1: reward 1.000; agent ended: finished" in episode

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,15 @@ def test_a_recording_is_continued_and_survives_a_kill(workshop: Any) -> None:
     assert rewards == {"0-t-0": 0.5, "0-t-1": 0.5, "0-t-2": None}
     manifest = json.loads((kept / "manifest.json").read_text())
     assert (manifest["n_tasks"], manifest["outcome"]["n_graded"]) == (1, 2)
+
+
+def test_an_address_in_use_is_named_with_what_to_do(workshop: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = workshop.ale("bridge", "--port", port, timeout_s=PATIENCE_S)
+    assert done.code == 1, done.text
+    reason = "Address already in use; --port 0 takes a free port"
+    assert f"can't listen at 127.0.0.1:{port}: {reason}" in done.err
 
 
 def test_mistakes_are_reported_before_anything_is_started(workshop: Any, tmp_path: Path) -> None:

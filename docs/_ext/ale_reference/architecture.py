@@ -1,11 +1,13 @@
 """The picture of the packages: the stage of a run that each belongs to, and what flows."""
 
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from attrs import frozen
 from jinja2 import Template
 
+from ale._cli.main import _BUILT_IN
 from ale._registry import KINDS, Registry
 
 
@@ -36,8 +38,8 @@ PIPELINE = (
     Stage("Train", ("trainer",), "a new policy version, back to the model"),
 )
 ASIDE = (
-    Stage("Start its processes", ("launch",), ""),
-    Stage("Watch all of it", ("observer",), ""),
+    Stage("Beside it: start the processes", ("launch",), ""),
+    Stage("Beside it: watch all of it", ("observer",), ""),
 )
 
 _PICTURE = Template(
@@ -46,7 +48,7 @@ _PICTURE = Template(
 <figure class="architecture">
 <ol>
 {%- for stage in stages %}
-<li><b>{{ loop.index }}. {{ stage.title }}</b>
+<li><b>{{ stage.title }}</b>
 {%- for part in stage.parts %}
 <code>{{ part.hook }}</code><span>plugins/{{ part.groups }}/</span>
 <ul>
@@ -59,7 +61,9 @@ _PICTURE = Template(
 <div>
 {%- for title, names in rows %}
 <p><b>{{ title }}</b>
-{%- for name in names %} <a href="{{ link(name) }}">{{ name }}</a>{% endfor %}</p>
+{%- for name, commands in names.items() %} <a href="{{ link(name) }}">{{ name }}</a>
+{%- if commands %} ({{ commands }}){% endif %}{% if not loop.last %},{% endif %}
+{%- endfor %}</p>
 {%- endfor %}
 </div>
 </figure>
@@ -77,17 +81,22 @@ def pages(registry: Registry, root: Path) -> Mapping[str, str]:
         raise RuntimeError(f"no stage of the picture has the kinds {sorted(missing)}")
     stages = [
         {
-            "title": stage.title,
+            "title": f"{number}. {stage.title}" if stage in PIPELINE else stage.title,
             "gives": stage.gives,
             "parts": [_part(kind, registry, groups) for kind in stage.kinds],
         }
-        for stage in shown
+        for number, stage in enumerate(shown, 1)
     ]
+    commands = {name: each for name, each in _commands(registry).items() if name in groups}
+    libraries = {name: "" for name, group in groups.items() if group == "libraries"}
     rows = [
-        ("Commands, in plugins/commands/:", _of("commands", groups)),
-        ("Libraries, in plugins/libraries/:", _of("libraries", groups)),
-        ("The core, in core/:", ["ale-core"]),
+        ("The core, in core/:", {"ale-core": ", ".join(f"ale {name}" for name in _BUILT_IN)}),
+        ("Commands, most of them in plugins/commands/:", commands),
+        ("Libraries, in plugins/libraries/:", libraries),
     ]
+    named = {each.distribution for kind in KINDS for each in registry.registrations(kind)}
+    if missing := groups.keys() - named - commands.keys() - libraries.keys():
+        raise RuntimeError(f"the picture has no place for {sorted(missing)}")
     text = _PICTURE.render(
         stages=stages, rows=rows, link=lambda name: f"reference/generated/packages/{name}.html"
     )
@@ -98,8 +107,16 @@ def _projects(root: Path) -> list[Path]:
     return sorted(root.glob("plugins/*/*/pyproject.toml"))
 
 
-def _of(group: str, groups: Mapping[str, str]) -> list[str]:
-    return [name for name, its in groups.items() if its == group]
+def _commands(registry: Registry) -> Mapping[str, str]:
+    """The commands of each package that has some, those that don't begin with ``ale`` too."""
+    found = {
+        package.distribution: [f"ale {command.name}" for command in commands]
+        for package, commands in registry.answers("ale_commands")
+    }
+    for script in entry_points(group="console_scripts"):
+        if script.dist is not None and script.dist.name.startswith("ale-"):
+            found.setdefault(script.dist.name, []).append(script.name)
+    return {name: ", ".join(found[name]) for name in sorted(found)}
 
 
 def _part(kind: str, registry: Registry, groups: Mapping[str, str]) -> Mapping[str, object]:

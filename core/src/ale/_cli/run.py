@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from attrs import evolve
 
 from ale._cli.common import format_option, overrides_option, registry_of
 from ale._cli.main import Starting
@@ -150,6 +151,8 @@ def _to_the_end(
     """Execute a run and print its summary; the exit status."""
     with asyncio.Runner() as runner:
         run = runner.run(starting)
+        if not run.config.run.deterministic:
+            run = evolve(run, startup_s=_elapsed_s())
         finished = runner.run(_go(run))
         click.echo(summary(run, finished, commands))
         code = interrupt.exit_code or (3 if finished.n_broken else 0)
@@ -258,8 +261,11 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
     relative = os.path.relpath(finished.directory)
     path = finished.directory if relative.startswith("..") else relative
     stored = counted(len(index), "episode")
+    before = (run.store.reader.manifest.get("outcome") or {}).get("seconds", 0.0)
+    spent = seconds(before + finished.seconds)
+    now = f", of which {seconds(finished.seconds)} now" if before else ""
     lines = [
-        f"{finished.outcome}: {stored} on disk after {seconds(_elapsed_s())}",
+        f"{finished.outcome}: {stored} on disk after {spent}{now}",
         *(_stopped(run) if stopped else ()),
     ]
     if finished.n_graded or not stopped:

@@ -260,6 +260,8 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
         raise node.error(message, path=path, hint=_as_mapping(node, path))
     type_ = node.get("type")
     names = [registration.component.name for registration in registry.registrations(kind)]
+    if kind == "sandbox":
+        names.append("auto")
     if type_ is None or not isinstance(type_.value, str):
         message = "'type' is missing" if type_ is None else "expected text"
         at = node if type_ is None else type_

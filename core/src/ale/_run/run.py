@@ -45,6 +45,8 @@ class Run:
     """Shows a message to the user."""
     conduct: Callable[[Loop], Awaitable[str]] = Loop.run
     """Does what is to be done, and returns the outcome."""
+    startup_s: float = 0.0
+    """Seconds that the program needed before it; they count."""
     supervisor: Supervisor = field(factory=Supervisor)
     early_stop: EarlyStop = field(init=False)
 
@@ -84,7 +86,7 @@ class Run:
             task.uncancel()
             outcome = "cancelled"
         finally:
-            spent = self.context.clock() - started
+            spent = self.startup_s + self.context.clock() - started
             finished = self._finished(outcome, spent)
             with suppress(StoreError):  # a full disk has been reported: this must not hide it
                 self._record_event("run_finished", outcome=outcome, **self._stop_facts())

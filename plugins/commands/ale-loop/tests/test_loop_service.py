@@ -10,6 +10,7 @@ from ale.errors import InputError
 from ale.runs import RunReader
 from ale.testing.fakes import ManualClock
 from ale.types import Episode
+from ale_loop.options import read_config
 
 from .conftest import Place
 
@@ -225,6 +226,11 @@ def test_mistakes_are_named_and_nothing_is_started(place: Place) -> None:
         with pytest.raises(InputError, match=message.replace("?", r"\?")):
             place.run(lambda: False)
         assert not place.directory.exists()
+    config_of_a_run = place.folder / "run.yaml"
+    config_of_a_run.write_text("tasks: {type: tbp, path: tasks}\nllm: {type: toy}\n")
+    with pytest.raises(InputError, match="this is a config of `ale run`") as refused:
+        read_config(config_of_a_run)
+    assert len(refused.value.problems) == 1
     place.write(tasks_per_step=None)
     with pytest.raises(InputError, match="how many groups a step learns from"):
         place.run(lambda: False)

@@ -111,6 +111,7 @@ def test_a_file_that_exists_is_not_changed(tmp_path: Path) -> None:
 
 def test_a_config_that_is_not_valid_is_not_written(tmp_path: Path) -> None:
     given = Given(llm="local", model="m")
-    with pytest.raises(InputError, match="tbp"):  # there is no such task source here
+    with pytest.raises(InputError, match="tbp") as refused:  # there is no such task source here
         run(tmp_path / "ale.yaml", given, registry(), asks=False)
+    assert "ale.yaml" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []

@@ -206,9 +206,17 @@ async def test_a_manager_waits_for_a_bridge_that_is_started_again(tmp_path: Path
 
 async def test_a_bridge_that_does_not_answer_or_refuses_is_an_error(tmp_path: Path) -> None:
     client = BridgeClient("http://127.0.0.1:1", None, patience_s=0.01)
-    with pytest.raises(AleError, match="does not answer"):
+    match = r"http://127.0.0.1:1 does not answer \(Connection refused\): start it by `ale bridge`"
+    with pytest.raises(AleError, match=match):
         await client.assign(prompt="?")
     await client.aclose()
+    said: list[str] = []
+    client = BridgeClient("http://127.0.0.1:1", None, patience_s=0.5, report=said.append)
+    with pytest.raises(AleError):
+        await client.assign(prompt="?")
+    await client.aclose()
+    silence = "the bridge at http://127.0.0.1:1 does not answer (Connection refused)"
+    assert said == [f"{silence}; it is asked again for 0.5 s"]
     async with bridge(tmp_path / "run") as url:
         client = BridgeClient(url, None)
         with pytest.raises(AleError, match="Expected `str`"):

@@ -103,6 +103,9 @@ def test_a_server_that_can_not_start_is_stopped_and_its_log_is_shown(folder: Pat
     failed = ale(folder, "start", "nonsense")
     assert isinstance(failed.exception, AleError)
     assert "no llm 'nonsense'" in str(failed.exception)
+    assert "started again in" not in str(failed.exception)
+    log = (folder / "server-1.log").read_text().splitlines()
+    assert log[1:] == ["the server ended with status 2; it is not started again"]
     assert started(FolderRegistry(folder)) == []
 
 

@@ -68,6 +68,16 @@ async def test_the_wait_grows_while_it_crashes(
     assert waits == [f"started again in {each} s" for each in (0.01, 0.02, 0.04, 0.04)]
 
 
+async def test_a_program_that_was_given_something_wrong_is_not_started_again(
+    tmp_path: Path,
+) -> None:
+    said: list[str] = []
+    async with supervised(command(tmp_path / "log", "raise SystemExit(2)"), said.append) as running:
+        async with asyncio.timeout(60):
+            await running
+    assert said == ["the server ended with status 2; it is not started again"]
+
+
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     log = tmp_path / "log"
     parent = subprocess.Popen(

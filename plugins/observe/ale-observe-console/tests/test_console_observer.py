@@ -138,7 +138,7 @@ def test_a_short_run_in_a_log_takes_two_lines(monkeypatch: pytest.MonkeyPatch) -
     notify(manager, [started(HERE), *episodes(range(8)), finished(HERE)])
     assert log.getvalue().splitlines() == [
         "ale run run-1: 8 episodes, 4 concurrent",
-        "completed after 0s: 8/8 episodes, success 50% of 6, broken 2",
+        "completed after 1s: 8/8 episodes, success 50% of 6, broken 2",
     ]
 
 
@@ -163,7 +163,7 @@ def test_a_terminal_ends_with_one_clean_line(
     notify(manager, [*episodes(range(4, 8)), finished(HERE)])
     glass = Glass()
     glass.feed(terminal.wait_for("completed"))
-    assert glass.text == ["completed after 0s: 8/8 episodes, success 50% of 6, broken 2"]
+    assert glass.text == ["completed after 1s: 8/8 episodes, success 50% of 6, broken 2"]
 
 
 def test_time_moves_on_a_terminal_while_nothing_finishes(
@@ -303,7 +303,7 @@ def test_a_step_without_an_update_is_reported_with_the_reason(
     assert log.getvalue().splitlines()[1:] == [
         "step 0: no group had two different rewards: nothing was learned",
         "step 2: no update: nothing was learned",
-        "completed after 0s: 6/8 episodes, success 67% of 6, broken 0, no update in 2 of 3 steps",
+        "completed after 1s: 6/8 episodes, success 67% of 6, broken 0, no update in 2 of 3 steps",
     ]
 
 

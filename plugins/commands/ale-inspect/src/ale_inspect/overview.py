@@ -65,8 +65,7 @@ def overview(reader: RunReader) -> str:
     warning = learning(reader.events(), reader.index()).warning()
     learned = progress_of(reader.events())
     lines = [
-        f"{manifest['run_id']}: {outcome['outcome']} after {seconds(outcome['seconds'])} "
-        "(without starting the program)",
+        f"{manifest['run_id']}: {outcome['outcome']} after {seconds(outcome['seconds'])}",
         picked,
         f"success      {_rate(tasks.rewards_of(_TRAIN))}",
         *(f"{name:<12} {_rate(tasks.rewards_of(name))}" for name in tasks.evaluations()),

@@ -100,6 +100,9 @@ def read_config(path: Path) -> LoopConfig:
     root = read_yaml(path)
     if root.mapping is None:
         raise root.error("expected a mapping", expected="train, directory, episodes")
+    if "tasks" in root.mapping and "train" not in root.mapping:
+        expected = f"one of a loop: train: {path.name}, directory: ..., episodes: [...]"
+        raise root.error("this is a config of `ale run`", expected=expected)
     sections = {name: node for name, node in root.mapping.items() if name != "serve"}
     options = structure(Node(sections, root.file, root.line), LoopOptions)
     return LoopConfig(options=options, serve=root.get("serve"))

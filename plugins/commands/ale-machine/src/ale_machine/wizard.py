@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 import yaml
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ale.errors import InputError, Problem
 from ale.runs import Registry, check_config
@@ -138,7 +138,7 @@ def _model(asking: _Asking, given: Given, registry: Registry) -> dict[str, Any]:
         names.append((_OTHER, "with the API of OpenAI"))
     picked = asking.one_of("Which model server?", names)
     if picked == _OTHER:
-        url = asking.text("Its URL, up to /v1", "http://127.0.0.1:8000/v1")
+        url = asking.text("URL of the model server, up to /v1", "http://127.0.0.1:8000/v1")
         return _section(asking, given, Server(llm="openai", base_url=url, models=models_at(url)))
     server = next(each for each in servers if f"{each.llm} {each.base_url}" == picked)
     return _section(asking, given, server)
@@ -184,13 +184,22 @@ def _write(path: Path, sections: dict[str, dict[str, Any]], registry: Registry) 
     beside = path.with_name(f".{path.name}.{os.getpid()}.yaml")
     try:
         beside.write_text(_HEAD + "".join(lines), encoding="utf-8")
-        check_config(beside, registry)
+        _check(beside, registry)
         os.link(beside, path)  # unlike a rename, never over another file
     except FileExistsError:
         message = "it exists already and is not changed"
         raise InputError([Problem(message=message, file=str(path))]) from None
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _check(path: Path, registry: Registry) -> None:
+    """Without file and line in its errors: the file is removed."""
+    try:
+        check_config(path, registry)
+    except InputError as error:
+        named = (evolve(problem, file=None, line=None) for problem in error.problems)
+        raise InputError(list(named)) from None
 
 
 def _example_for(folder: Path) -> Path | None:

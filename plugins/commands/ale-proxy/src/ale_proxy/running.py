@@ -156,7 +156,8 @@ async def serve(
                 await ended.wait()
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise AleError(f"can't listen at the address: {reason}") from error
+        message = f"can't listen at {address}: {reason}; --port 0 takes a free port"
+        raise AleError(message) from error
 
 
 @asynccontextmanager

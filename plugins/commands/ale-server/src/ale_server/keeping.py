@@ -1,4 +1,7 @@
-"""``python -m ale_server.keeping LOG COMMAND...``: keeps a server running until SIGTERM."""
+"""``python -m ale_server.keeping LOG COMMAND...``: keeps a server running until SIGTERM.
+
+It ends with a server that ends by a mistake in what it was given.
+"""
 
 import asyncio
 import signal
@@ -18,8 +21,10 @@ async def keep(command: Command) -> None:
     def report(message: str) -> None:
         print(message, flush=True)
 
-    async with supervised(command, report):
-        await ended.wait()
+    async with supervised(command, report) as running:
+        stopping = asyncio.create_task(ended.wait())
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
 
 
 if __name__ == "__main__":

@@ -107,10 +107,9 @@ def _wait_for(registry: FolderRegistry, record: Keeping, wait_s: float) -> Entry
         for entry in registry.entries():
             if entry.name == name:
                 return entry
-        refused = "the server ended with status 2" in log.read_text(errors="replace")
-        if refused or not _runs(record) or time.monotonic() > deadline:
-            late = f"did not answer within {wait_s:g} s"
-            why = "ended" if refused or not _runs(record) else late
+        ended = not _runs(record)
+        if ended or time.monotonic() > deadline:
+            why = "ended" if ended else f"did not answer within {wait_s:g} s"
             raise AleError(f"the server '{name}' {why}; {log} ends with:\n{last_lines(log)}")
         time.sleep(0.05)
 

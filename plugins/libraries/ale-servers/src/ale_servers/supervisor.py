@@ -23,6 +23,8 @@ STEADY_S = 60.0
 """A server that has run for so long begins anew with the shortest wait."""
 END_S = 15.0
 """From SIGTERM to SIGKILL."""
+MISTAKE = 2
+"""The exit status of a program that was given something wrong: it would end again."""
 
 
 @frozen(kw_only=True)
@@ -55,8 +57,10 @@ async def supervised(
     command: Command,
     report: Callable[[str], None] = lambda message: None,
     on_start: Callable[[], None] = lambda: None,
-) -> AsyncIterator[None]:
-    """Keep the command running while the block runs.
+) -> AsyncIterator[asyncio.Task[None]]:
+    """Keep the command running while the block runs, in a task that ends when it gives up.
+
+    It gives up a program that ends with exit status 2, a mistake in what it was given.
 
     Args:
         report: gets a message for each unexpected end.
@@ -69,7 +73,7 @@ async def supervised(
     with command.log.open("ab") as log:
         running = asyncio.create_task(_run_always(command, log.fileno(), report, on_start))
         try:
-            yield
+            yield running
         finally:
             running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -96,6 +100,8 @@ async def _run_always(
         except asyncio.CancelledError:
             await _end(process)
             raise
+        if status == MISTAKE:
+            return report(f"the server ended with status {status}; it is not started again")
         if time.monotonic() - started > STEADY_S:
             wait = FIRST_WAIT_S
         report(f"the server ended with status {status}; started again in {wait:g} s")

@@ -229,7 +229,8 @@ def update(progress: Progress, now: float) -> str:
 def closing(progress: Progress, now: float) -> str:
     """The last line. The run's own summary follows on standard output."""
     outcome = "ended" if progress.finished is None else progress.finished.outcome
-    spent = duration(now - progress.started_at)
+    ended = progress.finished
+    spent = duration(now - progress.started_at if ended is None else ended.seconds)
     facts = _sentence([_success(progress), _broken(progress), *_evaluations(progress)])
     idle = f", {idle_steps(progress)}" if progress.n_idle_steps else ""
     total = progress.started.n_episodes or progress.n_done

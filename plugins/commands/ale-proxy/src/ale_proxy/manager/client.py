@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -20,9 +22,18 @@ class BridgeClient:
     Args:
         url: of the bridge.
         key: the manager's, or None.
+        patience_s: seconds for which a bridge that does not answer is asked again.
+        report: gets a message when that begins.
     """
 
-    def __init__(self, url: str, key: str | None, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str | None,
+        *,
+        patience_s: float = PATIENCE_S,
+        report: Callable[[str], None] = lambda message: None,
+    ) -> None:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         # Waiting for results holds a connection for each task.
         connector = aiohttp.TCPConnector(limit=0)
@@ -30,7 +41,8 @@ class BridgeClient:
         self._session = aiohttp.ClientSession(
             url.rstrip("/") + "/", headers=headers, connector=connector, timeout=timeout
         )
-        self._patience_s = patience_s
+        self._url, self._patience_s, self._report = url, patience_s, report
+        self._answers = True
 
     async def assign(self, **form: Any) -> str:
         """The id of an assignment. Raises as all requests do."""
@@ -65,15 +77,26 @@ class BridgeClient:
             try:
                 async with self._session.request(method, path, json=form) as answer:
                     body = await answer.read()
+                    self._answers = True
                     if answer.ok:
                         return dict(json.loads(body))
                     raise AleError(f"the bridge refuses {method} /{path}: {_reason(body)}")
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                if loop.time() >= until:
-                    message = f"the bridge does not answer: {error or type(error).__name__}"
-                    raise AleError(message) from error
+                self._silent(error, over=loop.time() >= until)
             await asyncio.sleep(pause)
             pause = min(2 * pause, 2.0)
+
+    def _silent(self, error: Exception, *, over: bool) -> None:
+        """Say once that the bridge does not answer; raises when it has been asked for too long."""
+        number = getattr(error, "errno", None) or 0
+        why = os.strerror(number) if number > 0 else str(error) or type(error).__name__
+        message = f"the bridge at {self._url} does not answer ({why})"
+        if over:
+            hint = "start it by `ale bridge`, or correct --bridge"
+            raise AleError(f"{message}: {hint}") from error
+        if self._answers:
+            self._answers = False
+            self._report(f"{message}; it is asked again for {self._patience_s:g} s")
 
 
 def _reason(body: bytes) -> str:

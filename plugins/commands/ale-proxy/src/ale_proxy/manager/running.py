@@ -77,7 +77,8 @@ async def _managing(
     grader: Grader,
     say: Callable[[str], None],
 ) -> Counts:
-    manager = _Manager(options, BridgeClient(options.bridge, key), grader, say)
+    bridge = BridgeClient(options.bridge, key, report=say)
+    manager = _Manager(options, bridge, grader, say)
     try:
         async with asyncio.TaskGroup() as group:
             for rollout in range(options.rollouts):
