@@ -8,7 +8,7 @@ import pytest
 from ale._config import RunConfig, load_config
 from ale._registry import Registry
 from ale.errors import InputError
-from ale.runs import environment_overrides
+from ale.runs import Redactor, environment_overrides, without_overrides
 
 BASE = "tasks: {type: list, n: 3}\nagent: {type: bench}\n"
 
@@ -63,6 +63,7 @@ def test_its_origin_is_said_without_the_value(load: Any) -> None:
         ("ALE_RUM__ROLLOUTS", "7", "did you mean 'run'?"),
         ("ALE_RUN__ROLLOUTS", "many", "ALE_RUN__ROLLOUTS: run.rollouts: expected"),
         ("ALE_RUN__NAME", "[", "ALE_RUN__NAME"),
+        ("ALE_LLM_MAX_TOKENS", "512", "did you mean ALE_LLM__MAX_TOKENS?"),
         ("ALE_RUN_ROLLOUTS", "7", "did you mean ALE_RUN__ROLLOUTS?"),
     ],
 )
@@ -77,9 +78,27 @@ def test_a_mistake_names_the_variable_and_the_nearest_key(
 
 def test_variables_of_other_meaning_and_empty_ones_are_not_read(load: Any) -> None:
     others = {"ALE_STORE": "x", "ALE_SANDBOX": "a b", "ALE_RUN_DIRECTORY": "/run", "ALES__X": "1"}
-    assert load(**others, ALE_TASKS__N="", ALE_TASKS_N="").resolved["tasks"]["n"] == 3
+    keys = {"ALE_LLM_API_KEY": "sk-12345678", "ALE_AGENT_TOKEN": "12345678"}
+    assert load(**others, **keys, ALE_TASKS__N="", ALE_TASKS_N="").resolved["tasks"]["n"] == 3
 
 
 def test_they_are_given_to_processes_elsewhere_as_on_a_command_line() -> None:
     environ = {"ALE_LLM__MODEL": "m", "ALE_OBSERVERS": "[]", "ALE_STORE": "x", "HOME": "/"}
     assert environment_overrides(environ) == ["llm.model=m", "observers=[]"]
+
+
+def test_a_process_whose_config_has_them_does_not_get_them() -> None:
+    environ = {"ALE_LLM__MODEL": "m", "ALE_OBSERVERS": "[]", "ALE_STORE": "x", "HOME": "/"}
+    assert without_overrides(environ) == {"ALE_STORE": "x", "HOME": "/"}
+
+
+def test_what_they_give_to_a_config_is_no_secret_but_for_a_password_in_a_url() -> None:
+    redactor = Redactor(
+        {
+            "ALE_EXECUTOR__TLS_KEY": "/etc/ale/client.key",
+            "ALE_LLM__BASE_URL": "http://ada:of-the-url@127.0.0.1",
+            "ALE_LLM_API_KEY": "of-the-model",
+        }
+    )
+    text = b"/etc/ale/client.key of-the-url of-the-model"
+    assert redactor.scrub(text) == b"/etc/ale/client.key *** ***"

@@ -13,6 +13,7 @@ pages that have a place for them.
 
 import argparse
 import csv
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from typing import Any
 from attrs import frozen
 
 from ale.errors import AleError
-from ale.runs import RunReader
+from ale.runs import RunReader, without_overrides
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
@@ -187,7 +188,8 @@ def _run(name: str, seed: int, folder: Path, overrides: Sequence[str]) -> Path:
 
 
 def _ale(*arguments: str) -> None:
-    done = subprocess.run([sys.executable, "-P", "-m", "ale", *arguments], check=False)
+    command = [sys.executable, "-P", "-m", "ale", *arguments]
+    done = subprocess.run(command, env=without_overrides(os.environ), check=False)
     if done.returncode:
         raise AleError(f"ale {arguments[0]} ended with exit status {done.returncode}")
 

@@ -24,7 +24,7 @@ from pages import markdown, picture
 from plan import PLANS, Plan
 
 from ale.errors import AleError, InputError, Problem
-from ale.runs import RunReader
+from ale.runs import RunReader, without_overrides
 from ale.text import counted, seconds
 from ale_ablate.forecast import timings
 from ale_ablate.grid import Grid, read
@@ -132,7 +132,8 @@ def _run(plans: Sequence[Plan], folder: Path, seeds: int, jobs: int) -> int:
 
 def _ale(*arguments: str) -> int:
     command = [sys.executable, "-P", "-m", "ale", *arguments]
-    return subprocess.run(command, check=False).returncode
+    environ = without_overrides(os.environ)
+    return subprocess.run(command, env=environ, check=False).returncode
 
 
 def _ablate(plan: Plan, folder: Path, model: Path, seeds: int) -> list[str]:

@@ -72,6 +72,7 @@ __all__ = [
     "lock",
     "parse_choice",
     "secret_names",
+    "without_overrides",
     "written_config",
 ]
 
@@ -178,6 +179,12 @@ def environment_overrides(environ: Mapping[str, str]) -> list[str]:
     For processes elsewhere, which don't have them.
     """
     return [f"{key}={environ[name]}" for name, key in overriding(environ).items()]
+
+
+def without_overrides(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process whose config has the overriding variables' values already."""
+    overrides = overriding(environ)
+    return {name: value for name, value in environ.items() if name not in overrides}
 
 
 def parse_choice(text: str, *, option: str) -> Node:

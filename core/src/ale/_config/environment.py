@@ -15,6 +15,19 @@ _LISTS = ("middleware", "observers", "plugins")
 _OF_OTHERS = ("ALE_RUN_DIRECTORY",)
 """What launchers give to processes; it looks like a misspelt ``ALE_RUN__DIRECTORY``."""
 _VARIABLE = re.compile(r"ALE_[A-Z0-9_]+")
+_SECRET_WORDS = re.compile(
+    r"(^|_)(API|ACCESS|AUTH)?(KEYS?|TOKENS?|SECRETS?|PASS|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?)(_|$)",
+    re.IGNORECASE,
+)
+_NOT_SECRET = re.compile(r"_(FIELD|FILE|PATH|DIR|ENV|NAME|ID|SOCK|URL)$", re.IGNORECASE)
+SHORTEST = 8
+"""Characters of a secret."""
+
+
+def looks_secret(name: str, value: str) -> bool:
+    """Whether a variable holds a secret, by the words in its name (``KEY``, ``TOKEN``, ...)."""
+    listed = _SECRET_WORDS.search(name) and not _NOT_SECRET.search(name)
+    return bool(listed) and len(value) >= SHORTEST
 
 
 def overriding(environ: Mapping[str, str]) -> dict[str, str]:
@@ -69,6 +82,8 @@ def _key(name: str) -> str | None:
 def _misspelt(environ: Mapping[str, str], sections: Collection[str]) -> Iterator[Problem]:
     for name, value in sorted(environ.items()):
         if not value or not name.startswith(_PREFIX) or _BETWEEN in name or name in _OF_OTHERS:
+            continue
+        if looks_secret(name, value):  # a name of the user's own choice
             continue
         section, underscore, rest = name.removeprefix(_PREFIX).partition("_")
         if underscore and rest and section.lower() in sections:

@@ -1,19 +1,13 @@
 """Mask secrets in everything that is written."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from ale import types
+from ale._config.environment import SHORTEST, looks_secret, overriding
 
-_SECRET_WORDS = re.compile(
-    r"(^|_)(API|ACCESS|AUTH)?(KEYS?|TOKENS?|SECRETS?|PASS|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?)(_|$)",
-    re.IGNORECASE,
-)
-_NOT_SECRET = re.compile(r"_(FIELD|FILE|PATH|DIR|ENV|NAME|ID|SOCK|URL)$", re.IGNORECASE)
-_SHORTEST = 8
 _DEPTH = 2
 MASK = "***"
 
@@ -35,14 +29,16 @@ class Redactor:
         """Collect the secrets.
 
         Args:
-            environ: variables are secret by the words in their names (``KEY``, ``TOKEN``, ...);
+            environ: variables are secret by the words in their names (``KEY``, ``TOKEN``, ...),
+                but for those that override a config: ``ALE_EXECUTOR__TLS_KEY`` is its path;
                 of a URL with a password, the password is secret whatever the variable's name.
             extra: names of further secret variables.
         """
-        named = set(extra)
+        named, overrides = set(extra), overriding(environ)
         self._names: dict[str, str] = {}
         for name, value in environ.items():
-            for secret in _secrets(name, value, named):
+            listed = name not in overrides and looks_secret(name, value)
+            for secret in _secrets(value, listed=listed or name in named):
                 for form in _forms(secret):
                     self._names[form] = name
         # Longest first: a secret that contains another must be masked as a whole.
@@ -78,16 +74,15 @@ class Redactor:
         return next((self._names[text] for text, form in self._bytes if form in data), None)
 
 
-def _secrets(name: str, value: str, named: set[str]) -> Iterator[str]:
-    listed = _SECRET_WORDS.search(name) and not _NOT_SECRET.search(name)
-    if (name in named or listed) and len(value) >= _SHORTEST and value not in _RESERVED:
+def _secrets(value: str, *, listed: bool) -> Iterator[str]:
+    if listed and len(value) >= SHORTEST and value not in _RESERVED:
         yield value
     if "://" in value and "@" in value:
         try:
             password = urlsplit(value).password
         except ValueError:  # not a URL
             return
-        if password is not None and len(password) >= _SHORTEST:
+        if password is not None and len(password) >= SHORTEST:
             yield password
 
 

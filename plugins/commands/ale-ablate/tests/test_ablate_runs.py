@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from ale.runs import RunReader
 
@@ -51,6 +52,18 @@ def test_every_cell_is_run_with_every_seed_and_compared(workshop: Any) -> None:
     row = next(line for line in ended.out.splitlines() if line.startswith("agent.skill=1.0"))
     assert row.split()[:5] == ["agent.skill=1.0", "2", "of", "2", "100.0%"]
     assert (grid / "table.md").read_text().startswith("# study: 4 of 4 runs completed\n")
+
+
+def test_a_variable_overrides_the_config_but_not_what_the_cells_vary(workshop: Any) -> None:
+    variables = {"ALE_AGENT__SKILL": "0.5", "ALE_RUN__ROLLOUTS": "3"}
+    workshop = evolve(workshop, environ={**workshop.environ, **variables})
+    ended = workshop.ablate(workshop.config(), "--vary", "agent.skill=0.0,1.0", "--seeds", "1")
+    assert ended.code == 0, ended.err
+    found = [
+        RunReader(path).manifest["config"] for path in directories(workshop.folder / ended.grid)
+    ]
+    assert [config["agent"]["skill"] for config in found] == [0.0, 1.0]
+    assert [config["run"]["rollouts"] for config in found] == [3, 3]
 
 
 def test_all_problems_are_reported_before_anything_starts(workshop: Any) -> None:

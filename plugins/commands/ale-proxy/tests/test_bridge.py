@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import httpx
 import jsonschema
 import pytest
 
+from ale.errors import InputError, PluginError
 from ale.protocols import MiddlewareContext, Rewritten
 from ale.recording import Recording
 from ale.runs import Registry, RunReader
@@ -19,7 +21,7 @@ from ale.types import Message
 from ale_proxy.bridge.api import Keys
 from ale_proxy.bridge.openapi import document
 from ale_proxy.bridge.operations import OPERATIONS
-from ale_proxy.bridge.running import BridgeOptions, bridging
+from ale_proxy.bridge.running import BridgeOptions, bridging, run
 from ale_proxy.journal import FOLDER
 from ale_proxy.running import ProxyOptions
 from ale_proxy.sessions import Sessions
@@ -33,8 +35,9 @@ MANAGER, WORKER = "the-key-of-managers", "the-key-of-workers"
 class Asking:
     """Requests to a bridge, each answer checked against the bridge's own document."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
+    def __init__(self, client: httpx.AsyncClient, sessions: Sessions) -> None:
         self.client = client
+        self.sessions = sessions
         self.document = document()
         self.seen: set[tuple[str, int]] = set()
 
@@ -81,7 +84,7 @@ async def bridge(
         bridging(chosen, sessions, keys) as url,
         httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as client,
     ):
-        yield Asking(client)
+        yield Asking(client, sessions)
         if killed:
             sessions._open.clear()
     recording.close()
@@ -226,6 +229,62 @@ async def test_a_task_whose_worker_is_lost_is_given_again(tmp_path: Path) -> Non
         assert (await ask("GET", "/tasks/f1", status=200))["worker"] == "bo"
 
 
+@pytest.mark.parametrize("killed", [False, True])
+async def test_what_a_lost_worker_asked_a_model_is_not_in_the_episode_of_the_next_one(
+    tmp_path: Path, killed: bool
+) -> None:
+    path = tmp_path / "run"
+
+    async def works(ask: Asking, worker: str) -> None:
+        assert (await ask("POST", "/tasks/take", {"worker": worker}, status=200))["id"] == "f1"
+        message = {"role": "user", "content": f"I am {worker}."}
+        answer = await ask.client.post(
+            "/v1/chat/completions",
+            json={"model": "m", "messages": [message]},
+            headers={"X-Ale-Session": "f1"},
+        )
+        assert answer.status_code == 200, answer.text
+
+    with openai_server({"*": {"text": "It is Paris."}}) as server:
+        options: dict[str, Any] = {"upstream": server.url, "lease_s": 1e-9}
+        async with bridge(path, killed=killed, **options) as ask:
+            await ask("POST", "/tasks/assign", TASK)
+            await works(ask, "ada")
+            await works(ask, "bo")
+            if not killed:
+                await graded(ask)
+        if killed:
+            async with bridge(path, **options) as ask:
+                await graded(ask)
+    (episode,) = episodes(path)
+    assert [turn.prompt[0].content for turn in episode.trajectory.turns] == ["I am bo."]
+
+
+async def graded(ask: Asking) -> None:
+    late = {"id": "f1", "worker": "ada", "result": "Lyon"}
+    await ask("POST", "/tasks/result", late, status=409)
+    await ask("POST", "/tasks/result", {"id": "f1", "worker": "bo", "result": "Paris"})
+    await ask("POST", "/feedback", {"id": "f1", "score": 1})
+
+
+async def test_requests_to_a_model_keep_a_task_from_being_given_again(tmp_path: Path) -> None:
+    with openai_server({"*": {"text": "It is Paris."}}) as server:
+        async with bridge(tmp_path / "run", upstream=server.url) as ask:
+            await ask("POST", "/tasks/assign", TASK)
+            await ask("POST", "/tasks/take", {"worker": "ada"}, status=200)
+            (session,) = ask.sessions
+            assert session.assignment is not None
+            long_ago = time.monotonic() - 61
+            session.assignment.taken_at = session.last = long_ago
+            body = {"model": "m", "messages": [{"role": "user", "content": "Where?"}]}
+            await ask.client.post(
+                "/v1/chat/completions", json=body, headers={"X-Ale-Session": "f1"}
+            )
+            await ask("POST", "/tasks/take", {"worker": "bo"}, status=204)
+            session.last = long_ago
+            await ask("POST", "/tasks/take", {"worker": "bo"}, status=200)
+
+
 async def test_a_manager_waits_for_a_result(tmp_path: Path) -> None:
     async with bridge(tmp_path / "run") as ask:
         await ask("POST", "/tasks/assign", TASK)
@@ -303,7 +362,8 @@ async def test_a_full_disk_is_said_and_nothing_is_acknowledged(
         (path / FOLDER).rename(path / "aside")
         (path / FOLDER).write_text("no folder can be made here")
         await ask("POST", "/tasks/assign", {**TASK, "id": "f2"}, status=507)
-        await ask("POST", "/tasks/take", {"worker": "ada"}, status=507)
+        for _ in range(2):
+            await ask("POST", "/tasks/take", {"worker": "ada"}, status=507)
         await ask("POST", "/tasks/result", {"id": "f1", "result": "Paris"}, status=507)
         await ask("POST", "/feedback", {"id": "f1", "text": "Hm."}, status=507)
         (path / FOLDER).unlink()
@@ -357,6 +417,75 @@ async def test_a_worker_reads_what_the_middleware_adds_and_it_is_what_is_stored(
     prompt = episode.trajectory.turns[0].prompt
     assert [message.content for message in prompt] == ["Hint for france.", TASK["prompt"]]
     assert episode.metadata["middleware"] == [{"type": "hint", "hint": "given"}]
+
+
+class Halting:
+    """A middleware that fails the first time, and waits for ever the second."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.waits = asyncio.Event()
+
+    async def rewrite(self, head: tuple[Message, ...], context: MiddlewareContext) -> Rewritten:
+        self.asked += 1
+        if self.asked == 1:
+            raise PluginError("there are no hints")
+        if self.asked == 2:
+            self.waits.set()
+            await asyncio.Event().wait()
+        return Rewritten(messages=head)
+
+
+async def test_a_task_that_could_not_be_given_is_free_at_once(tmp_path: Path) -> None:
+    halting = Halting()
+    async with bridge(tmp_path / "run", middleware=[("halting", halting)]) as ask:
+        await ask("POST", "/tasks/assign", TASK)
+        await ask("POST", "/tasks/take", {"worker": "ada"}, status=500)
+        assert (await ask("GET", "/tasks/f1", status=200))["state"] == "assigned"
+        leaving = asyncio.create_task(ask.client.post("/tasks/take", json={"worker": "ada"}))
+        await halting.waits.wait()
+        leaving.cancel()
+        waiting = {"worker": "bo", "wait_s": 60}
+        assert (await ask("POST", "/tasks/take", waiting, status=200))["id"] == "f1"
+
+
+async def test_a_task_that_is_answered_while_it_is_being_given_is_not_given(
+    tmp_path: Path,
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def rewrite(self, head: tuple[Message, ...], context: MiddlewareContext) -> Rewritten:
+            begun.set()
+            await go_on.wait()
+            return Rewritten(messages=head)
+
+    async with bridge(tmp_path / "run", middleware=[("slow", Slow())]) as ask:
+        await ask("POST", "/tasks/assign", TASK)
+        taking = asyncio.create_task(ask("POST", "/tasks/take", {"worker": "ada"}, status=204))
+        await begun.wait()
+        await ask("POST", "/tasks/result", {"id": "f1", "worker": "bo", "result": "Paris"})
+        go_on.set()
+        await taking
+        assert (await ask("GET", "/tasks/f1", status=200))["worker"] == "bo"
+
+
+@pytest.mark.parametrize("field", ["id", "task_id", "worker"])
+async def test_a_name_has_no_line_break_at_its_end(tmp_path: Path, field: str) -> None:
+    async with bridge(tmp_path / "run") as ask:
+        await ask("POST", "/tasks/assign", {**TASK, field: "name\n"}, status=422)
+
+
+def test_managers_and_workers_have_different_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONE", MANAGER)
+    monkeypatch.setenv("OTHER", MANAGER)
+    proxy = ProxyOptions(upstream="", run=tmp_path / "run", key_env="ONE")
+    options = BridgeOptions(proxy=proxy, worker_key_env="OTHER")
+    with pytest.raises(InputError, match="are the same"):
+        run(options, Registry(), print)
+    assert not (tmp_path / "run").exists()
 
 
 async def test_the_document_is_served_and_names_every_request(tmp_path: Path) -> None:

@@ -340,6 +340,18 @@ def test_runs_of_two_machines_may_have_one_path(
     database.close()
 
 
+def test_a_container_that_is_started_again_with_its_name_lists_a_run_once(
+    folder: Path, postgresql: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = open_database(postgresql)
+    monkeypatch.setenv("ALE_HOST_NAME", "trainer")
+    for name in ("3f1c9a", "b07d42"):
+        monkeypatch.setattr("platform.node", lambda name=name: name)
+        Indexer(database).update(folder)
+    assert rows(database, schema.runs, "run_id", "host") == [("first", "trainer")]
+    database.close()
+
+
 def test_tables_of_the_version_before_keep_their_runs(where: str) -> None:
     old = open_database(where)
     with old.writing() as connection:

@@ -13,7 +13,7 @@ from pathlib import Path
 from attrs import define, field, frozen
 
 from ale.errors import AleError
-from ale.runs import CANCELLING, FINISHING, TERMINATED
+from ale.runs import CANCELLING, FINISHING, TERMINATED, without_overrides
 from ale.text import counted, seconds
 from ale_ablate.branching import branch
 from ale_ablate.forecast import by_first_steps, seconds_left, timings
@@ -146,6 +146,8 @@ class Runner:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                # The cell's file has their values, but for those that the cell itself overrides.
+                env=without_overrides(os.environ),
                 # A Ctrl-C reaches this process alone, which forwards it once.
                 process_group=0,
             )

@@ -37,6 +37,8 @@ class Assignment:
     taken_by: str = ""
     taken_at: float = 0.0
     """Of the monotonic clock, seconds; a restart of the bridge counts as taken again."""
+    being_given: bool = False
+    """To a worker, whose messages are being made: no other may take it."""
     messages: tuple[Message, ...] = ()
     """What the worker was given to read."""
     result: Result | None = None

@@ -115,9 +115,10 @@ def proxy(registry: Any, /, upstream: str, run: Path | None, **options: Any) -> 
 @click.option(
     "--lease-s",
     type=click.FloatRange(0, min_open=True),
-    default=3600.0,
+    default=600.0,
     show_default=True,
-    help="Seconds after which a task that was taken and not handed in is given again.",
+    help="Seconds after which a task that was taken and not handed in is given again; each request "
+    "of its session to a model renews them.",
 )
 @click.option(
     "--key-env",

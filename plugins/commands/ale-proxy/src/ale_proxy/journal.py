@@ -102,6 +102,12 @@ def _write(descriptor: int, data: bytes) -> None:
         raise
 
 
+def since_taken(entries: list[Entry]) -> list[Entry]:
+    """The entries since a worker last took the task; all of one that nobody took."""
+    taken = [n for n, entry in enumerate(entries) if entry.taken]
+    return entries[taken[-1] :] if taken else entries
+
+
 def turns_of(entries: list[Entry]) -> list[Turn]:
     """The turns of a session, in order."""
     turns: Mapping[int, Turn] = {e.number: e.turn for e in entries if e.turn is not None}

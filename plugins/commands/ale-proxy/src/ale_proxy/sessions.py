@@ -18,13 +18,13 @@ from ale.errors import StoreError
 from ale.middleware import Rewriting
 from ale.protocols import Middleware, MiddlewareContext
 from ale.recording import Recording
-from ale.types import Conversation, Task
+from ale.types import Conversation, Message, Task
 from ale_proxy.apis import UnreadableError
 from ale_proxy.assignment import Assignment, Done
 from ale_proxy.conversation import Turns
 from ale_proxy.episodes import Feedback, episode_id_of, episode_of, task_of
 from ale_proxy.exchange import Exchange
-from ale_proxy.journal import Entry, Journal, assignment_of, turns_of
+from ale_proxy.journal import Entry, Journal, assignment_of, since_taken, turns_of
 
 _log = logging.getLogger(__name__)
 Ending = Literal["feedback", "end", "timeout", "shutdown"]
@@ -198,6 +198,30 @@ class Sessions:
         self._open[name] = session
         return session
 
+    def give(
+        self,
+        session: Session,
+        assignment: Assignment,
+        worker: str,
+        messages: tuple[Message, ...],
+        *,
+        rewritten: bool,
+    ) -> None:
+        """Give a task to a worker: what was asked before, by one that was lost, is not its own.
+
+        Args:
+            messages: what the worker is given to read.
+            rewritten: by the middleware of the session.
+
+        Raises:
+            StoreError: the disk is full; it is not given.
+        """
+        facts = session.rewriting.facts if rewritten and session.rewriting is not None else []
+        self.keep(session, Entry(taken=worker, messages=messages, facts=facts))
+        assignment.taken_by, assignment.taken_at = worker, time.monotonic()
+        assignment.messages = messages
+        session.conversation, session.apis, session.left_out = Turns(), set(), Counter()
+
     def keep(self, session: Session, entry: Entry) -> None:
         """Write to the journal what must not be lost.
 
@@ -226,21 +250,22 @@ class Sessions:
             self._journal.remove(first.session)  # killed between storing it and this
             return
         now = time.monotonic()
+        own = since_taken(entries)
         session = Session(
             name=first.session,
             started=datetime.fromisoformat(first.started),
             began=now,
             last=now,
-            conversation=Turns(turns_of(entries)),
+            conversation=Turns(turns_of(own)),
             feedback=[each.feedback for each in entries if each.feedback is not None],
-            left_out=Counter(each.left_out for each in entries if each.left_out is not None),
-            apis={each.api for each in entries if each.api},
+            left_out=Counter(each.left_out for each in own if each.left_out is not None),
+            apis={each.api for each in own if each.api},
             assignment=assignment_of(entries, now),
         )
         self.recording.keep_rollout(first.task.id, first.rollout)
         self._know(session, first.task, first.rollout)
         if session.rewriting is not None:
-            session.rewriting.facts = [fact for each in entries for fact in each.facts]
+            session.rewriting.facts = [fact for each in own for fact in each.facts]
         self._open[session.name] = session
 
     def _begin(self, session: Session, task: Task, *, strict: bool = False) -> None:

@@ -7,7 +7,6 @@ again from its beginning.
 
 import hashlib
 import os
-import platform
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -20,6 +19,7 @@ from ale.errors import InputError
 from ale.runs import Lines, RunReader
 from ale_store import schema, writing
 from ale_store.database import Database
+from ale_store.listing import this_host
 from ale_store.rows import epoch, settings_of, task_row
 from ale_store.tagging import TAGS, read_tags
 
@@ -67,7 +67,7 @@ class Indexer:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._host = platform.node()
+        self._host = this_host()
 
     def update(self, folder: Path) -> Updated:
         """Read what was added to the runs in a folder, at any depth, since the last update.

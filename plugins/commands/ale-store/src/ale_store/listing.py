@@ -1,6 +1,7 @@
 """Which runs, and what they differ in."""
 
 import os
+import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -79,6 +80,11 @@ def list_runs(
     for run, tag in connection.execute(select(tags.run, tags.tag).order_by(tags.tag)):
         of.setdefault(run, []).append(tag)
     return [{**row, "tags": of.get(row["id"], [])} for row in rows]
+
+
+def this_host() -> str:
+    """The machine's name in the database; ``ALE_HOST_NAME`` where its own one changes."""
+    return os.environ.get("ALE_HOST_NAME") or platform.node()
 
 
 def state(row: Mapping[str, Any], host: str) -> str:

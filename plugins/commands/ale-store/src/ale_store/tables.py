@@ -1,13 +1,12 @@
 """Runs and episodes as tables for the terminal."""
 
-import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ale.text import shorten, size, table
 from ale_store.archiving import archives_in
-from ale_store.listing import state
+from ale_store.listing import state, this_host
 from ale_store.rows import epoch
 from ale_store.shared import shown_reward, shown_time
 
@@ -16,7 +15,7 @@ _PROMPT = 40
 
 def with_states(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rows of runs with their `state`, without the database's own numbers."""
-    host = platform.node()
+    host = this_host()
     return [
         {"run_id": row["run_id"], "state": state(row, host)}
         | {key: value for key, value in row.items() if key not in ("id", "run_id")}

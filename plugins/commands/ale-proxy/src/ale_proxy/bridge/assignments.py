@@ -43,7 +43,8 @@ class Assignments:
     """The tasks that were assigned, in the sessions of a run directory.
 
     Args:
-        lease_s: seconds after which a task that was taken and not handed in is given again.
+        lease_s: seconds after which a task that was taken and not handed in is given again,
+            counted from the last of its requests to a model.
         rewrites: the worker gets what the middleware adds; else the proxy adds it on the way to
             the model.
     """
@@ -110,8 +111,12 @@ class Assignments:
             AleError: a middleware failed.
         """
         self._see(form.worker)
-        found = await self._until(lambda: self._free(form), form.wait_s)
-        return None if found is None else await self._give(*found, form.worker)
+        end = time.monotonic() + form.wait_s
+        while found := await self._until(lambda: self._free(form), end - time.monotonic()):
+            taken = await self._give(*found, form.worker)
+            if taken is not None:
+                return taken
+        return None
 
     def hand_in(self, form: HandIn) -> Assigned:
         """Keep a result. The same one again is no error.
@@ -132,6 +137,8 @@ class Assignments:
         session, assignment = self._get(form.id)
         if assignment.worker not in ("", worker):
             raise ConflictError(f"'{form.id}' is for the worker '{assignment.worker}'")
+        if worker and assignment.result is None and assignment.taken_by not in ("", worker):
+            raise ConflictError(f"'{form.id}' was given to the worker '{assignment.taken_by}'")
         if assignment.result is None:
             self._sessions.settle(session)
             self._sessions.keep(session, Entry(result=result))
@@ -241,27 +248,32 @@ class Assignments:
         before = time.monotonic() - self._lease_s
         for session, assignment in self._open():
             assert session.task is not None
-            lost = assignment.state == "taken" and assignment.taken_at <= before
+            seen = max(assignment.taken_at, session.last)
+            lost = assignment.state == "taken" and seen <= before and not session.running
             if (
                 (assignment.state == "assigned" or lost)
+                and not assignment.being_given
                 and assignment.worker in ("", form.worker)
                 and _has(form.environments, session.task)
             ):
                 return session, assignment
         return None
 
-    async def _give(self, session: Session, assignment: Assignment, worker: str) -> Taken:
-        """Write down whose the task is, before anything is awaited: no other may take it."""
+    async def _give(self, session: Session, assignment: Assignment, worker: str) -> Taken | None:
+        """Write down whose the task is; None if it was answered or ended meanwhile."""
         task = session.task
         assert task is not None
-        assignment.taken_by, assignment.taken_at = worker, time.monotonic()
         messages = assignment.messages or (Message(role="user", content=task.goal),)
-        facts = []
-        if self._rewrites and session.rewriting is not None and not assignment.messages:
-            messages = await session.rewriting.head(messages)
-            facts = session.rewriting.facts
-        self._sessions.keep(session, Entry(taken=worker, messages=messages, facts=facts))
-        assignment.messages = messages
+        assignment.being_given = True
+        try:
+            if self._rewrites and session.rewriting is not None and not assignment.messages:
+                messages = await session.rewriting.head(messages)
+            if assignment.result is not None or self._sessions.get(session.name) is not session:
+                return None
+            self._sessions.give(session, assignment, worker, messages, rewritten=self._rewrites)
+        finally:
+            assignment.being_given = False
+            self._tell()
         return Taken(
             id=session.name,
             task_id=task.id,

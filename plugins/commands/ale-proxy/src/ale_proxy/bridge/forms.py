@@ -7,8 +7,9 @@ import msgspec
 from ale.types import EnvironmentKind
 from ale_proxy.assignment import State
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$")]
-TaskId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,79}$")]
+# In Python `$` matches before a last newline too; `\Z` means something else in OpenAPI.
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$(?!\n)")]
+TaskId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,79}$(?!\n)")]
 Wait = Annotated[float, msgspec.Meta(ge=0, le=60)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 

@@ -29,7 +29,7 @@ class BridgeOptions:
 
     proxy: ProxyOptions
     """Its `upstream` is empty where there is no proxy on the same server."""
-    lease_s: float = 3600.0
+    lease_s: float = 600.0
     worker_key_env: str | None = None
 
 
@@ -51,6 +51,9 @@ def run(options: BridgeOptions, registry: Registry, say: Callable[[str], None]) 
         manager=key_in(proxy.key_env, "--key-env"),
         worker=key_in(options.worker_key_env, "--worker-key-env"),
     )
+    if keys.worker is not None and keys.worker == keys.manager:
+        message = "the keys of managers and of workers are the same, so a worker could grade itself"
+        raise InputError([Problem(message=message, path="--worker-key-env")])
     middleware = built_middleware(proxy.config, registry)
     config = {
         "llm": {"type": "ale-proxy/bridge", "upstream": proxy.upstream},
