@@ -36,6 +36,8 @@ class Sampler:
     """Bytes."""
     on_host: bool = False
     """Is it in the memory of the processor?"""
+    quantised: bool | None = False
+    """Are its weights in 4 bits? None: it is not loaded, and they can't be."""
 
 
 @frozen(kw_only=True)
@@ -110,13 +112,14 @@ class Planner:
         both = options, sampler
         for change in _CHANGES:
             override, changed = change(options, sampler)
-            if changed == (options, sampler):
-                continue
-            peak = self.plan(changed[1], changed[0]).peak
-            if peak <= memory:
-                alone.append(Change(overrides=(override,), peak=peak))
-            names.append(override)
-            both = change(*both)[1]
+            if changed != (options, sampler):
+                peak = self.plan(changed[1], changed[0]).peak
+                if peak <= memory:
+                    alone.append(Change(overrides=(override,), peak=peak))
+            override, changed = change(*both)
+            if changed != both:
+                names.append(override)
+                both = changed
         together = Change(overrides=tuple(names), peak=self.plan(both[1], both[0]).peak)
         return alone, together
 
@@ -143,10 +146,12 @@ def _cache_bytes(config: Any, sampler: Sampler) -> int:
 
 
 def _parts(sampler: Sampler, options: LearnOptions, traced: Traced, cache: int) -> Iterator[Part]:
-    weights, trained = traced.weights, traced.trained
+    weights, trained = _weights(sampler, traced), traced.trained
     copied = options.sync == "copy"
     yield Part(name="weights", bytes=weights if copied else weights + traced.adapters)
-    packed = sampler.packed and traced.model in _PACKED
+    if sampler.quantised:
+        yield Part(name="a layer's weights, dequantised", bytes=traced.dequantised)
+    packed = sampler.packed and not sampler.quantised and traced.model in _PACKED
     yield Part(name="sampler's packed copy", bytes=weights * packed)
     yield Part(name="sampler's keys and values", bytes=cache)
     yield Part(name="sampler's prefix cache", bytes=sampler.prefix_cache)
@@ -165,6 +170,10 @@ def _parts(sampler: Sampler, options: LearnOptions, traced: Traced, cache: int) 
         yield Part(name="copy to undo the step", bytes=undone, when="training")
     if options.saving == "background" and sampler.on_host:
         yield Part(name="checkpoint that is written", bytes=3 * _FP32 * trained / shards(options))
+
+
+def _weights(sampler: Sampler, traced: Traced) -> int:
+    return traced.quantised if sampler.quantised else traced.weights
 
 
 def shards(options: LearnOptions) -> int:
@@ -216,7 +225,8 @@ def _of_policy(sampler: Sampler, options: LearnOptions, traced: Traced) -> Itera
     if options.critic is not None and options.critic.type == "model":
         n = shards(options)
         moments = 2 * _FP32 * traced.trained / n
-        yield Part(name="critic and its moments", bytes=traced.weights / n + moments)
+        weights = _weights(sampler, traced)
+        yield Part(name="critic and its moments", bytes=weights / n + moments)
         passes = _FP32 * traced.trained / n + traced.activations
         yield Part(name="critic's gradients and activations", bytes=passes, when="training")
 
@@ -260,6 +270,12 @@ def _no_prefix_cache(options: LearnOptions, sampler: Sampler) -> tuple[str, _Bot
     return "llm.prefix_cache_mb=0", (options, evolve(sampler, prefix_cache=0))
 
 
+def _four_bits(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
+    possible = options.lora is not None and options.sync == "same" and sampler.quantised is False
+    changed = evolve(sampler, quantised=True) if possible else sampler
+    return "llm.quantise=nf4", (options, changed)
+
+
 _CHANGES: tuple[Callable[[LearnOptions, Sampler], tuple[str, _Both]], ...] = (
     _recompute,
     _one_by_one,
@@ -269,4 +285,5 @@ _CHANGES: tuple[Callable[[LearnOptions, Sampler], tuple[str, _Both]], ...] = (
     _no_packed_copy,
     _half,
     _adapters,
+    _four_bits,
 )

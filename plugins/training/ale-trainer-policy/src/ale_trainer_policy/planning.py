@@ -23,6 +23,7 @@ from ale_trainer_policy.memory_plan import (
     Planner,
     Sampler,
 )
+from ale_trainer_policy.models import check_quantised
 from ale_trainer_policy.options import LearnOptions, PolicyOptions, SftOptions
 from ale_training.hub import only_local
 
@@ -52,6 +53,8 @@ def planned(
     config = written_config(tree, registry)
     options = _trainer(tree, config)
     model, sampler = _sampler(tree, config, registry, context)
+    if sampler.quantised:
+        check_quantised(options)
     planner = Planner(model)
     found = planner.plan(sampler, options)
     device = _device(config["llm"])
@@ -111,6 +114,7 @@ def _sampler(
         packed=options.decoder != "modules",
         prefix_cache=options.prefix_cache_mb << 20,
         on_host=_device(section).type == "cpu",
+        quantised=None if options.model is None else options.quantise is not None,
     )
 
 
@@ -150,7 +154,7 @@ def _memory(device: torch.device) -> tuple[float, str]:
 
 
 def _head(sampler: Sampler, options: LearnOptions, found: MemoryPlan) -> str:
-    kind = str(sampler.dtype).rpartition(".")[2]
+    kind = "NF4" if sampler.quantised else str(sampler.dtype).rpartition(".")[2]
     ranks = "" if options.processes == 1 else f", rank 0 of {options.processes}"
     return (
         f"{found.model}: {found.parameters / 1e6:,.1f} M parameters in {kind}, of which "
