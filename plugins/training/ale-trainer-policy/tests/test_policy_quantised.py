@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from attrs import evolve
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from ale.errors import InputError
 from ale.plugin import BuildContext
-from ale.types import Batch
+from ale.types import Batch, Gae
 from ale_trainer_policy import adapters
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.memory_plan import Planner, Sampler
@@ -96,7 +97,7 @@ async def test_what_was_good_becomes_likelier_and_the_weights_under_the_adapters
 
 async def test_what_samples_and_what_is_trained_have_the_same_logits(loaded: Any, lab: Any) -> None:
     llm = loaded()
-    trainer = attached(llm, lora=LORA)
+    trainer = attached(llm, lora=LORA, packing="padded")
     await trainer.step(lab.batch_of(lab.random_group(1)))
     model = llm.policy.model
     with torch.no_grad():
@@ -112,13 +113,17 @@ async def test_a_resumed_trainer_continues_equal_to_the_bit_from_adapters_alone(
     loaded: Any, lab: Any, tmp_path: Path, critic: CriticOptions | None
 ) -> None:
     def batch(step: int) -> Batch:
-        return lab.batch_of(lab.random_group(step), step=step)  # type: ignore[no-any-return]
+        group = lab.random_group(step)
+        gae = Gae(gamma=1.0, lam=0.95, unit="chunk", truncated=False)
+        made = group.credits if critic is None else [evolve(c, gae=gae) for c in group.credits]
+        found: Batch = lab.batch_of(evolve(group, credits=tuple(made)), step=step)
+        return found
 
     first = attached(loaded(), lora=LORA, critic=critic)
     await first.step(batch(0))
     first.save(tmp_path)
     expected = (await first.step(batch(1))).metrics
-    assert all("lora_" in n or "value" in n or "random/" in n for n in names(tmp_path))
+    assert not [n for n in names(tmp_path) if "norm" in n or "base_layer" in n or "embed" in n]
     second = attached(loaded(), lora=LORA, critic=critic)
     second.load(tmp_path)
     again = (await second.step(batch(1))).metrics
@@ -175,7 +180,9 @@ async def test_merged_adapters_are_the_policy_that_was_trained(loaded: Any, lab:
 
 def test_a_plan_counts_what_the_weights_take(loaded: Any) -> None:
     model = loaded().policy.model
-    found = trace(model.config, torch.float32, PolicyOptions(lora=LORA), 0.0, 16)
+    found = trace(
+        model.config, torch.float32, PolicyOptions(lora=LORA, max_tokens_per_microbatch=16), 0.0, 16
+    )
     held = {id(each): each.nbytes for each in model.parameters()}
     scales = sum(
         weight.quant_state.absmax.nbytes + weight.quant_state.state2.absmax.nbytes
@@ -188,8 +195,9 @@ def test_a_plan_counts_what_the_weights_take(loaded: Any) -> None:
 def test_a_plan_of_weights_in_4_bits_has_no_packed_copy_and_is_named_where_it_helps(
     lab: Any,
 ) -> None:
-    planner = Planner(lab.tiny_model().config)
-    options = PolicyOptions(lora=LORA, max_tokens_per_microbatch=64)
+    planner = Planner(lab.tiny_model(num_hidden_layers=1).config)
+    alone = PolicyOptions(max_tokens_per_microbatch=64, activations="recompute", logits_mb=1.0)
+    options = evolve(alone, lora=LORA)
     whole = Sampler(dtype=torch.float32, context=64, rows=1, packed=True, prefix_cache=0)
     by_name = {part.name: part.bytes for part in planner.plan(whole, options).parts}
     quantised = Sampler(
@@ -199,7 +207,7 @@ def test_a_plan_of_weights_in_4_bits_has_no_packed_copy_and_is_named_where_it_he
     assert in_4_bits["weights"] < 0.6 * by_name["weights"]
     assert "sampler's packed copy" not in in_4_bits
     peak = planner.plan(quantised, options).peak
-    alone, _ = planner.changes_that_fit(whole, options, peak)
-    assert ("llm.quantise=nf4",) in [each.overrides for each in alone]
-    _, together = planner.changes_that_fit(whole, PolicyOptions(), 0.0)
+    fitting, _ = planner.changes_that_fit(whole, options, peak)
+    assert ("llm.quantise=nf4",) in [each.overrides for each in fitting]
+    _, together = planner.changes_that_fit(whole, alone, 0.0)
     assert together.overrides[-2:] == ("trainer.lora.r=16", "llm.quantise=nf4")

@@ -283,7 +283,8 @@ def _sampling_section(
     changed = {
         key: value
         for key, value in given.items()
-        if key not in (*_IN_THE_FOLDER, *(["quantise"] * merged)) and (key not in fields or not _same(value, fields[key]))
+        if key not in (*_IN_THE_FOLDER, *(["quantise"] * merged))
+        and (key not in fields or not _same(value, fields[key]))
     }
     return {"type": registration.component.name, "model": str(out), **changed}
 
