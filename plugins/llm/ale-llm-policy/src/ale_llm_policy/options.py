@@ -106,8 +106,8 @@ class PolicyOptions:
     quantise: Literal["nf4"] | None = field(
         default=None,
         metadata=doc(
-            "nf4: load the linear layers in 4 bits, to train LoRA adapters over them (QLoRA); needs "
-            "the extra 'qlora'."
+            "nf4: load the linear layers in 4 bits, to train LoRA adapters over them (QLoRA); "
+            "needs the extra 'qlora'."
         ),
     )
     threads: int | None = field(

@@ -25,7 +25,10 @@ _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
 
 def is_packable(model: Any) -> bool:
-    """Can this model be packed? It needs static RoPE, SiLU, whole weights, and no sliding window."""
+    """Can this model be packed?
+
+    It needs static RoPE, SiLU, weights that are not quantised, and no sliding window.
+    """
     if type(model).__name__ not in FAMILY or is_quantised(model):
         return False
     config = model.config
