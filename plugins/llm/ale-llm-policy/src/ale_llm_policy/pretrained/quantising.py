@@ -1,6 +1,7 @@
 """Loads a model's linear layers in 4 bits, for QLoRA (arXiv:2305.14314), by bitsandbytes."""
 
 import logging
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -44,6 +45,6 @@ def _import_without_advice() -> None:
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        import bitsandbytes  # noqa: F401
+        import_module("bitsandbytes")
     finally:
         logger.setLevel(before)
