@@ -55,7 +55,7 @@ def sampled(workshop: Any, run: Path, step: int) -> list[Any]:
     return found
 
 
-def sampler_distance(folder: str, traces: list[Any]) -> float:
+def sampler_distance(folder: str, traces: list[Any], **options: Any) -> float:
     """Between a run's log-probabilities and those of the sampler over a folder, at most.
 
     They are equal where the products of a machine don't depend on the batch that a row is in.
@@ -64,7 +64,7 @@ def sampler_distance(folder: str, traces: list[Any]) -> float:
     from ale_llm_policy.jobs import Job, Rules
     from ale_llm_policy.options import PolicyOptions
 
-    llm = build(PolicyOptions(model=folder), seed=0)
+    llm = build(PolicyOptions(model=folder, **options), seed=0)
     rules = Rules(temperature=1.0, top_p=1.0, max_tokens=99, ends=frozenset())
     found = 0.0
     try:
@@ -135,6 +135,30 @@ def test_the_folder_samples_as_the_run_did_and_so_do_adapters_over_it(workshop: 
     )
     with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         assert json.load(answer)["choices"][0]["message"]["role"] == "assistant"
+
+
+@pytest.mark.needs("bitsandbytes")
+def test_adapters_over_weights_in_4_bits_sample_as_the_run_did_and_merged(
+    workshop: Any,
+) -> None:
+    from ale_llm_policy.pretrained import TinyShape, tiny_policy
+    from ale_tasks_shell import corpus
+
+    shape = TinyShape(layers=2, width=64, heads=2, mlp=128)
+    lines = dict.fromkeys(corpus(0, 200, length=(1, 1), kinds=tuple(KINDS)))
+    tiny_policy(lines, shape, whole=WHOLE).save(workshop.folder / "base")
+    llm = {"model": "base", "quantise": "nf4"}
+    configure(workshop, llm, lr=3e-2, lora={"r": 4, "alpha": 8.0})
+    run = ran(workshop)
+    traces = sampled(workshop, run, 3)
+    adapter = taken(workshop, run, "adapter", "--after", "3")
+    assert sampler_distance(adapter, traces, quantise="nf4") < 1e-4
+    out = str(workshop.folder / "merged")
+    done = workshop.ale("model", str(run), "--out", out, "--after", "3", "--merge")
+    assert done.code == 0, done.text
+    assert "quantise" not in done.text
+    assert sampler_distance(out, traces) < 1e-4
+    assert sampler_distance(str(workshop.folder / "base"), traces) > 1e-3
 
 
 def test_a_run_without_a_trainer_is_refused(workshop: Any, shell: Any) -> None:

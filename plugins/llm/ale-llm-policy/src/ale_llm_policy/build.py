@@ -130,6 +130,7 @@ def _policy(options: PolicyOptions, seed: int) -> TorchPolicy:
         chat_template=options.chat_template,
         calls=options.calls,
         turns=options.turns,
+        quantise=options.quantise is not None,
     )
 
 
@@ -201,7 +202,7 @@ def _forward(policy: TorchPolicy, options: PolicyOptions) -> Forward:
         problem = Problem(
             message=f"{name} can't be packed",
             path="llm.decoder",
-            expected="Qwen2, Qwen3 or Llama with full attention",
+            expected="Qwen2, Qwen3 or Llama with full attention, not quantised",
             hint="decoder: auto",
         )
         raise InputError([problem])

@@ -103,6 +103,13 @@ class PolicyOptions:
     dtype: Literal["auto", "float32", "bfloat16"] = field(
         default="auto", metadata=doc("auto: bfloat16 on CUDA, float32 elsewhere.")
     )
+    quantise: Literal["nf4"] | None = field(
+        default=None,
+        metadata=doc(
+            "nf4: load the linear layers in 4 bits, to train LoRA adapters over them (QLoRA); "
+            "needs the extra 'qlora'."
+        ),
+    )
     threads: int | None = field(
         default=1,
         validator=_at_least_1,
@@ -112,6 +119,8 @@ class PolicyOptions:
     def __attrs_post_init__(self) -> None:
         if self.model is not None and self.tiny is not None:
             raise ValueError("give 'model' or 'tiny', not both")
+        if self.quantise is not None and self.model is None:
+            raise ValueError("'quantise' needs 'model': a tiny model is made, not loaded")
         if any(not stop for stop in self.stop):
             raise ValueError("an empty text in 'stop' would end every answer at once")
 
@@ -204,6 +213,11 @@ class ServersOptions(PolicyOptions):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
+        if self.quantise is not None:
+            raise ValueError(
+                "'quantise' is of type: policy; servers are given whole weights, or adapters over "
+                "the whole weights that they have"
+            )
         ways = (bool(self.urls), self.registry is not None, bool(self.nats), self.start > 0)
         if sum(ways) != 1:
             raise ValueError("give one of 'urls', 'registry', 'nats' and 'start'")

@@ -15,6 +15,7 @@ from torch.nn.functional import linear, pad, rms_norm, silu
 
 from ale_llm_policy.attention import attend
 from ale_llm_policy.kv_cache import CacheStep, KVCache, causal_bias
+from ale_training.quantised import is_quantised
 
 FAMILY = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
 MIN_ROWS = 16
@@ -24,8 +25,11 @@ _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
 
 def is_packable(model: Any) -> bool:
-    """Can this model be packed? It needs static RoPE, SiLU, and no sliding window."""
-    if type(model).__name__ not in FAMILY:
+    """Can this model be packed?
+
+    It needs static RoPE, SiLU, weights that are not quantised, and no sliding window.
+    """
+    if type(model).__name__ not in FAMILY or is_quantised(model):
         return False
     config = model.config
     rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")

@@ -1,15 +1,18 @@
 """LoRA adapters of a checkpoint: add to a model, merge into it, or write in PEFT's format."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
+from transformers.utils import logging
 
 from ale.errors import StoreError
 from ale_training.lora import LoraOptions, lora_config
+from ale_training.quantised import is_quantised
 
 _NAME = "default"
 
@@ -22,7 +25,7 @@ def add(model: Any, options: LoraOptions, weights: Mapping[str, Tensor]) -> Any:
         weights: by name, as the trainer stores them.
 
     Returns:
-        PEFT's tuner around it, for `merge` and `write`.
+        PEFT's tuner around it, for `write`.
 
     Raises:
         StoreError: the names are not those of these adapters.
@@ -40,9 +43,29 @@ def add(model: Any, options: LoraOptions, weights: Mapping[str, Tensor]) -> Any:
     return tuner
 
 
-def merge(tuner: Any) -> None:
-    """Merge the adapters into the weights; the result is a plain model."""
-    tuner.merge_and_unload()
+def merge(model: Any, options: LoraOptions, weights: Mapping[str, Tensor]) -> None:
+    """Merge a checkpoint's adapters into a plain model's weights, in place.
+
+    Quantised weights become whole ones first: merged into 4 bits, most of an adapter would be lost.
+
+    Raises:
+        StoreError: as `add`.
+    """
+    if is_quantised(model):
+        with _silent():
+            model.dequantize()
+    add(model, options, weights).merge_and_unload()
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without the warning that dequantising takes memory."""
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def write(tuner: Any, base: str, directory: Path) -> None:

@@ -114,10 +114,11 @@ def make_critic(
         model = copied(policy.model, options).base_model
     else:
         model = loaded_model(policy, chosen.model, options, "trainer.critic.model").base_model
-    model.requires_grad_(True)
     if not options.is_sharded:
         recompute_activations(model, options)
-    if options.lora is not None:
+    if options.lora is None:
+        model.requires_grad_(True)
+    else:
         add_adapters(model, options.lora)
     like = next(iter(model.get_input_embeddings().parameters()))
     return Critic(chosen, model, like.new_empty(1, model.config.get_text_config().hidden_size))

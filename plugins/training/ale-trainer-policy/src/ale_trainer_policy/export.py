@@ -114,7 +114,7 @@ def write_model(
         steps=_steps(checkpoint),
         version=state.version,
         form=form,
-        llm=_sampling_section(section, registry, out),
+        llm=_sampling_section(section, registry, out, merged=merge),
     )
 
 
@@ -242,7 +242,7 @@ def _write(
     if lora is None:
         policy.load_weights(weights)
     elif merge:
-        adapters.merge(adapters.add(policy.model, lora, weights))
+        adapters.merge(policy.model, lora, weights)
     elif base:
         tuner = adapters.add(policy.model, lora, weights)
         with _new_folder(out) as partial:
@@ -269,7 +269,9 @@ def _new_folder(out: Path) -> Iterator[Path]:
         yield partial
 
 
-def _sampling_section(section: Node, registry: Registry, out: Path) -> Mapping[str, Any]:
+def _sampling_section(
+    section: Node, registry: Registry, out: Path, *, merged: bool
+) -> Mapping[str, Any]:
     """A section ``llm`` that samples from `out` as the run did; defaults are left out."""
     given = section.plain()
     registration = registry.find("llm", given["type"])
@@ -281,7 +283,8 @@ def _sampling_section(section: Node, registry: Registry, out: Path) -> Mapping[s
     changed = {
         key: value
         for key, value in given.items()
-        if key not in _IN_THE_FOLDER and (key not in fields or not _same(value, fields[key]))
+        if key not in (*_IN_THE_FOLDER, *(["quantise"] * merged))
+        and (key not in fields or not _same(value, fields[key]))
     }
     return {"type": registration.component.name, "model": str(out), **changed}
 

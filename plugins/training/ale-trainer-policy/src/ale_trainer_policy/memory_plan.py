@@ -36,6 +36,8 @@ class Sampler:
     """Bytes."""
     on_host: bool = False
     """Is it in the memory of the processor?"""
+    quantised: bool | None = False
+    """Are its weights in 4 bits? None: it is not loaded, and they can't be."""
 
 
 @frozen(kw_only=True)
@@ -120,13 +122,14 @@ class Planner:
         both = options, sampler
         for change in _CHANGES:
             override, changed = change(options, sampler)
-            if changed == (options, sampler):
-                continue
-            peak = self.plan(changed[1], changed[0]).peak
-            if peak <= memory:
-                alone.append(Change(overrides=(override,), peak=peak))
-            names.append(override)
-            both = change(*both)[1]
+            if changed != (options, sampler):
+                peak = self.plan(changed[1], changed[0]).peak
+                if peak <= memory:
+                    alone.append(Change(overrides=(override,), peak=peak))
+            override, changed = change(*both)
+            if changed != both:
+                names.append(override)
+                both = changed
         together = Change(overrides=tuple(names), peak=self.plan(both[1], both[0]).peak)
         return alone, together
 
@@ -156,10 +159,12 @@ def _of_first_rank(
     sampler: Sampler, options: LearnOptions, traced: Traced, cache: int
 ) -> Iterator[Part]:
     """What the process needs that samples."""
-    weights = traced.weights
+    weights = _weights(sampler, traced)
     copied = options.sync == "copy"
     yield Part(name="weights", bytes=weights if copied else weights + traced.adapters)
-    packed = sampler.packed and traced.model in _PACKED
+    if sampler.quantised:
+        yield Part(name="a layer's weights, dequantised", bytes=traced.dequantised)
+    packed = sampler.packed and not sampler.quantised and traced.model in _PACKED
     yield Part(name="sampler's packed copy", bytes=weights * packed)
     yield Part(name="sampler's keys and values", bytes=cache)
     yield Part(name="sampler's prefix cache", bytes=sampler.prefix_cache)
@@ -197,10 +202,14 @@ def _offloaded(sampler: Sampler, options: LearnOptions, traced: Traced) -> float
     if options.offload == "none" or sampler.on_host:
         return 0.0
     exact = _FP32 * traced.trained
-    frozen = traced.weights + traced.adapters - sampler.dtype.itemsize * traced.trained
+    frozen = _weights(sampler, traced) + traced.adapters - sampler.dtype.itemsize * traced.trained
     copies = int(options.epochs * options.minibatches > 1) + int(options.saving == "background")
     # Weights, gradients and two moments; a copy to undo the step, or to write, has no gradients.
     return options.replicas * (frozen + 4 * exact + copies * 3 * exact)
+
+
+def _weights(sampler: Sampler, traced: Traced) -> int:
+    return traced.quantised if sampler.quantised else traced.weights
 
 
 def shards(options: LearnOptions) -> int:
@@ -252,7 +261,8 @@ def _of_policy(sampler: Sampler, options: LearnOptions, traced: Traced) -> Itera
     if options.critic is not None and options.critic.type == "model":
         n = shards(options)
         moments = 2 * _FP32 * traced.trained / n
-        yield Part(name="critic and its moments", bytes=traced.weights / n + moments)
+        weights = _weights(sampler, traced)
+        yield Part(name="critic and its moments", bytes=weights / n + moments)
         passes = _FP32 * traced.trained / n + traced.activations
         yield Part(name="critic's gradients and activations", bytes=passes, when="training")
 
@@ -296,6 +306,12 @@ def _no_prefix_cache(options: LearnOptions, sampler: Sampler) -> tuple[str, _Bot
     return "llm.prefix_cache_mb=0", (options, evolve(sampler, prefix_cache=0))
 
 
+def _four_bits(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
+    possible = options.lora is not None and options.sync == "same" and sampler.quantised is False
+    changed = evolve(sampler, quantised=True) if possible else sampler
+    return "llm.quantise=nf4", (options, changed)
+
+
 _CHANGES: tuple[Callable[[LearnOptions, Sampler], tuple[str, _Both]], ...] = (
     _recompute,
     _one_by_one,
@@ -305,4 +321,5 @@ _CHANGES: tuple[Callable[[LearnOptions, Sampler], tuple[str, _Both]], ...] = (
     _no_packed_copy,
     _half,
     _adapters,
+    _four_bits,
 )

@@ -39,6 +39,28 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
     return model
 
 
+def check_quantised(options: LearnOptions) -> None:
+    """Over quantised weights adapters alone can be trained, in the model that samples.
+
+    Raises:
+        InputError: the options train something else.
+    """
+    problems = []
+    if options.lora is None:
+        message = "the model's weights are quantised, and can't be trained themselves"
+        expected = "adapters over them, such as lora: {r: 16}"
+        problems.append(Problem(path="trainer.lora", message=message, expected=expected))
+    if options.sync == "copy":
+        message = (
+            "the model's weights are quantised: adapters merged into them would be rounded to 4 "
+            "bits, and another policy would sample than the one that is trained"
+        )
+        expected = "sync: same, and so one process, offload: none and run.staleness: 0"
+        problems.append(Problem(path="trainer.sync", message=message, expected=expected))
+    if problems:
+        raise InputError(problems)
+
+
 def copied(model: Any, options: LearnOptions) -> Any:
     """A copy to train. Where ranks take their shards of it, its weights are the model's own."""
     return view(model) if options.is_sharded else copy.deepcopy(model)

@@ -23,6 +23,7 @@ from ale_trainer_policy.memory_plan import (
     Planner,
     Sampler,
 )
+from ale_trainer_policy.models import check_quantised
 from ale_trainer_policy.options import LearnOptions, PolicyOptions, SftOptions
 from ale_training.hub import only_local
 
@@ -52,6 +53,8 @@ def planned(
     config = written_config(tree, registry)
     options = _trainer(tree, config)
     model, sampler = _sampler(tree, config, registry, context)
+    if sampler.quantised:
+        check_quantised(options)
     planner = Planner(model)
     found = planner.plan(sampler, options)
     device = _device(config["llm"])
@@ -113,6 +116,7 @@ def _sampler(
         packed=options.decoder != "modules",
         prefix_cache=options.prefix_cache_mb << 20,
         on_host=_device(section).type == "cpu",
+        quantised=None if options.model is None else options.quantise is not None,
     )
 
 
@@ -152,7 +156,7 @@ def _memory(device: torch.device) -> tuple[float, str]:
 
 
 def _head(sampler: Sampler, options: LearnOptions, found: MemoryPlan) -> str:
-    kind = str(sampler.dtype).rpartition(".")[2]
+    kind = "NF4" if sampler.quantised else str(sampler.dtype).rpartition(".")[2]
     which = "all" if sampler.on_host else "rank 0 of"
     ranks = "" if options.processes == 1 else f", {which} {options.processes} processes"
     return (

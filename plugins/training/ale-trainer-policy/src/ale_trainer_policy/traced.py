@@ -20,6 +20,8 @@ from ale_trainer_policy.models import add_adapters, recompute_activations
 from ale_trainer_policy.options import LearnOptions
 from ale_trainer_policy.samples import Sample
 
+_BLOCK, _BLOCKS_OF_SCALES = 64, 256
+"""NF4: a byte per scale of 64 numbers, and 4 per 256 of these scales (arXiv:2305.14314)."""
 _MICROBATCHES = 2
 """The second one finds the gradients of the first."""
 
@@ -35,6 +37,10 @@ class Traced:
     trained: int
     """The same, of those that are trained."""
     weights: int
+    quantised: int
+    """Of the weights with those of the linear layers, less the output layer, in 4 bits."""
+    dequantised: int
+    """Of the largest of these in the model's own dtype."""
     adapters: int
     """Of the weights of adapters, which are not among `weights`."""
     gathered: int
@@ -98,6 +104,7 @@ def trace(
             config, dtype=dtype
         )
         n_plain = sum(each.nbytes for each in model.parameters())
+        matrices = _in_4_bits(model)
         if options.lora is not None:
             add_adapters(model, options.lora)
             # Elsewhere PEFT makes adapters in the dtype of their layer, but not on this device.
@@ -117,10 +124,27 @@ def trace(
         parameters=sum(each.numel() for each in model.parameters()),
         trained=sum(each.numel() for each in learner.parameters),
         weights=n_plain,
+        quantised=n_plain - sum(each.nbytes - _nf4_bytes(each.numel()) for each in matrices),
+        dequantised=max((each.nbytes for each in matrices), default=0),
         adapters=weights - n_plain,
         gathered=_gathered(model),
         activations=live.peak - before - gradients,
     )
+
+
+def _in_4_bits(model: Any) -> list[torch.Tensor]:
+    """The weights that ``llm.quantise: nf4`` quantises."""
+    output = model.get_output_embeddings()
+    return [
+        module.weight
+        for module in model.modules()
+        if isinstance(module, torch.nn.Linear) and module is not output
+    ]
+
+
+def _nf4_bytes(n: int) -> int:
+    scales = -(-n // _BLOCK)
+    return n // 2 + scales + 4 * -(-scales // _BLOCKS_OF_SCALES)
 
 
 def _gathered(model: Any) -> int:

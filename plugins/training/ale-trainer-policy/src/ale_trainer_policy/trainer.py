@@ -20,7 +20,12 @@ from ale_trainer_policy.critic import make_critic
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.metrics import MetricsAccumulator
-from ale_trainer_policy.models import fingerprint_of, prepare, reference_model
+from ale_trainer_policy.models import (
+    check_quantised,
+    fingerprint_of,
+    prepare,
+    reference_model,
+)
 from ale_trainer_policy.old_policy import PREFIX as VERSION
 from ale_trainer_policy.old_policy import OldPolicy
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
@@ -35,6 +40,7 @@ from ale_trainer_policy.valuing import ValueFiles, with_values
 from ale_trainer_policy.worker_group import WorkerGroup, make_learner
 from ale_training import checkpoint
 from ale_training.policy import policy_of, sampled_temperature
+from ale_training.quantised import is_quantised
 
 
 class PolicyTrainer:
@@ -98,10 +104,13 @@ class PolicyTrainer:
         """Take the model that samples.
 
         Raises:
-            InputError: it gives no token ids, does not run in this process, or samples from
-                another distribution than the one that is to be trained.
+            InputError: it gives no token ids, does not run in this process, samples from another
+                distribution than the one that is to be trained, or has quantised weights that the
+                options would train.
         """
         policy = policy_of(llm)
+        if is_quantised(policy.model):
+            check_quantised(self._options)
         given, uses_ratio = self._options.temperature, self._target.uses_ratio
         temperature = sampled_temperature(given, llm, uses_ratio=uses_ratio)
         self._options = evolve(self._options, temperature=temperature)

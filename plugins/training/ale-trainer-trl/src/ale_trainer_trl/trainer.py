@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ale.errors import AleError, StoreError
+from ale.errors import AleError, InputError, Problem, StoreError
 from ale.protocols import LLM
 from ale.types import Batch, PolicySnapshot, StepReport
 from ale_trainer_trl.learning.learner import Learner, Settings
 from ale_training import checkpoint
 from ale_training.policy import policy_of
+from ale_training.quantised import is_quantised
 
 Update = Callable[[Learner, Batch], Mapping[str, float]]
 """Train on a batch: its counts, and TRL's metrics where there was an update."""
@@ -46,10 +47,14 @@ class TrlTrainer:
         """Copy the model that samples.
 
         Raises:
-            InputError: it gives no token ids, does not run in this process, or samples in a way
-                that this trainer can't score.
+            InputError: it gives no token ids, does not run in this process, samples in a way that
+                this trainer can't score, or has quantised weights.
         """
         policy = policy_of(llm)
+        if is_quantised(policy.model):
+            message = "the model's weights are quantised, and this trainer hands over whole ones"
+            hint = "trainer: {type: policy, lora: {r: 16}}; or no llm.quantise"
+            raise InputError([Problem(message=message, path="trainer.type", hint=hint)])
         settings = self._settings_for(llm)
         model = copy.deepcopy(getattr(policy, "base", policy.model))
         self._learner = Learner(model, policy.tokenizer, settings)

@@ -12,9 +12,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from ale.errors import nearest
 from ale_llm_policy.pretrained.errors import input_error
 from ale_llm_policy.pretrained.policy import TorchPolicy, no_progress_bars
+from ale_llm_policy.pretrained.quantising import nf4
 from ale_llm_policy.pretrained.template import ChatTemplate, Turns
 from ale_llm_policy.pretrained.tiny import TinyShape, make_tiny
 from ale_training.hub import only_local, unloadable
+from ale_training.quantised import keep_format
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -46,6 +48,7 @@ def load_policy(
     chat_template: str | None = None,
     calls: str = "hermes",
     turns: Turns = "as-rendered",
+    quantise: bool = False,
 ) -> TorchPolicy:
     """Any causal model of transformers.
 
@@ -57,20 +60,26 @@ def load_policy(
             trl, a file, or None for the model's own.
         calls: how the model writes tool calls; a name of `ale_llm_policy.pretrained.FORMATS`.
         turns: see `ChatTemplate`.
+        quantise: load the linear layers in 4 bits, as NF4; what is not quantised has `dtype`.
 
     Raises:
-        InputError: it can't be loaded, or its template does not extend its own prefix.
+        InputError: it can't be loaded, what `quantise` needs is not installed, or its template does
+            not extend its own prefix.
     """
     place = resolve_device(device)
     local = only_local(name, path="llm.model")
+    weights: dict[str, Any] = {"dtype": resolve_dtype(dtype, place)}
+    if quantise:
+        weights |= nf4(place, weights["dtype"])
     try:
         with no_progress_bars():
             tokenizer = _tokenizer(name, local)
             model: Any = AutoModelForCausalLM.from_pretrained(
-                name, dtype=resolve_dtype(dtype, place), local_files_only=local
+                name, local_files_only=local, **weights
             )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, ImportError) as error:
         raise _not_loadable(name, error) from error
+    keep_format(model)
     source = _source(chat_template)
     if source is not None:
         tokenizer.chat_template = source  # so that `TorchPolicy.save` keeps it

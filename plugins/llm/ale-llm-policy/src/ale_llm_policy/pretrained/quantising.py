@@ -1,0 +1,50 @@
+"""Loads a model's linear layers in 4 bits, for QLoRA (arXiv:2305.14314), by bitsandbytes."""
+
+import logging
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from transformers import BitsAndBytesConfig
+
+from ale_llm_policy.pretrained.errors import input_error
+
+_NEEDED = ("accelerate", "bitsandbytes")
+
+
+def nf4(place: torch.device, dtype: torch.dtype) -> dict[str, Any]:
+    """Arguments of `from_pretrained` for NF4 weights with quantised scales.
+
+    Args:
+        place: where they are quantised and stay.
+        dtype: of the matrix products.
+
+    Raises:
+        InputError: what it needs is not installed.
+    """
+    if lacking := [name for name in _NEEDED if find_spec(name) is None]:
+        raise input_error(
+            f"weights in 4 bits need {' and '.join(lacking)}, not installed here",
+            path="llm.quantise",
+            hint="pip install 'ale-llm-policy[qlora]'; in a clone: pip install -e '.[train,qlora]'",
+        )
+    _import_without_advice()
+    config = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
+    return {"quantization_config": config, "device_map": {"": str(place)}}
+
+
+def _import_without_advice() -> None:
+    """Its advice is to install a kernel that `keep_format` does without."""
+    logger = logging.getLogger("bitsandbytes.backends.cpu.ops")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        import_module("bitsandbytes")
+    finally:
+        logger.setLevel(before)
