@@ -23,6 +23,10 @@ def test_an_address_may_be_that_of_the_chat_api() -> None:
     assert entry.url == "http://127.0.0.1:8000"
 
 
+def test_a_registry_in_a_folder_is_called_by_it_in_messages(tmp_path: Path) -> None:
+    assert str(FolderRegistry(tmp_path)) == str(tmp_path)
+
+
 def test_an_entry_that_is_not_renewed_expires(tmp_path: Path) -> None:
     registry = FolderRegistry(tmp_path / "servers", expiry_s=15)
     for name in ("killed", "alive"):

@@ -78,6 +78,9 @@ class FolderRegistry:
         self.folder = folder
         self._expiry_s = expiry_s
 
+    def __str__(self) -> str:
+        return str(self.folder)
+
     def entries(self) -> Sequence[Entry]:
         """Those that have not expired, by name; files that can't be read are none."""
         self.folder.mkdir(parents=True, exist_ok=True)
