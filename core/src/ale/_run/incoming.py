@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import asdict, define, field, frozen
 
 from ale._config import RunConfig
 from ale._run.loop import Loop
@@ -33,6 +33,16 @@ class Origin:
 
     run: str
     episode: str
+    uid: str = ""
+    """Tells runs of one name apart: of their manifests."""
+
+    @classmethod
+    def of(cls, run: RunReader, episode: str) -> "Origin":
+        """An episode of a stored run."""
+        manifest: Mapping[str, Any] = {**run.manifest}
+        # Earlier versions wrote no uid.
+        uid = manifest.get("uid") or manifest.get("created", "")
+        return cls(run=str(manifest["run_id"]), episode=episode, uid=str(uid))
 
 
 class _Stored(msgspec.Struct):
@@ -47,7 +57,7 @@ def origins(run: RunReader) -> Iterator[Origin]:
     """The episodes that a run has taken from others, in order."""
     for stored in Lines(run.path / "episodes.jsonl", _Stored):
         if found := stored.metadata.get(ORIGIN):
-            yield Origin(found["run"], found["episode"])
+            yield Origin(**found)
 
 
 @define(kw_only=True)
@@ -82,7 +92,7 @@ class Learner:
             learner._goals[task.id] = task.goal
         for stored in Lines(loop.store.path / "episodes.jsonl", _Stored):
             if found := stored.metadata.get(ORIGIN):
-                learner._taken.add(Origin(found["run"], found["episode"]))
+                learner._taken.add(Origin(**found))
                 learner._count(GroupKey(stored.step, stored.task_id, stored.start))
         loop.evaluator.restore()
         loop.training.report_missed()
@@ -133,8 +143,7 @@ class Learner:
         if origin in self._taken:
             return
         store = self._loop.store
-        if self._goals.get(task.id, task.goal) != task.goal:
-            task = replace(task, id=f"{task.id}~{origin.run}")
+        task = replace(task, id=self._id_of(task, origin))
         if task.id not in self._goals:
             store.add_task(task)
             self._goals[task.id] = task.goal
@@ -149,11 +158,17 @@ class Learner:
             task_id=task.id,
             step=key.step,
             rollout=filling.n,
-            metadata={**episode.metadata, ORIGIN: {"run": origin.run, "episode": origin.episode}},
+            metadata={**episode.metadata, ORIGIN: asdict(origin)},
         )
         store.add_episode(stored)
         self._taken.add(origin)
         self._count(key)
+
+    def _id_of(self, task: Task, origin: Origin) -> str:
+        """Its id, or another where that is one of a task with another goal."""
+        ids = (task.id, f"{task.id}~{origin.run}")
+        free = (each for each in ids if self._goals.get(each, task.goal) == task.goal)
+        return next(free, f"{task.id}~{origin.run}~{origin.uid}")
 
     def _of(self, task_id: str, start: str) -> _Filling:
         return self._filling.setdefault((task_id, start), _Filling())

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,6 +115,59 @@ def test_tasks_of_one_name_and_different_goals_are_different_groups(place: Place
     place.run(lambda: place.directory.exists() and len(taken(place)) == 5)
     tasks = {each.id for each in RunReader(place.directory).episodes if each.split == "train"}
     assert tasks == {"0-task-0-0", "0-task-0-1", "0-task-1-0", "0-task-1-1", "0-task-0~another-0"}
+
+
+def test_what_another_loop_has_taken_is_not_taken_from_it(place: Place) -> None:
+    place.write({"directory": "seen/first"})
+    place.give(0.8)
+    place.run(lambda: (0, 0.5) in place.served)
+    place.write()
+    place.give(0.8, 0.8, name="later")
+    place.said.clear()
+    place.run(
+        lambda: (
+            any("another loop has taken it" in each for each in place.said)
+            and len(taken(place)) >= 3
+        )
+    )
+    origins = [each.metadata["from"] for each in learned_from(place)]
+    assert sorted(each["run"] for each in origins) == ["agent", "later", "later"]
+
+
+def test_runs_of_one_name_are_different_runs(place: Place) -> None:
+    """In different places, and at the same place one after the other."""
+    place.write({"episodes": ["seen", "elsewhere"]}, rollouts=8)
+    made = [place.folder / name for name in ("elsewhere", "first", "anew")]
+    for path, reward in zip(made, (0.8, 0.7, 0.6), strict=True):
+        place.give(reward)
+        (place.folder / "seen").rename(path)
+    seen = place.folder / "seen" / "agent"
+    seen.parent.mkdir()
+    seen.symlink_to("../first/agent")
+    place.run(lambda: place.directory.exists() and len(taken(place)) == 2)
+
+    link, anew = place.folder / "link", Path("../anew/agent")
+
+    def begun_anew() -> bool:
+        if len(place.served) == 2 and seen.readlink() != anew:
+            link.symlink_to(anew)
+            link.replace(seen)
+        return len(taken(place)) == 3
+
+    place.run(begun_anew)
+    assert sorted(each.reward or 0 for each in learned_from(place)) == [0.6, 0.7, 0.8]
+
+
+def test_a_run_of_an_earlier_version_is_known_by_its_name_and_time(place: Place) -> None:
+    place.write()
+    place.give(0.8)
+    path = place.folder / "seen" / "agent" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["uid"]
+    path.write_text(json.dumps(manifest))
+    place.run(lambda: place.directory.exists() and len(taken(place)) == 1)
+    [found] = learned_from(place)
+    assert found.metadata["from"]["uid"] == manifest["created"]
 
 
 def test_outside_the_window_the_backlog_waits_also_over_a_restart(place: Place) -> None:
