@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from ale.errors import InputError
-from ale.runs import RunReader
+from ale.runs import Registry, RunReader
 from ale.testing.fakes import ManualClock
 from ale.types import Episode
 
-from .conftest import Place
+from ale_loop.record import answered, ask
+from ale_loop.running import restore
+
+from .conftest import Place, wait_for
 
 BETTER, WORSE = (0.8, 0.8, 0.8, 0.8), (0.1, 0.1, 0.1, 0.1)
 
@@ -186,9 +189,6 @@ def test_outside_the_window_the_backlog_waits_also_over_a_restart(place: Place) 
 
 
 def test_an_earlier_version_is_restored_and_training_continues_from_it(place: Place) -> None:
-    from ale.runs import Registry
-    from ale_loop.running import restore
-
     place.write()
     with place.recording() as giver:
         for reward in (*BETTER, *BETTER):
@@ -207,8 +207,6 @@ def test_an_earlier_version_is_restored_and_training_continues_from_it(place: Pl
 
 
 def test_a_running_loop_restores_when_it_is_asked(place: Place) -> None:
-    from ale_loop.record import answered, ask
-
     place.write()
     place.give(*BETTER)
     asked: list[Any] = []
@@ -222,6 +220,64 @@ def test_a_running_loop_restores_when_it_is_asked(place: Place) -> None:
     place.run(restored)
     assert place.verdicts == [(1, "deployed"), (0, "restored")]
     assert place.served == [(0, 0.5), (1, 0.8), (0, 0.5)]
+
+
+def test_a_version_that_was_not_decided_on_is_refused_when_an_earlier_one_is_restored(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write()
+    place.give(*BETTER)
+    place.run(lambda: place.decisions)
+    hold = place.folder / "HOLD"
+    hold.touch()
+    monkeypatch.setenv("HOLD", str(hold))
+    place.give(*BETTER)
+    process = place.start("loop.yaml")
+    wait_for((place.directory / "checkpoints" / "00001").exists)
+    process.kill()
+    process.wait()
+    hold.unlink()
+    assert restore(place.config, 0, Registry.installed(), place.said.append) == ""
+    assert place.decisions[1].reason == "an earlier version was restored"
+    place.give(*BETTER)
+    place.run(lambda: len(place.decisions) == 4)
+    decided = [(1, "deployed"), (2, "refused"), (0, "restored"), (3, "deployed")]
+    assert place.verdicts == decided
+    assert place.served[-1] == (3, 0.8)
+
+
+def test_a_version_that_is_damaged_is_not_restored_and_the_loop_continues(place: Place) -> None:
+    place.write()
+    with place.recording() as giver:
+        for reward in (*BETTER, *BETTER):
+            giver.give(reward)
+        place.run(lambda: len(place.decisions) == 2)
+        (place.directory / "checkpoints" / "00000" / "state.json").write_text("{")
+        request = ask(place.directory, 1)
+        for _ in range(4):
+            giver.give(0.6)
+        place.run(lambda: len(place.decisions) == 3)
+    found = answered(place.directory)
+    assert found is not None
+    assert found.id == request.id
+    assert "00000 is damaged" in found.error
+    assert place.verdicts == [(1, "deployed"), (2, "deployed"), (3, "deployed")]
+    assert place.served[-1] == (3, 1.2)
+
+
+def test_what_was_asked_first_does_not_undo_what_was_restored_later(place: Place) -> None:
+    place.write()
+    with place.recording() as giver:
+        for reward in (*BETTER, *BETTER):
+            giver.give(reward)
+        place.run(lambda: len(place.decisions) == 2)
+    ask(place.directory, 1)
+    assert restore(place.config, 0, Registry.installed(), place.said.append) == ""
+    n = len(place.served)
+    place.give(*BETTER)
+    place.run(lambda: len(place.decisions) == 4)
+    assert place.verdicts[2:] == [(0, "restored"), (3, "deployed")]
+    assert (1, 0.8) not in place.served[n:]
 
 
 def test_old_versions_and_refused_ones_are_removed(place: Place) -> None:

@@ -4,6 +4,7 @@ The number is what the policy answers; a held-out task is solved by a number tha
 step adds the mean weight of its episodes' chunks, less one half.
 """
 
+import asyncio
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from ale.errors import LLMError
+from ale.errors import LLMError, StoreError
 from ale.plugin import BuildContext, Component, doc, hookimpl
 from ale.protocols import AgentContext
 from ale.testing.fakes import FakeChunker, FakeCreditScheme, FakePolicy, FolderBackend
@@ -88,7 +89,10 @@ class Mover:
 
     def load(self, directory: Path) -> None:
         """Read it."""
-        self.state = json.loads((directory / "state.json").read_text())
+        try:
+            self.state = json.loads((directory / "state.json").read_text())
+        except ValueError as error:
+            raise StoreError(f"{directory} is damaged: {error}") from error
 
 
 @frozen(kw_only=True)
@@ -129,12 +133,14 @@ class HeldOut:
 
 
 class Asker:
-    """Asks once."""
+    """Asks once, but not while there is the file that HOLD names."""
 
     limits = Limits(time_limit_s=60)
 
     async def run(self, context: AgentContext) -> Stop:
         """One turn."""
+        while Path(os.environ.get("HOLD", "/nowhere")).exists():
+            await asyncio.sleep(0.01)
         asked = (Message(role="user", content=context.task.goal),)
         request = CompletionRequest(messages=asked, conversation=context.conversation, turn=0)
         completion = await context.llm.complete(request)

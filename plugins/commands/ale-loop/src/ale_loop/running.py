@@ -14,7 +14,7 @@ from ale.runs import Registry, RunReader, build_choice
 from ale.types import RunFinished
 from ale_loop.intake import Intake
 from ale_loop.options import LoopConfig, read_config
-from ale_loop.record import Request
+from ale_loop.record import ask
 from ale_loop.service import Service
 from ale_loop.serving import Serving
 
@@ -48,7 +48,8 @@ def restore(path: Path, version: int, registry: Registry, report: Callable[[str]
 
     async def conduct(service: Service) -> str:
         await service.begin()
-        found.append(await service.restore(Request(version=version, id="")))
+        ask(service.directory, version)  # in place of what an earlier command has asked for
+        found.append(await service.restore_asked())
         return "drained"
 
     _open(path, registry, report, conduct, None)

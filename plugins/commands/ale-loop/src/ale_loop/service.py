@@ -136,13 +136,14 @@ class Service:
         for each in found:
             self.report(f"  {each.line()}")
 
-    async def restore_asked(self) -> None:
-        """Deploy the version that ``ale loop restore`` asks for, if it does."""
+    async def restore_asked(self) -> str:
+        """Deploy the version that ``ale loop restore`` asks for, if it does; what is wrong."""
         request = asked(self.directory)
         if request is None:
-            return
+            return ""
         error = await self.restore(request)
         answer(self.directory, request, error)
+        return error
 
     async def restore(self, request: Request) -> str:
         """Deploy an earlier version; what is wrong, or nothing."""
@@ -150,8 +151,16 @@ class Service:
             kept = ", ".join(map(str, self.restorable()))
             return f"version {request.version} can't be restored; expected one of {kept}"
         if request.version != self.deployed:
-            await self.learner.load(request.version)
+            undecided = decided(self._decisions) + 1
+            try:
+                await self.learner.load(request.version)
+            except AleError as error:
+                await self.learner.load(self.deployed)
+                return f"version {request.version} can't be restored: {error}"
+            if self.learner.kept(undecided):  # killed before it was decided
+                self._note(REFUSED, undecided, "an earlier version was restored", [])
             self._note(RESTORED, request.version, "", [])
+            self._forget()
         served = await self.serve()
         return "" if served else f"version {request.version} is deployed as soon as servers answer"
 
