@@ -240,6 +240,13 @@ class Learner:
         """
         return await self._loop.evaluator.evaluate(version, due=True)
 
+    async def evaluate_again(self, version: int) -> bool:
+        """Evaluate the tasks again that have no reward under a version, which is loaded.
+
+        Returns False after a Ctrl-C.
+        """
+        return await self._loop.evaluator.again(version)
+
     def evaluated(
         self, version: int
     ) -> Mapping[float | None, Mapping[tuple[str, int], float | None]]:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from ale.errors import InputError
+from ale.errors import AleError, InputError
 from ale.runs import Registry, RunReader
 from ale.testing.fakes import ManualClock
 from ale.types import Episode
-
 from ale_loop.record import answered, ask
 from ale_loop.running import restore
 
@@ -75,8 +74,25 @@ def test_what_could_not_be_measured_is_refused(
     monkeypatch.setenv("BREAK", "1")
     place.give(*BETTER)
     place.run(lambda: place.decisions)
-    assert "only 0 held-out tasks have a reward" in place.decisions[0].reason
+    assert "only 0 of 4 held-out tasks have a reward" in place.decisions[0].reason
     assert place.served[-1] == (0, 0.5)
+
+
+def test_an_outage_while_the_deployed_version_was_evaluated_uses_no_groups_up(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write(retries=0)
+    place.give(*BETTER)
+    monkeypatch.setenv("BREAK", "1")
+    with pytest.raises(AleError, match="only 0 of 4 held-out tasks have a reward under version 0"):
+        place.run(lambda: place.decisions)
+    assert place.decisions == []
+    assert not (place.directory / "credits").exists()
+    monkeypatch.delenv("BREAK")
+    place.run(lambda: place.decisions)
+    assert place.verdicts == [(1, "deployed")]
+    made = {each["temperature"]: each for each in place.decisions[0].compared}
+    assert (made[0.0]["deployed"], made[0.0]["new"], made[0.0]["n"]) == (0.5, 1.0, 4)
 
 
 def test_equal_policies_are_not_deployed(place: Place) -> None:

@@ -139,7 +139,7 @@ class Asker:
 
     async def run(self, context: AgentContext) -> Stop:
         """One turn."""
-        while Path(os.environ.get("HOLD", "/nowhere")).exists():
+        while Path(os.environ.get("HOLD", "/nowhere")).exists():  # noqa: ASYNC110 - a file tells it
             await asyncio.sleep(0.01)
         asked = (Message(role="user", content=context.task.goal),)
         request = CompletionRequest(messages=asked, conversation=context.conversation, turn=0)
