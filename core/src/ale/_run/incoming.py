@@ -15,11 +15,13 @@ from attrs import asdict, define, field, frozen
 
 from ale._config import RunConfig
 from ale._run.loop import Loop
+from ale._run.parts import Parts
 from ale._store import RunReader
 from ale._store.groups import GroupKey
 from ale._store.lines import Lines
 from ale.errors import InputError, Problem
 from ale.files import replacing, store_errors
+from ale.protocols import Policy
 from ale.types import Episode, PolicySnapshot, Task, replace
 
 ORIGIN = "from"
@@ -284,6 +286,17 @@ def check_learning(config: RunConfig) -> None:
     ]
     if problems:
         raise InputError([config.located(problem) for problem in problems])
+
+
+def check_executor(config: RunConfig, parts: Parts) -> None:
+    """Raises `InputError` where workers elsewhere would have to go back to earlier weights."""
+    if parts.executor.remote and isinstance(parts.llm, Policy):
+        message = (
+            f"the workers of executor '{config.executor.name}' follow newer versions of the model "
+            "only, but where one is refused the loop goes back to an earlier version"
+        )
+        problem = Problem(message=message, path="executor", expected="executor: {type: local}")
+        raise InputError([config.located(problem)])
 
 
 def conducted(conduct: Callable[[Learner], Awaitable[str]]) -> Callable[[Loop], Awaitable[str]]:

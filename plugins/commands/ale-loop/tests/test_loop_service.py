@@ -355,3 +355,39 @@ def test_mistakes_are_named_and_nothing_is_started(place: Place) -> None:
     with pytest.raises(InputError, match="how many groups a step learns from"):
         place.run(lambda: False)
     assert not place.directory.exists()
+
+
+def test_workers_elsewhere_which_follow_newer_versions_only_are_refused(place: Place) -> None:
+    place.write(None, {"executor": {"type": "elsewhere"}})
+    with pytest.raises(InputError, match="the loop goes back to an earlier version"):
+        place.run(lambda: False)
+    assert not place.directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"registry": "servers"}, "registry"),
+        ({"urls": ["http://a/v1", "http://b/v1/"]}, "urls"),
+    ],
+)
+def test_servers_of_the_agents_are_not_those_of_the_evaluation(
+    place: Place, given: dict[str, Any], key: str
+) -> None:
+    """They would get every version before it is decided on."""
+
+    def write(of_training: dict[str, Any], of_agents: dict[str, Any]) -> None:
+        path = str(place.folder / "served")
+        llm = {"type": "file", "path": path, **of_training}
+        place.write({"serve": {"type": "file", "path": path, **of_agents}}, {"llm": llm})
+
+    more = {"urls": ["http://b/v1"]} if key == "urls" else given
+    write(given, more)
+    with pytest.raises(InputError, match=f"serve.{key}: .*names these servers too"):
+        place.run(lambda: False)
+    assert not place.directory.exists()
+    write({**given, "adapter": "trial"}, {**more, "adapter": "mine"})
+    place.run(lambda: place.served)
+    write(given, more)
+    with pytest.raises(InputError, match=f"serve.{key}: "):
+        place.run(lambda: False)

@@ -7,15 +7,16 @@ step adds the mean weight of its episodes' chunks, less one half.
 import asyncio
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
 
-from ale.errors import LLMError, StoreError
+from ale.errors import AleError, LLMError, StoreError
 from ale.plugin import BuildContext, Component, doc, hookimpl
-from ale.protocols import AgentContext
+from ale.protocols import AgentContext, RunningRun, Workers
 from ale.testing.fakes import FakeChunker, FakeCreditScheme, FakePolicy, FolderBackend
 from ale.types import (
     Batch,
@@ -51,6 +52,10 @@ class Number(FakePolicy):
 
     async def aclose(self) -> None:
         """Nothing is open."""
+
+    async def client_options(self) -> Mapping[str, Any]:
+        """Other processes could ask it."""
+        return {}
 
 
 class Mover:
@@ -100,6 +105,9 @@ class FileOptions:
     """Servers that are a file."""
 
     path: Path = field(metadata=doc("It has the version and the number, a line each time."))
+    urls: tuple[str, ...] = field(default=(), metadata=doc("Not used."))
+    registry: Path | None = field(default=None, metadata=doc("Not used."))
+    adapter: str = field(default="", metadata=doc("Not used."))
 
 
 class File(Number):
@@ -202,6 +210,23 @@ def ale_llms() -> Sequence[Component[Any, Any]]:
         Component("number", None, lambda o, c: Number(), summary="A number."),
         Component("file", FileOptions, servers, summary="A file."),
     ]
+
+
+class Elsewhere:
+    """Says that it runs episodes in other processes."""
+
+    remote = True
+
+    @asynccontextmanager
+    async def open(self, running: RunningRun) -> AsyncIterator[Workers]:
+        """It is not asked."""
+        raise AleError("it was opened")
+        yield
+
+
+@hookimpl
+def ale_executors() -> Sequence[Component[Any, Any]]:
+    return [Component("elsewhere", None, lambda o, c: Elsewhere(), summary="Other processes.")]
 
 
 @hookimpl

@@ -16,7 +16,7 @@ from ale_loop.intake import Intake
 from ale_loop.options import LoopConfig, read_config
 from ale_loop.record import ask
 from ale_loop.service import Service
-from ale_loop.serving import Serving
+from ale_loop.serving import Serving, check_servers
 
 
 def run(
@@ -83,7 +83,15 @@ def _open(
             if policy is not None:
                 await policy.aclose()
 
-    return learn(options.train, options.directory, registry, go, report=report, clocks=clocks)
+    return learn(
+        options.train,
+        options.directory,
+        registry,
+        go,
+        report=report,
+        clocks=clocks,
+        check=lambda train: check_servers(config.serve, train),
+    )
 
 
 def _policy(config: LoopConfig, registry: Registry) -> Policy | None:
