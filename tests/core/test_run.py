@@ -54,6 +54,17 @@ async def test_an_episode_is_graded_chunked_and_credited(workplace: Any, finish:
     assert manifest["versions"]["ale-bench"] == "1.0"
 
 
+def test_every_run_has_another_uid_except_deterministic_ones(workplace: Any) -> None:
+    def uid(**options: Any) -> str | None:
+        manifest: Any = workplace.prepared(workplace.config(**options)).store.reader.manifest
+        return manifest.get("uid")
+
+    one, two = uid(name="one"), uid(name="two")
+    assert one
+    assert two not in (None, one)
+    assert uid(name="three", deterministic=True) is None
+
+
 async def test_an_episode_that_hangs_crashes_or_does_not_open_leaves_the_others_untouched(
     bench: Any, workplace: Any, finish: Finish
 ) -> None:

@@ -6,6 +6,7 @@ to it instead of being sampled; crediting, training, checkpoints and evaluation 
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,19 @@ from attrs import evolve
 
 from ale._config import load_config
 from ale._registry import Registry
-from ale._run.incoming import ORIGIN, Learner, Origin, check_learning, conducted, origins
+from ale._run.incoming import (
+    ORIGIN,
+    Learner,
+    Origin,
+    check_executor,
+    check_learning,
+    conducted,
+    origins,
+)
 from ale._run.interrupt import Interrupt
 from ale._run.start import Host, check_resumed, check_run, closing_parts, resume, start_checked
+from ale._store import RunReader
+from ale._store.codec import encode
 from ale.types import RunFinished
 
 __all__ = ["ORIGIN", "Learner", "Origin", "learn", "origins"]
@@ -39,6 +50,7 @@ def learn(
     overrides: Sequence[str] = (),
     report: Callable[[str], None] = print,
     clocks: Mapping[str, Any] | None = None,
+    check: Callable[[Mapping[str, Any]], None] = lambda config: None,
 ) -> RunFinished:
     """Train the policy of a config on what `conduct` gives the learner.
 
@@ -53,6 +65,8 @@ def learn(
         overrides: as for ``--set``.
         report: shows a message to the user.
         clocks: ``clock``, ``monotonic`` and ``new_id``, in place of the machine's.
+        check: gets the whole config as plain values, before anything is built; may raise
+            `InputError`.
 
     Raises:
         InputError: with every problem of the config.
@@ -61,12 +75,15 @@ def learn(
     interrupt = Interrupt(show=report)
     host = Host(registry=registry, interrupt=interrupt, report=report, clocks=clocks or {})
     if (directory / "manifest.json").exists():
+        check(RunReader(directory).manifest["config"])
         starting = check_resumed(resume(directory, host))
     else:
         fixed = [f"run.{name}={value}" for name, value in _FIXED.items()]
         loaded = load_config(config, registry, [*overrides, *fixed])
         check_learning(loaded)
+        check(json.loads(encode(loaded.resolved)))
         ready = check_run(loaded, config.stem, host, directory)
+        check_executor(loaded, ready.parts)
         for note in ready.notes:
             report(note)
         starting = start_checked(ready, host)

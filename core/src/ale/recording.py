@@ -137,6 +137,7 @@ def _check_recorded_so(path: Path, config: Mapping[str, Any]) -> None:
 def _manifest(path: Path, config: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
     return {
         "run_id": path.name,
+        "uid": os.urandom(6).hex(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "config": config,
         "seed": 0,

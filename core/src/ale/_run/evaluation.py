@@ -1,6 +1,6 @@
 """Evaluate the policy on the evaluation tasks between training steps."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from attrs import field, frozen
 
@@ -80,6 +80,35 @@ class Evaluator:
             self.observers.notify("ale_evaluation_finished", event)
         return True
 
+    async def again(self, step: int) -> bool:
+        """Evaluate the tasks again that have no reward, as further rollouts of the same policy.
+
+        Returns False after a Ctrl-C.
+        """
+        found = self.store.index.evaluated(step)
+        await self.before()
+        with self.times.on("evaluation"):
+            return await self.dispatcher.run(
+                lambda: (
+                    plan
+                    for temperature in self.config.evaluation_temperatures
+                    for plan in self._further(step, temperature, found.get(temperature, {}))
+                )
+            )
+
+    def _further(
+        self,
+        step: int,
+        temperature: float | None,
+        found: Mapping[tuple[str, int], float | None],
+    ) -> Iterator[EpisodePlan]:
+        """Those of the tasks without a reward."""
+        graded = {task for (task, _), reward in found.items() if reward is not None}
+        last = max((rollout for _, rollout in found), default=-1)
+        for plan in self._plans(step, temperature, first=last + 1):
+            if plan.rollout > last and plan.prepared.task.id not in graded:
+                yield plan
+
     def _lacks(self, step: int, temperature: float | None) -> bool:
         """Is there something to sample or to report?"""
         stored = [plan.key in self.store.index for plan in self._plans(step, temperature)]
@@ -89,9 +118,11 @@ class Evaluator:
         earlier = not any(stored) and any(reported == step for reported, _ in self.reported)
         return not earlier
 
-    def _plans(self, step: int, *temperatures: float | None) -> Iterator[EpisodePlan]:
+    def _plans(
+        self, step: int, *temperatures: float | None, first: int = 0
+    ) -> Iterator[EpisodePlan]:
         evaluation = self.config.evaluation
-        rollouts = 0 if evaluation is None else evaluation.options.rollouts
+        rollouts = first + (0 if evaluation is None else evaluation.options.rollouts)
         tasks, seed = self.tasks["evaluation"], self.config.run.seed
         for temperature in temperatures:
             yield from evaluation_plans(tasks, seed, rollouts, step, temperature)

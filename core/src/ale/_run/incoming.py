@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import asdict, define, field, frozen
 
 from ale._config import RunConfig
 from ale._run.loop import Loop
+from ale._run.parts import Parts
 from ale._store import RunReader
 from ale._store.groups import GroupKey
 from ale._store.lines import Lines
 from ale.errors import InputError, Problem
 from ale.files import replacing, store_errors
+from ale.protocols import Policy
 from ale.types import Episode, PolicySnapshot, Task, replace
 
 ORIGIN = "from"
@@ -33,6 +35,16 @@ class Origin:
 
     run: str
     episode: str
+    uid: str = ""
+    """Tells runs of one name apart: of their manifests."""
+
+    @classmethod
+    def of(cls, run: RunReader, episode: str) -> "Origin":
+        """An episode of a stored run."""
+        manifest: Mapping[str, Any] = {**run.manifest}
+        # Earlier versions wrote no uid.
+        uid = manifest.get("uid") or manifest.get("created", "")
+        return cls(run=str(manifest["run_id"]), episode=episode, uid=str(uid))
 
 
 class _Stored(msgspec.Struct):
@@ -47,7 +59,7 @@ def origins(run: RunReader) -> Iterator[Origin]:
     """The episodes that a run has taken from others, in order."""
     for stored in Lines(run.path / "episodes.jsonl", _Stored):
         if found := stored.metadata.get(ORIGIN):
-            yield Origin(found["run"], found["episode"])
+            yield Origin(**found)
 
 
 @define(kw_only=True)
@@ -82,7 +94,7 @@ class Learner:
             learner._goals[task.id] = task.goal
         for stored in Lines(loop.store.path / "episodes.jsonl", _Stored):
             if found := stored.metadata.get(ORIGIN):
-                learner._taken.add(Origin(found["run"], found["episode"]))
+                learner._taken.add(Origin(**found))
                 learner._count(GroupKey(stored.step, stored.task_id, stored.start))
         loop.evaluator.restore()
         loop.training.report_missed()
@@ -133,8 +145,7 @@ class Learner:
         if origin in self._taken:
             return
         store = self._loop.store
-        if self._goals.get(task.id, task.goal) != task.goal:
-            task = replace(task, id=f"{task.id}~{origin.run}")
+        task = replace(task, id=self._id_of(task, origin))
         if task.id not in self._goals:
             store.add_task(task)
             self._goals[task.id] = task.goal
@@ -149,11 +160,17 @@ class Learner:
             task_id=task.id,
             step=key.step,
             rollout=filling.n,
-            metadata={**episode.metadata, ORIGIN: {"run": origin.run, "episode": origin.episode}},
+            metadata={**episode.metadata, ORIGIN: asdict(origin)},
         )
         store.add_episode(stored)
         self._taken.add(origin)
         self._count(key)
+
+    def _id_of(self, task: Task, origin: Origin) -> str:
+        """Its id, or another where that is one of a task with another goal."""
+        ids = (task.id, f"{task.id}~{origin.run}")
+        free = (each for each in ids if self._goals.get(each, task.goal) == task.goal)
+        return next(free, f"{task.id}~{origin.run}~{origin.uid}")
 
     def _of(self, task_id: str, start: str) -> _Filling:
         return self._filling.setdefault((task_id, start), _Filling())
@@ -225,6 +242,13 @@ class Learner:
         """
         return await self._loop.evaluator.evaluate(version, due=True)
 
+    async def evaluate_again(self, version: int) -> bool:
+        """Evaluate the tasks again that have no reward under a version, which is loaded.
+
+        Returns False after a Ctrl-C.
+        """
+        return await self._loop.evaluator.again(version)
+
     def evaluated(
         self, version: int
     ) -> Mapping[float | None, Mapping[tuple[str, int], float | None]]:
@@ -262,6 +286,17 @@ def check_learning(config: RunConfig) -> None:
     ]
     if problems:
         raise InputError([config.located(problem) for problem in problems])
+
+
+def check_executor(config: RunConfig, parts: Parts) -> None:
+    """Raises `InputError` where workers elsewhere would have to go back to earlier weights."""
+    if parts.executor.remote and isinstance(parts.llm, Policy):
+        message = (
+            f"the workers of executor '{config.executor.name}' follow newer versions of the model "
+            "only, but where one is refused the loop goes back to an earlier version"
+        )
+        problem = Problem(message=message, path="executor", expected="executor: {type: local}")
+        raise InputError([config.located(problem)])
 
 
 def conducted(conduct: Callable[[Learner], Awaitable[str]]) -> Callable[[Loop], Awaitable[str]]:

@@ -14,11 +14,19 @@ from ale._run.parts import Parts, Tasks
 
 
 def describe_run(
-    config: RunConfig, registry: Registry, parts: Parts, *, run_id: str, clock: float, tasks: Tasks
+    config: RunConfig,
+    registry: Registry,
+    parts: Parts,
+    *,
+    run_id: str,
+    uid: str | None,
+    clock: float,
+    tasks: Tasks,
 ) -> dict[str, Any]:
     """Config, versions, seed, and facts about sandbox and host, without secrets."""
     return {
         "run_id": run_id,
+        **({} if uid is None else {"uid": uid}),
         "created": datetime.fromtimestamp(clock, UTC).isoformat(timespec="seconds"),
         "config": config.resolved,
         **({"plugins": config.plugins} if config.plugins else {}),

@@ -168,6 +168,8 @@ def start(ready: Prepared, host: Host) -> Run:
         host.registry,
         ready.parts,
         run_id=ready.context.run_id,
+        # A deterministic run writes the same manifest each time.
+        uid=None if ready.config.run.deterministic else ready.context.new_id(),
         clock=ready.context.clock(),
         tasks=ready.tasks,
     )

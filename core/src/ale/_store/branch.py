@@ -59,6 +59,8 @@ def branch_run(
         raise InputError([Problem(message=message, file=str(source), hint=hint)])
     run = {**reader.manifest, "run_id": target.name, "config": config}
     run["seed"] = config["run"]["seed"]
+    if "uid" in run:
+        run["uid"] = os.urandom(6).hex()
     run[BRANCHED_FROM] = {"run": str(source), "steps": steps}
     run.pop("outcome", None)
     stream = reader.index().stream

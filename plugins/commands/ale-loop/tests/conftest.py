@@ -50,7 +50,12 @@ class Place:
     def directory(self) -> Path:
         return self.folder / "loop"
 
-    def write(self, options: dict[str, Any] | None = None, **run: Any) -> Path:
+    def write(
+        self,
+        options: dict[str, Any] | None = None,
+        sections: dict[str, Any] | None = None,
+        **run: Any,
+    ) -> Path:
         """The configs of a loop whose steps learn from two groups of two."""
         train = {
             "plugins": [str(TOY)],
@@ -64,6 +69,7 @@ class Place:
             "evaluation": {"tasks": {"type": "held-out"}, "rollouts": 1},
             "observers": [],
             "run": {"tasks_per_step": 2, "rollouts": 2, **run},
+            **(sections or {}),
         }
         (self.folder / "train.yaml").write_text(json.dumps(train))
         loop = {

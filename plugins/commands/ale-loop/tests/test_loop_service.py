@@ -2,17 +2,20 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ale.errors import InputError
-from ale.runs import RunReader
+from ale.errors import AleError, InputError
+from ale.runs import Registry, RunReader
 from ale.testing.fakes import ManualClock
 from ale.types import Episode
 from ale_loop.options import read_config
+from ale_loop.record import answered, ask
+from ale_loop.running import restore
 
-from .conftest import Place
+from .conftest import Place, wait_for
 
 BETTER, WORSE = (0.8, 0.8, 0.8, 0.8), (0.1, 0.1, 0.1, 0.1)
 
@@ -72,8 +75,25 @@ def test_what_could_not_be_measured_is_refused(
     monkeypatch.setenv("BREAK", "1")
     place.give(*BETTER)
     place.run(lambda: place.decisions)
-    assert "only 0 held-out tasks have a reward" in place.decisions[0].reason
+    assert "only 0 of 4 held-out tasks have a reward" in place.decisions[0].reason
     assert place.served[-1] == (0, 0.5)
+
+
+def test_an_outage_while_the_deployed_version_was_evaluated_uses_no_groups_up(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write(retries=0)
+    place.give(*BETTER)
+    monkeypatch.setenv("BREAK", "1")
+    with pytest.raises(AleError, match="only 0 of 4 held-out tasks have a reward under version 0"):
+        place.run(lambda: place.decisions)
+    assert place.decisions == []
+    assert not (place.directory / "credits").exists()
+    monkeypatch.delenv("BREAK")
+    place.run(lambda: place.decisions)
+    assert place.verdicts == [(1, "deployed")]
+    made = {each["temperature"]: each for each in place.decisions[0].compared}
+    assert (made[0.0]["deployed"], made[0.0]["new"], made[0.0]["n"]) == (0.5, 1.0, 4)
 
 
 def test_equal_policies_are_not_deployed(place: Place) -> None:
@@ -117,6 +137,59 @@ def test_tasks_of_one_name_and_different_goals_are_different_groups(place: Place
     assert tasks == {"0-task-0-0", "0-task-0-1", "0-task-1-0", "0-task-1-1", "0-task-0~another-0"}
 
 
+def test_what_another_loop_has_taken_is_not_taken_from_it(place: Place) -> None:
+    place.write({"directory": "seen/first"})
+    place.give(0.8)
+    place.run(lambda: (0, 0.5) in place.served)
+    place.write()
+    place.give(0.8, 0.8, name="later")
+    place.said.clear()
+    place.run(
+        lambda: (
+            any("another loop has taken it" in each for each in place.said)
+            and len(taken(place)) >= 3
+        )
+    )
+    origins = [each.metadata["from"] for each in learned_from(place)]
+    assert sorted(each["run"] for each in origins) == ["agent", "later", "later"]
+
+
+def test_runs_of_one_name_are_different_runs(place: Place) -> None:
+    """In different places, and at the same place one after the other."""
+    place.write({"episodes": ["seen", "elsewhere"]}, rollouts=8)
+    made = [place.folder / name for name in ("elsewhere", "first", "anew")]
+    for path, reward in zip(made, (0.8, 0.7, 0.6), strict=True):
+        place.give(reward)
+        (place.folder / "seen").rename(path)
+    seen = place.folder / "seen" / "agent"
+    seen.parent.mkdir()
+    seen.symlink_to("../first/agent")
+    place.run(lambda: place.directory.exists() and len(taken(place)) == 2)
+
+    link, anew = place.folder / "link", Path("../anew/agent")
+
+    def begun_anew() -> bool:
+        if len(place.served) == 2 and seen.readlink() != anew:
+            link.symlink_to(anew)
+            link.replace(seen)
+        return len(taken(place)) == 3
+
+    place.run(begun_anew)
+    assert sorted(each.reward or 0 for each in learned_from(place)) == [0.6, 0.7, 0.8]
+
+
+def test_a_run_of_an_earlier_version_is_known_by_its_name_and_time(place: Place) -> None:
+    place.write()
+    place.give(0.8)
+    path = place.folder / "seen" / "agent" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["uid"]
+    path.write_text(json.dumps(manifest))
+    place.run(lambda: place.directory.exists() and len(taken(place)) == 1)
+    [found] = learned_from(place)
+    assert found.metadata["from"]["uid"] == manifest["created"]
+
+
 def test_outside_the_window_the_backlog_waits_also_over_a_restart(place: Place) -> None:
     place.write({"train_window": "22:30-06:00", "time_zone": "Europe/Berlin"})
     clock = ManualClock(at("23T20:00:00"))  # 21:00 in Berlin
@@ -133,9 +206,6 @@ def test_outside_the_window_the_backlog_waits_also_over_a_restart(place: Place) 
 
 
 def test_an_earlier_version_is_restored_and_training_continues_from_it(place: Place) -> None:
-    from ale.runs import Registry
-    from ale_loop.running import restore
-
     place.write()
     with place.recording() as giver:
         for reward in (*BETTER, *BETTER):
@@ -154,8 +224,6 @@ def test_an_earlier_version_is_restored_and_training_continues_from_it(place: Pl
 
 
 def test_a_running_loop_restores_when_it_is_asked(place: Place) -> None:
-    from ale_loop.record import answered, ask
-
     place.write()
     place.give(*BETTER)
     asked: list[Any] = []
@@ -169,6 +237,64 @@ def test_a_running_loop_restores_when_it_is_asked(place: Place) -> None:
     place.run(restored)
     assert place.verdicts == [(1, "deployed"), (0, "restored")]
     assert place.served == [(0, 0.5), (1, 0.8), (0, 0.5)]
+
+
+def test_a_version_that_was_not_decided_on_is_refused_when_an_earlier_one_is_restored(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write()
+    place.give(*BETTER)
+    place.run(lambda: place.decisions)
+    hold = place.folder / "HOLD"
+    hold.touch()
+    monkeypatch.setenv("HOLD", str(hold))
+    place.give(*BETTER)
+    process = place.start("loop.yaml")
+    wait_for((place.directory / "checkpoints" / "00001").exists)
+    process.kill()
+    process.wait()
+    hold.unlink()
+    assert restore(place.config, 0, Registry.installed(), place.said.append) == ""
+    assert place.decisions[1].reason == "an earlier version was restored"
+    place.give(*BETTER)
+    place.run(lambda: len(place.decisions) == 4)
+    decided = [(1, "deployed"), (2, "refused"), (0, "restored"), (3, "deployed")]
+    assert place.verdicts == decided
+    assert place.served[-1] == (3, 0.8)
+
+
+def test_a_version_that_is_damaged_is_not_restored_and_the_loop_continues(place: Place) -> None:
+    place.write()
+    with place.recording() as giver:
+        for reward in (*BETTER, *BETTER):
+            giver.give(reward)
+        place.run(lambda: len(place.decisions) == 2)
+        (place.directory / "checkpoints" / "00000" / "state.json").write_text("{")
+        request = ask(place.directory, 1)
+        for _ in range(4):
+            giver.give(0.6)
+        place.run(lambda: len(place.decisions) == 3)
+    found = answered(place.directory)
+    assert found is not None
+    assert found.id == request.id
+    assert "00000 is damaged" in found.error
+    assert place.verdicts == [(1, "deployed"), (2, "deployed"), (3, "deployed")]
+    assert place.served[-1] == (3, 1.2)
+
+
+def test_what_was_asked_first_does_not_undo_what_was_restored_later(place: Place) -> None:
+    place.write()
+    with place.recording() as giver:
+        for reward in (*BETTER, *BETTER):
+            giver.give(reward)
+        place.run(lambda: len(place.decisions) == 2)
+    ask(place.directory, 1)
+    assert restore(place.config, 0, Registry.installed(), place.said.append) == ""
+    n = len(place.served)
+    place.give(*BETTER)
+    place.run(lambda: len(place.decisions) == 4)
+    assert place.verdicts[2:] == [(0, "restored"), (3, "deployed")]
+    assert (1, 0.8) not in place.served[n:]
 
 
 def test_old_versions_and_refused_ones_are_removed(place: Place) -> None:
@@ -235,3 +361,39 @@ def test_mistakes_are_named_and_nothing_is_started(place: Place) -> None:
     with pytest.raises(InputError, match="how many groups a step learns from"):
         place.run(lambda: False)
     assert not place.directory.exists()
+
+
+def test_workers_elsewhere_which_follow_newer_versions_only_are_refused(place: Place) -> None:
+    place.write(None, {"executor": {"type": "elsewhere"}})
+    with pytest.raises(InputError, match="the loop goes back to an earlier version"):
+        place.run(lambda: False)
+    assert not place.directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"registry": "servers"}, "registry"),
+        ({"urls": ["http://a/v1", "http://b/v1/"]}, "urls"),
+    ],
+)
+def test_servers_of_the_agents_are_not_those_of_the_evaluation(
+    place: Place, given: dict[str, Any], key: str
+) -> None:
+    """They would get every version before it is decided on."""
+
+    def write(of_training: dict[str, Any], of_agents: dict[str, Any]) -> None:
+        path = str(place.folder / "served")
+        llm = {"type": "file", "path": path, **of_training}
+        place.write({"serve": {"type": "file", "path": path, **of_agents}}, {"llm": llm})
+
+    more = {"urls": ["http://b/v1"]} if key == "urls" else given
+    write(given, more)
+    with pytest.raises(InputError, match=f"serve.{key}: .*names these servers too"):
+        place.run(lambda: False)
+    assert not place.directory.exists()
+    write({**given, "adapter": "trial"}, {**more, "adapter": "mine"})
+    place.run(lambda: place.served)
+    write(given, more)
+    with pytest.raises(InputError, match=f"serve.{key}: "):
+        place.run(lambda: False)

@@ -4,17 +4,19 @@ The number is what the policy answers; a held-out task is solved by a number tha
 step adds the mean weight of its episodes' chunks, less one half.
 """
 
+import asyncio
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
 
-from ale.errors import LLMError
+from ale.errors import AleError, LLMError, StoreError
 from ale.plugin import BuildContext, Component, doc, hookimpl
-from ale.protocols import AgentContext
+from ale.protocols import AgentContext, RunningRun, Workers
 from ale.testing.fakes import FakeChunker, FakeCreditScheme, FakePolicy, FolderBackend
 from ale.types import (
     Batch,
@@ -50,6 +52,10 @@ class Number(FakePolicy):
 
     async def aclose(self) -> None:
         """Nothing is open."""
+
+    async def client_options(self) -> Mapping[str, Any]:
+        """Other processes could ask it."""
+        return {}
 
 
 class Mover:
@@ -88,7 +94,10 @@ class Mover:
 
     def load(self, directory: Path) -> None:
         """Read it."""
-        self.state = json.loads((directory / "state.json").read_text())
+        try:
+            self.state = json.loads((directory / "state.json").read_text())
+        except ValueError as error:
+            raise StoreError(f"{directory} is damaged: {error}") from error
 
 
 @frozen(kw_only=True)
@@ -96,6 +105,9 @@ class FileOptions:
     """Servers that are a file."""
 
     path: Path = field(metadata=doc("It has the version and the number, a line each time."))
+    urls: tuple[str, ...] = field(default=(), metadata=doc("Not used."))
+    registry: Path | None = field(default=None, metadata=doc("Not used."))
+    adapter: str = field(default="", metadata=doc("Not used."))
 
 
 class File(Number):
@@ -129,12 +141,14 @@ class HeldOut:
 
 
 class Asker:
-    """Asks once."""
+    """Asks once, but not while there is the file that HOLD names."""
 
     limits = Limits(time_limit_s=60)
 
     async def run(self, context: AgentContext) -> Stop:
         """One turn."""
+        while Path(os.environ.get("HOLD", "/nowhere")).exists():  # noqa: ASYNC110 - a file tells it
+            await asyncio.sleep(0.01)
         asked = (Message(role="user", content=context.task.goal),)
         request = CompletionRequest(messages=asked, conversation=context.conversation, turn=0)
         completion = await context.llm.complete(request)
@@ -196,6 +210,23 @@ def ale_llms() -> Sequence[Component[Any, Any]]:
         Component("number", None, lambda o, c: Number(), summary="A number."),
         Component("file", FileOptions, servers, summary="A file."),
     ]
+
+
+class Elsewhere:
+    """Says that it runs episodes in other processes."""
+
+    remote = True
+
+    @asynccontextmanager
+    async def open(self, running: RunningRun) -> AsyncIterator[Workers]:
+        """It is not asked."""
+        raise AleError("it was opened")
+        yield
+
+
+@hookimpl
+def ale_executors() -> Sequence[Component[Any, Any]]:
+    return [Component("elsewhere", None, lambda o, c: Elsewhere(), summary="Other processes.")]
 
 
 @hookimpl

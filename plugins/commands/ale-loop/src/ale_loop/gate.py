@@ -20,7 +20,11 @@ class Compared:
     temperature: float | None
     """None: the model's own."""
     n: int
-    """Held-out tasks with a reward under both."""
+    """Held-out tasks with a reward under the deployed version."""
+    broken: int
+    """Those of them that broke under the new one, where they count 0."""
+    held_out: int
+    """All held-out tasks."""
     deployed: float
     new: float
     """Their mean rewards on these."""
@@ -34,9 +38,10 @@ class Compared:
         interval = (
             "" if self.low is None else f" (95% interval {self.low:+.3f} to {self.high:+.3f})"
         )
+        broken = f", {self.broken} of them broken, which count 0" if self.broken else ""
         return (
             f"{sampling_name(self.temperature)}: {self.difference:+.3f}{interval}, "
-            f"{self.new:.3f} after {self.deployed:.3f}, {self.n} tasks"
+            f"{self.new:.3f} after {self.deployed:.3f}, {self.n} tasks{broken}"
         )
 
     def facts(self) -> dict[str, Any]:
@@ -49,14 +54,28 @@ def compare(deployed: Rewards, new: Rewards) -> list[Compared]:
     return [_compared(each, deployed.get(each, {}), rewards) for each, rewards in new.items()]
 
 
+def unmeasured(rewards: Rewards, options: GateOptions) -> str | None:
+    """Why nothing can be compared with a version; None if its rewards are enough."""
+    for temperature, found in rewards.items():
+        graded, held_out = len(_by_task(found)), len({task for task, _ in found})
+        if not options.enough(graded, held_out):
+            name = sampling_name(temperature)
+            return f"{name}: only {graded} of {held_out} held-out tasks have a reward"
+    return None if rewards else "it was not evaluated"
+
+
 def refusal(compared: Sequence[Compared], options: GateOptions) -> str | None:
     """Why the new version is not deployed; None if it is."""
     if not compared:
         return "it was not evaluated"
     for each in compared:
         name = sampling_name(each.temperature)
-        if each.n < options.least_pairs:
-            return f"{name}: only {each.n} held-out tasks have a reward under both versions"
+        graded = each.n - each.broken
+        if not options.enough(graded, each.held_out):
+            return (
+                f"{name}: only {graded} of {each.held_out} held-out tasks have a reward under "
+                "both versions"
+            )
         found = each.difference if options.measure == "mean" else each.low
         if found is None or found < options.threshold:
             return f"{name}: {options.measure} {found:+.3f} is below {options.threshold:+.3f}"
@@ -69,13 +88,16 @@ def _compared(
     new: Mapping[tuple[str, int], float | None],
 ) -> Compared:
     before, after = _by_task(deployed), _by_task(new)
-    tasks = sorted(before.keys() & after.keys())
-    made = estimate([after[task] - before[task] for task in tasks])
+    tasks = sorted(before)
+    rewards = [after.get(task, 0.0) for task in tasks]
+    made = estimate([reward - before[task] for task, reward in zip(tasks, rewards, strict=True)])
     return Compared(
         temperature=temperature,
         n=len(tasks),
+        broken=len(before.keys() - after.keys()),
+        held_out=len({task for task, _ in new}),
         deployed=_mean([before[task] for task in tasks]),
-        new=_mean([after[task] for task in tasks]),
+        new=_mean(rewards),
         difference=0.0 if made is None else made.mean,
         low=None if made is None else made.low,
         high=None if made is None else made.high,

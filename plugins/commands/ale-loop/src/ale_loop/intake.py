@@ -6,7 +6,8 @@ from pathlib import Path
 
 from attrs import define, field
 
-from ale.learning import Learner, Origin
+from ale.errors import InputError
+from ale.learning import ORIGIN, Learner, Origin
 from ale.runs import RunReader
 from ale.types import Episode, Task
 
@@ -16,6 +17,8 @@ class _Source:
     """One run directory, and how far it was read."""
 
     reader: RunReader
+    written: tuple[int, int]
+    """Of its manifest: another one may be of another run at the same path."""
     at: int = 0
     """Where the last line begins that was read; it is read again, which changes nothing."""
     size: int = 0
@@ -66,10 +69,20 @@ class Intake:
         """
         n = 0
         for path in self._directories():
-            if path not in self._sources:
-                self._sources[path] = _Source(reader=RunReader(path))
-            n += sum(self._took(learner, self._sources[path], path))
+            try:
+                n += sum(self._took(learner, self._source(path), path))
+            except (FileNotFoundError, InputError):
+                if (path / "manifest.json").exists():
+                    raise
+                self._sources.pop(path, None)  # it was removed meanwhile
         return n
+
+    def _source(self, path: Path) -> _Source:
+        manifest = (path / "manifest.json").stat()
+        written = (manifest.st_ino, manifest.st_mtime_ns)
+        if path not in self._sources or self._sources[path].written != written:
+            self._sources[path] = _Source(reader=RunReader(path), written=written)
+        return self._sources[path]
 
     def _directories(self) -> Iterator[Path]:
         for path in self.paths:
@@ -79,13 +92,14 @@ class Intake:
                     yield each
 
     def _took(self, learner: Learner, source: _Source, path: Path) -> Iterator[bool]:
-        run = str(source.reader.manifest["run_id"])
         for episode in source.episodes():
-            origin = Origin(run, episode.id)
+            origin = Origin.of(source.reader, episode.id)
             if episode.split != "train" or episode.reward is None or learner.has(origin):
                 continue
             task = source.task(episode.task_id)
-            if task is None:
+            if ORIGIN in episode.metadata:
+                self._leave_out(path, "another loop has taken it from where it was recorded")
+            elif task is None:
                 self._leave_out(path, f"its task {episode.task_id} is not stored")
             elif learner.needs_tokens and not _has_tokens(episode):
                 self._leave_out(path, "it has no token ids and log-probabilities")

@@ -25,11 +25,18 @@ class GateOptions:
     threshold: float = field(
         default=0.0, metadata=doc("Least difference of rewards; below 0 tolerates a loss.")
     )
-    least_pairs: int = field(
-        default=2,
-        validator=ge(2),
-        metadata=doc("Held-out tasks with a reward under both versions that are needed."),
+    least_graded: float = field(
+        default=0.5,
+        validator=[gt(0), validators.le(1)],
+        metadata=doc(
+            "Share of the held-out tasks that need a reward under both versions, at every "
+            "temperature; 2 tasks at least."
+        ),
     )
+
+    def enough(self, graded: int, held_out: int) -> bool:
+        """Are so many of the held-out tasks enough?"""
+        return graded >= max(2, self.least_graded * held_out)
 
 
 def _window(_: object, __: object, value: str | None) -> None:

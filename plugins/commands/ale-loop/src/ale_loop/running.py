@@ -14,9 +14,9 @@ from ale.runs import Registry, RunReader, build_choice
 from ale.types import RunFinished
 from ale_loop.intake import Intake
 from ale_loop.options import LoopConfig, read_config
-from ale_loop.record import Request
+from ale_loop.record import ask
 from ale_loop.service import Service
-from ale_loop.serving import Serving
+from ale_loop.serving import Serving, check_servers
 
 
 def run(
@@ -48,7 +48,8 @@ def restore(path: Path, version: int, registry: Registry, report: Callable[[str]
 
     async def conduct(service: Service) -> str:
         await service.begin()
-        found.append(await service.restore(Request(version=version, id="")))
+        ask(service.directory, version)  # in place of what an earlier command has asked for
+        found.append(await service.restore_asked())
         return "drained"
 
     _open(path, registry, report, conduct, None)
@@ -82,7 +83,15 @@ def _open(
             if policy is not None:
                 await policy.aclose()
 
-    return learn(options.train, options.directory, registry, go, report=report, clocks=clocks)
+    return learn(
+        options.train,
+        options.directory,
+        registry,
+        go,
+        report=report,
+        clocks=clocks,
+        check=lambda train: check_servers(config.serve, train),
+    )
 
 
 def _policy(config: LoopConfig, registry: Registry) -> Policy | None:

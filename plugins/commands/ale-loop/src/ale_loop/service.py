@@ -8,7 +8,7 @@ from attrs import define, field
 from ale.errors import AleError, InputError, StoreError
 from ale.learning import Learner
 from ale.text import counted
-from ale_loop.gate import Compared, compare, refusal
+from ale_loop.gate import Compared, compare, refusal, unmeasured
 from ale_loop.intake import Intake
 from ale_loop.options import LoopOptions
 from ale_loop.record import (
@@ -45,6 +45,7 @@ class Service:
 
         Raises:
             InputError: the config does not fit, or a run can't be read.
+            AleError: the deployed version can't be measured.
             StoreError: the disk is full.
         """
         await self.begin()
@@ -96,6 +97,8 @@ class Service:
 
         The deployed version is loaded before, and after it, unless it ends in between.
         """
+        if not await self._measured():
+            return
         version = decided(self._decisions) + 1
         made = self.learner.kept(version)
         if made:  # killed before it was decided
@@ -122,6 +125,25 @@ class Service:
         else:
             await self._refuse(version, reason, found)
 
+    async def _measured(self) -> bool:
+        """Has the deployed version, which is loaded, rewards to compare others with?
+
+        The held-out tasks that broke, as in an outage, are evaluated again. False after a Ctrl-C.
+
+        Raises:
+            AleError: it has not; no group was used.
+        """
+        version, gate = self.deployed, self.options.gate
+        if unmeasured(self.learner.evaluated(version), gate) is None:
+            return True
+        self.report(f"version {version}: the held-out tasks that broke are evaluated again")
+        if not await self.learner.evaluate_again(version):
+            return False
+        if reason := unmeasured(self.learner.evaluated(version), gate):
+            hint = "mend what broke them, or lower gate.least_graded, and start the loop again"
+            raise AleError(f"{reason} under version {version}, which is deployed; {hint}")
+        return True
+
     async def _refuse(self, version: int, reason: str, found: list[Compared]) -> None:
         self._note(REFUSED, version, reason, found)
         await self.learner.load(self.deployed)
@@ -136,13 +158,14 @@ class Service:
         for each in found:
             self.report(f"  {each.line()}")
 
-    async def restore_asked(self) -> None:
-        """Deploy the version that ``ale loop restore`` asks for, if it does."""
+    async def restore_asked(self) -> str:
+        """Deploy the version that ``ale loop restore`` asks for, if it does; what is wrong."""
         request = asked(self.directory)
         if request is None:
-            return
+            return ""
         error = await self.restore(request)
         answer(self.directory, request, error)
+        return error
 
     async def restore(self, request: Request) -> str:
         """Deploy an earlier version; what is wrong, or nothing."""
@@ -150,8 +173,16 @@ class Service:
             kept = ", ".join(map(str, self.restorable()))
             return f"version {request.version} can't be restored; expected one of {kept}"
         if request.version != self.deployed:
-            await self.learner.load(request.version)
+            undecided = decided(self._decisions) + 1
+            try:
+                await self.learner.load(request.version)
+            except AleError as error:
+                await self.learner.load(self.deployed)
+                return f"version {request.version} can't be restored: {error}"
+            if self.learner.kept(undecided):  # killed before it was decided
+                self._note(REFUSED, undecided, "an earlier version was restored", [])
             self._note(RESTORED, request.version, "", [])
+            self._forget()
         served = await self.serve()
         return "" if served else f"version {request.version} is deployed as soon as servers answer"
 

@@ -1,12 +1,57 @@
 """Hands the deployed version to the servers, and again to those that come later."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
-from attrs import define, field
+from attrs import define, field, fields, frozen
 
 from ale.errors import AleError, InputError, Problem
 from ale.protocols import Checkable, Policy
+from ale.strict import Node, from_plain, structure
 from ale.types import PolicySnapshot, replace
+
+
+@frozen(kw_only=True)
+class _Servers:
+    """The options with which a model component finds servers."""
+
+    urls: tuple[str, ...] = ()
+    registry: Path | None = None
+    nats: str = ""
+    adapter: str = ""
+
+    def shared(self, other: "_Servers") -> str | None:
+        """The option that names the same servers in both."""
+        if self.adapter and other.adapter and self.adapter != other.adapter:
+            return None
+        if {url.rstrip("/") for url in self.urls} & {url.rstrip("/") for url in other.urls}:
+            return "urls"
+        names = ("registry", "nats")
+        same = (name for name in names if getattr(self, name) == getattr(other, name))
+        return next((name for name in same if getattr(self, name)), None)
+
+
+def check_servers(serve: Node | None, train: Mapping[str, Any]) -> None:
+    """Raises `InputError` where the policy is evaluated on the servers of the section ``serve``.
+
+    Args:
+        train: the whole config of the run, as plain values.
+    """
+    if serve is None:
+        return
+    key = _servers(serve).shared(_servers(from_plain(train["llm"])))
+    if key is not None:
+        message = "the section llm of 'train' names these servers too"
+        hint = "they would get versions that were not decided on: evaluate on others"
+        at = serve.get(key) or serve
+        raise at.error(message, path=f"serve.{key}", hint=hint)
+
+
+def _servers(node: Node) -> _Servers:
+    names = {each.name for each in fields(_Servers)}
+    found = {name: child for name, child in (node.mapping or {}).items() if name in names}
+    return structure(Node(found, node.file, node.line), _Servers)
 
 
 @define(kw_only=True)
