@@ -61,7 +61,7 @@ def merge(model: Any, options: LoraOptions, weights: Mapping[str, Tensor]) -> No
 def _silent() -> Iterator[None]:
     """Without the warning that dequantising takes memory."""
     before = logging.get_verbosity()
-    logging.set_verbosity_error()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:

@@ -30,7 +30,7 @@ def nf4(place: torch.device, dtype: torch.dtype) -> dict[str, Any]:
             hint="pip install 'ale-llm-policy[qlora]'; in a clone: pip install -e '.[train,qlora]'",
         )
     _import_without_advice()
-    config = BitsAndBytesConfig(
+    config = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
