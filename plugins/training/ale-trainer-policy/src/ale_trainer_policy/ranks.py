@@ -138,4 +138,7 @@ def exit_process(status: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main()
+    # The module that the trainer imports has to be the one that has joined: it holds the group.
+    import ale_trainer_policy.ranks
+
+    ale_trainer_policy.ranks.main()
