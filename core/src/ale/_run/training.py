@@ -132,7 +132,7 @@ class Training:
         while self._saving:
             saving = self._saving[0]
             if saving.written is not None:
-                await asyncio.shield(saving.written)  # it goes on when the run is cancelled
+                await asyncio.shield(saving.written)  # it continues when the run is cancelled
             self._saving.remove(saving)
             self.store.checkpoints.complete(saving.report.step)
             self._report(saving.report)
