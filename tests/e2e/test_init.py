@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,8 @@ class Terminal:
 
 def test_at_a_terminal_it_asks_and_writes_what_was_answered(workshop: Any) -> None:
     with openai_server({"models": [{"id": "big"}, {"id": "small"}], "*": {"text": "?"}}) as server:
-        terminal = Terminal(workshop.folder, workshop.environ, "ale", "init")
+        python = str(Path(sys.executable).absolute())
+        terminal = Terminal(workshop.folder, workshop.environ, python, "-P", "-m", "ale", "init")
         terminal.expect("Folder of tasks [tasks]")
         terminal.type("")
         terminal.expect("Where do commands run?")

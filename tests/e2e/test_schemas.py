@@ -13,11 +13,12 @@ from ale.strict import read_yaml
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 600.0
 """How long the start of a process takes says nothing."""
-# Those of ALE-lite have a format of their own.
+# Those of ALE-lite, of ale loop and of compose have formats of their own.
+OTHERS = {"local_lmstudio", "compose", "loop"}
 CONFIGS = [
     path
     for path in sorted(ROOT.glob("configs/**/*.yaml"))
-    if ".script" not in path.name and path.stem != "local_lmstudio"
+    if ".script" not in path.name and path.stem not in OTHERS
 ]
 
 

@@ -14,7 +14,7 @@ import os
 import shlex
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,13 @@ class LauncherContract:
             )
 
         return made
+
+    @pytest.fixture(autouse=True)
+    def heeds_interrupts(self) -> Iterator[None]:
+        """A shell lets what it starts in the background ignore SIGINT, which bash can't undo."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+        signal.signal(signal.SIGINT, before)
 
     @pytest.fixture(autouse=True)
     def ids(self, tmp_path: Path) -> Path:
