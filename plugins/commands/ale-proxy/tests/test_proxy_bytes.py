@@ -138,6 +138,18 @@ async def test_a_server_that_is_not_there_is_a_502(start: Callable[..., Any]) ->
     assert got.startswith(b"HTTP/1.1 502 ")
 
 
+@pytest.mark.parametrize(
+    "path", ["/ale/update", "/%61le/pause?x", "/ale%2Fupdate", "//ale/update", "/v1/../ale/update"]
+)
+async def test_what_changes_weights_is_not_forwarded(
+    path: str, canned: Callable[[Any], str], start: Callable[..., Any]
+) -> None:
+    proxy: Proxied = await start(canned({path: whole("{}")}))
+    got = await ask_raw(proxy.port, request(path, proxy.port))
+    assert got.startswith(b"HTTP/1.1 403 ")
+    assert b"are not forwarded" in got
+
+
 async def test_a_client_that_leaves_ends_the_request_to_the_server(
     start: Callable[..., Any],
 ) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable
+from urllib.parse import unquote
 
 import aiohttp
 from aiohttp import web
@@ -55,7 +56,15 @@ class Forwarder:
         self._ask_tokens = ask_tokens
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """One request."""
+        """One request.
+
+        Raises:
+            web.HTTPForbidden: it is for a route with which a run changes the server's weights.
+        """
+        # Any segment, also an escaped one: whatever stands before the server may resolve `..`.
+        if "ale" in unquote(request.raw_path.partition("?")[0]).split("/"):
+            message = "ale proxy: the routes below /ale/, which change weights, are not forwarded"
+            raise web.HTTPForbidden(text=error_body(message), content_type="application/json")
         api = api_at(request.raw_path) if request.method == "POST" else None
         if api is None:
             return await self._forward(request, request.content if request.body_exists else None)
