@@ -58,7 +58,7 @@ PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200":
 """Dense FLOP/s in bf16, by the makers' data sheets."""
 
 
-def make(shape: dict[str, int], device: str) -> Any:
+def make(shape: dict[str, Any], device: str) -> Any:
     """The same random weights each time, in fp32: autocast makes the products bf16."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -67,7 +67,8 @@ def make(shape: dict[str, int], device: str) -> Any:
     config = Qwen3Config(
         **shape, max_position_embeddings=8192, tie_word_embeddings=True, initializer_range=0.02
     )
-    return Qwen3ForCausalLM(config).to(device)
+    model: Any = Qwen3ForCausalLM(config)
+    return model.to(device)
 
 
 def clock(device: str) -> float:

@@ -12,9 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench_run import COMMANDS, EPISODES, ale_run, write_config
+from bench_run import BY_COMMAND, COMMANDS, EPISODES, ale_run, write_config
 
-from ale_nats.testing import Server, WorkerGroup
+from ale_nats.testing import WorkerGroup
+from ale_nats_client.testing import Server
 
 ROUNDS = 5
 CONCURRENCY = 8
@@ -58,7 +59,7 @@ def main() -> int:
         group = WorkerGroup(server.url, Path(folder) / "workers")
         try:
             group.start("-n", str(CONCURRENCY))
-            config = write_config(Path(folder))
+            config = write_config(Path(folder), BY_COMMAND)
             distant = over_nats(config, server.url)
             ale_run(distant, EPISODES)  # the worker imports what it needs
             ten = measure(config, distant)

@@ -70,7 +70,7 @@ class Bench:
         llm = wrap_policy(self.policy, PolicyOptions(max_batch=BATCH))
         fixed = dict(zip((each.conversation.seed for each in self.asked), self.ids, strict=True))
         llm._end_ids = frozenset()
-        llm._sessions.prompt = lambda asked: fixed[asked.conversation.seed]  # type: ignore[method-assign]
+        llm._sessions.prompt = lambda request: fixed[request.conversation.seed]  # type: ignore[method-assign]
         answers = await asyncio.gather(*(llm.complete(each) for each in self.asked))
         await llm.aclose()
         return sum(each.usage.completion_tokens for each in answers)
@@ -93,7 +93,7 @@ class Bench:
 
     def generate_batch(self) -> int:
         """`model.generate_batch`, continuous batching over a paged cache."""
-        config = GenerationConfig(
+        config = GenerationConfig(  # type: ignore[no-untyped-call]
             do_sample=True, top_k=0, max_new_tokens=N_NEW, eos_token_id=-1, pad_token_id=0
         )
         cache = ContinuousBatchingConfig(

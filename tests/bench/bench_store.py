@@ -14,7 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +137,10 @@ def filters(rng: random.Random) -> dict[str, Callable[[], Filters]]:
         "all of the seed's": lambda: Filters(
             prompt=f"{rng.choice(WORDS[:TASKS])} to",
             model=f"model-{rng.randrange(MODELS)}",
-            **{"min_reward": 0.2, "max_reward": 0.9, "after": moment() - YEAR, "before": NOW},
+            min_reward=0.2,
+            max_reward=0.9,
+            after=moment() - YEAR,
+            before=NOW,
         ),
         "step": lambda: Filters(step=rng.randrange(100)),
         "step, unknown": lambda: Filters(step=1000),
@@ -169,18 +172,19 @@ def measure(database: Database) -> tuple[list[float], float]:
             wanted = make()
             started = time.perf_counter()
             with database.reading() as connection:
-                found = len(find(connection, wanted, order))  # type: ignore[arg-type]
+                found = len(find(connection, wanted, order))
             taken.append(1000 * (time.perf_counter() - started))
         everything += taken
         print(f"{name:<28}{statistics.median(taken):>8.1f}{max(taken):>9.1f}{found:>7}")
     with database.reading() as connection:
-        for name, ask in (
+        others: tuple[tuple[str, Callable[[], Sequence[object]]], ...] = (
             ("(all runs)", lambda: list_runs(connection, RunFilters())),
             (
                 "(sample 100 of a model)",
                 lambda: sample(connection, Filters(model="model-1"), 100, 0),
             ),
-        ):
+        )
+        for name, ask in others:
             started = time.perf_counter()
             n = len(ask())
             print(f"{name:<28}{1000 * (time.perf_counter() - started):>8.1f}{'':>9}{n:>7}")

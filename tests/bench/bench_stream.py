@@ -106,7 +106,7 @@ def write_config(folder: Path) -> Path:
 
 
 def _script(seconds: float) -> list[dict[str, object]]:
-    finish = {"calls": [{"name": "finish", "arguments": {"summary": "waited"}}]}
+    finish: dict[str, object] = {"calls": [{"name": "finish", "arguments": {"summary": "waited"}}]}
     return [{"shell": f"sleep {seconds}; touch done"}, finish]
 
 

@@ -198,9 +198,10 @@ def trl(
     """
     from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
+    from trl.trainer.grpo_config import GRPOConfig
+    from trl.trainer.grpo_trainer import GRPOTrainer
 
-    class Clock(TrainerCallback):  # type: ignore[misc]
+    class Clock(TrainerCallback):
         """CPU seconds of each step, and what it logs."""
 
         def __init__(self) -> None:
@@ -213,13 +214,13 @@ def trl(
         def on_step_end(self, *_: Any, **__: Any) -> None:
             self.seconds.append(clock() - self.start)
 
-        def on_log(self, *_: Any, logs: dict[str, float], **__: Any) -> None:
+        def on_log(self, *_: Any, logs: Any = None, **__: Any) -> None:
             if "grad_norm" in logs:
                 self.norms.append(float(logs["grad_norm"]))
 
     watch = Clock()
     with tempfile.TemporaryDirectory() as folder:
-        given = {
+        given: dict[str, Any] = {
             "use_cpu": True,
             "bf16": False,
             "gradient_checkpointing": False,
@@ -286,7 +287,7 @@ def tokenizer() -> Any:
 
     words = {f"w{number}": number for number in range(VOCAB)}
     inner = Tokenizer(models.WordLevel(words, unk_token="w0"))
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=inner, unk_token="w0", pad_token="w1", eos_token="w2"
     )
 
