@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from ale_nats.testing import Server, WorkerGroup, wait_for
+from ale_nats.testing import WorkerGroup
+from ale_nats_client.testing import Server, wait_for
 
 WORKERS = 3
 LOST_AFTER_S = 2

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ale_nats.testing import Server, WorkerGroup
+from ale_nats.testing import WorkerGroup
+from ale_nats_client.testing import Server
 
 pytestmark = pytest.mark.needs("torch")
 

@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from ale.errors import InputError
 from ale.plugin import Component, hookimpl
 from ale.runs import Registry
 from ale.testing.fakes import FakeLLM
+from ale_serve.commands import serve
 from ale_serve.running import Endpoint, chosen, run
 
 
@@ -59,6 +61,16 @@ def test_a_config_without_a_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("agent: {type: iflow}\n")
     with pytest.raises(InputError, match="section 'llm' is missing"):
         chosen(None, tmp_path / "c.yaml")
+
+
+def test_options_of_nats_need_a_registry_there(registry: Registry, tmp_path: Path) -> None:
+    given = ["fake", "--register", str(tmp_path), "--nats-user-env", "U"]
+    done = CliRunner().invoke(serve, given, obj=registry)
+    assert done.exit_code == 2
+    assert "need --register nats://HOST:PORT/BUCKET" in done.output
+    done = CliRunner().invoke(serve, ["fake", "--register", "http://a"], obj=registry)
+    assert isinstance(done.exception, InputError)
+    assert "expected nats://HOST:PORT" in str(done.exception)
 
 
 def test_a_model_that_no_run_could_sample_by_ids_is_not_registered(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ale_nats.testing import Server, WorkerGroup
+from ale_nats.testing import WorkerGroup
+from ale_nats_client.testing import Server
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,8 +14,10 @@ from ale.testing.builders import episode, turn
 from ale.testing.observer import ObserverContract
 from ale.types import EpisodeFinished, EpisodeStage, RunFinished, RunStarted
 from ale_nats.events import EventPublisher, shown_events
-from ale_nats.options import EventOptions, ServerOptions
-from ale_nats.testing import ALE, Server, free_port, wait_for
+from ale_nats.options import EventOptions
+from ale_nats.testing import ALE
+from ale_nats_client.options import ServerOptions
+from ale_nats_client.testing import Server, free_port, wait_for
 
 
 class TestPublisher(ObserverContract):

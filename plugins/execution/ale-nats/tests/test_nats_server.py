@@ -18,8 +18,10 @@ from ale.testing.executor import KitRun, job, spec_of
 from ale.types import Episode, Job
 from ale.workers import Worker
 from ale_nats.executor import NatsExecutor
-from ale_nats.options import NatsOptions, ServerOptions
-from ale_nats.testing import Server, WorkerGroup, free_port
+from ale_nats.options import NatsOptions
+from ale_nats.testing import WorkerGroup
+from ale_nats_client.options import ServerOptions
+from ale_nats_client.testing import Server, free_port, make_certificates
 
 Environ = Mapping[str, str]
 ONE = job("one")
@@ -107,25 +109,10 @@ async def test_a_token_comes_from_the_environment(started: Any) -> None:
         await check(NatsOptions(url=server.url, token_env="T"), {"T": "another"})
 
 
-def openssl(*arguments: str, folder: Path) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-
 @pytest.fixture
 def certificates(tmp_path: Path) -> Path:
-    """``ca.pem``, and ``server`` and ``client`` (.pem and .key) that it has signed."""
-    folder = tmp_path / "certificates"
-    folder.mkdir()
-    new = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    openssl(*new, "-x509", "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem", folder=folder)
-    (folder / "san").write_text("subjectAltName=IP:127.0.0.1")
-    for name in ("server", "client"):
-        openssl(
-            *new, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", "csr", folder=folder
-        )
-        by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "san")
-        openssl("x509", "-req", "-in", "csr", *by, "-out", f"{name}.pem", folder=folder)
-    return folder
+    make_certificates(tmp_path / "certificates")
+    return tmp_path / "certificates"
 
 
 async def one_episode(

@@ -21,7 +21,8 @@ from ale_nats.executor import NatsExecutor, Session
 from ale_nats.options import NatsOptions
 from ale_nats.running import run_worker
 from ale_nats.subjects import EPISODES, JOBS, OBJECTS, RUNS
-from ale_nats.testing import Server, WorkerGroup, free_port, wait_for
+from ale_nats.testing import WorkerGroup
+from ale_nats_client.testing import Server, free_port, wait_for
 
 MakeRun = Callable[..., KitRun]
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -11,11 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from ale_nats_client.options import ServerOptions
+from ale_nats_client.testing import Server, make_certificates
 from ale_servers.nats_registry import NatsRegistry
 from ale_servers.records import Entry
 from ale_servers.registry import own_entry, registered
 
 LIMIT_S = 60.0
+
+
+def at(url: str) -> ServerOptions:
+    return ServerOptions(url=url)
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -25,47 +30,23 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-class NatsServer:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.port = int(listener.getsockname()[1])
-        self.url = f"nats://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        command = ["nats-server", "-js", "-a", "127.0.0.1", "-p", str(self.port)]
-        self.process = subprocess.Popen(
-            [*command, "-sd", str(self.folder)], stderr=subprocess.DEVNULL
-        )
-
-        def listens() -> bool:
-            with socket.socket() as probe:
-                return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-        until(listens)
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
 @pytest.fixture
-def nats_server(tmp_path: Path) -> Iterator[NatsServer]:
+def nats_server(tmp_path: Path) -> Iterator[Server]:
     if shutil.which("nats-server") is None:
         assert os.environ.get("CI") != "true", "CI must have nats-server"
         pytest.skip("nats-server is not installed (Debian: apt-get install nats-server)")
-    made = NatsServer(tmp_path / "nats")
+    made = Server(tmp_path / "nats")
     made.start()
     yield made
     made.stop()
 
 
 @pytest.fixture
-def connect(nats_server: NatsServer) -> Iterator[Callable[..., NatsRegistry]]:
+def connect(nats_server: Server) -> Iterator[Callable[..., NatsRegistry]]:
     made: list[NatsRegistry] = []
 
     def connected(expiry_s: float = 60.0) -> NatsRegistry:
-        made.append(NatsRegistry(f"{nats_server.url}/test", expiry_s=expiry_s))
+        made.append(NatsRegistry(at(f"{nats_server.url}/test"), {}, expiry_s=expiry_s))
         return made[-1]
 
     yield connected
@@ -94,18 +75,20 @@ def test_what_one_host_adds_and_removes_another_one_sees(connect: Connect) -> No
 
 PROGRAM = """
 import asyncio, sys
+from ale_nats_client.options import ServerOptions
 from ale_servers.nats_registry import NatsRegistry
 from ale_servers.registry import own_entry, registered
 
 async def main(url):
-    async with registered(NatsRegistry(url, expiry_s=2), own_entry("http://x", "own"), 0.2):
+    registry = NatsRegistry(ServerOptions(url=url), {}, expiry_s=2)
+    async with registered(registry, own_entry("http://x", "own"), 0.2):
         await asyncio.sleep(3600)
 
 asyncio.run(main(sys.argv[1]))
 """
 
 
-def test_the_entry_of_a_killed_server_expires(nats_server: NatsServer, connect: Connect) -> None:
+def test_the_entry_of_a_killed_server_expires(nats_server: Server, connect: Connect) -> None:
     url = f"{nats_server.url}/test"
     registry = connect(expiry_s=2)
     with subprocess.Popen([sys.executable, "-c", PROGRAM, url]) as server:
@@ -124,7 +107,7 @@ async def test_a_server_is_there_while_it_runs(connect: Connect) -> None:
     until(lambda: names(registry) == [])
 
 
-def test_what_was_there_stays_while_nats_is_away(nats_server: NatsServer, connect: Connect) -> None:
+def test_what_was_there_stays_while_nats_is_away(nats_server: Server, connect: Connect) -> None:
     registry = connect(expiry_s=30)
     registry.add(Entry(url="http://a", name="a"))
     until(lambda: names(registry) == ["a"])
@@ -137,7 +120,7 @@ def test_what_was_there_stays_while_nats_is_away(nats_server: NatsServer, connec
 
 
 def test_what_had_expired_does_not_come_back_with_the_connection(
-    nats_server: NatsServer, connect: Connect
+    nats_server: Server, connect: Connect
 ) -> None:
     registry = connect(expiry_s=30)
     registry.add(Entry(url="http://a", name="a"))
@@ -155,9 +138,43 @@ def test_what_had_expired_does_not_come_back_with_the_connection(
 
 
 def test_a_registry_that_can_not_be_reached_is_named() -> None:
-    registry = NatsRegistry("nats://127.0.0.1:9")
+    registry = NatsRegistry(at("nats://127.0.0.1:9"), {})
     with pytest.raises(ConnectionError, match=r"nats://127\.0\.0\.1:9/ale-servers can't be"):
         registry.entries()
     registry.close()
     with pytest.raises(ValueError, match="expected nats://HOST:PORT"):
-        NatsRegistry("http://a")
+        at("http://a")
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Server]:
+    """A NATS server that speaks TLS alone and asks for a user."""
+    folder = tmp_path / "certificates"
+    make_certificates(folder)
+    options = ["--tls", "--tlscert", f"{folder}/server.pem", "--tlskey", f"{folder}/server.key"]
+    made = Server(tmp_path / "nats", [*options, "--user", "run", "--pass", "secret"], scheme="tls")
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_users_and_certificates_are_those_of_the_options(guarded: Server, tmp_path: Path) -> None:
+    options = ServerOptions(
+        url=f"{guarded.url}/test",
+        tls_ca=tmp_path / "certificates" / "ca.pem",
+        user_env="U",
+        password_env="P",
+    )
+    here, there, other = (
+        NatsRegistry(options, {"U": "run", "P": password})
+        for password in ("secret", "secret", "guessed")
+    )
+    unchecked = NatsRegistry(ServerOptions(url=f"{guarded.url}/test"), {})
+    here.add(Entry(url="http://a", name="a"))
+    until(lambda: names(there) == ["a"])
+    with pytest.raises(ConnectionError, match=r"refuses this client: .*check credentials"):
+        other.entries()
+    with pytest.raises(ConnectionError, match=r"TLS failed: .*check tls_ca"):
+        unchecked.entries()
+    for registry in (here, there, other, unchecked):
+        registry.close()

@@ -14,6 +14,7 @@ import torch
 from ale.errors import AleError, InputError, LLMError
 from ale.plugin import BuildContext
 from ale.protocols import LLM, ServedPolicy
+from ale.strict import read_yaml, structure
 from ale.testing.llm import LLMContract
 from ale.types import CompletionRequest, Message, PolicySnapshot, Sampling
 from ale_llm_policy.build import build_servers, wrap_policy
@@ -23,6 +24,7 @@ from ale_llm_policy.plugin import ale_llms
 from ale_llm_policy.pretrained import TorchPolicy, load_policy
 from ale_llm_policy.servers import ServersLLM
 from ale_llm_policy.testing import CORPUS, forward_logits, new_policy, request
+from ale_nats_client.options import ServerOptions
 from ale_servers.testing.serving import serving
 
 Connect = Callable[..., ServersLLM]
@@ -86,6 +88,16 @@ def test_it_is_a_policy_and_asks_nobody_when_it_is_built(tmp_path: Path) -> None
 def test_servers_are_found_in_one_way(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="one of 'urls', 'registry', 'nats' and 'start'"):
         ServersOptions(**fields)
+
+
+def test_a_registry_in_nats_is_a_url_or_one_with_a_user(tmp_path: Path) -> None:
+    assert ServersOptions(nats="tls://a:1/b").nats_server == ServerOptions(url="tls://a:1/b")
+    config = tmp_path / "config.yaml"
+    config.write_text("{nats: {url: 'tls://a:1/b', user_env: U, tls_ca: ca.pem}}")
+    named = structure(read_yaml(config), ServersOptions).nats_server
+    assert named == ServerOptions(url="tls://a:1/b", user_env="U", tls_ca=tmp_path / "ca.pem")
+    with pytest.raises(ValueError, match="a URL must contain no user or password"):
+        ServersOptions(nats="nats://u:p@a")
 
 
 def exact(policies: dict[int, TorchPolicy], answer: Any) -> None:

@@ -1,10 +1,13 @@
 """``ale serve`` as click sees it; its work is imported when it runs."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ale.commands import COMPONENT, PATH
+from ale_nats_client.commands import server_of, server_options
 
 
 @click.command("serve")
@@ -35,6 +38,7 @@ from ale.commands import COMPONENT, PATH
     help="Keep an entry for runs that sample here in this folder, or in NATS at "
     "nats://HOST:PORT/BUCKET, while it runs.",
 )
+@server_options("nats-")
 @click.option("--register-as", metavar="NAME", help="Name of the entry; default: host and process.")
 @click.option(
     "--end-with-stdin",
@@ -53,6 +57,7 @@ def serve(
     register: str | None,
     register_as: str | None,
     end_with_stdin: bool,
+    **nats: Any,
 ) -> None:
     """Serve a model over HTTP, as an OpenAI-compatible server, until Ctrl-C.
 
@@ -75,8 +80,17 @@ def serve(
         port=port,
         name=name,
         api_key_env=api_key_env,
-        register=register,
+        register=_registry(register, nats),
         register_as=register_as or "",
         end_with_stdin=end_with_stdin,
     )
     run(section, ctx.obj, endpoint, say=click.echo)
+
+
+def _registry(place: str | None, nats: Mapping[str, Any]) -> Any:
+    """What `--register` names: a folder, or a bucket of NATS."""
+    if place is not None and "://" in place:
+        return server_of(place, nats, "--register")
+    if any(nats.values()):
+        raise click.UsageError("the options --nats-... need --register nats://HOST:PORT/BUCKET")
+    return None if place is None else Path(place)

@@ -24,6 +24,7 @@ from ale.plugin import BuildContext
 from ale.processes import announced
 from ale.runs import Registry, build_choice, parse_choice
 from ale.strict import Node, read_yaml
+from ale_nats_client.options import ServerOptions
 from ale_serve.answering import Served
 from ale_servers.places import registry_at
 from ale_servers.registry import own_entry, registered
@@ -43,8 +44,8 @@ class Endpoint:
     port: int
     name: str | None = None
     api_key_env: str | None = None
-    register: str | None = None
-    """Registry of servers: a folder, or a URL of NATS."""
+    register: Path | ServerOptions | None = None
+    """Registry of servers: a folder, or a bucket of NATS."""
     register_as: str = ""
     end_with_stdin: bool = False
 
@@ -169,7 +170,8 @@ def _registered(endpoint: Endpoint, url: str) -> AbstractAsyncContextManager[Non
     """An entry in the registry, if one is asked for, while the block runs."""
     if endpoint.register is None:
         return nullcontext()
-    return registered(registry_at(endpoint.register), own_entry(url, endpoint.register_as))
+    registry = registry_at(endpoint.register, os.environ)
+    return registered(registry, own_entry(url, endpoint.register_as))
 
 
 @asynccontextmanager

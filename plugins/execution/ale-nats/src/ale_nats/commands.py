@@ -1,17 +1,18 @@
 """``ale worker`` and ``ale events`` as click sees them; their work is imported when they run."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from ale.commands import PATH
+from ale_nats_client.commands import server_of, server_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SERVER = (
-    click.option(
+
+def _server(command: F) -> F:
+    """Add the options that say how the server is reached."""
+    url = click.option(
         "--nats",
         "url",
         metavar="URL",
@@ -19,34 +20,12 @@ _SERVER = (
         default="nats://127.0.0.1:4222",
         show_default=True,
         help="The server; of a cluster, several URLs with commas between. Default: $NATS_URL.",
-    ),
-    click.option("--credentials", type=PATH, help="A .creds file."),
-    click.option(
-        "--user-env", metavar="VARIABLE", help="Environment variable with the user's name."
-    ),
-    click.option(
-        "--password-env", metavar="VARIABLE", help="Environment variable with the password."
-    ),
-    click.option("--token-env", metavar="VARIABLE", help="Environment variable with a token."),
-    click.option(
-        "--tls-ca",
-        type=PATH,
-        help="Certificates of the authorities that the server's may be signed by.",
-    ),
-    click.option("--tls-certificate", type=PATH, help="This client's own certificate."),
-    click.option("--tls-key", type=PATH, help="Key of this client's certificate."),
-)
-
-
-def server_options(command: F) -> F:
-    """Add the options that say how the server is reached."""
-    for option in reversed(_SERVER):
-        command = option(command)
-    return command
+    )
+    return url(server_options()(command))
 
 
 @click.command("worker")
-@server_options
+@_server
 @click.option(
     "--labels",
     metavar="A,B",
@@ -83,6 +62,7 @@ def server_options(command: F) -> F:
     "not hide the others from code that reads the environment of this process by itself.",
 )
 def worker(
+    url: str,
     labels: str,
     slots: int | None,
     name: str | None,
@@ -106,7 +86,7 @@ def worker(
     """
     from ale_nats.running import run_worker
 
-    run_worker(_options(server), labels, slots, name, idle_s, require, readable)
+    run_worker(server_of(url, server, "--nats"), labels, slots, name, idle_s, require, readable)
 
 
 @click.group("events")
@@ -118,13 +98,13 @@ def events() -> None:
 
 
 @events.command("tail")
-@server_options
+@_server
 @click.argument("run", metavar="[RUN_ID]", required=False)
 @click.option("--all", "from_start", is_flag=True, help="Begin with the oldest that is stored.")
 @click.option("--json", "as_json", is_flag=True, help="Print whole events, one JSON object a line.")
 @click.option("--until-finished", is_flag=True, help="End when a run has finished.")
 def tail(
-    run: str | None, from_start: bool, as_json: bool, until_finished: bool, **server: Any
+    url: str, run: str | None, from_start: bool, as_json: bool, until_finished: bool, **server: Any
 ) -> None:
     """Print the events of a run, or of all runs, as they happen.
 
@@ -136,16 +116,9 @@ def tail(
     from ale_nats.running import run_tail
 
     run_tail(
-        _options(server), run, from_start=from_start, as_json=as_json, until_finished=until_finished
+        server_of(url, server, "--nats"),
+        run,
+        from_start=from_start,
+        as_json=as_json,
+        until_finished=until_finished,
     )
-
-
-def _options(values: dict[str, Any]) -> Any:
-    from ale.errors import InputError, Problem
-    from ale_nats.options import ServerOptions
-
-    paths = {name: value.resolve() for name, value in values.items() if isinstance(value, Path)}
-    try:
-        return ServerOptions(**{**values, **paths})
-    except ValueError as error:
-        raise InputError([Problem(message=str(error), path="--nats")]) from None

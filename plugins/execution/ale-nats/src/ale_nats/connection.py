@@ -1,28 +1,26 @@
 """Connect to a server, and carry bodies that are larger than a message may be."""
 
-import asyncio
 import os
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 from attrs import frozen
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import Error
 from nats.js import JetStreamContext
 from nats.js.api import ObjectStoreConfig, StorageType, StreamConfig
 from nats.js.errors import BadRequestError, NotFoundError, ObjectNotFoundError
 
 from ale.errors import AleError
-from ale_nats.options import ServerOptions
 from ale_nats.subjects import OBJECT, OBJECTS
+from ale_nats_client.client import LOST, connect
+from ale_nats_client.options import ServerOptions
 
-LOST = (Error, OSError, asyncio.TimeoutError)
-"""What a call raises while the server can't be reached; it can be made again."""
 _HEADERS_BYTES = 4096
-_RECONNECT_S = 0.5
+_ANOTHER = (
+    ", or name another: executor.url or an observer's url in a config, --nats for `ale worker` and "
+    "`ale events`, or the variable NATS_URL"
+)
 _OBJECTS_KEPT_S = 7 * 86_400.0
 _EXISTS = 10058
 """JetStream's code for a stream of this name with another configuration."""
@@ -92,46 +90,15 @@ async def connected(
     Raises (on entry):
         AleError: the server can't be reached, refuses this client or has no JetStream.
     """
-    errors: list[Exception] = []
-    answers: list[Exception] = []
-    refused = asyncio.Event()
-    servers = options.url.split(",")
-
-    async def note(error: Exception) -> None:
-        # A server that refuses a client closes the connection, sometimes before its reason is read:
-        # the next attempt may read it.
-        if isinstance(error, ConnectionResetError):
-            errors.insert(0, error)
-        else:
-            errors.append(error)
-            answers.append(error)
-        if len(answers) >= len(servers):
-            refused.set()
-
-    async def lost() -> None:
-        if not client.is_closed:
-            await on_lost()
-
-    client = Client()
-    connecting = client.connect(
-        servers,
+    client = await connect(
+        options,
+        environ,
         name=name,
-        error_cb=note,
-        disconnected_cb=lost,
-        reconnected_cb=on_back,
-        connect_timeout=max(1, int(timeout_s)),
-        max_reconnect_attempts=-1,
-        reconnect_time_wait=_RECONNECT_S,  # type: ignore[arg-type]  # a fraction of a second does
-        **_identity(options, environ),
-        **_tls(options),
+        timeout_s=timeout_s,
+        on_lost=on_lost,
+        on_back=on_back,
+        hint=_ANOTHER,
     )
-    await _first_time(connecting, refused, timeout_s)
-    if not client.is_connected:
-        error = errors[-1] if errors else None
-        with suppress(*LOST):
-            await client.close()
-        raise AleError(_unreachable(options.url, error, timeout_s))
-    refused.set()
     try:
         link = Link(client, client.jetstream(timeout=timeout_s))
         try:
@@ -145,62 +112,3 @@ async def connected(
     finally:
         with suppress(*LOST):
             await client.close()
-
-
-async def _first_time(
-    connecting: Coroutine[Any, Any, None], refused: asyncio.Event, timeout_s: float
-) -> None:
-    """Try to connect until every server has said no: the client itself would try for ever."""
-    attempt, no = asyncio.create_task(connecting), asyncio.create_task(refused.wait())
-    await asyncio.wait({attempt, no}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    no.cancel()
-    if not attempt.done():
-        attempt.cancel()
-    with suppress(asyncio.CancelledError, *LOST):
-        await attempt
-
-
-def _unreachable(where: str, error: Exception | None, timeout_s: float) -> str:
-    if isinstance(error, ssl.SSLError):
-        return f"the NATS server at {where}: TLS failed: {error}; check tls_ca and tls_certificate"
-    text = "" if error is None else str(error).removeprefix("nats: ").strip("'\"")
-    if "authorization" in text.lower() or "authentication" in text.lower():
-        return (
-            f"the NATS server at {where} refuses this client: {text}; check credentials, user_env, "
-            "password_env, token_env"
-        )
-    reason = text or f"no answer in {timeout_s:g} s"
-    return (
-        f"no NATS server can be reached at {where}: {reason}; start one there (nats-server "
-        "-js), or name another: executor.url or an observer's url in a config, --nats for `ale "
-        "worker` and `ale events`, or the variable NATS_URL"
-    )
-
-
-def _identity(options: ServerOptions, environ: Mapping[str, str]) -> dict[str, Any]:
-    found = {}
-    for key in ("user", "password", "token"):
-        variable = getattr(options, f"{key}_env")
-        if variable is None:
-            continue
-        if variable not in environ:
-            raise AleError(f"{key}_env names the variable {variable}, which is not set")
-        found[key] = environ[variable]
-    if options.credentials is not None:
-        if not options.credentials.is_file():
-            raise AleError(f"credentials: there is no file {options.credentials}")
-        found["user_credentials"] = str(options.credentials)
-    return found
-
-
-def _tls(options: ServerOptions) -> dict[str, Any]:
-    wanted = options.tls_ca or options.tls_certificate or "tls://" in options.url
-    if not wanted:
-        return {}
-    try:
-        made = ssl.create_default_context(cafile=options.tls_ca and str(options.tls_ca))
-        if options.tls_certificate is not None:
-            made.load_cert_chain(options.tls_certificate, options.tls_key)
-    except OSError as error:  # ssl.SSLError too
-        raise AleError(f"the TLS files can't be used: {error}") from None
-    return {"tls": made}

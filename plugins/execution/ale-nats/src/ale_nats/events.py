@@ -26,10 +26,12 @@ from ale.types import (
     RunStarted,
     StepFinished,
 )
-from ale_nats.connection import LOST, Link, connected
+from ale_nats.connection import Link, connected
 from ale_nats.messages import encoded
-from ale_nats.options import EventOptions, ServerOptions
+from ale_nats.options import EventOptions
 from ale_nats.subjects import EVENTS, event_stream, run_token, subject
+from ale_nats_client.client import LOST
+from ale_nats_client.options import ServerOptions
 
 T = TypeVar("T")
 _WAITING = 50_000

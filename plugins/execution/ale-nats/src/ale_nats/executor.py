@@ -18,7 +18,7 @@ from ale.errors import AleError
 from ale.protocols import RunningRun, Workers
 from ale.types import Episode, Job
 from ale.workers import decode, encode
-from ale_nats.connection import LOST, Link, connected
+from ale_nats.connection import Link, connected
 from ale_nats.messages import Announcement, Progress, Refusal, encoded
 from ale_nats.options import NatsOptions
 from ale_nats.subjects import (
@@ -33,6 +33,7 @@ from ale_nats.subjects import (
     streams,
     subject,
 )
+from ale_nats_client.client import LOST
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ import click
 from ale.errors import InputError, Problem
 from ale.text import counted
 from ale_nats.events import shown_events
-from ale_nats.options import ServerOptions
 from ale_nats.worker import WorkerOptions, WorkerProcess, worker_process
+from ale_nats_client.options import ServerOptions
 
 ISOLATION = ("network", "files", "processes")
 

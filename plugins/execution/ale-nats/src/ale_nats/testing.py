@@ -1,78 +1,20 @@
-"""For tests and benchmarks: a NATS server and workers, each a process of its own."""
+"""For tests and benchmarks: workers, each a process of its own."""
 
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from attrs import define, field
 
+from ale_nats_client.testing import wait_for
+
 ALE = str(Path(sys.executable).parent / "ale")
 SLOTS = 4
 LOST_AFTER_S = 1.5
-_START_S = 30.0
-
-
-def wait_for(condition: Callable[[], bool], what: str, limit_s: float = _START_S) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} took longer than {limit_s:g} s"
-        time.sleep(0.02)
-
-
-def free_port() -> int:
-    """A port that nothing listens at."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
-
-
-@define
-class Server:
-    """`nats-server -js` with its files in a folder."""
-
-    folder: Path
-    options: Sequence[str] = ()
-    scheme: str = "nats"
-    port: int = field(factory=free_port)
-    process: "subprocess.Popen[bytes] | None" = None
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"{self.scheme}://127.0.0.1:{self.port}"
-
-    @property
-    def log(self) -> Path:
-        """What it has printed."""
-        return self.folder / "server.log"
-
-    def start(self) -> None:
-        """Start it, over what it had stored."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        command = ["nats-server", "-js", "-a", "127.0.0.1", "-p", str(self.port)]
-        command += ["-sd", str(self.folder / "store"), "-l", str(self.log), *self.options]
-        self.process = subprocess.Popen(command, start_new_session=True)
-        wait_for(self._listens, "nats-server")
-
-    def _listens(self) -> bool:
-        assert self.process is not None
-        assert self.process.poll() is None, self.log.read_text()
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-    def stop(self) -> None:
-        """End it."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
 
 
 @define

@@ -18,9 +18,8 @@ from ale.processes import announced
 from ale.runs import Registry
 from ale.types import Episode, Job
 from ale.workers import Worker, broken, decode, encode
-from ale_nats.connection import LOST, Link, connected
+from ale_nats.connection import Link, connected
 from ale_nats.messages import Announcement, Progress, Refusal, encoded
-from ale_nats.options import ServerOptions
 from ale_nats.subjects import (
     ACK,
     EPISODES,
@@ -31,6 +30,8 @@ from ale_nats.subjects import (
     streams,
     subject,
 )
+from ale_nats_client.client import LOST
+from ale_nats_client.options import ServerOptions
 
 _POLL_S = 10.0
 """Seconds between looks for runs whose announcement was missed."""

@@ -8,44 +8,43 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-import nats
+from attrs import evolve
 from nats.aio.client import Client
-from nats.errors import Error
 from nats.js.api import KeyValueConfig
 from nats.js.errors import BucketNotFoundError, NotFoundError
 from nats.js.kv import KeyValue
 
+from ale.errors import AleError
+from ale_nats_client.client import LOST, connect
+from ale_nats_client.options import ServerOptions
 from ale_servers.records import Entry
 from ale_servers.registry import EXPIRY_S, file_name
 
 _CALL_S = 10.0
-_RECONNECT_S = 0.5
 BUCKET = "ale-servers"
 T = TypeVar("T")
-_LOST = (Error, OSError, TimeoutError)
 
 
 class NatsRegistry:
     """Servers with entries in a bucket. Opens no connection before the first call.
 
     Args:
-        url: ``nats://HOST:PORT`` or ``nats://HOST:PORT/BUCKET``.
+        options: whose URL ends with the bucket: ``nats://HOST:PORT/BUCKET``.
+        environ: has the variables that the options name.
         expiry_s: seconds after which an entry that was not renewed has expired.
-
-    Raises:
-        ValueError: the URL is another one.
     """
 
-    def __init__(self, url: str, *, expiry_s: float = EXPIRY_S) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("nats", "tls") or not parts.hostname or parts.username:
-            raise ValueError(f"expected nats://HOST:PORT/BUCKET without a user, found {url!r}")
-        self._server = f"{parts.scheme}://{parts.netloc}"
+    def __init__(
+        self, options: ServerOptions, environ: Mapping[str, str], *, expiry_s: float = EXPIRY_S
+    ) -> None:
+        parts = urlsplit(options.url)
+        self._options = evolve(options, url=f"{parts.scheme}://{parts.netloc}")
+        self._environ = environ
         self._bucket = parts.path.strip("/") or BUCKET
         self._expiry_s = expiry_s
         self._seen: dict[str, tuple[Entry, float]] = {}
@@ -55,12 +54,11 @@ class NatsRegistry:
         self._thread: threading.Thread | None = None
         self._opening = threading.Lock()
         self._client: Client | None = None
-        self._address = (parts.hostname, parts.port or 4222)
         self._watching: asyncio.Task[None] | None = None
         self._listed = asyncio.Event()
 
     def __str__(self) -> str:
-        return f"{self._server}/{self._bucket}"
+        return f"{self._options.url}/{self._bucket}"
 
     def entries(self) -> Sequence[Entry]:
         """Those that have not expired, by name.
@@ -112,13 +110,13 @@ class NatsRegistry:
             loop = self._loop
         try:
             return asyncio.run_coroutine_threadsafe(work, loop).result(_CALL_S)
-        except _LOST as error:
+        except (AleError, *LOST) as error:
             reason = str(error) or type(error).__name__
             raise ConnectionError(f"the registry {self} can't be reached: {reason}") from error
 
     async def _closed(self) -> None:
         if self._client is not None:
-            with contextlib.suppress(*_LOST):
+            with contextlib.suppress(*LOST):
                 await self._client.close()
         # The watch has tasks of its own in the client.
         left = asyncio.all_tasks() - {asyncio.current_task()}
@@ -128,17 +126,12 @@ class NatsRegistry:
 
     async def _opened(self) -> KeyValue:
         if self._client is None:
-            # The client itself would try for ever, from the first time on.
-            _, writer = await asyncio.wait_for(asyncio.open_connection(*self._address), 5)
-            writer.close()
-            self._client = await nats.connect(
-                self._server,
-                connect_timeout=5,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=_RECONNECT_S,
-                error_cb=_ignore,
-                disconnected_cb=self._lost,
-                reconnected_cb=self._watch_anew,
+            self._client = await connect(
+                self._options,
+                self._environ,
+                name="ale servers",
+                on_lost=self._lost,
+                on_back=self._watch_anew,
             )
         stream = self._client.jetstream(timeout=5)
         try:
@@ -187,7 +180,3 @@ class NatsRegistry:
 
     async def _delete(self, name: str) -> None:
         await (await self._opened()).delete(file_name(name))
-
-
-async def _ignore(error: Exception) -> None:
-    """A connection that is lost is made again; calls say that they can't be made."""

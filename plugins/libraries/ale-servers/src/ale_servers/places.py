@@ -1,18 +1,16 @@
-"""A registry by the text that names it."""
+"""A registry by what names it in a config or on a command line."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from ale_nats_client.options import ServerOptions
 from ale_servers.registry import FolderRegistry, Writable
 
 
-def registry_at(place: str) -> Writable:
-    """The registry in a folder, or behind ``nats://HOST:PORT/BUCKET``.
+def registry_at(place: Path | ServerOptions, environ: Mapping[str, str]) -> Writable:
+    """The registry in a folder, or in a bucket of NATS: ``nats://HOST:PORT/BUCKET``."""
+    if isinstance(place, Path):
+        return FolderRegistry(place)
+    from ale_servers.nats_registry import NatsRegistry  # late: most need none
 
-    Raises:
-        ValueError: such a URL can't be read.
-    """
-    if "://" in place:
-        from ale_servers.nats_registry import NatsRegistry  # late: most need none
-
-        return NatsRegistry(place)
-    return FolderRegistry(Path(place))
+    return NatsRegistry(place, environ)

@@ -23,7 +23,7 @@ from ale_llm_policy.servers import OwnServers, ServersLLM, temporary
 from ale_servers.channel import WeightFolder
 from ale_servers.places import registry_at
 from ale_servers.pool import PoolOptions
-from ale_servers.registry import Addresses, FolderRegistry, Registry
+from ale_servers.registry import Addresses, Registry
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
             section=_own_section(options),
             environ={**os.environ, **context.environ},
         )
-    registry = own.registry if own else _registry(options)
+    registry = own.registry if own else _registry(options, context)
     # Several runs may be given one folder.
     folder = run / "weights" if options.weights is None else options.weights / context.run_id
     if options.adapter:
@@ -83,10 +83,9 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
     )
 
 
-def _registry(options: ServersOptions) -> Registry:
-    if options.nats:
-        return registry_at(options.nats)
-    return FolderRegistry(options.registry) if options.registry else Addresses(options.urls)
+def _registry(options: ServersOptions, context: BuildContext) -> Registry:
+    place = options.registry or options.nats_server
+    return registry_at(place, context.environ) if place else Addresses(options.urls)
 
 
 def _client_options(options: ServersOptions, own: OwnServers | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from attrs import field, frozen, validators
 
 from ale.plugin import doc, ge, gt, le
 from ale.strict import NameOrPath
+from ale_nats_client.options import ServerOptions
 
 # mypy takes a field's type from its default, and would have None refused.
 _at_least_1: Any = validators.optional(ge(1))
@@ -148,11 +149,12 @@ class ServersOptions(PolicyOptions):
         default=None,
         metadata=doc("Folder in which servers have entries: `ale serve --register FOLDER`."),
     )
-    nats: str = field(
+    nats: str | ServerOptions = field(
         default="",
         metadata=doc(
             "The same in NATS, for several hosts: nats://HOST:PORT/BUCKET, as `ale serve "
-            "--register` takes it."
+            "--register` takes it; or this as `url`, with users and certificates as the executor "
+            "nats has them."
         ),
     )
     start: int = field(
@@ -221,9 +223,15 @@ class ServersOptions(PolicyOptions):
         ways = (bool(self.urls), self.registry is not None, bool(self.nats), self.start > 0)
         if sum(ways) != 1:
             raise ValueError("give one of 'urls', 'registry', 'nats' and 'start'")
-        if self.nats and not self.nats.startswith("nats://"):
-            raise ValueError("'nats' is nats://HOST:PORT or nats://HOST:PORT/BUCKET")
+        _ = self.nats_server  # raises where it is no URL
         if self.server and not (self.start and "type" in self.server):
             raise ValueError("'server' is for 'start', and needs a 'type'")
         if self.follow is not None and (self.take_over or self.start > 0):
             raise ValueError("'follow' takes the servers as they are: without take_over and start")
+
+    @property
+    def nats_server(self) -> ServerOptions | None:
+        """How the registry in NATS is reached, if there is one."""
+        if isinstance(self.nats, ServerOptions):
+            return self.nats
+        return ServerOptions(url=self.nats) if self.nats else None

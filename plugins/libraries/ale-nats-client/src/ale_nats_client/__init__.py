@@ -1,0 +1,1 @@
+"""How a NATS server is reached: options, users and certificates."""

@@ -1,0 +1,141 @@
+"""Connect to a server, and say why that failed."""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any
+
+from nats.aio.client import Client
+from nats.errors import Error
+
+from ale.errors import AleError
+from ale_nats_client.options import ServerOptions
+
+LOST = (Error, OSError, asyncio.TimeoutError)
+"""What a call raises while the server can't be reached; it can be made again."""
+_RECONNECT_S = 0.5
+
+
+async def _nothing() -> None: ...
+
+
+async def connect(
+    options: ServerOptions,
+    environ: Mapping[str, str],
+    *,
+    name: str | None = None,
+    timeout_s: float = 5.0,
+    on_lost: Callable[[], Awaitable[None]] = _nothing,
+    on_back: Callable[[], Awaitable[None]] = _nothing,
+    hint: str = "",
+) -> Client:
+    """A connection that is made again whenever it is lost.
+
+    Args:
+        environ: where the variables that the options name are looked up.
+        name: of this client, in the server's lists.
+        hint: how another server is named, for the error's message.
+
+    Raises:
+        AleError: the server can't be reached, or refuses this client.
+    """
+    errors: list[Exception] = []
+    answers: list[Exception] = []
+    refused = asyncio.Event()
+    servers = options.url.split(",")
+
+    async def note(error: Exception) -> None:
+        # A server that refuses a client closes the connection, sometimes before its reason is read:
+        # the next attempt may read it.
+        if isinstance(error, ConnectionResetError):
+            errors.insert(0, error)
+        else:
+            errors.append(error)
+            answers.append(error)
+        if len(answers) >= len(servers):
+            refused.set()
+
+    async def lost() -> None:
+        if not client.is_closed:
+            await on_lost()
+
+    client = Client()
+    connecting = client.connect(
+        servers,
+        name=name,
+        error_cb=note,
+        disconnected_cb=lost,
+        reconnected_cb=on_back,
+        connect_timeout=max(1, int(timeout_s)),
+        max_reconnect_attempts=-1,
+        reconnect_time_wait=_RECONNECT_S,  # type: ignore[arg-type]  # a fraction of a second does
+        **_identity(options, environ),
+        **_tls(options),
+    )
+    await _first_time(connecting, refused, timeout_s)
+    if not client.is_connected:
+        error = errors[-1] if errors else None
+        with suppress(*LOST):
+            await client.close()
+        raise AleError(_unreachable(options.url, error, timeout_s, hint))
+    refused.set()
+    return client
+
+
+async def _first_time(
+    connecting: Coroutine[Any, Any, None], refused: asyncio.Event, timeout_s: float
+) -> None:
+    """Try to connect until every server has said no: the client itself would try for ever."""
+    attempt, no = asyncio.create_task(connecting), asyncio.create_task(refused.wait())
+    await asyncio.wait({attempt, no}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    no.cancel()
+    if not attempt.done():
+        attempt.cancel()
+    with suppress(asyncio.CancelledError, *LOST):
+        await attempt
+
+
+def _unreachable(where: str, error: Exception | None, timeout_s: float, hint: str) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"the NATS server at {where}: TLS failed: {error}; check tls_ca and tls_certificate"
+    text = "" if error is None else str(error).removeprefix("nats: ").strip("'\"")
+    if "authorization" in text.lower() or "authentication" in text.lower():
+        return (
+            f"the NATS server at {where} refuses this client: {text}; check credentials, user_env, "
+            "password_env, token_env"
+        )
+    reason = text or f"no answer in {timeout_s:g} s"
+    return (
+        f"no NATS server can be reached at {where}: {reason}; start one there (nats-server -js)"
+        f"{hint}"
+    )
+
+
+def _identity(options: ServerOptions, environ: Mapping[str, str]) -> dict[str, Any]:
+    found = {}
+    for key in ("user", "password", "token"):
+        variable = getattr(options, f"{key}_env")
+        if variable is None:
+            continue
+        if variable not in environ:
+            raise AleError(f"{key}_env names the variable {variable}, which is not set")
+        found[key] = environ[variable]
+    if options.credentials is not None:
+        if not options.credentials.is_file():
+            raise AleError(f"credentials: there is no file {options.credentials}")
+        found["user_credentials"] = str(options.credentials)
+    return found
+
+
+def _tls(options: ServerOptions) -> dict[str, Any]:
+    wanted = options.tls_ca or options.tls_certificate or "tls://" in options.url
+    if not wanted:
+        return {}
+    try:
+        made = ssl.create_default_context(cafile=options.tls_ca and str(options.tls_ca))
+        if options.tls_certificate is not None:
+            made.load_cert_chain(options.tls_certificate, options.tls_key)
+    except OSError as error:  # ssl.SSLError too
+        raise AleError(f"the TLS files can't be used: {error}") from None
+    return {"tls": made}

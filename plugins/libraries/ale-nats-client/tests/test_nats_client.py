@@ -1,0 +1,55 @@
+"""The options of a server, in a config and on a command line; what a refused connection says."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ale.errors import AleError, InputError
+from ale_nats_client.client import connect
+from ale_nats_client.commands import server_of, server_options
+from ale_nats_client.options import ServerOptions
+from ale_nats_client.testing import free_port
+
+
+@click.command()
+@server_options("nats-")
+def command(**given: Any) -> None:
+    found = server_of("tls://a:4222", given, "--register")
+    click.echo(f"{found.url} {found.user_env} {found.password_env} {found.tls_ca}")
+
+
+def test_the_command_line_has_the_options_of_configs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ca.pem").touch()
+    given = ["--nats-user-env", "U", "--nats-password-env", "P", "--nats-tls-ca", "ca.pem"]
+    done = CliRunner().invoke(command, given)
+    assert done.output == f"tls://a:4222 U P {tmp_path / 'ca.pem'}\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://a", "expected nats://HOST:PORT or tls://HOST:PORT, found 'http://a'"),
+        ("nats://u:p@a", "a URL must contain no user or password"),
+    ],
+)
+def test_a_url_that_is_none_is_refused(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ServerOptions(url=url)
+    with pytest.raises(InputError, match=message):
+        server_of(url, {}, "--register")
+
+
+async def test_what_is_missing_is_named() -> None:
+    url = f"nats://127.0.0.1:{free_port()}"
+    with pytest.raises(AleError, match=f"can be reached at {url}: .*nats-server -js.*; or another"):
+        await connect(ServerOptions(url=url), {}, hint="; or another")
+    with pytest.raises(AleError, match="user_env names the variable U, which is not set"):
+        await connect(ServerOptions(url=url, user_env="U"), {})
+    with pytest.raises(AleError, match="there is no file absent"):
+        await connect(ServerOptions(url=url, credentials=Path("absent")), {})
