@@ -28,14 +28,26 @@ pytestmark = [
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins" / "execution"
 EPISODES = {f"{step}-t{task}-{i}" for step in range(3) for task in range(2) for i in range(2)}
 AGENT = """\
+import asyncio
+from pathlib import Path
+
 from ale.plugin import Component, hookimpl
 from ale.types import CompletionRequest, Limits, Message, Stop, Turn
+
+
+def held():
+    # After the first step of a run that a test wants to disturb.
+    here = Path(__file__).parent
+    names = [path.name for path in here.glob("held/*")]
+    return any((here / "runs" / name / "checkpoints" / "00000").is_dir() for name in names)
 
 
 class OneAnswer:
     limits = Limits()
 
     async def run(self, context):
+        while held():
+            await asyncio.sleep(0.05)
         prompt = (Message(role="user", content=context.task.goal),)
         completion = await context.llm.complete(
             CompletionRequest(
@@ -165,6 +177,27 @@ def test_one_config_ends_alike_by_local_torchrun_and_two_hosts(workshop: Any, co
     assert by_two_hosts(workshop, config) == local
 
 
+def held(workshop: Any, config: str, name: str, *more: str) -> tuple[Any, Path]:
+    """A launch whose first step has ended, and whose second one waits for `release`."""
+    directory = workshop.folder / "runs" / name
+    workshop.write(f"held/{name}", "")
+    given = ("--directory", str(directory), "--on", name.partition("-")[0], *more)
+    running = workshop.start("launch", config, *given)
+    workshop.wait_for((directory / "checkpoints" / "00000").is_dir, 400)
+    return running, directory
+
+
+def release(workshop: Any) -> None:
+    for each in (workshop.folder / "held").iterdir():
+        each.unlink()
+
+
+def ended_alike(workshop: Any, running: Any, directory: Path) -> dict[str, str]:
+    done = running.ended(600)
+    assert done.code == 0, done.text + (directory / "logs" / "run.log").read_text()
+    return outcome(workshop, directory)
+
+
 def test_one_config_ends_alike_by_local_and_by_ray_with_a_lost_node(
     workshop: Any, config: str, ray_nodes: Any
 ) -> None:
@@ -173,16 +206,12 @@ def test_one_config_ends_alike_by_local_and_by_ray_with_a_lost_node(
     where = ("--nodes", "2", "--set", "launch.cpus=1")
     where += ("--set", f"launch.address={ray_nodes.address}")
     assert by(workshop, config, "ray", *where) == local
-    directory = workshop.folder / "runs" / "ray-lost"
-    given = ("--directory", str(directory), "--on", "ray", *where)
-    running = workshop.start("launch", config, *given)
-    workshop.wait_for((directory / "checkpoints" / "00000").is_dir, 200)
+    running, directory = held(workshop, config, "ray-lost", *where)
     lost = node_of_rank_0(ray_nodes, directory)
     ray_nodes.remove_node(lost, allow_graceful=False)
-    done = running.ended(400)
-    assert done.code == 0, done.text
-    assert "started again (1 of 2)" in done.err
-    assert outcome(workshop, directory) == local
+    release(workshop)
+    assert ended_alike(workshop, running, directory) == local
+    assert running.has_printed("started again (1 of 2)")
 
 
 def node_of_rank_0(cluster: Any, directory: Path) -> Any:
@@ -199,23 +228,75 @@ def node_of_rank_0(cluster: Any, directory: Path) -> Any:
     return found
 
 
-def test_one_config_ends_alike_by_local_and_by_slurm(
+def test_one_config_ends_alike_by_local_and_by_slurm_with_a_lost_node(
     workshop: Any, config: str, slurm: Any
 ) -> None:
     workshop.environ["SLURM_CONF"] = os.environ["SLURM_CONF"]
     local = by(workshop, config, "local")
     assert by(workshop, config, "slurm", "--nodes", "2") == local
+    running, directory = held(workshop, config, "slurm-lost", "--nodes", "2")
+    job, lost = job_and_node()
+    slurm.kill_node(lost)
+    release(workshop)
+    begin_again(workshop, job)
+    # Slurm gives each part of a job nodes of its own, and here are no more than three.
+    slurm.start_node(lost)
+    assert ended_alike(workshop, running, directory) == local
+    assert "holds a run: it is resumed" in (directory / "logs" / "run.log").read_text()
 
 
-def test_an_interrupt_on_ray_ends_everything_and_the_same_command_continues(
+def job_and_node() -> tuple[str, str]:
+    """The job, and the node of its script, where rank 0 is."""
+    command = ["squeue", "-h", "--sort=i", "-o", "%i %B"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    name, node = shown.splitlines()[0].split()
+    return name.partition("+")[0], node
+
+
+def begin_again(workshop: Any, job: str) -> None:
+    """Slurm starts a requeued job no earlier than two minutes later; an administrator can."""
+    command = ["scontrol", "show", "job", "-o", job]
+
+    def requeued() -> list[str]:
+        shown = subprocess.run(command, capture_output=True, text=True).stdout
+        parts = [dict(w.partition("=")[::2] for w in line.split()) for line in shown.splitlines()]
+        waits = all(part["JobState"] == "PENDING" and part["Restarts"] != "0" for part in parts)
+        return [part["JobId"] for part in parts if waits]
+
+    for part in workshop.wait_for(requeued, 200):
+        subprocess.run(["scontrol", "update", f"jobid={part}", "StartTime=now"])
+
+
+def interrupted(workshop: Any, config: str, name: str, *more: str) -> dict[str, str]:
+    """What Ctrl-C and the same command again have trained; nothing is left in between."""
+    running, directory = held(workshop, config, name, *more)
+    running.signal(signal.SIGINT)
+    log = directory / "logs" / "run.log"
+    workshop.wait_for(lambda: "Finishing" in log.read_text(), 200)
+    release(workshop)
+    done = running.ended(300)
+    assert done.code == 130, done.text + log.read_text()
+    found = subprocess.run(["pgrep", "-af", str(workshop.folder)], capture_output=True, text=True)
+    assert found.stdout == ""
+    assert len(workshop.episodes(directory)) < len(EPISODES)
+    return by(workshop, config, name, *more)
+
+
+def test_an_interrupt_ends_everything_and_the_same_command_ends_alike(
+    workshop: Any, config: str, slurm: Any
+) -> None:
+    workshop.environ["SLURM_CONF"] = os.environ["SLURM_CONF"]
+    local = by(workshop, config, "local")
+    assert interrupted(workshop, config, "local-interrupted") == local
+    assert interrupted(workshop, config, "torchrun-interrupted") == local
+    assert interrupted(workshop, config, "slurm-interrupted", "--nodes", "2") == local
+    left = subprocess.run(["squeue", "-h"], capture_output=True, text=True, check=True)
+    assert left.stdout == ""
+
+
+def test_an_interrupt_on_ray_ends_everything_and_the_same_command_ends_alike(
     workshop: Any, config: str, ray_nodes: Any
 ) -> None:
-    directory = workshop.folder / "runs" / "ray"
+    local = by(workshop, config, "local")
     where = ("--set", f"launch.address={ray_nodes.address}")
-    running = workshop.start("launch", config, "--directory", str(directory), "--on", "ray", *where)
-    workshop.wait_for((directory / "checkpoints" / "00000").is_dir, 200)
-    running.signal(signal.SIGINT)
-    assert running.ended(200).code == 130
-    found = subprocess.run(["pgrep", "-f", str(directory)], capture_output=True, text=True)
-    assert found.stdout == ""
-    by(workshop, config, "ray", *where)
+    assert interrupted(workshop, config, "ray-interrupted", *where) == local
