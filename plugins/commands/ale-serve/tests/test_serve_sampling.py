@@ -61,7 +61,7 @@ async def test_a_server_is_registered_when_its_model_answers(tmp_path: Path) -> 
     model.server = Starting()
     said: list[str] = []
     served = Served(llm=model, name="m")
-    endpoint = Endpoint(host="127.0.0.1", port=0, register=str(tmp_path / "servers"))
+    endpoint = Endpoint(host="127.0.0.1", port=0, register=tmp_path / "servers")
     serving = asyncio.create_task(_serve(served, endpoint, said.append))
     registry = FolderRegistry(tmp_path / "servers")
     for _ in range(10):
