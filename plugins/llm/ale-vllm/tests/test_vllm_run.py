@@ -1,0 +1,98 @@
+"""A run trains while a vLLM of its own samples, on this machine's CPU: `ale run` as a command."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .test_vllm_real import START_S, logprobs, tiny
+
+pytestmark = pytest.mark.long
+
+AGENT = """\
+from ale.plugin import Component, hookimpl
+from ale.types import CompletionRequest, Limits, Message, Stop, Turn
+
+
+class OneAnswer:
+    limits = Limits()
+
+    async def run(self, context):
+        prompt = (Message(role="user", content=context.task.goal),)
+        completion = await context.llm.complete(
+            CompletionRequest(
+                messages=prompt, conversation=context.conversation, turn=0, fresh_context=True
+            )
+        )
+        context.recorder.append(Turn(prompt=prompt, fresh_context=True, completion=completion))
+        return Stop(reason="finished")
+
+
+@hookimpl
+def ale_agents():
+    return [Component("one-answer", None, lambda o, c: OneAnswer(), summary="Answers once.")]
+"""
+CONFIG = {
+    "plugins": ["one_answer.py"],
+    "tasks": {"type": "tbp", "path": "tasks"},
+    "sandbox": {"type": "local"},
+    "agent": {"type": "one-answer"},
+    "llm": {
+        "type": "servers",
+        "model": "model",
+        "start": 1,
+        "server": {"type": "vllm-server", "build": "cpu", "start_s": START_S},
+        "timeout_s": START_S,
+        "max_tokens": 8,
+    },
+    "credit": {"type": "ipa", "failure_reward": -0.5},
+    "trainer": {"type": "policy", "lr": 1e-2},
+    "observers": [],
+    "run": {"steps": 2, "rollouts": 2, "directory": "runs"},
+}
+
+
+def trained(run: Path) -> Any:
+    """The policy that the first step has made."""
+    from safetensors.torch import load_file
+
+    from ale_llm_policy.pretrained import weights
+
+    policy = tiny(0)
+    stored = load_file(run / "checkpoints" / "00000" / "trainer.safetensors")
+    named = {key.removeprefix("weight/"): t for key, t in stored.items() if key[:7] == "weight/"}
+    weights.load(policy.model, named)
+    return policy
+
+
+def test_a_run_trains_what_its_own_vllm_samples(tmp_path: Path) -> None:
+    tiny(0).save(tmp_path / "model")
+    (tmp_path / "one_answer.py").write_text(AGENT)
+    (tmp_path / "run.yaml").write_text(json.dumps(CONFIG))
+    (tmp_path / "tasks").mkdir()
+    check = {"type": "command_exit_code", "command": "test -e done"}
+    for name in ("t0", "t1"):
+        task = {"id": name, "goal": f"Do {name}.", "success_criteria": [check]}
+        (tmp_path / "tasks" / f"{name}.yaml").write_text(json.dumps(task))
+    command = [sys.executable, "-m", "ale", "run", "run.yaml"]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    policies = [tiny(0), trained(run)]
+    episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
+    assert len(episodes) == 8
+    for episode in episodes:
+        (turn,) = episode["trajectory"]["turns"]
+        tokens, version = turn["completion"]["tokens"], episode["step"]
+        assert {*tokens["policy_versions"]} == {version}
+        n = len(tokens["output_ids"])
+        own, other = (
+            logprobs(policies[each], (*tokens["prompt_ids"], *tokens["output_ids"]))[-n:]
+            for each in (version, 1 - version)
+        )
+        assert tokens["logprobs"] == pytest.approx(own, abs=1e-4)
+        assert tokens["logprobs"] != pytest.approx(other, abs=1e-2)
