@@ -45,6 +45,11 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
     ("Gemma2", {**SIZE, **SLIDING, "query_pre_attn_scalar": 8}),
     ("Gemma3", {**SIZE, **SLIDING, "query_pre_attn_scalar": 8}),
     ("GPT2", GPT2),
+    # What these do to their logits.
+    ("Cohere2", {**SIZE, **SLIDING, "logit_scale": 0.5}),
+    ("Granite", {**SIZE, "logits_scaling": 2.0}),
+    ("HyperCLOVAX", {**SIZE, "logits_scaling": 0.5}),
+    ("NanoChat", {**SIZE, "final_logit_softcapping": 1.0}),
 ]
 
 

@@ -1,13 +1,16 @@
 """Logits a slice at a time: the same numbers and gradients, and never more than a slice held."""
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from transformers import Gemma2Config, Gemma2ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from ale.errors import InputError
 from ale_trainer_policy.learner import Learner
+from ale_trainer_policy.logit_slices import LogprobReader, check_head, logprobs_for_logits
 from ale_trainer_policy.models import prepare
 from ale_trainer_policy.options import PRESETS, ImitationOptions, LearnOptions, LoraOptions
 from ale_trainer_policy.targets import Reinforcement
@@ -91,37 +94,127 @@ def test_adapters_on_the_output_layer_are_in_every_slice(lab: Any) -> None:
     assert float((gradients[0] - gradients[1]).norm() / gradients[0].norm()) < 1e-12
 
 
-def test_logits_that_are_changed_afterwards_are_held_whole(lab: Any) -> None:
+SIZES: dict[str, Any] = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "initializer_range": 0.3,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+FAMILIES: dict[str, dict[str, Any]] = {
+    # Capped.
+    "gemma2": {"final_logit_softcapping": 2.0},
+    "gemma3_text": {"final_logit_softcapping": 2.0},
+    "nanochat": {"final_logit_softcapping": 2.0},
+    # Multiplied.
+    "cohere": {"logit_scale": 0.25},
+    "cohere2": {"logit_scale": 0.25},
+    "hyperclovax": {"logits_scaling": 0.25},
+    "falcon_h1": {
+        "lm_head_multiplier": 0.25,
+        "mamba_d_ssm": 32,
+        "mamba_n_heads": 4,
+        "mamba_d_head": 8,
+        "mamba_d_state": 8,
+        "mamba_chunk_size": 8,
+    },
+    # Divided, or the hidden states before them.
+    "granite": {"logits_scaling": 4.0},
+    "granitemoe": {"logits_scaling": 4.0, "num_local_experts": 2, "num_experts_per_tok": 1},
+    "minicpm3": {
+        "dim_model_base": 8,
+        "num_key_value_heads": 4,
+        "q_lora_rank": 8,
+        "kv_lora_rank": 8,
+        "qk_nope_head_dim": 8,
+        "qk_rope_head_dim": 8,
+        "v_head_dim": 8,
+    },
+}
+
+
+def of_family(family: str, **changes: Any) -> Any:
     torch.manual_seed(0)
-    config = Gemma2Config(
-        vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        initializer_range=0.3,
-        final_logit_softcapping=2.0,
-    )
-    model, datum = Gemma2ForCausalLM(config).double(), datum_of(lab, 3)
+    config = AutoConfig.for_model(family, **{**SIZES, **FAMILIES[family], **changes})
+    return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_a_model_does_to_its_logits_is_done_to_each_slice(lab: Any, family: str) -> None:
+    model, datum = of_family(family), datum_of(lab, 3)
+    check_head(model)
     whole = found(model, datum, logits_mb=None, packing="padded")
     rows = watch(model)
     sliced = found(model, datum, logits_mb=FEW, packing="padded")
-    assert len(rows) == 1
+    assert max(rows) == 3
     for a, b in zip(sliced, whole, strict=True):
-        torch.testing.assert_close(a, b)
+        assert float((a - b).norm() / b.norm()) < 2e-6
+    # It does something: the numbers would be others without.
+    key = next(iter(FAMILIES[family]))
+    without = {"final_logit_softcapping": None, "dim_model_base": SIZES["hidden_size"]}
+    plain = of_family(family, **{key: without.get(key, 1.0)})
+    logp = found(plain, datum, logits_mb=None, packing="padded")[0]
+    assert float((logp - whole[0]).norm() / logp.norm()) > 1e-3
 
 
-def test_a_model_that_changes_its_logits_unasked_is_refused(lab: Any) -> None:
-    class Doubling(type(lab.tiny_model())):  # type: ignore[misc]
+def changing(lab: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """A model that does this to its logits, of which nobody knows."""
+
+    class Changing(type(lab.tiny_model())):  # type: ignore[misc]
         def forward(self, *arguments: Any, **named: Any) -> Any:
             out = super().forward(*arguments, **named)
-            out.logits = 2 * out.logits
+            out.logits = change(out.logits)
             return out
 
     model = lab.tiny_model()
-    model.__class__ = Doubling
-    with pytest.raises(InputError, match=r"trainer\.logits_mb: Doubling changes its logits"):
+    model.__class__ = Changing
+    return model
+
+
+def test_an_unknown_change_of_each_position_is_done_to_each_slice(lab: Any) -> None:
+    def change(logits: torch.Tensor) -> torch.Tensor:
+        return 3 * torch.nn.functional.softsign(logits.float() / 3)[..., :60] - logits[..., 4:]
+
+    model = changing(lab, change)
+    prepare(lab.InProcessLLM(model).policy, LearnOptions())
+    nothing = np.zeros(1, np.int64)
+    reader = LogprobReader(at=nothing, ids=nothing, rows=1, temperature=1.0)
+    ids = torch.tensor([[3, 9, 1]])
+    with torch.no_grad(), logprobs_for_logits(model, reader):
+        found = float(model(ids).logits)
+        expected = change(lab.tiny_model()(ids).logits).log_softmax(-1)[0, 0, 0]
+    assert found == pytest.approx(float(expected))
+
+
+def only_tokens_of_one(logits: torch.Tensor) -> torch.Tensor:
+    logits[:, :, 5] = -1e9
+    return logits
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda logits: logits - logits.mean(dim=-2, keepdim=True), "differ where"),
+        (lambda logits: logits.flip(0) + logits.cumsum(-2), "differ where"),
+        (only_tokens_of_one, "can't be computed in slices: .*does not support item assignment"),
+        (lambda logits: logits if logits.max() > 0 else 2 * logits, "can't be computed in slices"),
+        (lambda logits: torch.zeros(1, 5, 64), "not made from what its output layer gives"),
+    ],
+    ids=["means of positions", "sums of positions", "written", "a condition", "made elsewhere"],
+)
+def test_a_change_that_slices_would_not_get_right_is_refused(
+    lab: Any, change: Any, error: str
+) -> None:
+    model = changing(lab, change)
+    with pytest.raises(
+        InputError, match=rf"trainer\.logits_mb: the logits of Changing.*{error}"
+    ) as refused:
         prepare(lab.InProcessLLM(model).policy, LearnOptions())
+    assert refused.value.problems[0].expected == "logits_mb: null, for this model"
     prepare(lab.InProcessLLM(model).policy, LearnOptions(logits_mb=None))

@@ -262,9 +262,29 @@ async def test_each_rank_writes_its_own_part_while_training_goes_on(
     # Of two copies of the model each part is written once; beside numbers are names.
     assert len(files) > 1
     assert max(files) < 0.75 * size + 100_000
-    (folder / SHARDS / ".metadata").write_bytes(b"")
-    with pytest.raises(StoreError, match="can't be read"):
-        StoredShards(folder / SHARDS, None)  # not by the ranks: they would end
+
+
+async def test_a_part_that_one_rank_can_not_read_is_one_error_after_which_all_go_on(
+    make: Callable[..., Any], batch: Callable[..., Any], tmp_path: Path
+) -> None:
+    trainer = make(FOUR)
+    await trainer.step(batch(0))
+    written = saved(trainer, tmp_path / "whole")
+    broken = tmp_path / "broken"
+    shutil.copytree(tmp_path / "whole", broken)
+    part = max((broken / SHARDS).glob("__2_*.distcp"), key=lambda each: each.stat().st_size)
+    part.write_bytes(part.read_bytes()[:100])
+    with pytest.raises(StoreError, match=r"broken/shards can't be read: rank \d: "):
+        trainer.load(broken)
+    (broken / SHARDS / ".metadata").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"broken/shards can't be read: Ran out of input$"):
+        trainer.load(broken)
+    shutil.copytree(tmp_path / "whole", tmp_path / "file", ignore=lambda *_: [SHARDS])
+    with pytest.raises(StoreError, match="file is incomplete: 'weight/"):
+        trainer.load(tmp_path / "file")
+    trainer.load(tmp_path / "whole")
+    read = saved(trainer, tmp_path / "again")
+    assert [name for name in read if not torch.equal(read[name], written[name])] == []
 
 
 @pytest.mark.parametrize("gradients", ["sharded", "whole"])

@@ -64,6 +64,8 @@ class Modules:
         self._config = model.config.get_text_config()
         self._kinds = set(getattr(self._config, "layer_types", None) or ())
         self._window = getattr(self._config, "sliding_window", None)
+        self._unused = torch.zeros((1, 1), dtype=torch.int64)
+        self._output: Any = None
         if self._kinds - _KINDS or getattr(model, "_is_stateful", False):
             other = ", ".join(sorted(self._kinds - _KINDS)) or "recurrent state"
             message = f"{type(model).__name__} has layers with {other}"
@@ -98,17 +100,21 @@ class Modules:
             self._model.train(training)
             for key, config in configs.items():
                 config._attn_implementation = before[key]
+        self._output = type(output)
         hidden: Tensor = output.last_hidden_state
         return hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """As `Packed.logits`."""
-        logits: Tensor = self._model.get_output_embeddings()(hidden).float()
-        for name, apply in (("logits_scaling", _divide), ("final_logit_softcapping", _soften)):
-            value = getattr(self._config, name, None)
-            if value is not None:
-                logits = apply(logits, value)
-        return logits
+        """As `Packed.logits`; the model's own forward pass, from its last hidden states on, as some
+        models scale or cap what the output layer gives.
+        """
+        base = self._model.base_model
+        base.forward = lambda *_, **__: self._output(last_hidden_state=hidden[None])
+        try:
+            logits: Tensor = self._model(input_ids=self._unused, use_cache=False).logits
+        finally:
+            del base.forward
+        return logits[0].float()
 
     def _masks(self, starts: Tensor, tokens: int, columns: int) -> Any:
         dtype = next(self._model.parameters()).dtype
@@ -119,11 +125,3 @@ class Modules:
         if not self._kinds:
             return sliding
         return {"full_attention": full, "sliding_attention": sliding}
-
-
-def _divide(logits: Tensor, by: float) -> Tensor:
-    return logits / by
-
-
-def _soften(logits: Tensor, cap: float) -> Tensor:
-    return torch.tanh(logits / cap) * cap

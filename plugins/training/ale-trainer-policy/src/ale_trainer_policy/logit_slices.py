@@ -2,6 +2,9 @@
 
 With a large vocabulary the logits take most of a step's memory. Here only one slice of positions
 has logits at a time; the backward pass recomputes them slice by slice.
+
+Some models scale or cap what their output layer gives: Gemma 2, Cohere, Granite. What a model's
+forward pass does there is recorded while it runs, and done to each slice.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +15,8 @@ import numpy as np
 import torch
 from attrs import define, field
 from torch import Tensor
+from torch.fx import Graph, GraphModule, Proxy
+from torch.fx.proxy import TraceError
 from torch.utils.checkpoint import checkpoint
 
 from ale.errors import InputError, Problem
@@ -19,8 +24,10 @@ from ale_trainer_policy.samples import Ints
 
 Project = Callable[[Tensor], Tensor]
 """Hidden states to logits."""
-_AFTERWARDS = ("final_logit_softcapping", "logit_scale", "logits_scaling")
-"""Options of transformers' models that change logits after the output layer."""
+_CHECKED = 5
+"""Tokens: several slices of two, and one more."""
+_NOT_SLICED = (TypeError, ValueError, IndexError, AttributeError, RuntimeError, TraceError)
+"""Raised by code that does to logits what can't be recorded, or not be done to a slice."""
 
 
 @define(eq=False)
@@ -91,47 +98,99 @@ def _tensor(array: Ints, like: Tensor) -> Tensor:
 
 
 def check_head(model: Any) -> None:
-    """Run a model over one token, to check that its logits are its output layer's result.
+    """Compare a model's logits, a slice at a time, with those of its own forward pass.
 
     Raises:
-        InputError: they are not, so they can't be sliced.
+        InputError: they differ, or can't be sliced.
     """
-    if not logits_are_head_output(model):
-        return
-    nothing = np.zeros(1, np.int64)
-    reader = LogprobReader(at=nothing, ids=nothing, rows=1, temperature=1.0)
-    ids = torch.zeros((1, 1), dtype=torch.int64, device=next(model.parameters()).device)
-    with torch.no_grad(), logprobs_for_logits(model, reader):
-        logits = model(input_ids=ids, use_cache=False).logits
-    if logits is not reader.logp:
-        message = f"{type(model).__name__} changes its logits after the output layer"
-        expected = "logits_mb: null, for this model"
-        raise InputError([Problem(path="trainer.logits_mb", message=message, expected=expected)])
+    size = model.config.get_text_config().vocab_size
+    device = next(model.parameters()).device
+    ids = torch.linspace(0, size - 1, _CHECKED, device=device).long()[None]
+    found: list[Tensor] = []
+
+    def read(hidden: Tensor, project: Project) -> Tensor:
+        # Slices as the reader cuts them: of positions in one dimension.
+        found.extend(project(each) for each in hidden.flatten(0, -2).split(2))
+        return hidden
+
+    with torch.no_grad():
+        whole = model(input_ids=ids, use_cache=False).logits.flatten(0, -2)
+        try:
+            with _read_instead(model, read):
+                model(input_ids=ids, use_cache=False)
+            sliced = torch.cat(found)
+        except _NOT_SLICED as error:
+            raise _refused(model, f"can't be computed in slices: {error}") from error
+    # Products of other shapes are rounded otherwise.
+    bound = max(1e-4, 4 * torch.finfo(whole.dtype).eps) * float(whole[whole.isfinite()].abs().max())
+    if sliced.shape != whole.shape or not torch.allclose(sliced, whole, rtol=0, atol=bound):
+        raise _refused(model, "differ where they are computed in slices")
 
 
-def logits_are_head_output(model: Any) -> bool:
-    """Are a model's logits its output layer's result, without scaling or soft caps?"""
-    config = model.config.get_text_config()
-    changed = any(getattr(config, name, None) is not None for name in _AFTERWARDS)
-    # A wrapper around a model of transformers may lack this method.
-    head = getattr(model, "get_output_embeddings", lambda: None)()
-    return head is not None and not changed
+def _refused(model: Any, what: str) -> InputError:
+    message = f"the logits of {type(model).__name__} {what}"
+    expected = "logits_mb: null, for this model"
+    return InputError([Problem(path="trainer.logits_mb", message=message, expected=expected)])
 
 
 @contextmanager
 def logprobs_for_logits(model: Any, reader: LogprobReader) -> Iterator[None]:
     """Inside, the model's forward pass returns the reader's log-probabilities as its logits.
 
-    The model's own output layer is used, adapters and shards included, on slices of its input.
+    The model's own output layer is used, adapters and shards included, on slices of its input, and
+    then what the model does to its output.
+    """
+    with _read_instead(model, reader.read):
+        yield
+
+
+@contextmanager
+def _read_instead(model: Any, read: Callable[[Tensor, Project], Tensor]) -> Iterator[None]:
+    """Inside, the model's forward pass returns as its logits what `read` makes of the output
+    layer's input and of the function from there to logits.
     """
     head = model.get_output_embeddings()
-    project = head.forward
-    before = vars(head).get("forward")
-    head.forward = lambda hidden: reader.read(hidden, project)
+    project, forward = head.forward, model.forward
+
+    def recorded(*arguments: Any, **named: Any) -> Any:
+        graph = Graph()
+        logits = Proxy(graph.placeholder("logits"))
+        inputs: list[Tensor] = []
+
+        def taken(hidden: Tensor) -> Proxy:
+            inputs.append(hidden)
+            return logits
+
+        with _replaced(head, taken):
+            out = forward(*arguments, **named)
+        (hidden,) = inputs
+        if out.logits is logits:
+            out.logits = read(hidden, project)
+            return out
+        graph.output(_node(out.logits))
+        change = GraphModule({}, graph)
+        out.logits = read(hidden, lambda some: change(project(some)))
+        return out
+
+    with _replaced(model, recorded):
+        yield
+
+
+def _node(logits: Any) -> Any:
+    """What was recorded of logits. Raises TypeError."""
+    if not isinstance(logits, Proxy):
+        raise TypeError("they are not made from what its output layer gives")
+    return logits.node
+
+
+@contextmanager
+def _replaced(module: Any, forward: Any) -> Iterator[None]:
+    before = vars(module).get("forward")
+    module.forward = forward
     try:
         yield
     finally:
         if before is None:
-            del head.forward
+            del module.forward
         else:
-            head.forward = before
+            module.forward = before

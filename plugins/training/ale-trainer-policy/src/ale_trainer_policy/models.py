@@ -95,6 +95,8 @@ def reference_model(policy: InProcess, folder: Path | None, options: LearnOption
     if folder is None:
         return copy.deepcopy(policy.model).requires_grad_(False).eval()
     model = loaded_model(policy, folder, options, "trainer.objective.kl.model")
+    if options.logits_mb is not None:
+        check_head(model)
     return model.requires_grad_(False).eval()
 
 

@@ -14,12 +14,14 @@ import os
 import runpy
 import signal
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
 
+from ale.errors import StoreError
 from ale_trainer_policy.critic import Critic
 from ale_trainer_policy.options import LearnOptions
 from ale_trainer_policy.placement import Placement
@@ -77,9 +79,12 @@ def serve_calls() -> None:
         if method == LEARN:
             learner = _learner(*arguments)
         else:
-            getattr(learner, method)(*arguments, **named)
+            # Files of checkpoints fail on all ranks together, and rank 0 tells the reason.
+            with suppress(StoreError):
+                getattr(learner, method)(*arguments, **named)
     if learner is not None:
-        learner.finish_saving()
+        with suppress(StoreError):
+            learner.finish_saving()
     dist.destroy_process_group()
 
 

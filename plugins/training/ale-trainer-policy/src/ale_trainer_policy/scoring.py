@@ -12,11 +12,7 @@ from torch import Tensor
 
 from ale.errors import AleError
 from ale_trainer_policy.attention import make_plan, tree_attention_enabled
-from ale_trainer_policy.logit_slices import (
-    LogprobReader,
-    logits_are_head_output,
-    logprobs_for_logits,
-)
+from ale_trainer_policy.logit_slices import LogprobReader, logprobs_for_logits
 from ale_trainer_policy.options import Packing
 from ale_trainer_policy.placement import device_of
 from ale_trainer_policy.samples import Ints
@@ -59,8 +55,7 @@ def score(
         temperature: logits are divided by it, as the sampler does.
         padding: the side on which short rows are filled, for ``padded``; changes nothing.
         weights: parameters to use instead of the model's own, by name.
-        logits_mb: hold logits of so many MiB at once, in fp32; None holds all. A model that changes
-            its logits after the output layer holds all of them.
+        logits_mb: hold logits of so many MiB at once, in fp32; None holds all.
         entropy_gradient: entropies carry a gradient too.
         states: return hidden states too, with their gradient.
 
@@ -88,8 +83,7 @@ def score(
         entropy_gradient=entropy_gradient,
     )
     with _attention(model, packing), _hidden_states(model, wanted=states) as hidden:
-        whole = logits_mb is None or not logits_are_head_output(model)
-        _read(model, reader, weights, inputs, whole=whole)
+        _read(model, reader, weights, inputs, whole=logits_mb is None)
     return Scored(
         logp=reader.logp,
         entropy=reader.entropy,

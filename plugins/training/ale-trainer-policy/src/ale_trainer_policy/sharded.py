@@ -8,7 +8,7 @@ all ranks take part in the collectives.
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -16,15 +16,17 @@ from attrs import evolve
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
+from ale.errors import StoreError
 from ale_trainer_policy.critic import Critic
 from ale_trainer_policy.learner import Learner, Measured
 from ale_trainer_policy.models import recompute_activations
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.placement import Placement, device_of
 from ale_trainer_policy.samples import Floats, Sample
-from ale_trainer_policy.stored import nothing, start_writing, stored
+from ale_trainer_policy.stored import Stored, nothing, start_writing, stored
 from ale_training.lora import each_full_weight
 
+T = TypeVar("T")
 Pieces = Sequence[Sequence[Sample]]
 
 
@@ -132,8 +134,35 @@ class ShardedLearner(Learner):
         written()
 
     def load(self, directory: Path, updates: int) -> None:
-        """As of `Learner`; each rank reads its own parts."""
-        self.take(stored(directory, self._group), updates)
+        """As of `Learner`; each rank reads its own parts.
+
+        Raises:
+            StoreError: one of them can't, on all ranks.
+        """
+        found = self._agreed(lambda: stored(directory, self._group))
+        self._agreed(lambda: self._taken(found, updates, directory))
+
+    def _taken(self, found: Stored, updates: int, directory: Path) -> None:
+        try:
+            self.take(found, updates)
+        except (KeyError, ValueError) as error:
+            raise StoreError(f"{directory} is incomplete: {error}") from error
+
+    def _agreed(self, call: Callable[[], T]) -> T:
+        """The result of a call, if it succeeds on all ranks, so that none waits for another."""
+        found: list[T] = []
+        reason = None
+        try:
+            found.append(call())
+        except StoreError as error:
+            reason = str(error)
+        reasons: list[str | None] = [None] * self._n
+        dist.all_gather_object(reasons, reason, group=self._group)
+        failed = [f"rank {rank}: {each}" for rank, each in enumerate(reasons) if each is not None]
+        if failed:
+            same = all(each == reasons[0] for each in reasons)
+            raise StoreError(str(reasons[0]) if same else failed[0])
+        return found[0]
 
 
 def sharded_learner(

@@ -199,5 +199,5 @@ def _first(error: BaseException) -> str:
     failures = getattr(error, "failures", None)
     if failures:
         rank, (cause, _) = min(failures.items())
-        return f"rank {rank}: {cause}"
+        return f"rank {rank}: {str(cause) or type(cause).__name__}"
     return str(error) or type(error).__name__

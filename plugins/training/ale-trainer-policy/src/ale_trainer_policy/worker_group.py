@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
 from ale.errors import AleError
 from ale_trainer_policy import ranks
@@ -63,6 +64,8 @@ class OwnRanks:
             for worker in self._workers:
                 worker.join()
             dist.destroy_process_group()
+            # It holds groups, by meshes that are equal to those of ranks that are started later.
+            _clear_sharding_prop_cache()
         self._workers = ()
 
 
@@ -169,7 +172,7 @@ class WorkerGroup:
         return self._local.finish_saving
 
     def load(self, directory: Path, updates: int) -> None:
-        """As of `Learner`; each rank reads its own parts."""
+        """As of `ShardedLearner`: after a failure the ranks serve further calls."""
         self._all("load", directory, updates)
 
     def remember(self) -> None:
