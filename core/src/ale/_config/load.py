@@ -38,7 +38,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 _OPTIONAL = ("llm", "starts", "trainer", "launch")
 _PARTS = (*PARTS, "launch")
-_SECTIONS = (*_PARTS, "middleware", "evaluation", "observers", "run", PLUGINS)
+SECTIONS = (*_PARTS, "middleware", "evaluation", "observers", "run", PLUGINS)
 _RUN = [option.name for option in attrs.fields(RunOptions)]
 _UNKNOWN = "unknown option"
 _COMMON: dict[str, type] = {"sandbox": SandboxRequirements, "launch": LaunchOptions}
@@ -59,7 +59,7 @@ def load_config(
     Raises:
         InputError: with every problem of every section.
     """
-    changed = merge(parse_environment(os.environ, _SECTIONS), parse_overrides(overrides))
+    changed = merge(parse_environment(os.environ, SECTIONS), parse_overrides(overrides))
     converted = convert(read_source(path), changed, registry, format)
     config = structure_config(converted.root, registry, hint=converted.hint)
     environ = {name: key.value for name, key in converted.environ.items()}
@@ -92,7 +92,7 @@ def structure_config(node: Node, registry: Registry, *, hint: str | None = None)
     assert node.mapping is not None
     plugins = load_plugin_files(node, registry)
     problems = _Problems()
-    problems.found += [_unknown_section(node, key) for key in node.mapping if key not in _SECTIONS]
+    problems.found += [_unknown_section(node, key) for key in node.mapping if key not in SECTIONS]
     node = _with_defaults(node)
     picked: dict[str, Any] = {
         kind: problems.collect(partial(_part, node, kind, registry, hint)) for kind in _PARTS
@@ -179,8 +179,8 @@ def _unknown_section(node: Node, key: str) -> Problem:
     return node.mapping[key].problem(
         "unknown section",
         path=key,
-        expected="one of " + ", ".join(_SECTIONS),
-        hint=nearest(key, _SECTIONS) or (f"did you mean 'run.{key}'?" if key in _RUN else None),
+        expected="one of " + ", ".join(SECTIONS),
+        hint=nearest(key, SECTIONS) or (f"did you mean 'run.{key}'?" if key in _RUN else None),
     )
 
 
