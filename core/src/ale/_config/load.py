@@ -217,14 +217,22 @@ def _evaluation(root: Node, registry: Registry) -> Evaluation | None:
         return None
     if node.mapping is None:
         raise node.error(f"expected a mapping, found {describe(node.value)}", path="evaluation")
-    tasks = node.get("tasks")
+    problems = _Problems()
+    entries = {key: child for key, child in node.mapping.items() if key != "tasks"}
+    rest = Node(entries, node.file, node.line)
+    options = problems.collect(lambda: structure(rest, EvaluationOptions, path="evaluation"))
+    selected = problems.collect(partial(_held_out, node, registry))
+    if options is None or selected is None:
+        raise InputError(problems.found)
+    return Evaluation(tasks=selected, options=options)
+
+
+def _held_out(evaluation: Node, registry: Registry) -> Selected:
+    tasks = evaluation.get("tasks")
     if tasks is None:
         message, expected = "'tasks' is missing", "tasks: {type: ...}, the held-out tasks"
-        raise node.error(message, path="evaluation.tasks", expected=expected)
-    rest = {key: child for key, child in node.mapping.items() if key != "tasks"}
-    options = structure(Node(rest, node.file, node.line), EvaluationOptions, path="evaluation")
-    selected = select(tasks, "tasks", registry, path="evaluation.tasks")
-    return Evaluation(tasks=selected, options=options)
+        raise evaluation.error(message, path="evaluation.tasks", expected=expected)
+    return select(tasks, "tasks", registry, path="evaluation.tasks")
 
 
 _LISTED = {"middleware": ("middleware", "skills"), "observers": ("observer", "console")}
