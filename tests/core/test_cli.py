@@ -258,6 +258,18 @@ def test_a_folder_without_runs_is_refused_as_such(ale: Ale, tmp_path: Path) -> N
     assert "the folder contains no runs" in done.stderr
 
 
+def test_a_missing_run_is_looked_for_in_runs(ale: Ale, tmp_path: Path) -> None:
+    assert "ale status lists the runs in ./runs" in ale("run", "--resume", "absent").stderr
+    assert ale("run", "c.yaml", "--directory", "runs/one").exit_code == 0
+    assert f"did you mean '{tmp_path}/runs/one'?" in ale("run", "--resume", "one").stderr
+
+
+def test_every_mistake_in_the_evaluation_is_reported(ale: Ale) -> None:
+    done = ale("check", "c.yaml", "--set", "evaluation.evry=3")
+    assert "evaluation.evry: unknown option" in done.stderr
+    assert "evaluation.tasks: 'tasks' is missing" in done.stderr
+
+
 def test_one_of_something_is_not_plural(ale: Ale) -> None:
     assert "1 episode on disk" in ale("run", "c.yaml", "--set", "tasks.n=1").output
 
@@ -307,6 +319,7 @@ def test_a_config_can_name_a_plugin_file_relative_to_itself(ale: Ale, tmp_path: 
             MINE + "\n\n@hookimpl\ndef ale_llms():\n    return [nothing]\n",
             "mine.py:18: broke",
         ),
+        ("x = 1\n", "mine.py: registers nothing: it has no hook"),
         (None, "no such file"),
     ],
 )

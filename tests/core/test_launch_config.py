@@ -128,7 +128,17 @@ def test_the_same_command_creates_a_run_and_then_continues_it(ale: Ale, tmp_path
     episodes = (tmp_path / "out" / "one" / "episodes.jsonl").read_bytes()
     again = ale("run", "c.yaml", "--directory", "out/one")
     assert again.exit_code == 0, again.output
-    assert "out/one holds a run: it is resumed with its saved config" in again.output
+    assert "out/one holds a run: it is resumed with its saved config\n" in again.output
+    changed = ale("run", "c.yaml", "--directory", "out/one", "--set", "run.seed=7", "-n", "3")
+    assert changed.exit_code == 0, changed.output
+    assert (
+        "saved config, from which c.yaml differs\n  not used: run.seed: 7 (saved: 0)\n"
+        "  to use it, choose another --directory\n"
+    ) in changed.output
+    (tmp_path / "c.yaml").write_text("runn: {}")
+    invalid = ale("run", "c.yaml", "--directory", "out/one")
+    assert invalid.exit_code == 0, invalid.output
+    assert "c.yaml is not used, and is not valid:\n" in invalid.output
     assert (tmp_path / "out" / "one" / "episodes.jsonl").read_bytes() == episodes
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["one"]
 

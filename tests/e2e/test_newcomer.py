@@ -86,6 +86,22 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     return Clone(folder, environ, demo)
 
 
+def test_a_new_package_works_by_the_commands_that_are_printed(clone: Clone, tmp_path: Path) -> None:
+    done = clone.ale("new", "criterion", "ale-criterion-min-size", "--directory", str(tmp_path))
+    printed = re.search(r"^Next:\n((?:  .+\n)+)", done.stdout, re.M)
+    assert printed, done.stdout + done.stderr
+    demo = clone.folder / ".nox/demo"
+    environ = {**clone.environ, "VIRTUAL_ENV": str(demo)}
+    environ["PATH"] = f"{demo}/bin:{environ['PATH']}"
+    command = ["bash", "-ec", printed[1]]
+    typed = subprocess.run(
+        command, cwd=clone.folder, env=environ, text=True, capture_output=True, check=False
+    )
+    assert typed.returncode == 0, typed.stdout + typed.stderr
+    assert " passed" in typed.stdout
+    assert "from ale-criterion-min-size 0.1.0" in typed.stdout
+
+
 def readme_blocks() -> list[str]:
     """The code blocks of the README."""
     return re.findall(r"^```\w*\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)

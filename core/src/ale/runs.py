@@ -5,15 +5,16 @@ for credit), so memory does not grow with the run.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
 
 from ale._config import load_config, structure_config
-from ale._config.environment import overriding
-from ale._config.load import select
+from ale._config.environment import above_environment, overriding, parse_environment
+from ale._config.environment import notes as environment_notes
+from ale._config.load import SECTIONS, select
 from ale._config.model import (
     PARTS,
     EvaluationOptions,
@@ -62,10 +63,12 @@ __all__ = [
     "RunOptions",
     "RunReader",
     "SandboxRequirements",
+    "apply_environment",
     "apply_overrides",
     "branch_run",
     "build_choice",
     "check_config",
+    "environment_notes",
     "environment_overrides",
     "holder",
     "learning",
@@ -171,6 +174,22 @@ def apply_overrides(node: Node, overrides: Sequence[str]) -> Node:
         InputError: an override is not ``key=value``.
     """
     return merge(node, parse_overrides(overrides))
+
+
+def apply_environment(node: Node, environ: Mapping[str, str], given: Collection[str] = ()) -> Node:
+    """A tree with variables such as ``ALE_LLM__MODEL`` merged into it.
+
+    For a command that makes a config of its own options. `environment_notes` says which values of
+    the result are from variables.
+
+    Args:
+        given: options that were typed, which no variable overrides: what their nodes have as their
+            file, such as ``--model``.
+
+    Raises:
+        InputError: a variable has one underscore where two are meant, or its value is no YAML.
+    """
+    return above_environment(node, parse_environment(environ, SECTIONS), given)
 
 
 def environment_overrides(environ: Mapping[str, str]) -> list[str]:

@@ -19,6 +19,7 @@ from ale._cli.common import format_option, overrides_option, registry_of
 from ale._cli.main import Starting
 
 if TYPE_CHECKING:
+    from ale._registry import Registry
     from ale._run.interrupt import Interrupt
     from ale._run.run import Run
     from ale._store.index import Index
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 
 
 _REPLAY_TYPE = "llm.type=scripted"
+_CHANGED = 5
+"""How many changed keys of a config are named."""
+_WIDTH = 40
+_HOW = ("run.concurrency", "run.preflight", "run.stop_after_broken")
+_OTHER = "  to use it, choose another --directory"
 _CAUSES = 5
 """How many causes of broken episodes the summary names."""
 
@@ -115,8 +121,11 @@ def command(
         raise click.UsageError(
             "--resume uses the run's saved config; only -n and --no-checks change it"
         )
-    if directory is not None and not dry_run:
-        resume = resume or _stored_in(directory)
+    if directory is not None and not dry_run and (directory / "manifest.json").exists():
+        assert config is not None
+        made = _all_overrides(overrides, replay, _run_options(concurrency, no_checks))
+        click.echo(_resumed(directory, config, registry, made, format), err=True)
+        resume = directory
     if resume is not None:
         options = _run_options(concurrency, no_checks)
         starting = check_resumed(resume_run(resume, host, **options))
@@ -137,12 +146,43 @@ def command(
     ctx.exit(_to_the_end(starting, interrupt, root.list_commands(ctx)))
 
 
-def _stored_in(directory: Path) -> Path | None:
-    """The directory if it holds a run, which is then said."""
-    if not (directory / "manifest.json").exists():
-        return None
-    click.echo(f"{directory} holds a run: it is resumed with its saved config", err=True)
-    return directory
+def _resumed(
+    directory: Path, config: Path, registry: "Registry", overrides: list[str], format: str | None
+) -> str:
+    """Says that a directory holds a run, and what of the config is not used therefore."""
+    from ale._config import load_config
+    from ale._store import RunReader
+    from ale._store.codec import encode
+    from ale.errors import InputError
+
+    said = f"{directory} holds a run: it is resumed with its saved config"
+    try:
+        now = load_config(config, registry, overrides, format).resolved
+    except InputError as error:
+        return f"{said}; {config} is not used, and is not valid:\n{error}"
+    changed = _changed(RunReader(directory).manifest["config"], json.loads(encode(now)))
+    if not changed:
+        return said
+    more = [f"and {len(changed) - _CHANGED} more"] if len(changed) > _CHANGED else []
+    lines = [f"  not used: {line}" for line in [*changed[:_CHANGED], *more]]
+    return "\n".join([f"{said}, from which {config} differs", *lines, _OTHER])
+
+
+def _changed(before: Any, now: Any, path: str = "") -> list[str]:
+    """The keys whose values differ, with both; those that change how it is run are left out."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = [key for key in {**before, **now} if f"{path}{key}" not in _HOW]
+        return [
+            line
+            for key in keys
+            for line in _changed(before.get(key), now.get(key), f"{path}{key}.")
+        ]
+    return [] if before == now else [f"{path[:-1]}: {_shown(now)} (saved: {_shown(before)})"]
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}..."
 
 
 def _to_the_end(

@@ -60,6 +60,29 @@ def parse_environment(environ: Mapping[str, str], sections: Collection[str]) -> 
     return tree
 
 
+def above_environment(tree: Node, environment: Node, given: Collection[str]) -> Node:
+    """The environment merged into a tree, and over it the tree's values from `given`.
+
+    Args:
+        environment: as `parse_environment` returns it.
+        given: options of the command line, by the name that their nodes have as their file.
+    """
+    return merge(merge(tree, environment), _only(tree, given) or Node({}))
+
+
+def _only(tree: Node, given: Collection[str]) -> Node | None:
+    if tree.mapping is None:
+        return tree if tree.file in given else None
+    found = {key: _only(child, given) for key, child in tree.mapping.items()}
+    kept = {key: child for key, child in found.items() if child is not None}
+    return Node({**kept}, tree.file, tree.line) if kept else None
+
+
+def notes(tree: Node) -> list[str]:
+    """Which values of a merged tree are from variables, a line each."""
+    return [f"{key} is set by {name}" for key, name in origins(tree)]
+
+
 def origins(tree: Node, path: str = "") -> Iterator[tuple[str, str]]:
     """Key and variable of each value of a merged tree that is from a variable."""
     if tree.file is not None and _VARIABLE.fullmatch(tree.file) and path and not tree.mapping:

@@ -38,7 +38,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 _OPTIONAL = ("llm", "starts", "trainer", "launch")
 _PARTS = (*PARTS, "launch")
-_SECTIONS = (*_PARTS, "middleware", "evaluation", "observers", "run", PLUGINS)
+SECTIONS = (*_PARTS, "middleware", "evaluation", "observers", "run", PLUGINS)
 _RUN = [option.name for option in attrs.fields(RunOptions)]
 _UNKNOWN = "unknown option"
 _COMMON: dict[str, type] = {"sandbox": SandboxRequirements, "launch": LaunchOptions}
@@ -59,7 +59,7 @@ def load_config(
     Raises:
         InputError: with every problem of every section.
     """
-    changed = merge(parse_environment(os.environ, _SECTIONS), parse_overrides(overrides))
+    changed = merge(parse_environment(os.environ, SECTIONS), parse_overrides(overrides))
     converted = convert(read_source(path), changed, registry, format)
     config = structure_config(converted.root, registry, hint=converted.hint)
     environ = {name: key.value for name, key in converted.environ.items()}
@@ -92,7 +92,7 @@ def structure_config(node: Node, registry: Registry, *, hint: str | None = None)
     assert node.mapping is not None
     plugins = load_plugin_files(node, registry)
     problems = _Problems()
-    problems.found += [_unknown_section(node, key) for key in node.mapping if key not in _SECTIONS]
+    problems.found += [_unknown_section(node, key) for key in node.mapping if key not in SECTIONS]
     node = _with_defaults(node)
     picked: dict[str, Any] = {
         kind: problems.collect(partial(_part, node, kind, registry, hint)) for kind in _PARTS
@@ -179,8 +179,8 @@ def _unknown_section(node: Node, key: str) -> Problem:
     return node.mapping[key].problem(
         "unknown section",
         path=key,
-        expected="one of " + ", ".join(_SECTIONS),
-        hint=nearest(key, _SECTIONS) or (f"did you mean 'run.{key}'?" if key in _RUN else None),
+        expected="one of " + ", ".join(SECTIONS),
+        hint=nearest(key, SECTIONS) or (f"did you mean 'run.{key}'?" if key in _RUN else None),
     )
 
 
@@ -217,14 +217,22 @@ def _evaluation(root: Node, registry: Registry) -> Evaluation | None:
         return None
     if node.mapping is None:
         raise node.error(f"expected a mapping, found {describe(node.value)}", path="evaluation")
-    tasks = node.get("tasks")
+    problems = _Problems()
+    entries = {key: child for key, child in node.mapping.items() if key != "tasks"}
+    rest = Node(entries, node.file, node.line)
+    options = problems.collect(lambda: structure(rest, EvaluationOptions, path="evaluation"))
+    selected = problems.collect(partial(_held_out, node, registry))
+    if options is None or selected is None:
+        raise InputError(problems.found)
+    return Evaluation(tasks=selected, options=options)
+
+
+def _held_out(evaluation: Node, registry: Registry) -> Selected:
+    tasks = evaluation.get("tasks")
     if tasks is None:
         message, expected = "'tasks' is missing", "tasks: {type: ...}, the held-out tasks"
-        raise node.error(message, path="evaluation.tasks", expected=expected)
-    rest = {key: child for key, child in node.mapping.items() if key != "tasks"}
-    options = structure(Node(rest, node.file, node.line), EvaluationOptions, path="evaluation")
-    selected = select(tasks, "tasks", registry, path="evaluation.tasks")
-    return Evaluation(tasks=selected, options=options)
+        raise evaluation.error(message, path="evaluation.tasks", expected=expected)
+    return select(tasks, "tasks", registry, path="evaluation.tasks")
 
 
 _LISTED = {"middleware": ("middleware", "skills"), "observers": ("observer", "console")}

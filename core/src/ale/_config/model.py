@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from attrs import Attribute, evolve, field, frozen, validators
 
-from ale._config.environment import origins
+from ale._config.environment import notes as environment_notes
 from ale._registry import Registration
 from ale.errors import Problem
 from ale.plugin import doc, ge, gt
@@ -366,7 +366,7 @@ class RunConfig:
         more = (self.starts, self.trainer, self.executor, self.launch, evaluation)
         lists = (*self.middleware, *self.observers)
         found = [None if part is None else part.dropped for part in (*parts, *more, *lists)]
-        set_by = [f"{key} is set by {name}" for key, name in origins(self.source or Node({}))]
+        set_by = environment_notes(self.source or Node({}))
         return [*set_by, *(note for note in found if note is not None)]
 
 

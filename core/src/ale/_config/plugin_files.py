@@ -91,6 +91,9 @@ def _load(path: Path, registry: Registry) -> str:
 def _register(module: object, path: Path, digest: str, registry: Registry) -> None:
     known = len(registry.failed)
     registry.add(module, path.name, digest[:12], str(path))
+    if len(registry.failed) == known and not registry.manager.get_hookcallers(module):
+        hint = "a hook is a function such as ale_criteria with @hookimpl of ale.plugin"
+        raise _Broken(f"{path}: registers nothing: it has no hook", hint)
     for kind in KINDS:  # asks its hooks, so that a broken one is a problem of the config
         registry.registrations(kind)
     for failure in registry.failed[known:]:

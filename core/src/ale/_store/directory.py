@@ -273,6 +273,11 @@ def _not_a_run(path: Path) -> Problem:
     inside = sorted(p.parent.name for p in path.glob("*/manifest.json"))
     hint = nearest(path.name, siblings)
     if not path.is_dir():
+        below = path.parent / "runs" / path.name
+        if (below / "manifest.json").exists():
+            hint = f"did you mean '{below}'?"
+        elif hint is None:
+            hint = "ale status lists the runs in ./runs"
         return Problem(message="no such directory", file=str(path), hint=hint)
     if inside:
         hint = f"the folder contains runs; the latest is {path / inside[-1]}"

@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import yaml
+
+from ale_art.config import KEYS, Flags
 
 DEFAULTS = {
     "model": ("llm", "model", "Qwen/Qwen2.5-3B-Instruct"),
@@ -177,6 +180,23 @@ def test_other_flags_reach_the_config(desk: Any) -> None:
     assert (run["rollouts"], run["concurrency"], run["seed"]) == (8, 32, 7)
     assert run["directory"] == str(desk.folder / "elsewhere")
     assert made["llm"]["base_url"] == "http://host/v1"
+
+
+def test_a_typed_flag_overrides_a_variable_and_a_variable_a_default(
+    desk: Any, serve: Any, script: Any
+) -> None:
+    flags = ("--base-url", serve(script()).url, "--num-steps", "1", "--dry-run")
+    variables = {"ALE_RUN__STEPS": "2", "ALE_AGENT__MAX_ATTEMPTS": "1"}
+    done = desk.train(*flags, **variables)
+    assert done.code == 0, done.text
+    stored = json.loads((desk.run / "manifest.json").read_text())["config"]
+    assert (stored["run"]["steps"], stored["agent"]["max_attempts"]) == (1, 1)
+    assert "agent.max_attempts is set by ALE_AGENT__MAX_ATTEMPTS\n" in done.err
+    assert "ALE_RUN__STEPS" not in done.err
+
+
+def test_it_is_known_what_each_flag_decides() -> None:
+    assert {*KEYS} == {field.name for field in attrs.fields(Flags)}
 
 
 def test_set_overrides_the_config(desk: Any, serve: Any, script: Any) -> None:

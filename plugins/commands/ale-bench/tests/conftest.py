@@ -109,9 +109,9 @@ class Desk:
 
     folder: Path
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
         """``ale bench`` with these arguments."""
-        environ = {
+        environ |= {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
             "LANG": "C.UTF-8",
@@ -126,8 +126,8 @@ class Desk:
             stderr=subprocess.PIPE,
         )
 
-    def bench(self, *arguments: str) -> Done:
-        process = self.start(*arguments)
+    def bench(self, *arguments: str, **environ: str) -> Done:
+        process = self.start(*arguments, **environ)
         out, err = process.communicate(timeout=120)
         return Done(process.returncode, out, err)
 

@@ -50,6 +50,19 @@ def test_the_printed_config_is_the_one_that_is_run(desk: Any, serve: Serve) -> N
             assert key == "type" or stored[section][key] == value
 
 
+def test_a_typed_option_overrides_a_variable_and_a_variable_a_default(
+    desk: Any, serve: Serve
+) -> None:
+    variables = {"ALE_RUN__ROLLOUTS": "2", "ALE_RUN__SEED": "5", "ALE_RUN__DIRECTORY": "kept"}
+    done = desk.bench(*GSM8K, serve().url, "-k", "1", **variables)
+    assert done.code == 0, done.err
+    (manifest,) = desk.folder.glob("kept/*/*/manifest.json")
+    config = json.loads(manifest.read_text())["config"]
+    assert (config["run"]["rollouts"], config["run"]["seed"]) == (1, 5)
+    assert "run.seed is set by ALE_RUN__SEED\n" in done.err
+    assert "ALE_RUN__ROLLOUTS" not in done.err
+
+
 def test_json_is_all_that_is_on_standard_output(desk: Any, serve: Serve) -> None:
     done = desk.bench(*GSM8K, serve().url, "--json")
     found = json.loads(done.out)

@@ -1,5 +1,7 @@
 """`ale show` and `ale credit` on stored runs."""
 
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +12,7 @@ from attrs import evolve
 from click.testing import Result
 
 from ale.errors import InputError
+from ale.runs import lock
 from ale.testing.builders import episode, turn
 from ale.types import Failure, Score
 from ale_inspect.transcript import transcript
@@ -109,6 +112,18 @@ def test_a_missing_run_is_an_input_error(ale: Ale, tmp_path: Path) -> None:
     error = ale("show", str(tmp_path / "absent")).exception
     assert isinstance(error, InputError)
     assert "no such directory" in str(error)
+
+
+def test_a_run_that_is_running_is_shown_as_such(ale: Ale, run: str) -> None:
+    manifest = Path(run) / "manifest.json"
+    facts = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**facts, "outcome": None}))
+    assert ": interrupted: its process is gone" in ale("show", run).output
+    descriptor = lock(Path(run))
+    try:
+        assert f": running, in process {os.getpid()}\n" in ale("show", run).output
+    finally:
+        os.close(descriptor)
 
 
 def test_the_help_of_ale_imports_only_the_command_line() -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from ale.hookspecs import ale_commands
 from ale_new.command import command
-from ale_new.installing import install_command
+from ale_new.installing import install_command, uv_note
 from ale_new.kinds import KINDS
 
 ROOT = Path(__file__).parents[4]
@@ -39,7 +39,7 @@ def test_it_writes_a_package_and_prints_the_next_commands(tmp_path: Path) -> Non
         "src/ale_criterion_min_size/py.typed",
         "tests/test_criterion.py",
     ]
-    assert result.output.endswith(
+    assert (
         f"""
 Next:
   cd {root}
@@ -48,6 +48,7 @@ Next:
   ale plugins criterion min_size
 Then replace the implementation in src/ale_criterion_min_size/criterion.py.
 """
+        in result.output
     )
     assert [line for line in result.output.splitlines() if line.startswith("wrote ")] == [
         f"wrote {root / path}" for path in sorted(made, key=result.output.index)
@@ -68,13 +69,19 @@ def test_the_next_commands_fit_the_environment(
     checkout.mkdir(parents=True)
     (checkout / "pyproject.toml").touch()
 
-    def printed(*, pip: bool, ale: Path) -> str:
+    def printed(*, pip: bool, uv: bool, ale: Path) -> tuple[str, str | None]:
         monkeypatch.setattr("importlib.util.find_spec", specs(pip, ale))
-        return install_command()
+        monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/uv" if uv else None)
+        note = uv_note()
+        return install_command(), note and note.partition("\n  ")[2]
 
-    assert printed(pip=True, ale=checkout) == "pip install -e '.[test]'"
-    assert printed(pip=False, ale=tmp_path) == "uv pip install -e '.[test]'"
-    assert printed(pip=False, ale=checkout) == f"uv pip install -e '.[test]' -e '{checkout}'"
+    with_pip, with_uv = "pip install -e '.[test]'", "uv pip install -e '.[test]'"
+    assert printed(pip=True, uv=True, ale=tmp_path) == (with_pip, None)
+    assert printed(pip=True, uv=True, ale=checkout) == (with_pip, f"{with_uv} -e '{checkout}'")
+    assert printed(pip=False, uv=True, ale=tmp_path) == (with_uv, None)
+    assert printed(pip=False, uv=True, ale=checkout) == (f"{with_uv} -e '{checkout}'", None)
+    bare = f"python -m ensurepip && python -m {with_pip}"
+    assert printed(pip=False, uv=False, ale=tmp_path) == (bare, None)
 
 
 def test_author_licence_and_homepage_are_in_the_metadata(tmp_path: Path) -> None:
@@ -143,7 +150,7 @@ def test_a_folder_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
 def test_help_names_every_kind_and_has_an_example() -> None:
     help_text = " ".join(new("--help").output.split())
     assert [kind for kind in KINDS if kind not in help_text] == []
-    assert "Example: ale new criterion ale-criterion-min-size" in help_text
+    assert "ale new criterion ale-criterion-min-size" in help_text
 
 
 def test_importing_the_command_reads_no_template_and_no_more_than_click() -> None:

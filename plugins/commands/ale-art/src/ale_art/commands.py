@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import click
 
 from ale.commands import ale
 from ale.errors import NotUsableError
-from ale_art.config import Flags, config_of
+from ale_art.config import Flags, config_of, overrides_of
 
 
 @click.group("art")
@@ -125,7 +126,8 @@ def art() -> None:
     help="Override a value of the config, as for `ale run`; repeatable.",
 )
 @click.option("--print-config", is_flag=True, help="Print the config for `ale run` and exit.")
-def train(overrides: tuple[str, ...], print_config: bool, **given: Any) -> None:
+@click.pass_context
+def train(ctx: click.Context, overrides: tuple[str, ...], print_config: bool, **given: Any) -> None:
     """Sample solutions of MBPP problems, run them in sandboxes, and train on the rewards.
 
     A signal (Ctrl-C, SIGTERM) finishes the running batch; a second one cancels it. Exit codes and
@@ -141,7 +143,8 @@ def train(overrides: tuple[str, ...], print_config: bool, **given: Any) -> None:
     _check(flags)
     import yaml  # here: `ale --help` does not need it
 
-    text = yaml.safe_dump(config_of(flags, os.environ), sort_keys=False)
+    config = config_of(flags, os.environ)
+    text = yaml.safe_dump(config, sort_keys=False)
     if print_config:
         click.echo(text, nl=False)
         return
@@ -149,7 +152,14 @@ def train(overrides: tuple[str, ...], print_config: bool, **given: Any) -> None:
     with tempfile.TemporaryDirectory(prefix="ale-art-") as folder:
         path = Path(folder) / "art.yaml"
         path.write_text(text)
-        ale(["run", *(part for one in overrides for part in ("--set", one)), str(path)])
+        every = (*overrides_of(config, _typed(ctx, given)), *overrides)
+        ale(["run", *(part for one in every for part in ("--set", one)), str(path)])
+
+
+def _typed(ctx: click.Context, given: Iterable[str]) -> list[str]:
+    """The flags that the command line has, rather than their defaults."""
+    source = click.core.ParameterSource.COMMANDLINE
+    return [name for name in given if ctx.get_parameter_source(name) is source]
 
 
 def _check(flags: Flags) -> None:

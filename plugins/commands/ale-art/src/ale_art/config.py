@@ -1,7 +1,8 @@
 """The flags of ``ale art train``, and the config of `ale` that they make."""
 
+import json
 import netrc
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -40,6 +41,41 @@ class Flags:
     shown_tests: int
     out: Path
     seed: int
+
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "model": ("llm.model",),
+    "project": ("observers",),
+    "num_steps": ("run.steps",),
+    "batch_size": ("run.tasks_per_step", "run.concurrency"),
+    "learning_rate": ("trainer.lr",),
+    "max_attempts": ("agent.max_attempts",),
+    "dataset_split": ("tasks.split",),
+    "dataset_limit": ("tasks.limit",),
+    "dry_run": ("trainer.type", "observers"),
+    "use_openai": ("llm.type", "llm.api_key_env"),
+    "in_process": ("llm.type", "trainer.type"),
+    "base_url": ("llm.base_url",),
+    "rollouts": ("run.rollouts", "run.concurrency"),
+    "sandbox": ("sandbox.type",),
+    "image": ("sandbox.image",),
+    "data": ("tasks.path",),
+    "shown_tests": ("tasks.shown_tests",),
+    "out": ("run.directory",),
+    "seed": ("run.seed",),
+}
+"""What each flag decides in the config."""
+
+
+def overrides_of(config: Mapping[str, Any], typed: Collection[str]) -> list[str]:
+    """The values of the flags that were typed, as for ``--set``: no variable overrides these."""
+    found = {}
+    for key in (key for flag in typed for key in KEYS.get(flag, ())):
+        section, _, option = key.partition(".")
+        value = config[section].get(option) if option else config[section]
+        if value is not None:
+            found[key] = value
+    return [f"{key}={json.dumps(value)}" for key, value in found.items()]
 
 
 def config_of(flags: Flags, environ: Mapping[str, str]) -> dict[str, Any]:

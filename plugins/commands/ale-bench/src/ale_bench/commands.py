@@ -3,6 +3,7 @@
 `ale --help` imports this module, so it imports only click and `ale.commands`.
 """
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,18 +133,23 @@ def run(
       ale bench run gsm8k --data grade-school-math/data --config my.yaml -k 8 --limit 200
       ale bench run mbpp --sample --llm scripted:script=answers.yaml
     """
-    from ale.runs import written_config
+    from ale.runs import apply_environment, apply_overrides, environment_notes, written_config
     from ale_bench import running
     from ale_bench.config import Flags, config_tree
     from ale_bench.offered import find
 
-    flags = Flags(**given)
+    flags = Flags(out=out, **given)
     if flags.config is not None and flags.llm is not None:
         raise click.UsageError("give either --llm or --config FILE")
     registry: Registry = ctx.obj
     chosen = find(registry, benchmark)
-    config = written_config(config_tree(flags, chosen, registry), registry, overrides)
-    folder = out or running.default_folder(config, Path("runs"))
+    tree = config_tree(flags, chosen, registry)
+    tree = apply_overrides(apply_environment(tree, os.environ, _typed(ctx)), overrides)
+    config = written_config(tree, registry)
+    for note in environment_notes(tree):
+        click.echo(note, err=True)
+    parent = Path(config["run"].pop("directory"))
+    folder = out or running.default_folder(config, parent)
     text = running.as_yaml(config, folder)
     if print_config:
         click.echo(text, nl=False)
@@ -155,6 +161,18 @@ def run(
         click.echo("" if as_json else "\n", nl=False)
         _show(folder, registry, as_json=as_json)
     ctx.exit(code)
+
+
+def _typed(ctx: click.Context) -> set[str]:
+    """The options that the command line has, rather than their defaults."""
+    typed = click.core.ParameterSource.COMMANDLINE
+    given = [each for each in ctx.command.params if each.name is not None]
+    return {
+        option
+        for each in given
+        if ctx.get_parameter_source(str(each.name)) is typed
+        for option in each.opts
+    }
 
 
 def _warn(config: dict[str, Any]) -> None:

@@ -39,6 +39,8 @@ class Flags:
     split: str | None
     limit: int | None
     seed: int
+    out: Path | None
+    """Folder of the run; None for one of its own below ``run.directory``."""
 
 
 def config_tree(flags: Flags, chosen: Offered, registry: Registry) -> Node:
@@ -53,8 +55,14 @@ def config_tree(flags: Flags, chosen: Offered, registry: Registry) -> Node:
         "sandbox": parse_choice(flags.sandbox or sandbox, option="--sandbox"),
         "llm": _llm(flags, registry),
         "agent": parse_choice(flags.agent or agent, option="--agent"),
-        "run": _plain(
-            {"name": chosen.benchmark.name, "rollouts": flags.k, "seed": flags.seed}, "-k"
+        "run": Node(
+            {
+                "name": _plain(chosen.benchmark.name, f"benchmark {chosen.benchmark.name}"),
+                "rollouts": _plain(flags.k, "-k"),
+                "seed": _plain(flags.seed, "--seed"),
+                "directory": _plain(str(flags.out or "runs"), "--out"),
+            },
+            "ale bench run",
         ),
     }
     return Node({**sections}, "ale bench run")

@@ -13,7 +13,7 @@ import yaml
 
 from ale.commands import ale
 from ale.errors import InputError, Problem
-from ale.runs import lock
+from ale.runs import lock, without_overrides
 
 CONFIG = "config.yaml"
 NOT_STARTED = (1, 2)
@@ -116,6 +116,8 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _ale_run(arguments: list[str], names: Mapping[str, str], *, quiet: bool) -> int:
+    for name in {*os.environ} - {*without_overrides(os.environ)}:
+        del os.environ[name]  # what it overrides is in the config, except what an option gives
     try:
         with redirect_stdout(sys.stderr if quiet else sys.stdout):
             ale(["run", *arguments], names)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ale.errors import InputError, Problem
-from ale.runs import SUCCESS, Causes, RunReader, learning
+from ale.runs import SUCCESS, Causes, RunReader, holder, learning
 from ale.strict import nearest
 from ale.text import rate_line, sampling_name, seconds, table
 from ale.types import Episode
@@ -37,7 +37,8 @@ def find_episode(reader: RunReader, wanted: str) -> tuple[Episode, list[str]]:
     if first is None:
         file = str(reader.episodes.path)
         message = f"no episode '{wanted}' among {len(ids)}"
-        raise InputError([Problem(message=message, file=file, hint=nearest(wanted, ids))])
+        hint = nearest(wanted, ids) or (f"an id is STEP-TASK-ROLLOUT: {ids[0]}" if ids else None)
+        raise InputError([Problem(message=message, file=file, hint=hint)])
     return first, others[1:]
 
 
@@ -48,6 +49,15 @@ def which_of(found: Episode, others: Sequence[str], wanted: str, run: Path) -> s
         f"{found.id}, the first of {len(others) + 1} episodes that match '{wanted}'; "
         f"ale show {run} ID shows another: {listed}\n"
     )
+
+
+def _state(reader: RunReader) -> str:
+    pid, outcome = holder(reader.path), reader.manifest.get("outcome")
+    if pid is not None:
+        return f"running, in process {pid}"
+    if outcome is None:
+        return "interrupted: its process is gone and did not say how it ended"
+    return f"{outcome['outcome']} after {seconds(outcome['seconds'])}"
 
 
 def overview(reader: RunReader) -> str:
@@ -61,11 +71,10 @@ def overview(reader: RunReader) -> str:
         for section in ("sandbox", "llm", "agent", "chunker", "credit", "trainer")
         if section in config
     )
-    outcome = manifest.get("outcome") or {"outcome": "not ended", "seconds": 0.0}
     warning = learning(reader.events(), reader.index()).warning()
     learned = progress_of(reader.events())
     lines = [
-        f"{manifest['run_id']}: {outcome['outcome']} after {seconds(outcome['seconds'])}",
+        f"{manifest['run_id']}: {_state(reader)}",
         picked,
         f"success      {_rate(tasks.rewards_of(_TRAIN))}",
         *(f"{name:<12} {_rate(tasks.rewards_of(name))}" for name in tasks.evaluations()),

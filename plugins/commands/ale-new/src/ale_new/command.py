@@ -44,7 +44,10 @@ def command(
     The KIND openclaw is no plugin: it writes a folder NAME with a manager and a worker for
     OpenClaw, who work through `ale bridge`.
 
-    Example: ale new criterion ale-criterion-min-size --author 'Ada Lovelace <ada@example.org>'
+    \b
+    Examples:
+      ale new criterion ale-criterion-min-size
+      ale new agent ale-agent-mine --author 'Ada Lovelace <ada@example.org>' --license MIT
     """
     from ale_new.about import About
     from ale_new.kinds import kind_named
@@ -96,7 +99,7 @@ def _write_workspace(directory: Path, kind: str, name: str) -> None:
 def _next(kind: "Kind", chosen: "Names", directory: Path) -> str:
     import shlex
 
-    from ale_new.installing import install_command
+    from ale_new.installing import install_command, uv_note
     from ale_new.kinds import COMMAND
 
     look = chosen.component if kind == COMMAND else f"plugins {kind.name} {chosen.component}"
@@ -109,5 +112,6 @@ def _next(kind: "Kind", chosen: "Names", directory: Path) -> str:
             "  pytest",
             f"  ale {look}",
             f"Then replace the implementation in src/{chosen.module}/{kind.stem}.py.",
+            *filter(None, [uv_note()]),
         ]
     )

@@ -1,21 +1,40 @@
-"""The command that installs the new package in this environment."""
+"""The commands that install the new package in this environment."""
 
 import importlib.util
 import shlex
+import shutil
 from pathlib import Path
+
+_PIP = "pip install -e '.[test]'"
 
 
 def install_command() -> str:
     """The command that installs a package, editable and with its test tools.
 
-    An environment made by uv has no pip. Where `ale` was installed from a checkout as a whole, no
-    distribution named ale-core is recorded, so uv would look for it in an index: the command then
-    names its folder.
+    An environment made by uv has no pip.
     """
     if importlib.util.find_spec("pip") is not None:
-        return "pip install -e '.[test]'"
+        return _PIP
+    if shutil.which("uv") is not None:
+        return _uv_command()
+    return f"python -m ensurepip && python -m {_PIP}"
+
+
+def uv_note() -> str | None:
+    """How to do it with uv, where pip is there too and uv needs more words."""
+    command = _uv_command()
+    if command == f"uv {_PIP}" or install_command() == command:
+        return None
+    return f"uv does not see that ale-core is installed from a checkout; with uv, type\n  {command}"
+
+
+def _uv_command() -> str:
+    """Where `ale` was installed from a checkout as a whole, uv would look for ale-core in an index.
+
+    No distribution of that name is recorded, so the command names its folder.
+    """
     core = _core()
-    return "uv pip install -e '.[test]'" + (f" -e {shlex.quote(str(core))}" if core else "")
+    return f"uv {_PIP}" + (f" -e {shlex.quote(str(core))}" if core else "")
 
 
 def _core() -> Path | None:

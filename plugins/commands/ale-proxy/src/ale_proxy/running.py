@@ -1,8 +1,10 @@
 """Starts the proxy, and ends its sessions when it is stopped."""
 
 import asyncio
+import errno
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
@@ -60,6 +62,7 @@ def run(options: ProxyOptions, registry: Registry, say: Callable[[str], None]) -
     upstream = server_url(options.upstream)
     key = key_in(options.key_env, "--key-env")
     middleware = built_middleware(options.config, registry)
+    check_address(options.host, options.port)
     config = {
         "llm": {"type": "ale-proxy/proxy", "upstream": str(upstream)},
         "chunker": {"type": "ale-chunkers/interaction"},
@@ -87,13 +90,13 @@ def server_url(text: str) -> URL:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         problem = Problem(
             message=f"expected a URL, found '{text}'",
-            path="UPSTREAM",
+            path="URL",
             expected="http://127.0.0.1:8000/v1",
         )
         raise InputError([problem])
     if parts.username or parts.password or parts.query:
         message = "the URL has a user, a password or a query; the agent sends the key"
-        raise InputError([Problem(message=message, path="UPSTREAM")])
+        raise InputError([Problem(message=message, path="URL")])
     return URL(text.rstrip("/").removesuffix("/v1"))
 
 
@@ -155,9 +158,28 @@ async def serve(
                 say(str(recording.path))
                 await ended.wait()
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        message = f"can't listen at {address}: {reason}; --port 0 takes a free port"
-        raise AleError(message) from error
+        raise _cannot_listen(address, error) from error
+
+
+def check_address(host: str, port: int) -> None:
+    """Refuse an address before anything is written.
+
+    Raises:
+        AleError: it is taken, or is not one of this machine.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        socket.create_server(address[:2], family=family).close()
+    except OSError as error:
+        raise _cannot_listen(f"{host}:{port}", error) from error
+
+
+def _cannot_listen(address: str, error: OSError) -> AleError:
+    unknown = isinstance(error, socket.gaierror)  # whose errno is not one of the system
+    reason = os.strerror(error.errno) if error.errno and not unknown else str(error)
+    other = unknown or error.errno == errno.EADDRNOTAVAIL
+    remedy = "--host is an address of this machine" if other else "--port 0 takes a free port"
+    return AleError(f"can't listen at {address}: {reason}; {remedy}")
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Builds a model, serves it over HTTP, and closes it at the end."""
 
 import asyncio
+import errno
 import ipaddress
 import os
 import signal
@@ -145,8 +146,12 @@ async def _listened(stack: AsyncExitStack, served: Served, endpoint: Endpoint) -
     try:
         return await stack.enter_async_context(listening(served, endpoint))
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise AleError(f"can't listen at {endpoint.host}:{endpoint.port}: {reason}") from error
+        unknown = isinstance(error, socket.gaierror)  # whose errno is not one of the system
+        reason = os.strerror(error.errno) if error.errno and not unknown else str(error)
+        other = unknown or error.errno == errno.EADDRNOTAVAIL
+        remedy = "--host is an address of this machine" if other else "--port 0 takes a free port"
+        address = f"{endpoint.host}:{endpoint.port}"
+        raise AleError(f"can't listen at {address}: {reason}; {remedy}") from error
 
 
 async def _first_of(*works: Coroutine[Any, Any, object]) -> None:

@@ -44,7 +44,7 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
         "swe-bench",
         criterion="swe_tests",
         problems={"test": 2294, "dev": 225, "train": 19008},
-        needs="--data FILE or --dataset NAME, and mirrors of its repositories",
+        needs="--data FILE or --dataset NAME",
         home="https://github.com/SWE-bench/SWE-bench",
         agent="iflow",
     )

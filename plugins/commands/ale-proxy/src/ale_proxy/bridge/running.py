@@ -14,6 +14,7 @@ from ale_proxy.bridge.assignments import Assignments
 from ale_proxy.running import (
     ProxyOptions,
     built_middleware,
+    check_address,
     forwarding,
     key_in,
     listening,
@@ -55,6 +56,7 @@ def run(options: BridgeOptions, registry: Registry, say: Callable[[str], None]) 
         message = "the keys of managers and of workers are the same, so a worker could grade itself"
         raise InputError([Problem(message=message, path="--worker-key-env")])
     middleware = built_middleware(proxy.config, registry)
+    check_address(proxy.host, proxy.port)
     config = {
         "llm": {"type": "ale-proxy/bridge", "upstream": proxy.upstream},
         "chunker": {"type": "ale-chunkers/interaction"},
