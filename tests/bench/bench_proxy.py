@@ -1,13 +1,12 @@
 """Streams through ``ale proxy`` against the same streams without it, in one run.
 
 Server, proxy and client are three processes. The server writes into each chunk when it was sent, on
-the clock that all processes of a machine share; so a chunk's latency is exact, and what the proxy
-adds is the difference of two medians of the same moment: a third of the streams go directly, a
-third through the proxy, and a third through a relay that copies bytes and reads nothing, which is
-what a process in between costs at the least.
-
-On a machine with other work the time until a process is scheduled hides everything else: run it
-there with ``chrt -f 5``.
+the clock that all processes of a machine share; so a chunk's latency is exact. Each round has 200
+streams directly, then 200 through a relay that copies bytes and reads nothing, which is what a
+process in between costs at the least, then 200 through the proxy. What the proxy adds is the
+difference of two medians of one round. Beside it stands the CPU time that relay and proxy took for
+each chunk, requests and records included: a machine with other work changes that little, while it
+hides latencies behind the time until a process is scheduled. Run it there with ``chrt -f 5``.
 
 Run with ``python tests/bench/bench_proxy.py``. Exit status 1 if an aim is missed.
 """
@@ -15,7 +14,9 @@ Run with ``python tests/bench/bench_proxy.py``. Exit status 1 if an aim is misse
 import asyncio
 import contextlib
 import json
+import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -24,42 +25,47 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from attrs import field, frozen
+
 STREAMS = 200
-CHUNKS = 40
-EVERY_S = 0.1
+CHUNKS = 60
+EVERY_S = 0.05
+"""Of each stream: 20 tokens a second."""
 ROUNDS = 3
 REQUEST_MS, CHUNK_MS = 2.0, 0.1
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+EVENT = (
+    b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":'
+    b'[{"index":0,"delta":{"content":"token"},"finish_reason":%s}],"sent":%.7f}\n\n'
+)
+SENT = re.compile(rb'"sent":([0-9.]+)')
 
 
-def event(sent: float, end: bool = False) -> bytes:
-    """One chunk of a stream, with the time at which it is sent."""
-    choice = {"index": 0, "delta": {"content": "token"}, "finish_reason": "stop" if end else None}
-    data = {"object": "chat.completion.chunk", "model": "m", "choices": [choice], "sent": sent}
-    return b"data: " + json.dumps(data).encode() + b"\n\n"
+class _Server(asyncio.Protocol):
+    """Streams chunks for every request."""
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._client, self._asked = transport, b""
 
-async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Stream chunks for every request."""
-    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-        while True:
-            head = (await reader.readuntil(b"\r\n\r\n")).lower()
-            length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
-            await reader.readexactly(length)
-            writer.write(HEAD)
-            for number in range(CHUNKS):
-                text = event(time.monotonic(), end=number == CHUNKS - 1)
-                writer.write(b"%x\r\n%s\r\n" % (len(text), text))
-                await asyncio.sleep(EVERY_S)
-            writer.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+    def data_received(self, data: bytes) -> None:
+        self._asked += data
+        head, end, body = self._asked.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: *([0-9]+)", head.lower())
+        if end and length and len(body) == int(length[1]):
+            self._asked = b""
+            self._client.write(HEAD)
+            self._send(CHUNKS)
 
-
-async def serve() -> None:
-    """The server, until it is ended."""
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    async with server:
-        await server.serve_forever()
+    def _send(self, left: int) -> None:
+        if self._client.is_closing():
+            return
+        event = EVENT % (b"null" if left > 1 else b'"stop"', time.monotonic())
+        self._client.write(b"%x\r\n%s\r\n" % (len(event), event))
+        if left > 1:
+            asyncio.get_running_loop().call_later(EVERY_S, self._send, left - 1)
+        else:
+            self._client.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
 
 
 class _ToClient(asyncio.Protocol):
@@ -99,53 +105,93 @@ class _Relay(asyncio.Protocol):
             self._server.close()
 
 
-async def relay(port: int) -> None:
-    """Copy bytes between clients and the server at a port, until it is ended."""
+async def serve(relayed: int | None) -> None:
+    """The server, or a relay to the one at a port, until it is ended."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Relay(port), "127.0.0.1", 0, backlog=1024)
+    make = _Server if relayed is None else lambda: _Relay(relayed)
+    server = await loop.create_server(make, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     async with server:
         await server.serve_forever()
 
 
-async def stream(port: int, number: int, delay_s: float) -> tuple[float, list[float]]:
-    """Seconds to the head of the answer, and the latency of each chunk after the first."""
+class _Client(asyncio.Protocol):
+    """One stream: seconds to the head of the answer, and the latency of each chunk."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.get_running_loop().create_future()
+        self.request_s, self.chunks_s, self._asked = 0.0, list[float](), 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._server = transport
+
+    def ask(self, name: str) -> None:
+        body = json.dumps({"stream": True, "messages": [{"role": "user", "content": name}]})
+        head = "POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+        head += f"X-Ale-Session: {name}\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._asked = time.monotonic()
+        self._server.write((head + body).encode())
+
+    def data_received(self, data: bytes) -> None:
+        now = time.monotonic()
+        self.request_s = self.request_s or now - self._asked
+        self.chunks_s += [now - float(sent) for sent in SENT.findall(data)]
+        if data.endswith(b"0\r\n\r\n"):
+            self.ended.set_result(None)
+            self._server.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(error or ConnectionError("the answer broke off"))
+
+
+async def stream(port: int, name: str, delay_s: float) -> _Client:
+    """Ask for one stream, after a while."""
     await asyncio.sleep(delay_s)
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    body = json.dumps({"stream": True, "messages": [{"role": "user", "content": str(number)}]})
-    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
-    head += f"X-Ale-Session: s{number}\r\nContent-Length: {len(body)}\r\n\r\n"
-    began = time.monotonic()
-    writer.write((head + body).encode())
-    await reader.readuntil(b"\r\n\r\n")
-    request_s = time.monotonic() - began
-    latencies: list[float] = []
-    while (line := await reader.readline()) != b"0\r\n":
-        if line.startswith(b"data: {"):
-            latencies.append(time.monotonic() - json.loads(line[6:])["sent"])
-    writer.close()
-    return request_s, latencies[1:]
+    made = await asyncio.get_running_loop().create_connection(_Client, "127.0.0.1", port)
+    made[1].ask(name)
+    await made[1].ended
+    assert len(made[1].chunks_s) == CHUNKS
+    return made[1]
 
 
-async def measure(ports: list[int]) -> dict[int, tuple[list[float], list[float]]]:
-    """Request and chunk latencies by port, of streams that all run at once."""
-    rng = random.Random(0)
-    chosen = [ports[number % len(ports)] for number in range(STREAMS)]
-    asked = [stream(port, n, rng.random() * 2) for n, port in enumerate(chosen)]
-    found: dict[int, tuple[list[float], list[float]]] = {port: ([], []) for port in ports}
-    for port, (request_s, chunks) in zip(chosen, await asyncio.gather(*asked), strict=True):
-        found[port][0].append(request_s)
-        found[port][1].extend(chunks)
-    return found
+@frozen
+class Way:
+    """By which streams are asked for."""
+
+    port: int
+    process: int | None = None
+    requests_ms: list[float] = field(factory=list)
+    chunks_ms: list[float] = field(factory=list)
+    cpu_ms: list[float] = field(factory=list)
+
+    async def measure(self, prefix: str) -> None:
+        """All streams at once."""
+        rng, before = random.Random(0), cpu_s(self.process)
+        asked = [stream(self.port, f"{prefix}-{n}", rng.random()) for n in range(STREAMS)]
+        done = await asyncio.gather(*asked)
+        self.requests_ms.append(statistics.median(each.request_s for each in done) * 1e3)
+        latencies = [latency for each in done for latency in each.chunks_s[1:]]
+        self.chunks_ms.append(statistics.median(latencies) * 1e3)
+        self.cpu_ms.append((cpu_s(self.process) - before) / STREAMS / CHUNKS * 1e3)
+
+
+def cpu_s(process: int | None) -> float:
+    """CPU seconds that a process has taken."""
+    if process is None:
+        return 0.0
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
-def process(*command: str) -> Iterator[str]:
-    """The first line that it prints."""
+def process(*command: str) -> Iterator[tuple[str, int]]:
+    """The first line that it prints, and its id."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
         try:
-            yield started.stdout.readline().strip()
+            yield started.stdout.readline().strip(), started.pid
         finally:
             started.terminate()
 
@@ -156,30 +202,31 @@ def main() -> int:
     missed = 0
     with (
         tempfile.TemporaryDirectory() as folder,
-        process(*own, "serve") as server,
-        process(*own, "relay", server) as copying,
+        process(*own, "serve") as (server, _),
+        process(*own, "relay", server) as (copying, relay),
         process(
             ale, "proxy", f"http://127.0.0.1:{server}", "--port", "0", "--run", f"{folder}/run"
-        ) as url,
+        ) as (url, proxy),
     ):
-        ports = [int(server), int(copying), int(url.split(":")[2].partition("/")[0])]
-        print("median, ms       direct   relay   proxy  added  added to a relay  aim")
-        for _ in range(ROUNDS):
-            found = asyncio.run(measure(ports))
-            for row, (what, aim) in enumerate((("request", REQUEST_MS), ("chunk", CHUNK_MS))):
-                bare, copied, ours = (statistics.median(found[p][row]) * 1e3 for p in ports)
-                missed += ours - copied > aim
+        port = int(url.split(":")[2].partition("/")[0])
+        ways = [Way(int(server)), Way(int(copying), relay), Way(port, proxy)]
+        print("median, ms   direct   relay   proxy  added  added to a relay  aim")
+        for number in range(ROUNDS):
+            for way in ways:
+                asyncio.run(way.measure(f"r{number}"))
+            for what, aim in (("requests", REQUEST_MS), ("chunks", CHUNK_MS)):
+                bare, copied, ours = (getattr(way, f"{what}_ms")[-1] for way in ways)
+                missed += ours - bare > aim
                 print(
-                    f"{what:14} {bare:8.3f}{copied:8.3f}{ours:8.3f}{ours - bare:7.3f}"
+                    f"{what:10} {bare:8.3f}{copied:8.3f}{ours:8.3f}{ours - bare:7.3f}"
                     f"{ours - copied:18.3f}{aim:5g}"
                 )
+            copied, ours = (way.cpu_ms[-1] for way in ways[1:])
+            print(f"CPU, a chunk       {copied:8.3f}{ours:8.3f}{ours:7.3f}{ours - copied:18.3f}")
     return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["serve"]:
-        asyncio.run(serve())
-    elif sys.argv[1:2] == ["relay"]:
-        asyncio.run(relay(int(sys.argv[2])))
-    else:
+    if len(sys.argv) == 1:
         sys.exit(main())
+    asyncio.run(serve(int(sys.argv[2]) if sys.argv[1] == "relay" else None))

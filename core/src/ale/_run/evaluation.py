@@ -1,6 +1,6 @@
 """Evaluate the policy on the evaluation tasks between training steps."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 
 from attrs import field, frozen
 
@@ -80,10 +80,13 @@ class Evaluator:
             self.observers.notify("ale_evaluation_finished", event)
         return True
 
-    async def again(self, step: int) -> bool:
-        """Evaluate the tasks again that have no reward, as further rollouts of the same policy.
+    async def again(self, step: int, tasks: Collection[str] | None = None) -> bool:
+        """Evaluate tasks again, as further rollouts of the same policy.
 
         Returns False after a Ctrl-C.
+
+        Args:
+            tasks: their ids; default: those that have no reward.
         """
         found = self.store.index.evaluated(step)
         await self.before()
@@ -92,7 +95,7 @@ class Evaluator:
                 lambda: (
                     plan
                     for temperature in self.config.evaluation_temperatures
-                    for plan in self._further(step, temperature, found.get(temperature, {}))
+                    for plan in self._further(step, temperature, found.get(temperature, {}), tasks)
                 )
             )
 
@@ -101,12 +104,14 @@ class Evaluator:
         step: int,
         temperature: float | None,
         found: Mapping[tuple[str, int], float | None],
+        tasks: Collection[str] | None,
     ) -> Iterator[EpisodePlan]:
-        """Those of the tasks without a reward."""
+        """Those of these tasks, or of the tasks without a reward."""
         graded = {task for (task, _), reward in found.items() if reward is not None}
         last = max((rollout for _, rollout in found), default=-1)
         for plan in self._plans(step, temperature, first=last + 1):
-            if plan.rollout > last and plan.prepared.task.id not in graded:
+            task = plan.prepared.task.id
+            if plan.rollout > last and (task not in graded if tasks is None else task in tasks):
                 yield plan
 
     def _lacks(self, step: int, temperature: float | None) -> bool:

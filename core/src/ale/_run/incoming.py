@@ -5,7 +5,7 @@ full waits, as in a stream, until a step learns from it; ``groups.jsonl`` says w
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -242,12 +242,15 @@ class Learner:
         """
         return await self._loop.evaluator.evaluate(version, due=True)
 
-    async def evaluate_again(self, version: int) -> bool:
-        """Evaluate the tasks again that have no reward under a version, which is loaded.
+    async def evaluate_again(self, version: int, tasks: Collection[str] | None = None) -> bool:
+        """Evaluate tasks again under a version, which is loaded.
 
         Returns False after a Ctrl-C.
+
+        Args:
+            tasks: their ids; default: those that have no reward under it.
         """
-        return await self._loop.evaluator.again(version)
+        return await self._loop.evaluator.again(version, tasks)
 
     def evaluated(
         self, version: int

@@ -1,6 +1,7 @@
 """Batches, windows, the gate, hand-over and restoring, with a policy that is one number."""
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -66,17 +67,50 @@ def test_with_low_a_difference_that_may_be_chance_is_refused(place: Place) -> No
     assert "low -" in place.decisions[0].reason
 
 
-def test_what_could_not_be_measured_is_refused(
+def test_a_version_that_breaks_its_tasks_is_refused(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.write(retries=0)
     place.give(0.8)
     place.run(lambda: (0, 0.5) in place.served)
-    monkeypatch.setenv("BREAK", "1")
+    monkeypatch.setenv("BREAK_FROM", "0.65")
     place.give(*BETTER)
     place.run(lambda: place.decisions)
+    assert place.verdicts == [(1, "refused")]
     assert "only 0 of 4 held-out tasks have a reward" in place.decisions[0].reason
     assert place.served[-1] == (0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("BREAK_FROM", "0", "4 held-out tasks broke, under version 0, which is deployed, too"),
+        ("UNREACHABLE", "for requests", "4 held-out tasks broke, under version 0"),
+        ("UNREACHABLE", "for weights", "the model server can't be reached"),
+    ],
+)
+def test_an_outage_while_a_new_version_is_evaluated_decides_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, reason: str
+) -> None:
+    place.write({"gate": {"retry_s": 0.05}}, retries=0)
+    during: list[Any] = []
+
+    def breaks_and_is_mended() -> bool:
+        if place.served and variable not in os.environ and not during:
+            monkeypatch.setenv(variable, value)
+            place.give(*BETTER)
+        said = [each for each in place.said if "is neither deployed nor refused" in each]
+        if len(said) >= 2 and not during:
+            during.extend([said[-1], list(place.verdicts), list(place.served)])
+            monkeypatch.delenv(variable)
+        return bool(place.decisions)
+
+    place.run(breaks_and_is_mended)
+    said, verdicts, served = during
+    assert reason in said
+    assert (verdicts, set(served)) == ([], {(0, 0.5)})
+    assert place.verdicts == [(1, "deployed")]
+    assert place.served[-1] == (1, 0.8)
 
 
 def test_an_outage_while_the_deployed_version_was_evaluated_uses_no_groups_up(
@@ -84,12 +118,12 @@ def test_an_outage_while_the_deployed_version_was_evaluated_uses_no_groups_up(
 ) -> None:
     place.write(retries=0)
     place.give(*BETTER)
-    monkeypatch.setenv("BREAK", "1")
+    monkeypatch.setenv("BREAK_FROM", "0")
     with pytest.raises(AleError, match="only 0 of 4 held-out tasks have a reward under version 0"):
         place.run(lambda: place.decisions)
     assert place.decisions == []
     assert not (place.directory / "credits").exists()
-    monkeypatch.delenv("BREAK")
+    monkeypatch.delenv("BREAK_FROM")
     place.run(lambda: place.decisions)
     assert place.verdicts == [(1, "deployed")]
     made = {each["temperature"]: each for each in place.decisions[0].compared}

@@ -41,11 +41,15 @@ class Number(FakePolicy):
         self.number = 0.5
 
     def _number(self, request: CompletionRequest) -> Message:
+        if os.environ.get("UNREACHABLE") == "for requests":
+            raise LLMError("the model server can't be reached")
         less = 0.0 if request.sampling.temperature == 0 else 0.1
         return Message(role="assistant", content=str(self.number - less))
 
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         """Take the number."""
+        if os.environ.get("UNREACHABLE") == "for weights":
+            raise LLMError("the model server can't be reached")
         if snapshot.weights is not None:
             self.number = snapshot.weights["number"]
         await super().load_policy(snapshot)
@@ -161,9 +165,9 @@ class AtLeast:
 
     async def grade(self, task: Task, trajectory: Any, sandbox: Any) -> Score:
         """1 or 0."""
-        if "BREAK" in os.environ:
-            raise RuntimeError("the grader is broken")
         said = float(trajectory.turns[-1].completion.message.content)
+        if said >= float(os.environ.get("BREAK_FROM", "inf")):
+            raise RuntimeError("the grader is broken")
         passed = said >= task.metadata["needs"]
         return Score(criterion="at-least", passed=passed, value=float(passed), detail=str(said))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from aiohttp import web
 
 from ale.errors import InputError, StoreError
 from ale.recording import Recording
@@ -74,30 +75,74 @@ async def test_a_session_continues_after_a_kill_as_if_there_had_been_none(tmp_pa
     assert not list((path / FOLDER).iterdir())
 
 
+HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+LONG = "Yes. " * 4000
+EVENTS = "".join(
+    f"data: {json.dumps({'choices': [{'index': 0, **choice}]})}\n\n"
+    for choice in (
+        *({"delta": {"content": LONG[at : at + 500]}} for at in range(0, len(LONG), 500)),
+        {"delta": {}, "finish_reason": "stop"},
+    )
+)
+DONE = "data: [DONE]\n\n"
+
+
+def chunk(data: str) -> str:
+    return f"{len(data):x}\r\n{data}\r\n"
+
+
+def recorded(path: Path) -> list[str]:
+    """The answers on disk."""
+    entries = [entry for session in Journal(path).read() for entry in session]
+    return [entry.turn.completion.message.content for entry in entries if entry.turn is not None]
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [[DONE], [DONE[:9], DONE[9:]], [*DONE], [*DONE[:-1], DONE[-1], ": a comment\n\n"]],
+    ids=["at once", "in two pieces", "byte by byte", "before a comment"],
+)
 async def test_a_turn_is_on_disk_before_the_agent_has_the_whole_answer(
-    tmp_path: Path, canned: Callable[[Answers], str]
+    ends: list[str], tmp_path: Path, canned: Callable[[Answers], str]
 ) -> None:
     """Though the server does not end the answer, so that the request is still being answered."""
-    chunk = json.dumps({"choices": [{"index": 0, "delta": {"content": "Yes."}}]})
-    last = json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    head = (
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-    )
-    data = f"data: {chunk}\n\ndata: {last}\n\ndata: [DONE]\n\n"
-    upstream = canned({"/v1/chat/completions": [f"{head}{len(data):x}\r\n{data}\r\n", 60.0]})
+    pieces = [each for end in ends for each in (0.01, chunk(end))]
+    upstream = canned({"/v1/chat/completions": [HEAD, chunk(EVENTS), *pieces, 60.0]})
     asked = {"messages": [{"role": "user", "content": "Well?"}], "stream": True}
+    got = ""
     async with (
         killed(tmp_path / "run", upstream) as proxy,
         httpx.AsyncClient(trust_env=False) as client,
         client.stream("POST", f"{proxy.url}/chat/completions", json=asked) as answer,
     ):
-        async for line in answer.aiter_lines():
-            if line == "data: [DONE]":
+        async for text in answer.aiter_text():
+            got += text
+            if DONE in got:
                 break
-        ((session, turn),) = Journal(tmp_path / "run").read()
-    assert session.task is not None
-    assert turn.turn is not None
-    assert turn.turn.completion.message.content == "Yes."
+        assert recorded(tmp_path / "run") == [LONG]
+    assert got.startswith(EVENTS + DONE)
+
+
+async def test_so_it_is_where_the_end_of_the_body_is_the_end_of_the_answer(
+    tmp_path: Path, canned: Callable[[Answers], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstream = canned({"/v1/chat/completions": [HEAD, chunk(EVENTS), "0\r\n\r\n"]})
+    at_the_end: list[list[str]] = []
+    write_eof = web.StreamResponse.write_eof
+
+    async def noted(self: web.StreamResponse, data: bytes = b"") -> None:
+        at_the_end.append(recorded(tmp_path / "run"))
+        await write_eof(self, data)
+
+    monkeypatch.setattr(web.StreamResponse, "write_eof", noted)
+    asked = {"messages": [{"role": "user", "content": "Well?"}], "stream": True}
+    async with (
+        killed(tmp_path / "run", upstream) as proxy,
+        httpx.AsyncClient(trust_env=False) as client,
+    ):
+        answer = await client.post(f"{proxy.url}/chat/completions", json=asked)
+    assert answer.text == EVENTS
+    assert at_the_end[0] == [LONG]
 
 
 async def test_a_session_whose_episode_is_stored_already_is_not_stored_again(

@@ -42,6 +42,18 @@ def sample_of_mbpp(**options: Any) -> RowTasks:
     return mbpp(MbppOptions(sample=True, **options))
 
 
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [(mbpp, MbppOptions), (gsm8k, Gsm8kOptions), (maths, MathOptions)],
+)
+@pytest.mark.parametrize(("answer", "kind"), [("message", "chat"), ("file:out.txt", "terminal")])
+def test_where_the_answer_is_given_says_what_kind_of_environment_it_is(
+    make: Any, options: Any, answer: str, kind: str
+) -> None:
+    found = {task.environment_kind for task in make(options(sample=True, answer=answer)).load()}
+    assert found == {kind}
+
+
 def test_the_splits_of_mbpp_are_ranges_of_task_ids() -> None:
     assert ids(sample_of_mbpp(split="prompt")) == ["mbpp-2"]
     assert ids(sample_of_mbpp()) == ["mbpp-11", "mbpp-12", "mbpp-13"]

@@ -81,6 +81,12 @@ def test_what_a_task_toml_does_not_say_is_as_in_harbor(write: Write, source: Sou
     assert (task.constraints.network, task.constraints.time_limit_s) == (True, None)
     assert (task.environment.workdir, task.environment.memory_mb) == (".", None)
     assert task.criteria[0].options["timeout_s"] == 600.0
+    assert task.environment_kind == "terminal"
+
+
+def test_its_metadata_can_name_another_kind_of_environment(write: Write, source: Source) -> None:
+    write("one", {**HARBOR, "task.toml": '[metadata]\nenvironment = "swe"\n'})
+    assert only(source()).environment_kind == "swe"
 
 
 def test_a_task_yaml_is_taken_with_its_compose_file(write: Write, source: Source) -> None:
@@ -101,6 +107,7 @@ def test_a_task_yaml_is_taken_with_its_compose_file(write: Write, source: Source
     assert task.environment.build == str(folder)
     assert task.environment.env == {"TEST_DIR": "/tests", "WHERE": "/tests", "WHO": "me"}
     assert task.environment.memory_mb == 1536
+    assert task.environment_kind == "terminal"
     assert (task.constraints.time_limit_s, task.constraints.network) == (9.0, True)
     options = task.criteria[0].options
     assert (options["result"], options["timeout_s"]) == ("pytest", 8.5)
@@ -231,6 +238,7 @@ def test_a_task_of_steps_is_taken_with_what_each_says(write: Write, source: Sour
     assert (task.goal, task.criteria, task.solution) == ("a: First.\n\nb: Second.", (), None)
     assert (task.steps_reward, task.environment.user) == ("last", None)
     first, second = task.steps
+    assert {each.environment_kind for each in (task, first, second)} == {"terminal"}
     assert [(step.id, step.goal) for step in task.steps] == [
         ("one.a", "First.\n"),
         ("one.b", "Second.\n"),

@@ -93,6 +93,7 @@ def test_a_task_looks_like_this() -> None:
     (task,) = load(seed=1, count=1, length=3, kinds=("line", "copy_named"))
     assert task.goal == ("Copy the file that queen names to jar.\nWrite line 4 of jar to bell.")
     assert task.solution == ("cat queen", "cp wagon jar", "sed -n 4p jar > bell")
+    assert task.environment_kind == "terminal"
 
 
 @pytest.mark.parametrize("split", SPLITS)

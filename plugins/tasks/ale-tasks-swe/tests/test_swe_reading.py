@@ -54,6 +54,7 @@ def test_a_task_has_the_issue_the_repository_and_the_reference_solution(
     assert task.solution[0].startswith("git apply --whitespace=nowarn - <<'ALE_PATCH'\ndiff --git")
     assert task.criteria[0].options["keep"] == ["ranges/parsing.py"]
     assert (task.tags, task.environment.image) == (("swe", "samples/ranges"), None)
+    assert task.environment_kind == "swe"
 
 
 def test_ids_a_limit_and_held_out_ids_choose_tasks(load: Any, rows: Any) -> None:

@@ -1,6 +1,6 @@
 """Is a new version at least as good as the deployed one, on the held-out tasks?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from attrs import asdict, frozen
@@ -23,6 +23,8 @@ class Compared:
     """Held-out tasks with a reward under the deployed version."""
     broken: int
     """Those of them that broke under the new one, where they count 0."""
+    left_out: int
+    """Those that broke under the new one, and then under the deployed one too."""
     held_out: int
     """All held-out tasks."""
     deployed: float
@@ -39,9 +41,10 @@ class Compared:
             "" if self.low is None else f" (95% interval {self.low:+.3f} to {self.high:+.3f})"
         )
         broken = f", {self.broken} of them broken, which count 0" if self.broken else ""
+        left_out = f"; {self.left_out} that break under both are left out" if self.left_out else ""
         return (
             f"{sampling_name(self.temperature)}: {self.difference:+.3f}{interval}, "
-            f"{self.new:.3f} after {self.deployed:.3f}, {self.n} tasks{broken}"
+            f"{self.new:.3f} after {self.deployed:.3f}, {self.n} tasks{broken}{left_out}"
         )
 
     def facts(self) -> dict[str, Any]:
@@ -49,9 +52,34 @@ class Compared:
         return asdict(self)
 
 
-def compare(deployed: Rewards, new: Rewards) -> list[Compared]:
-    """Both versions at each temperature of the new one's evaluation."""
-    return [_compared(each, deployed.get(each, {}), rewards) for each, rewards in new.items()]
+def compare(deployed: Rewards, new: Rewards, excused: Set[str] = frozenset()) -> list[Compared]:
+    """Both versions at each temperature of the new one's evaluation.
+
+    Args:
+        excused: tasks that did not break by the new version: where they did, they are left out.
+    """
+    return [
+        _compared(each, deployed.get(each, {}), rewards, excused) for each, rewards in new.items()
+    ]
+
+
+def broken(deployed: Rewards, new: Rewards) -> set[str]:
+    """The tasks with a reward under the deployed version and none under the new one."""
+    return {
+        task
+        for temperature, rewards in new.items()
+        for task in _by_task(deployed.get(temperature, {})).keys() - _by_task(rewards).keys()
+    }
+
+
+def broke_since(before: Rewards, now: Rewards) -> set[str]:
+    """The tasks that broke in an evaluation that one version had between two looks at it."""
+    return {
+        task
+        for temperature, rewards in now.items()
+        for (task, rollout), reward in rewards.items()
+        if reward is None and (task, rollout) not in before.get(temperature, {})
+    }
 
 
 def unmeasured(rewards: Rewards, options: GateOptions) -> str | None:
@@ -82,19 +110,27 @@ def refusal(compared: Sequence[Compared], options: GateOptions) -> str | None:
     return None
 
 
+def too_few(compared: Sequence[Compared], options: GateOptions) -> bool:
+    """Have too few tasks a reward under both versions, at some temperature?"""
+    return any(not options.enough(each.n - each.broken, each.held_out) for each in compared)
+
+
 def _compared(
     temperature: float | None,
     deployed: Mapping[tuple[str, int], float | None],
     new: Mapping[tuple[str, int], float | None],
+    excused: Set[str],
 ) -> Compared:
     before, after = _by_task(deployed), _by_task(new)
-    tasks = sorted(before)
+    left_out = (before.keys() - after.keys()) & excused
+    tasks = sorted(before.keys() - left_out)
     rewards = [after.get(task, 0.0) for task in tasks]
     made = estimate([reward - before[task] for task, reward in zip(tasks, rewards, strict=True)])
     return Compared(
         temperature=temperature,
         n=len(tasks),
-        broken=len(before.keys() - after.keys()),
+        broken=len(set(tasks) - after.keys()),
+        left_out=len(left_out),
         held_out=len({task for task, _ in new}),
         deployed=_mean([before[task] for task in tasks]),
         new=_mean(rewards),

@@ -33,6 +33,13 @@ class GateOptions:
             "temperature; 2 tasks at least."
         ),
     )
+    retry_s: float = field(
+        default=600.0,
+        validator=gt(0),
+        metadata=doc(
+            "Seconds until a version is evaluated again that an outage left without a decision."
+        ),
+    )
 
     def enough(self, graded: int, held_out: int) -> bool:
         """Are so many of the held-out tasks enough?"""

@@ -1,14 +1,23 @@
 """The loop: take episodes, learn when a batch is ready, deploy what is not worse."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from attrs import define, field
 
-from ale.errors import AleError, InputError, StoreError
+from ale.errors import AleError, InputError, LLMError, StoreError
 from ale.learning import Learner
 from ale.text import counted
-from ale_loop.gate import Compared, compare, refusal, unmeasured
+from ale_loop.gate import (
+    Compared,
+    broke_since,
+    broken,
+    compare,
+    refusal,
+    too_few,
+    unmeasured,
+)
 from ale_loop.intake import Intake
 from ale_loop.options import LoopOptions
 from ale_loop.record import (
@@ -39,6 +48,8 @@ class Service:
     _decisions: list[Decision] = field(factory=list, init=False)
     _waits: bool = field(default=False, init=False)
     """Was it said that a batch waits for the window?"""
+    _retry_at: float = field(default=0.0, init=False)
+    """After an outage: when a step is tried again, seconds of the clock; 0: there was none."""
 
     async def run(self) -> str:
         """Continue until it shall end; returns the run's outcome.
@@ -82,6 +93,8 @@ class Service:
         version = decided(self._decisions) + 1
         if not (self.learner.ready or self.learner.begun(version - 1)):
             return False
+        if self.learner.clock() < self._retry_at:
+            return False
         window = self.options.window
         if window is None or window.contains(self.learner.clock()):
             self._waits = False
@@ -95,28 +108,50 @@ class Service:
     async def _step(self) -> None:
         """Learn from a batch, compare, and deploy or refuse the new version.
 
-        The deployed version is loaded before, and after it, unless it ends in between.
+        The deployed version is loaded before, and after it, unless it ends in between. In an outage
+        nothing is decided, and the same version is tried again later.
         """
-        if not await self._measured():
-            return
-        version = decided(self._decisions) + 1
+        try:
+            if self._retry_at:  # the model may have been out of reach when it was loaded
+                await self.learner.load(self.deployed)
+                self._retry_at = 0.0
+            version = decided(self._decisions) + 1
+            if await self._measured() and await self._learned(version):
+                await self._decide(version)
+        except LLMError as error:
+            await self._put_off(str(error))
+
+    async def _learned(self, version: int) -> bool:
+        """Make a new version, which is then loaded; False where there is none: it is refused."""
         made = self.learner.kept(version)
-        if made:  # killed before it was decided
+        if made:  # killed, or put off, before it was decided
             await self.learner.load(version)
         before = self.learner.snapshot().version
         try:
             await self.learner.learn(version - 1)
-        except (InputError, StoreError):
+        except (InputError, StoreError, LLMError):
             raise
         except AleError as error:
             await self._refuse(version, f"training failed: {error}", [])
-            return
+            return False
         if not made and self.learner.snapshot().version == before:
             await self._refuse(version, "no update was made", [])
-            return
+            return False
+        return True
+
+    async def _decide(self, version: int) -> None:
+        """Deploy or refuse a new version, which is loaded, unless it ends in between."""
         if not await self.learner.evaluate(version):
             return
-        found = compare(self.learner.evaluated(self.deployed), self.learner.evaluated(version))
+        excused = await self._excused(version)
+        if excused is None:
+            return
+        deployed, new = map(self.learner.evaluated, (self.deployed, version))
+        found = compare(deployed, new, excused)
+        if excused and too_few(found, self.options.gate):
+            n = counted(len(excused), "held-out task")
+            await self._put_off(f"{n} broke, under version {self.deployed}, which is deployed, too")
+            return
         reason = refusal(found, self.options.gate)
         if reason is None:
             self._note(DEPLOYED, version, "", found)
@@ -124,6 +159,39 @@ class Service:
             await self.serve()
         else:
             await self._refuse(version, reason, found)
+
+    async def _excused(self, version: int) -> set[str] | None:
+        """The held-out tasks that a new version, which is loaded, is not to blame for.
+
+        Those that broke are evaluated again, between two evaluations of the same tasks under the
+        deployed version: what breaks there too is an outage. None after a Ctrl-C.
+        """
+        excused: set[str] = set()
+        for of in (self.deployed, version, self.deployed):
+            deployed, new = map(self.learner.evaluated, (self.deployed, version))
+            tasks = broken(deployed, new) - excused
+            if not tasks:
+                break
+            n = counted(len(tasks), "held-out task")
+            self.report(f"version {of}: {n} that broke under version {version} evaluated again")
+            await self.learner.load(of)
+            again = tasks if of == self.deployed else None
+            if not await self.learner.evaluate_again(of, again):
+                return None
+            if of == self.deployed:
+                excused |= broke_since(deployed, self.learner.evaluated(of))
+        await self.learner.load(version)
+        return excused
+
+    async def _put_off(self, reason: str) -> None:
+        version, wait = decided(self._decisions) + 1, self.options.gate.retry_s
+        self._retry_at = self.learner.clock() + wait
+        self.report(
+            f"version {version} is neither deployed nor refused, since it can't be measured now: "
+            f"{reason}; it is tried again in {wait:g} seconds"
+        )
+        with suppress(LLMError):  # the trainer has it; the model gets it before the next try
+            await self.learner.load(self.deployed)
 
     async def _measured(self) -> bool:
         """Has the deployed version, which is loaded, rewards to compare others with?

@@ -13,6 +13,10 @@ from ale_proxy.apis import Answered, AnswerReader, Api, Asked, UnreadableError
 
 READ_ENCODINGS = ("gzip", "deflate", "identity")
 """Of bodies that can be read."""
+BATCH = 16 << 10
+"""Bytes of an answer that are kept until they are read together."""
+LONGEST_END = 32
+"""Bytes; no reader's `ends` are longer."""
 _OF_ANOTHER_FORM = (UnreadableError, AttributeError, KeyError, TypeError, ValueError)
 """What reading a body of any form can raise: one that can't be recorded still passes."""
 
@@ -39,6 +43,9 @@ class Exchange:
         self.body: Mapping[str, Any] = {}
         self._reader: AnswerReader | None = None
         self._inflate: Any = None
+        self._unread, self._tail = bytearray(), b""
+        self._at_once = False
+        """Is what comes read at once, since the end may be near?"""
         self._started = time.perf_counter()
         try:
             self.body = _object(_decoded(body, encoding))
@@ -88,14 +95,33 @@ class Exchange:
         if encoding not in READ_ENCODINGS:
             self.left_out = f"the answer has the encoding {encoding}"
             return
-        self._inflate = None if encoding == "identity" else zlib.decompressobj(wbits=47)
+        if encoding != "identity":
+            self._inflate, self._at_once = zlib.decompressobj(wbits=47), True
         stream = headers.get("Content-Type", "").startswith("text/event-stream")
         self._reader = self.api.reader(stream=stream)
 
-    def feed(self, data: bytes) -> None:
-        """Some of the answer's body has come. Never raises: what can't be read still passes."""
+    def feed(self, data: bytes) -> bool:
+        """Some of the answer's body has come; may all that is recorded have passed with it?
+
+        Reading each piece by itself takes longer than reading many together, so pieces are kept
+        until they are many, or may have the end.
+        """
         if self._reader is None or self.left_out is not None:
+            return False
+        self._unread += data
+        if not self._at_once:
+            seen = self._tail + data  # the end may come in several pieces
+            self._at_once = any(end in seen for end in self._reader.ends)
+            self._tail = seen[-LONGEST_END:]
+        if self._at_once or len(self._unread) >= BATCH:
+            self._read()
+        return self._at_once
+
+    def _read(self) -> None:
+        """Read what was kept. Never raises: what can't be read still passes."""
+        if self._reader is None or self.left_out is not None or not self._unread:
             return
+        data, self._unread = bytes(self._unread), bytearray()
         try:
             self._reader.feed(data if self._inflate is None else self._inflate.decompress(data))
         except (*_OF_ANOTHER_FORM, zlib.error) as error:
@@ -104,6 +130,7 @@ class Exchange:
     @property
     def complete(self) -> bool:
         """Has all that is recorded passed, perhaps before the end of the connection?"""
+        self._read()
         return self.left_out is None and self._reader is not None and self._reader.complete
 
     def answered(self, *, turn: int, processed: bool) -> Answered | None:
@@ -114,6 +141,7 @@ class Exchange:
             processed: the server's log-probabilities are those of the distribution that it samples
                 from, whatever the request says.
         """
+        self._read()
         if self.left_out is not None or self._reader is None or self.asked is None:
             return None
         trace = processed or self.asked.exact

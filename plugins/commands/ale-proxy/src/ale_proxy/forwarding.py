@@ -124,9 +124,12 @@ class Forwarder:
             if exchange is not None:
                 exchange.answer_begins(upstream.status, upstream.headers)
 
-            def passes(data: bytes) -> None:
-                if exchange is not None and session is not None:
-                    exchange.feed(data)
+            def passes(data: bytes | None) -> None:
+                if exchange is None or session is None:
+                    return
+                if data is None:
+                    self._sessions.finish(session, exchange)
+                elif exchange.feed(data):
                     self._sessions.settle(session)
 
             return await _answer(request, upstream, exchange, passes)
@@ -136,8 +139,13 @@ async def _answer(
     request: web.Request,
     upstream: aiohttp.ClientResponse,
     exchange: Exchange | None,
-    passes: Callable[[bytes], None],
+    passes: Callable[[bytes | None], None],
 ) -> web.StreamResponse:
+    """Send an answer on.
+
+    Args:
+        passes: called with each piece before it is sent, and with None before the end is.
+    """
     response = _head(upstream)
     await response.prepare(request)
     try:
@@ -154,6 +162,7 @@ async def _answer(
         if request.transport is not None:
             request.transport.close()
         return response
+    passes(None)
     await response.write_eof()
     return response
 

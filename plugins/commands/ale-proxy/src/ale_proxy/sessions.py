@@ -300,6 +300,11 @@ class Sessions:
             if not exchange.recorded and exchange.complete:
                 self._record(session, exchange)
 
+    def finish(self, session: Session, exchange: Exchange) -> None:
+        """Record an answer that has come to its end, unless its session has ended."""
+        if exchange in session.running:
+            self._record(session, exchange)
+
     def end(self, session: Session, how: Ending) -> Ended:
         """End a session and store it.
 

@@ -11,7 +11,7 @@ from ale.types import Task
 from ale_answers import parsed_python
 from ale_task_rows import Row, RowTasks, rows_below, rows_of, safe_id
 from ale_tasks_benchmarks.options import HumanEvalOptions, MbppOptions, Selection
-from ale_tasks_benchmarks.source import benchmark_rows, criterion, goal, written
+from ale_tasks_benchmarks.source import benchmark_rows, criterion, environment, goal, written
 
 MBPP = (
     "mbpp.jsonl, a JSON object per line with task_id, text, code, test_list (and test_setup_code, "
@@ -71,6 +71,7 @@ def _mbpp_task(row: Row, options: MbppOptions) -> Task | None:
         criteria=(criterion("python_tests", graded, row, options),),
         solution=written(code, options.answer),
         metadata={
+            **environment(options),
             "task_id": number,
             "python": {
                 "setup": setup,
@@ -180,6 +181,7 @@ def _humaneval_task(row: Row, options: HumanEvalOptions) -> Task:
         criteria=(criterion("python_tests", graded, row, options),),
         solution=written(prompt + row.text("canonical_solution", ""), options.answer),
         metadata={
+            **environment(options),
             "task_id": row.text("task_id"),
             "python": {
                 "setup": prompt,

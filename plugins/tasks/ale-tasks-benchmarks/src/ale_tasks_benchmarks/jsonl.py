@@ -7,7 +7,7 @@ from ale.types import Task
 from ale_answers import marked
 from ale_task_rows import Row, RowTasks, check_exists, rows_below, safe_id
 from ale_tasks_benchmarks.options import JsonlOptions
-from ale_tasks_benchmarks.source import criterion, goal, written
+from ale_tasks_benchmarks.source import criterion, environment, goal, written
 
 _INSTRUCTIONS = {
     "python_tests": "Answer with the whole code in one block that begins with ```python.",
@@ -32,7 +32,7 @@ def jsonl(options: JsonlOptions) -> RowTasks:
 
 def _task(row: Row, options: JsonlOptions) -> Task:
     problem = row.text(options.prompt)
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, Any] = {**environment(options)}
     if options.criterion == "python_tests":
         graded, metadata["python"] = _code(row, options)
         shown = metadata["python"]["visible_tests"]

@@ -7,7 +7,7 @@ from ale.types import Task
 from ale_answers import boxed, final_number
 from ale_task_rows import Row, RowTasks, check_exists, rows_below, rows_of, safe_id
 from ale_tasks_benchmarks.options import Gsm8kOptions, MathOptions, Selection
-from ale_tasks_benchmarks.source import benchmark_rows, criterion, goal, written
+from ale_tasks_benchmarks.source import benchmark_rows, criterion, environment, goal, written
 
 GSM8K = (
     "train.jsonl and test.jsonl, a JSON object per line with question and answer (which ends with "
@@ -43,7 +43,7 @@ def _gsm8k_task(row: Row, options: Gsm8kOptions) -> Task:
         tags=("gsm8k",),
         criteria=(criterion("numeric_answer", {"expected": found.text}, row, options),),
         solution=written(solution, options.answer),
-        metadata={"index": row.index},
+        metadata={**environment(options), "index": row.index},
     )
 
 
@@ -75,7 +75,7 @@ def _math_task(row: Row, options: MathOptions) -> Task | None:
         tags=("math", safe_id(kind.lower()), safe_id(level.lower())),
         criteria=(criterion("math_equal", {"expected": found.text}, row, options),),
         solution=written(solution, options.answer),
-        metadata={"level": level, "type": kind},
+        metadata={**environment(options), "level": level, "type": kind},
     )
 
 

@@ -36,6 +36,11 @@ def criterion(kind: str, options: dict[str, Any], row: Row, selection: Selection
     return CriterionSpec(type=kind, options=given, file=row.file, line=row.line)
 
 
+def environment(selection: Selection) -> dict[str, str]:
+    """The kind of environment, as metadata: where it is answered in a message, a conversation."""
+    return {"environment": "chat" if selection.answer == "message" else "terminal"}
+
+
 def goal(problem: str, instruction: str, selection: Selection) -> str:
     """The prompt: the problem, then how to answer."""
     text = instruction if selection.instruction is None else selection.instruction

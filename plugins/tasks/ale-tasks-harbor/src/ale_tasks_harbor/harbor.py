@@ -100,6 +100,7 @@ class _Reader:
             constraints=self._agent_net(self._parts[0]).constraints,
             environment=environment,
             metadata={
+                "environment": "terminal",  # unless its own metadata say something else
                 "format": "harbor",
                 "name": about.text("name") or self._folder.name,
                 "difficulty": str(metadata.values.get("difficulty", "")),
@@ -145,7 +146,12 @@ class _Reader:
             criteria=(criterion,),
             constraints=Constraints(time_limit_s=self._time_limit(part)),
             solution=commands,
-            metadata={"agent_needs": self._needs(part), "step": part.name, **facts},
+            metadata={
+                "environment": "terminal",
+                "agent_needs": self._needs(part),
+                "step": part.name,
+                **facts,
+            },
         )
 
     def _agent_user(self, part: Part) -> str | None:

@@ -82,6 +82,7 @@ class _Reader:
             environment=replace(environment, requires=required(criterion.options)),
             solution=commands,
             metadata={
+                "environment": "terminal",
                 "format": "terminal-bench",
                 "difficulty": str(root.values.get("difficulty", "")),
                 "ignored_keys": root.unknown(_KNOWN),

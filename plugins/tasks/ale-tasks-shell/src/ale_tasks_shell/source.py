@@ -103,7 +103,12 @@ class ShellTasks:
             setup_steps=script.setup(scene),
             criteria=(CriterionSpec(type="command_exit_code", options=check),),
             solution=tuple(commands),
-            metadata={"split": options.split, "kinds": kinds, "commands": len(commands)},
+            metadata={
+                "environment": "terminal",
+                "split": options.split,
+                "kinds": kinds,
+                "commands": len(commands),
+            },
         )
 
 

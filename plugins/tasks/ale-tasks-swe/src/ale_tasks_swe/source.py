@@ -139,7 +139,10 @@ def _task(row: Row, options: SweOptions) -> Task:
         criteria=(CriterionSpec(type="swe_tests", options=graded, file=row.file, line=row.line),),
         environment=_environment(options, fill),
         solution=_applied(patch) if patch else None,
-        metadata={"swe": {"repo": repo, "base_commit": commit, "version": values["version"]}},
+        metadata={
+            "environment": "swe",
+            "swe": {"repo": repo, "base_commit": commit, "version": values["version"]},
+        },
     )
 
 

@@ -152,6 +152,8 @@ _FIELDS = {
 
 
 class _Stream:
+    ends = (b"message_stop",)
+
     def __init__(self) -> None:
         self.complete = False
         self._events = EventReader()

@@ -43,6 +43,9 @@ class Answered:
 class AnswerReader(Protocol):
     """Reads one answer as it passes."""
 
+    ends: tuple[bytes, ...]
+    """An answer that is complete has one of these in its last bytes, and seldom before."""
+
     @property
     def complete(self) -> bool:
         """Has everything that belongs to the answer passed?"""
@@ -95,6 +98,8 @@ class Api(Protocol):
 
 class WholeBody:
     """Collects a body that is one JSON object."""
+
+    ends = (b"}",)
 
     def __init__(self) -> None:
         self._data = bytearray()

@@ -98,6 +98,8 @@ class _Whole(WholeBody):
 
 
 class _Stream:
+    ends = (b"[DONE]",)
+
     def __init__(self) -> None:
         self.complete = False
         self._events, self._assembly = EventReader(), Assembly()

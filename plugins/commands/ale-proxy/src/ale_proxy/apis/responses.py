@@ -22,6 +22,7 @@ from ale_proxy.apis.completions import read_event
 
 _ENDS = ("response.completed", "response.incomplete")
 _FAILURES = ("error", "response.failed")
+_READ = tuple(name.encode() for name in (*_ENDS, *_FAILURES))
 
 
 class ResponsesApi:
@@ -144,6 +145,8 @@ class _Whole(WholeBody):
 class _Stream:
     """Its last event has the whole response."""
 
+    ends = tuple(name.encode() for name in _ENDS)
+
     def __init__(self) -> None:
         self._events = EventReader()
         self._response: Mapping[str, Any] | None = None
@@ -155,7 +158,7 @@ class _Stream:
     def feed(self, data: bytes) -> None:
         for event in self._events.feed(data):
             # Most events are parts of what the last one has whole.
-            if any(name.encode() in event for name in (*_ENDS, *_FAILURES)):
+            if any(name in event for name in _READ):
                 self._last(read_event(event))
 
     def _last(self, event: Mapping[str, Any]) -> None:
