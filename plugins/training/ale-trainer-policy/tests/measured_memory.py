@@ -48,6 +48,10 @@ def made(sizes: dict[str, Any], dtype: torch.dtype, *, quantised: bool) -> Any:
         model = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, quantization_config=config, device_map={"": "cpu"}
         )
+    for each in model.parameters():
+        if each.is_floating_point():
+            # Otherwise a view of the whole file, whose pages count as this process's.
+            each.data = each.data.clone()
     keep_format(model)
     return model
 

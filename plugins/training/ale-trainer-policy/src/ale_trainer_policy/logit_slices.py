@@ -110,7 +110,7 @@ def check_head(model: Any) -> None:
 
     def read(hidden: Tensor, project: Project) -> Tensor:
         # Slices as the reader cuts them: of positions in one dimension.
-        found.extend(project(each) for each in hidden.flatten(0, -2).split(2))
+        found.extend(project(each) for each in torch.split(hidden.flatten(0, -2), 2))
         return hidden
 
     with torch.no_grad():
