@@ -161,6 +161,58 @@ def test_adapters_over_weights_in_4_bits_sample_as_the_run_did_and_merged(
     assert sampler_distance(str(workshop.folder / "base"), traces) > 1e-3
 
 
+TWO = {"sync": "copy", "processes": 2}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "trainer",
+    [
+        {**TWO, "lr": 3e-2, "lora": {"r": 4, "alpha": 8.0}},
+        {**TWO, "lr": 3e-3, "processes": 4, "replicas": 2},
+    ],
+    ids=["adapters of two ranks", "two copies of two shards"],
+)
+def test_what_several_ranks_have_written_is_a_folder_too(
+    workshop: Any, trainer: dict[str, Any]
+) -> None:
+    from ale_llm_policy.pretrained import TinyShape, tiny_policy
+    from ale_tasks_shell import corpus
+
+    shape = TinyShape(layers=2, width=64, heads=2, mlp=128)
+    lines = dict.fromkeys(corpus(0, 200, length=(1, 1), kinds=tuple(KINDS)))
+    tiny_policy(lines, shape, whole=WHOLE).save(workshop.folder / "base")
+    configure(workshop, {"model": "base"}, **trainer)
+    run = ran(workshop)
+    shards = run / "checkpoints" / "00003" / "shards"
+    assert len(list(shards.glob("*.distcp"))) >= 2
+    traces = sampled(workshop, run, 3)
+    folders = [taken(workshop, run, "trained", "--after", "3")]
+    if "lora" in trainer:
+        folders.append(taken(workshop, run, "merged", "--after", "3", "--merge"))
+    for folder in folders:
+        assert sampler_distance(folder, traces) < 1e-5
+        assert distance(folder, traces) < 1e-5
+    assert distance(str(workshop.folder / "base"), traces) > 1e-3
+
+    # A damaged one is one error, for which no rank waits.
+    part = max(shards.glob("__1_*.distcp"), key=lambda each: each.stat().st_size)
+    part.write_bytes(part.read_bytes()[:100])
+    done = workshop.ale("model", str(run), "--out", "none", timeout_s=PATIENCE_S)
+    assert done.code == 1
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["config"]["run"]["steps"] = 5
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    resumed = workshop.ale("run", "--resume", str(run), timeout_s=PATIENCE_S)
+    assert resumed.code == 1
+    for told in (done, resumed):
+        assert told.err.count("can't be read") == 1, told.err
+        assert f"{shards} can't be read: rank " in told.err
+        assert "Traceback" not in told.text
+        assert "onnection" not in told.text
+    assert workshop.left_behind() == []
+
+
 def test_a_run_without_a_trainer_is_refused(workshop: Any, shell: Any) -> None:
     workshop.task("t")
     workshop.scripted({"default": shell("touch done")})

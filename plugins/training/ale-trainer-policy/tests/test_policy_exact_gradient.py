@@ -75,7 +75,7 @@ def test_on_policy_the_expected_gradient_is_the_policy_gradient(lab: Any, preset
     gradients = torch.autograd.grad(expected, list(model.parameters()))
     wanted = torch.cat([gradient.flatten() for gradient in gradients])
 
-    learner = Learner(model, LearnOptions())
+    learner = Learner(model, LearnOptions(logits_mb=None))
     episodes = [
         lab.TokenEpisode(
             turns=turns(lab, path), reward=reward(path), weights=[chance * reward(path)] * 2

@@ -21,6 +21,7 @@ from ale.plugin import BuildContext, Component, doc, hookimpl
 from ale.runs import Registry
 from ale_trainer_policy.options import LoraOptions, PolicyOptions, SftOptions
 from ale_trainer_policy.plugin import ale_commands, ale_trainers
+from ale_trainer_policy.worker_group import WorkerGroup
 from ale_training import checkpoint
 
 IDS = torch.tensor([[3, 9, 1, 7, 30, 2, 8, 8]])
@@ -119,6 +120,8 @@ def train(lab: Any, maker: Any, tmp_path: Path) -> Any:
             directory.mkdir(parents=True)
             trainer.save(directory)
             after.append(_logits(_sampler(stands.policy.model, trainer.snapshot())))
+        if isinstance(trainer._learner, WorkerGroup):
+            trainer._learner.close()
         assert not torch.equal(*after), "a step has changed the model"
         options = {"lr": 3e-2, **{key: _plain(value) for key, value in fields.items()}}
         config = {
@@ -197,13 +200,25 @@ def test_the_folder_holds_the_newest_weights_or_those_of_a_step(
     assert [each.closed for each in maker.made[1:]] == [1, 1], "all but the run's own are closed"
 
 
+@pytest.mark.parametrize(
+    ("fields", "arguments"),
+    [
+        ({}, ()),
+        ({"offload": "host"}, ()),
+        ({"offload": "host", "lora": LoraOptions(r=4, alpha=8.0)}, ("--merge",)),
+    ],
+    ids=["one file", "shards", "shards of adapters"],
+)
 def test_weights_of_a_trained_copy_are_those_that_were_handed_over(
-    train: Any, command: Any, tmp_path: Path
+    train: Any, command: Any, tmp_path: Path, fields: Any, arguments: Any
 ) -> None:
-    done = train(sync="copy")
-    command(done.run, "--out", tmp_path / "m")
+    done = train(sync="copy", **fields)
+    assert (done.run / "checkpoints" / "00001" / "shards").is_dir() == ("offload" in fields)
+    command(done.run, "--out", tmp_path / "m", *arguments)
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "m")
-    assert torch.equal(_logits(model), done.after[1])
+    torch.testing.assert_close(
+        _logits(model), done.after[1], atol=0 if not fields else 1e-5, rtol=0
+    )
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")

@@ -192,6 +192,13 @@ def test_an_unknown_change_of_each_position_is_done_to_each_slice(lab: Any) -> N
     assert found == pytest.approx(float(expected))
 
 
+def test_a_model_that_names_no_output_layer_is_refused(lab: Any) -> None:
+    model = lab.tiny_model()
+    model.get_output_embeddings = lambda: None
+    with pytest.raises(InputError, match="come from no output layer"):
+        check_head(model)
+
+
 def only_tokens_of_one(logits: torch.Tensor) -> torch.Tensor:
     logits[:, :, 5] = -1e9
     return logits

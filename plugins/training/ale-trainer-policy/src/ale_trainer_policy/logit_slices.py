@@ -103,6 +103,9 @@ def check_head(model: Any) -> None:
     Raises:
         InputError: they differ, or can't be sliced.
     """
+    # A wrapper around a model of transformers may lack this method.
+    if getattr(model, "get_output_embeddings", lambda: None)() is None:
+        raise _refused(model, "come from no output layer that it names")
     size = model.config.get_text_config().vocab_size
     device = next(model.parameters()).device
     ids = torch.linspace(0, size - 1, _CHECKED, device=device).long()[None]
@@ -110,7 +113,7 @@ def check_head(model: Any) -> None:
 
     def read(hidden: Tensor, project: Project) -> Tensor:
         # Slices as the reader cuts them: of positions in one dimension.
-        found.extend(project(each) for each in hidden.flatten(0, -2).split(2))
+        found.extend(project(each) for each in torch.split(hidden.flatten(0, -2), 2))
         return hidden
 
     with torch.no_grad():

@@ -65,7 +65,7 @@ class OwnRanks:
                 worker.join()
             dist.destroy_process_group()
             # It holds groups, by meshes that are equal to those of ranks that are started later.
-            _clear_sharding_prop_cache()
+            _clear_sharding_prop_cache()  # type: ignore[no-untyped-call]
         self._workers = ()
 
 
