@@ -27,29 +27,7 @@ pytestmark = [
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins" / "execution"
 EPISODES = {f"{step}-t{task}-{i}" for step in range(3) for task in range(2) for i in range(2)}
-AGENT = """\
-from ale.plugin import Component, hookimpl
-from ale.types import CompletionRequest, Limits, Message, Stop, Turn
-
-
-class OneAnswer:
-    limits = Limits()
-
-    async def run(self, context):
-        prompt = (Message(role="user", content=context.task.goal),)
-        completion = await context.llm.complete(
-            CompletionRequest(
-                messages=prompt, conversation=context.conversation, turn=0, fresh_context=True
-            )
-        )
-        context.recorder.append(Turn(prompt=prompt, fresh_context=True, completion=completion))
-        return Stop(reason="finished")
-
-
-@hookimpl
-def ale_agents():
-    return [Component("one-answer", None, lambda o, c: OneAnswer(), summary="Answers once.")]
-"""
+AGENT = Path(__file__).with_name("one_answer.py").read_text()
 
 
 def fixtures_of(package: str) -> Any:
