@@ -5,7 +5,7 @@ them: no grading, no records. Both are run in turn, and what is shown are median
 what the machine's kernel takes to start a process, so the aim is either a rate or, where the bare
 commands alone would come near to it, a ratio to them. CPU is of the whole command, with its start
 and the processes that it runs; where it goes is shown by the same run of four episodes, which is
-the start, and by one that is graded without a process. Memory is the peak of the process, for 200
+the start, and by one that is graded by a look at a file. Memory is the peak of the process, for 200
 episodes and for 2,000.
 """
 
@@ -38,8 +38,7 @@ COMMANDS = [
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 ROUNDS = 5
 RATE_AIM = 100.0
-# The commands are 1; the graded criterion's six processes, without which no verdict can be trusted,
-# are 0.4 more; the rest is ale itself.
+# docs/why/cost-of-an-episode.md says what the commands, the grading and ale itself take.
 RATIO_AIM = 1.6
 MEMORY_AIM = 1.1
 
@@ -165,7 +164,7 @@ def main() -> int:
         print(f"{name:<24}{measured:>10}{against:>10}{quotient:>8}")
     quick, near, flat = rate >= RATE_AIM, ratio <= RATIO_AIM, growth <= MEMORY_AIM
     print("cpu seconds, as multiples of the bare commands")
-    parts = {"the start": start, "grading": cpu - without, "commands": bare_cpu}
+    parts = {"the start": start, "grading, above a look": cpu - without, "commands": bare_cpu}
     for name, part in {**parts, "the rest of ale": cpu - sum(parts.values())}.items():
         print(f"  {name:<22}{part:>10.2f}{part / bare_cpu:>18.2f}")
     print(f"rate, aim {RATE_AIM:.0f} a second: {'ok' if quick else 'missed'}")

@@ -7,29 +7,7 @@ import pytest
 
 pytestmark = pytest.mark.needs("torch")
 
-AGENT = """\
-from ale.plugin import Component, hookimpl
-from ale.types import CompletionRequest, Limits, Message, Stop, Turn
-
-
-class OneAnswer:
-    limits = Limits()
-
-    async def run(self, context):
-        prompt = (Message(role="user", content=context.task.goal),)
-        completion = await context.llm.complete(
-            CompletionRequest(
-                messages=prompt, conversation=context.conversation, turn=0, fresh_context=True
-            )
-        )
-        context.recorder.append(Turn(prompt=prompt, fresh_context=True, completion=completion))
-        return Stop(reason="finished")
-
-
-@hookimpl
-def ale_agents():
-    return [Component("one-answer", None, lambda o, c: OneAnswer(), summary="Answers once.")]
-"""
+AGENT = Path(__file__).with_name("one_answer.py").read_text()
 KEPT = ("loss", "grad_norm", "entropy", "tokens_trained", "mean_return")
 
 

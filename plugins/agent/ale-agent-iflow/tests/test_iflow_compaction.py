@@ -52,7 +52,7 @@ def compact_to(compacted: History, limit: int, *, target: int | None = None, kee
 
 
 def size(compacted: History) -> int:
-    return rough_tokens(compacted.messages())
+    return rough_tokens(compacted.messages)
 
 
 def test_old_observations_go_first_and_the_latest_turns_stay_whole():
@@ -73,7 +73,7 @@ def test_then_old_turns_go_and_a_line_for_each_call_is_left():
     before = history(exchange(2), exchange(error="exit code 1"), exchange(), exchange())
     after = compact_to(before, size(before), target=1)
     assert after.exchanges == before.exchanges[2:]
-    assert after.messages()[1].content == (
+    assert after.messages[1].content == (
         "The task.\n\n[Earlier steps are left out here to save space. Their effects remain. "
         "The calls were:\n"
         "- shell run 0 -> exit code 0\n"
@@ -187,7 +187,7 @@ def test_any_conversation_is_compacted_soundly(seed):
     if after is None:
         assert rough_tokens(HEAD) > limit
         return
-    messages = after.messages()
+    messages = after.messages
     assert size(after) <= limit
     assert answered(messages)
     assert alternates(messages)
@@ -200,7 +200,7 @@ def test_any_conversation_is_compacted_soundly(seed):
 
 
 def test_the_checks_of_this_file_can_fail():
-    whole = history(exchange(2)).messages()
+    whole = history(exchange(2)).messages
     assert answered(whole)
     assert not answered(whole[:-1])
     assert not answered((*whole[:2], *whole[3:]))

@@ -76,9 +76,11 @@ class History:
     digest: tuple[str, ...] = ()
     """A line for each call of the removed exchanges."""
     exchanges: tuple[Exchange, ...] = ()
+    messages: tuple[Message, ...] = field(init=False, eq=False, repr=False)
+    """As the next request sends it."""
 
-    def messages(self) -> tuple[Message, ...]:
-        """As the next request sends it."""
+    @messages.default
+    def _messages(self) -> tuple[Message, ...]:
         rest = chain.from_iterable(exchange.messages for exchange in self.exchanges)
         return (*self._head(), *rest)
 
@@ -173,9 +175,9 @@ def compact(
     """
     compacted = history
     for compacted in _gentle(history, len(history.exchanges) - keep, digest_bytes=limit):
-        if size(compacted.messages()) <= target:
+        if size(compacted.messages) <= target:
             return compacted
-    fits = (h for h in (compacted, *_harsh(compacted, limit)) if size(h.messages()) <= limit)
+    fits = (h for h in (compacted, *_harsh(compacted, limit)) if size(h.messages) <= limit)
     return next(fits, None)
 
 

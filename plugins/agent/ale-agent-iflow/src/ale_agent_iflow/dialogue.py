@@ -57,7 +57,7 @@ class Dialogue:
             ToolsUnsupportedError, LLMError: as `LLM.complete`.
         """
         completion = await self._complete(turn)
-        sent = self._history.messages()
+        sent = self._history.messages
         self._gauge = self._gauge.after(sent, completion)
         prompt, fresh = (sent, True) if self._fresh else (self._added, False)
         tools = self._specs if fresh else ()
@@ -86,7 +86,7 @@ class Dialogue:
 
     def _request(self, turn: int) -> CompletionRequest:
         return CompletionRequest(
-            messages=self._history.messages(),
+            messages=self._history.messages,
             tools=self._specs,
             conversation=self._conversation,
             turn=turn,
@@ -94,7 +94,7 @@ class Dialogue:
         )
 
     def _size(self) -> int:
-        return self._gauge.size(self._history.messages())
+        return self._gauge.size(self._history.messages)
 
     def _compact(self, limit: int, why: str) -> None:
         gauge = self._gauge.anew()

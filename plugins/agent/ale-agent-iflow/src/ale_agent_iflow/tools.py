@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, NoReturn
 
@@ -12,6 +13,7 @@ from ale_agent_iflow.result import Result
 from ale_agent_iflow.workspace import Workspace
 
 PYTHON_TYPES = {"string": str, "integer": int}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class BadCallError(Exception):
@@ -38,7 +40,7 @@ class Parameter:
         text = str(value)
         if not self.nul and "\0" in text:
             return f"{self.name} holds a NUL character"
-        if any("\ud800" <= character <= "\udfff" for character in text):
+        if _SURROGATE.search(text):
             return f"{self.name} holds half of a surrogate pair, which is not text"
         return None
 
