@@ -117,7 +117,9 @@ def art() -> None:
     show_default=True,
     help="Folder in which the run's folder is created.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the run.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the run."
+)
 @click.option(
     "--set",
     "overrides",

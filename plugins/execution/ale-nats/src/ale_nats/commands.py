@@ -18,7 +18,8 @@ _SERVER = (
         envvar="NATS_URL",
         default="nats://127.0.0.1:4222",
         show_default=True,
-        help="The server; of a cluster, several URLs with commas between. Default: $NATS_URL.",
+        show_envvar=True,
+        help="The server; of a cluster, several URLs with commas between.",
     ),
     click.option("--credentials", type=PATH, help="A .creds file."),
     click.option(
