@@ -29,8 +29,6 @@ def command(ctx: click.Context, kind: str | None, name: str | None, verbose: boo
       ale plugins credit ipa
     """
     from ale._registry import KINDS
-    from ale.runs import find_component
-
     registry = registry_of(ctx, commands=True)
     for each in KINDS:
         registry.registrations(each)  # so that packages with broken hooks are known
@@ -40,6 +38,8 @@ def command(ctx: click.Context, kind: str | None, name: str | None, verbose: boo
         return
     check_kind(kind)
     if kind is not None and name is not None:
+        from ale.runs import find_component  # here: the list does not need it
+
         click.echo(_one(find_component(registry, kind, name, option=kind)))
         return
     kinds = [kind] if kind else list(KINDS)
