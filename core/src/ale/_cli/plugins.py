@@ -29,6 +29,7 @@ def command(ctx: click.Context, kind: str | None, name: str | None, verbose: boo
       ale plugins credit ipa
     """
     from ale._registry import KINDS
+
     registry = registry_of(ctx, commands=True)
     for each in KINDS:
         registry.registrations(each)  # so that packages with broken hooks are known
