@@ -133,6 +133,7 @@ def test_plugins_lists_kinds_names_and_options(ale: Ale) -> None:
     assert ale("plugins", "agnt").exit_code == 2
     absent = ale("plugins", "agent", "bnch")
     assert (absent.exit_code, "no agent 'bnch'" in absent.output) == (2, True)
+    assert "did you mean 'bench'?" in absent.output
 
 
 def test_a_package_can_add_a_command(ale: Ale, registry: Registry) -> None:

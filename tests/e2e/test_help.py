@@ -30,6 +30,13 @@ def test_the_help_lists_every_command_and_exit_code(workshop: Any) -> None:
     assert codes == ["0", "1", "2", "3", "130", "143"]
 
 
+def test_the_help_of_a_group_lists_whole_sentences(workshop: Any) -> None:
+    for group in ("", "bench", "dataset", "loop", "runs", "skills"):
+        printed = workshop.ale(*group.split(), "--help").out.partition("Commands:")[2]
+        assert "  " in printed, group
+        assert "..." not in printed, printed
+
+
 def test_the_exit_codes_match_the_help(workshop: Any, shell: Any) -> None:
     """130 and 143 are in test_signals, 1 for a full disk in test_full_disk."""
     workshop.task("t")

@@ -229,6 +229,25 @@ ARGUMENTS = {
         ("run", "configs"),
         "configs: is a folder, not a YAML file",
     ),
+    "a run that does not exist": (
+        ("show", "runs/nope"),
+        "runs/nope: no such directory",
+        "    hint      ale status lists the runs in ./runs",
+    ),
+    "a file of rows that does not exist": (
+        ("score", "--in", "datasets/raw.jsonl", "--out", "datasets/scored.jsonl"),
+        "datasets/raw.jsonl: no such file",
+    ),
+    "a sandbox that does not exist": (
+        ("sandbox", "list", "--type", "dockr"),
+        "--type: no sandbox 'dockr'; installed: bubblewrap, cwsandbox, docker, e2b, local, podman",
+        "    hint      did you mean 'docker'?",
+    ),
+    "a server without http://": (
+        ("proxy", "localhost:8000"),
+        "URL: expected a URL, found 'localhost:8000'",
+        "    expected  http://127.0.0.1:8000/v1",
+    ),
     "a folder that is not a run": (
         ("show", "configs"),
         "configs: not a run directory (no manifest.json)",

@@ -24,7 +24,7 @@ from ale._config.model import (
     SandboxRequirements,
 )
 from ale._config.source import merge, parse_overrides
-from ale._registry import Registry
+from ale._registry import Registration, Registry
 from ale._run.crediting import Crediting
 from ale._run.evaluation import END_OF_DEMONSTRATIONS
 from ale._run.interrupt import CANCELLING, FINISHING, TERMINATED
@@ -38,9 +38,9 @@ from ale._store.diagnosis import Causes, Learning, learning
 from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
 from ale._store.lock import holder, lock
-from ale.errors import InputError, Problem
+from ale.errors import InputError, PluginError, Problem
 from ale.plugin import BuildContext, Ranks
-from ale.strict import Node, parse_yaml
+from ale.strict import Node, nearest, parse_yaml
 
 __all__ = [
     "BRANCHED_FROM",
@@ -70,6 +70,7 @@ __all__ = [
     "check_config",
     "environment_notes",
     "environment_overrides",
+    "find_component",
     "holder",
     "learning",
     "lock",
@@ -173,7 +174,7 @@ def apply_overrides(node: Node, overrides: Sequence[str]) -> Node:
     Raises:
         InputError: an override is not ``key=value``.
     """
-    return merge(node, parse_overrides(overrides))
+    return Node(merge(node, parse_overrides(overrides)).value, node.file, node.line)
 
 
 def apply_environment(node: Node, environ: Mapping[str, str], given: Collection[str] = ()) -> Node:
@@ -189,7 +190,8 @@ def apply_environment(node: Node, environ: Mapping[str, str], given: Collection[
     Raises:
         InputError: a variable has one underscore where two are meant, or its value is no YAML.
     """
-    return above_environment(node, parse_environment(environ, SECTIONS), given)
+    merged = above_environment(node, parse_environment(environ, SECTIONS), given)
+    return Node(merged.value, node.file, node.line)
 
 
 def environment_overrides(environ: Mapping[str, str]) -> list[str]:
@@ -225,6 +227,23 @@ def parse_choice(text: str, *, option: str) -> Node:
             raise InputError([Problem(message=message, file=option)])
         entries[key] = Node(parse_yaml(value, file=option).value, option)
     return Node(dict(entries), option)
+
+
+def find_component(registry: Registry, kind: str, name: str, *, option: str) -> Registration:
+    """The component of this name.
+
+    Args:
+        option: that the name was given by, for messages: ``--type``.
+
+    Raises:
+        InputError: there is none, with the nearest name.
+    """
+    try:
+        return registry.find(kind, name)
+    except PluginError as error:
+        known = [each.component.name for each in registry.registrations(kind)]
+        hint = nearest(name, known) if name not in known else None
+        raise InputError([Problem(message=str(error), file=option, hint=hint)]) from None
 
 
 def build_choice(

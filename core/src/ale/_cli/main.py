@@ -31,6 +31,9 @@ _BUILT_IN = {
 _FIRST = 2
 """How many of these are listed before the plugins' commands."""
 
+_LINE = 200
+"""Characters of a help line: click would cut it off at the first line's end."""
+
 _names: ContextVar[Mapping[str, str]] = ContextVar("names", default={})  # noqa: B039 (read only)
 
 
@@ -47,6 +50,11 @@ class Starting(click.Command):
 
 class ReportingGroup(click.Group):
     """A group that turns the project's errors into messages and exit codes."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """As click does; the group's help has the first sentence of the command's."""
+        super().add_command(cmd, name)
+        cmd.short_help = cmd.get_short_help_str(_LINE)
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click does, with messages and exit codes for the project's errors."""
@@ -120,7 +128,9 @@ class Commands(ReportingGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Help lines without importing the commands."""
         with formatter.section("Commands"):
-            added = {name: command.get_short_help_str(90) for name, command in self.added.items()}
+            added = {
+                name: command.get_short_help_str(_LINE) for name, command in self.added.items()
+            }
             help_lines = {**_BUILT_IN, **added}
             formatter.write_dl([(name, help_lines[name]) for name in self.list_commands(ctx)])
 
@@ -144,7 +154,16 @@ def _plugin_commands(registry: "Registry") -> dict[str, click.Command]:
                 continue
             owners[name] = package.distribution
             commands[name] = command
+            _list_whole_sentences(command)
     return commands
+
+
+def _list_whole_sentences(command: click.Command) -> None:
+    """Let the help of a group show the first sentence of each command's help, not half of it."""
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            each.short_help = each.get_short_help_str(_LINE)
+            _list_whole_sentences(each)
 
 
 def _is_command(value: object) -> bool:

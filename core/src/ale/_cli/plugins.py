@@ -29,7 +29,6 @@ def command(ctx: click.Context, kind: str | None, name: str | None, verbose: boo
       ale plugins credit ipa
     """
     from ale._registry import KINDS
-    from ale.errors import PluginError
 
     registry = registry_of(ctx, commands=True)
     for each in KINDS:
@@ -40,11 +39,9 @@ def command(ctx: click.Context, kind: str | None, name: str | None, verbose: boo
         return
     check_kind(kind)
     if kind is not None and name is not None:
-        try:
-            click.echo(_one(registry.find(kind, name)))
-        except PluginError as error:
-            click.echo(str(error), err=True)
-            ctx.exit(2)
+        from ale.runs import find_component  # here: the list does not need it
+
+        click.echo(_one(find_component(registry, kind, name, option=kind)))
         return
     kinds = [kind] if kind else list(KINDS)
     rows = [

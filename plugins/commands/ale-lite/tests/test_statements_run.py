@@ -73,7 +73,7 @@ def test_s02_a_folder_is_no_task_and_a_missing_file_is_named(desk: Any) -> None:
     assert refused.code == 2, refused.text
     refused = desk.iflow("tasks/ther.yaml")
     assert refused.code == 2
-    assert f"no such file or folder: {desk.folder}/tasks/ther.yaml" in refused.err
+    assert f"--task: no such file or folder: {desk.folder}/tasks/ther.yaml" in refused.err
     assert "did you mean 'there.yaml'?" in refused.err
     assert not (desk.folder / "runs").exists()
 

@@ -101,6 +101,18 @@ def test_without_a_model_server_none_is_made_up() -> None:
     assert _chosen(_Asking(False), given, registry())["llm"] == {"type": "far", "model": "m"}
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [({"llm": "opnai"}, "--llm: no llm 'opnai'"), ({"sandbox": "lcal"}, "--sandbox: no sandbox")],
+)
+def test_a_misspelt_name_is_the_first_thing_said(
+    tmp_path: Path, given: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        run(tmp_path / "ale.yaml", Given(**given), Registry.installed(), asks=False)
+    assert message in str(refused.value)
+
+
 def test_a_file_that_exists_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "ale.yaml"
     path.write_text("mine")

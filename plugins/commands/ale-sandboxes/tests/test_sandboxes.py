@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from click.testing import CliRunner, Result
 
-from ale.errors import PluginError
+from ale.errors import InputError
 from ale.plugin import Component, Probe, hookimpl
 from ale.runs import Registry
 from ale.testing.fakes import FolderBackend
@@ -81,5 +81,6 @@ def test_sandboxes_of_dead_runs_are_listed_and_removed(
 
 def test_an_unknown_type_is_refused(registry: Registry) -> None:
     done = ale(registry, "list", "--type", "foldr")
-    assert isinstance(done.exception, PluginError)
-    assert "no sandbox 'foldr'; installed: absent, folder" in str(done.exception)
+    assert isinstance(done.exception, InputError)
+    assert "--type: no sandbox 'foldr'; installed: absent, folder" in str(done.exception)
+    assert "did you mean 'folder'?" in str(done.exception)

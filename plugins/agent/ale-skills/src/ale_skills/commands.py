@@ -33,7 +33,9 @@ def list_(store: Path, retired: bool) -> None:
     The worth is the mean difference in reward with the skill and without it, with its 95% interval
     and the number of pairs.
 
-    Example: ale skills list --store skills.db --all
+    \b
+    Example:
+      ale skills list --store skills.db --all
     """
     from ale_skills.printing import table_of
     from ale_skills.store import Store
@@ -53,7 +55,9 @@ def list_(store: Path, retired: bool) -> None:
 def add(store: Path, goal: str, text: str) -> None:
     """Add a skill that you write.
 
-    Example: ale skills add --store skills.db --goal "Count the lines of a file." "Use wc -l."
+    \b
+    Example:
+      ale skills add --store skills.db --goal "Count the lines of a file." "Use wc -l."
     """
     import time
 
@@ -99,7 +103,9 @@ def propose(
     An episode is asked about once; what says the same as a known skill, used or retired, is left
     out.
 
-    Example: ale skills propose runs/agent --store skills.db --llm lmstudio:model=local-model
+    \b
+    Example:
+      ale skills propose runs/agent --store skills.db --llm lmstudio:model=local-model
     """
     from ale_skills.running import run_propose
 
@@ -121,7 +127,9 @@ def review(runs: tuple[Path, ...], store: Path, pairs: int) -> None:
 
     A pair is a task's rollouts with the skill and those without it, in one step of a run.
 
-    Example: ale skills review runs/later --store skills.db --pairs 20
+    \b
+    Example:
+      ale skills review runs/later --store skills.db --pairs 20
     """
     from ale_skills.printing import reviewed
     from ale_skills.reviewing import review as judge
@@ -138,7 +146,9 @@ def review(runs: tuple[Path, ...], store: Path, pairs: int) -> None:
 def retire(store: Path, skill: str, undo: bool) -> None:
     """Stop using a SKILL, whatever its measured worth.
 
-    Example: ale skills retire --store skills.db 3f2a91c07b
+    \b
+    Example:
+      ale skills retire --store skills.db 3f2a91c07b
     """
     from ale_skills.store import Store
 

@@ -117,7 +117,9 @@ def art() -> None:
     show_default=True,
     help="Folder in which the run's folder is created.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the run.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the run."
+)
 @click.option(
     "--set",
     "overrides",
@@ -127,7 +129,9 @@ def art() -> None:
 )
 @click.option("--print-config", is_flag=True, help="Print the config for `ale run` and exit.")
 @click.pass_context
-def train(ctx: click.Context, overrides: tuple[str, ...], print_config: bool, **given: Any) -> None:
+def train(
+    ctx: click.Context, /, overrides: tuple[str, ...], print_config: bool, **given: Any
+) -> None:
     """Sample solutions of MBPP problems, run them in sandboxes, and train on the rewards.
 
     A signal (Ctrl-C, SIGTERM) finishes the running batch; a second one cancels it. Exit codes and

@@ -84,7 +84,9 @@ def list_(registry: "Registry", as_json: bool) -> None:
     "-k", type=click.IntRange(1), default=1, show_default=True, help="Samples per problem."
 )
 @click.option(
-    "--temperature", type=click.FloatRange(0), help="[default: 0 for one sample, 0.8 for more]"
+    "--temperature",
+    type=click.FloatRange(0),
+    help="Sampling temperature.  [default: 0 for one sample, 0.8 for more]",
 )
 @click.option("--max-tokens", type=click.IntRange(1), help="Most tokens of an answer.")
 @click.option("--data", type=PATH, help="File or folder of the problems, as published.")
@@ -94,9 +96,15 @@ def list_(registry: "Registry", as_json: bool) -> None:
 @click.option("--sample", is_flag=True, help="A few problems that the package ships, instead.")
 @click.option("--split", help="Split of the benchmark.  [default: the test split]")
 @click.option("--limit", type=click.IntRange(0), help="Only the first so many problems; 0 for all.")
-@click.option("--agent", metavar=COMPONENT, help="[default: that of the benchmark, single-shot]")
-@click.option("--sandbox", metavar=COMPONENT, help="[default: that of the benchmark, auto]")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the run.")
+@click.option(
+    "--agent", metavar=COMPONENT, help="Agent.  [default: the benchmark's own, or single-shot]"
+)
+@click.option(
+    "--sandbox", metavar=COMPONENT, help="Sandbox.  [default: the benchmark's own, or auto]"
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the run."
+)
 @click.option("-n", "--concurrency", type=click.IntRange(1), help="Most episodes at a time.")
 @click.option("--no-checks", is_flag=True, help="As for `ale run`.")
 @click.option(

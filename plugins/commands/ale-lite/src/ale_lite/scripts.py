@@ -1,6 +1,6 @@
 """The console scripts `iflow`, `tbp`, `roll` and `rock`: flags in, a command of `ale` out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,9 +20,9 @@ config_option = click.option(
 )
 
 
-def _run(config: Path, *settings: str) -> None:
+def _run(config: Path, names: Mapping[str, str], *settings: str) -> None:
     flags = [part for setting in settings for part in ("--set", setting)]
-    ale(["run", "--format", FORMAT, *flags, "--", str(config)])
+    ale(["run", "--format", FORMAT, *flags, "--", str(config)], names)
 
 
 def _setting(key: str, path: Path) -> str:
@@ -57,7 +57,7 @@ def iflow_run(task: Path, config: Path) -> None:
     Example:
       iflow run --task tasks/tbp_examples/basics_ls.yaml --config configs/local_lmstudio.yaml
     """
-    _run(config, "tasks.type=tbp", _setting("tasks.path", task))
+    _run(config, {"--set: tasks.path": "--task"}, "tasks.type=tbp", _setting("tasks.path", task))
 
 
 @click.group(cls=Group)
@@ -95,7 +95,8 @@ def tbp_run(tasks: Path, config: Path, out: Path) -> None:
     Example:
       tbp run --tasks tasks/tbp_examples --config configs/local_lmstudio.yaml --out runs/
     """
-    _run(config, "tasks.type=tbp", _setting("tasks.path", tasks), _setting("run.directory", out))
+    settings = ("tasks.type=tbp", _setting("tasks.path", tasks), _setting("run.directory", out))
+    _run(config, {"--set: tasks.path": "--tasks", "--set: run.directory": "--out"}, *settings)
 
 
 _in = click.option(

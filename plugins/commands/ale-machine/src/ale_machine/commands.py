@@ -14,7 +14,7 @@ from ale.commands import PATH
 @click.option("--tasks", metavar="FOLDER", help="Folder of tasks. Default: tasks, with an example.")
 @click.option("--sandbox", metavar="NAME", help="Default: auto, the best that is usable here.")
 @click.option("--llm", metavar="NAME", help="Default: that of a model server that answers here.")
-@click.option("--base-url", metavar="URL", help="Of the model server.")
+@click.option("--base-url", metavar="URL", help="URL of the model server.")
 @click.option("--model", metavar="NAME", help="Default: the first that the server lists.")
 @click.option("--agent", metavar="NAME", help="Default: iflow, where it is installed.")
 @click.option(

@@ -11,7 +11,7 @@ import yaml
 from attrs import evolve, frozen
 
 from ale.errors import InputError, Problem
-from ale.runs import Registry, check_config
+from ale.runs import Registry, check_config, find_component
 from ale_machine.servers import Server, answering, local_addresses, models_at
 
 _OTHER = "another server"
@@ -90,6 +90,9 @@ class _Asking:
 
 
 def _chosen(asking: _Asking, given: Given, registry: Registry) -> dict[str, dict[str, Any]]:
+    for kind, name in {"sandbox": given.sandbox, "llm": given.llm, "agent": given.agent}.items():
+        if name is not None and (kind, name) != ("sandbox", "auto"):
+            find_component(registry, kind, name, option=f"--{kind}")
     tasks = given.tasks or asking.text("Folder of tasks", "tasks")
     sandbox = given.sandbox or asking.one_of("Where do commands run?", _sandboxes(registry))
     llm = _model(asking, given, registry)

@@ -129,7 +129,7 @@ def proxy(registry: Any, /, upstream: str, run: Path | None, **options: Any) -> 
 @click.option(
     "--worker-key-env",
     metavar="VARIABLE",
-    help="Requests of workers need the key in this one; it is not good for assigning and grading.",
+    help="Requests of workers need the key in this variable, which can neither assign nor grade.",
 )
 @click.pass_obj
 def bridge(
@@ -173,8 +173,7 @@ def bridge(
 )
 @click.option(
     "--name",
-    help="Of these assignments; with the name of earlier ones, those are continued. Default: a "
-    "new one.",
+    help="Name of these assignments; that of earlier ones continues those. Default: a new one.",
 )
 @click.option(
     "--rollouts",

@@ -68,8 +68,12 @@ def _gather(registry: "Registry", wanted: str | None, ask: _Ask) -> "list[Sandbo
 
 def _usable(registry: "Registry", wanted: str | None) -> Iterator[str]:
     """Full names of the usable backends; reports the others on stderr."""
+    from ale.runs import find_component
+
     registrations = (
-        registry.registrations("sandbox") if wanted is None else [registry.find("sandbox", wanted)]
+        registry.registrations("sandbox")
+        if wanted is None
+        else [find_component(registry, "sandbox", wanted, option="--type")]
     )
     for registration in registrations:
         probe = registration.component.probe

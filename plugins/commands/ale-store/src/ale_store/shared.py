@@ -97,7 +97,7 @@ def times(of: str) -> Callable[[F], F]:
     """The options ``--after`` and ``--before``."""
 
     def decorate(command: F) -> F:
-        after = f"{of} at or after: 2026-11-23, 2026-11-23T09:30 (UTC), or 3d ago."
+        after = f"{of} at or after: 2026-11-23, 2026-11-23T09:30 (UTC), or 3d for three days ago."
         command = click.option("--before", type=Moment(), help=f"{of} before.")(command)
         return click.option("--after", type=Moment(), help=after)(command)
 

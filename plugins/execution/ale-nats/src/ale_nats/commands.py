@@ -19,7 +19,8 @@ def _server(command: F) -> F:
         envvar="NATS_URL",
         default="nats://127.0.0.1:4222",
         show_default=True,
-        help="The server; of a cluster, several URLs with commas between. Default: $NATS_URL.",
+        show_envvar=True,
+        help="The server; of a cluster, several URLs with commas between.",
     )
     return url(server_options()(command))
 
