@@ -2,9 +2,18 @@
 
 There is no registry here, so the images are the small Debian of the sandboxes' tests; the programs
 of this machine, Python's environment and nats-server, are mounted into it, at the same places.
+
+The image of the Dockerfile takes minutes to build, and what it is made of has to be within reach.
+Where the variable ALE_IMAGE names one, a long test uses it as it is::
+
+    docker build -f configs/service/Dockerfile -t ale .
+    ALE_IMAGE=ale pytest -m long tests/e2e/test_service.py
+
+``--build-arg BASE=...`` and ``--build-arg TORCH_INDEX=...`` name another base and another index.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -45,8 +54,12 @@ print(urlopen(asked).read().decode())
 pytestmark = [pytest.mark.engine, pytest.mark.needs("torch")]
 
 
-def with_programs_of_this_machine() -> dict[str, Any]:
-    """A compose file beside the example's: other images, with programs mounted into them."""
+def with_programs_of_this_machine(*, all_services: bool) -> dict[str, Any]:
+    """A compose file beside the example's: other images, with programs mounted into them.
+
+    Args:
+        all_services: and not only that of NATS.
+    """
     places = {
         ROOT,
         Path(sys.prefix),
@@ -66,7 +79,8 @@ def with_programs_of_this_machine() -> dict[str, Any]:
         "volumes": [f"{nats}:/usr/bin/nats-server:ro"],
         "healthcheck": {"test": ["CMD", "python3", "-c", is_up]},
     }
-    return {"services": {"nats": server, **dict.fromkeys(SERVICES, ours)}}
+    ours_too = dict.fromkeys(SERVICES, ours) if all_services else {}
+    return {"services": {"nats": server, **ours_too}}
 
 
 @frozen
@@ -139,15 +153,17 @@ class Service:
         return "\n".join(f"{done.args[-1]}: {done.stdout}{done.stderr}" for done in said)
 
 
-def service(workshop: Any, version: str) -> Iterator[Service]:
+def service(workshop: Any, version: str, image: str | None = None) -> Iterator[Service]:
     reason = why_not("docker") or why_no_compose(version)
     if reason is None and shutil.which("nats-server") is None:
         reason = "nats-server is not installed (Debian: apt-get install nats-server)"
     if reason is not None:
         pytest.skip(reason)
     workshop.environ.update(COMPOSE[version] | KEYS | {"PROXY_PORT": "0"})
+    if image is not None:
+        workshop.environ["ALE_IMAGE"] = image
     client = ("docker", "compose") if version == "2" else ("docker-compose",)
-    workshop.write("here.yaml", with_programs_of_this_machine())
+    workshop.write("here.yaml", with_programs_of_this_machine(all_services=image is None))
     made = Service(workshop, client, f"ale-test-{uuid.uuid4().hex[:12]}")
     try:
         yield made
@@ -164,6 +180,14 @@ def newest(workshop: Any) -> Iterator[Service]:
 @pytest.fixture
 def oldest(workshop: Any) -> Iterator[Service]:
     yield from service(workshop, "1")
+
+
+@pytest.fixture
+def of_the_dockerfile(workshop: Any) -> Iterator[Service]:
+    image = os.environ.get("ALE_IMAGE")
+    if not image:
+        pytest.skip("ALE_IMAGE names no image that was built of configs/service/Dockerfile")
+    yield from service(workshop, "2", image)
 
 
 def work(url: str) -> None:
@@ -228,6 +252,11 @@ def test_an_agent_the_loop_and_workers_work_together(newest: Service) -> None:
 @pytest.mark.long
 def test_so_they_do_with_the_oldest_docker_compose_and_a_killed_server(oldest: Service) -> None:
     use(oldest, kill=True)
+
+
+@pytest.mark.long
+def test_so_they_do_in_the_image_of_the_dockerfile(of_the_dockerfile: Service) -> None:
+    use(of_the_dockerfile)
 
 
 @pytest.mark.parametrize("variable", KEYS)

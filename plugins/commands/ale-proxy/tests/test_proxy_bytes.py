@@ -76,11 +76,11 @@ def parsed(answer: bytes) -> tuple[str, list[str], bytes]:
     head, _, body = answer.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     if any(line.lower() == "transfer-encoding: chunked" for line in lines):
-        pieces, rest = [], body
-        while rest:
-            size, _, rest = rest.partition(b"\r\n")
-            pieces.append(rest[: int(size, 16)])
-            rest = rest[int(size, 16) + 2 :]
+        pieces, at = [], 0
+        while at < len(body):
+            begin = body.index(b"\r\n", at) + 2
+            at = begin + int(body[at:begin], 16) + 2
+            pieces.append(body[begin : at - 2])
         body = b"".join(pieces)
     mine = ("date:", "connection:", "transfer-encoding:")
     fields = [
@@ -208,3 +208,56 @@ async def test_a_compressed_answer_passes_compressed_and_is_recorded(
     (session,) = proxy.sessions
     (turn,) = session.conversation.turns
     assert turn.completion.message.content == MESSAGE["content"]
+
+
+async def test_a_slow_client_makes_the_server_wait_and_gets_every_byte(
+    start: Callable[..., Any],
+) -> None:
+    """What is read from the server waits for the client: 64 MiB fit nowhere in between."""
+    pieces = [bytes([n % 256]) * 65536 for n in range(1024)]
+    all_sent = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for piece in pieces:
+            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            await writer.drain()
+        all_sent.set()
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        proxy: Proxied = await start(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(request("/v1/files/7", proxy.port))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(all_sent.wait(), 2)
+        got = await asyncio.wait_for(reader.read(), 60)
+        writer.close()
+    assert parsed(got)[2] == b"".join(pieces)
+
+
+async def test_a_connection_to_the_server_is_used_again_after_a_stream(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ale_proxy.running.KEEP_S", 600.0)
+    connections: list[asyncio.StreamWriter] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        while await reader.read(65536):
+            for piece in chunked(EVENTS):
+                writer.write(piece.encode())
+                await asyncio.sleep(0.001)
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        proxy: Proxied = await start(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        for _ in range(3):
+            got = await ask_raw(proxy.port, request("/v1/files/7", proxy.port))
+            assert parsed(got)[2] == "".join(EVENTS).encode()
+        assert len(connections) == 1
+        connections[0].close()

@@ -13,6 +13,7 @@ from yarl import URL
 from ale.errors import AleError
 from ale_proxy.apis import api_at
 from ale_proxy.exchange import READ_ENCODINGS, Exchange
+from ale_proxy.relaying import relay
 from ale_proxy.sessions import BROKE_OFF, Session, Sessions
 
 SESSION = "X-Ale-Session"
@@ -149,10 +150,12 @@ async def _answer(
     response = _head(upstream)
     await response.prepare(request)
     try:
-        async for data in upstream.content.iter_any():
+        while data := await upstream.content.readany():
             # Before it is sent: who has the whole answer may end the session, or kill the proxy.
             passes(data)
             await response.write(data)
+            if response.chunked:
+                await relay(upstream, request.transport, passes)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError) as error:
         if isinstance(error, aiohttp.ClientConnectionResetError):
             raise  # the client's connection, not the server's

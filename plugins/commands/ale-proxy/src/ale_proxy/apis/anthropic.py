@@ -152,7 +152,7 @@ _FIELDS = {
 
 
 class _Stream:
-    ends = (b"message_stop",)
+    ends: tuple[bytes, ...] = (b"message_stop",)
 
     def __init__(self) -> None:
         self.complete = False

@@ -99,7 +99,7 @@ class Api(Protocol):
 class WholeBody:
     """Collects a body that is one JSON object."""
 
-    ends = (b"}",)
+    ends: tuple[bytes, ...] = (b"}",)
 
     def __init__(self) -> None:
         self._data = bytearray()

@@ -107,7 +107,7 @@ class _Whole(WholeBody):
 
 
 class _Stream:
-    ends = (b"[DONE]",)
+    ends: tuple[bytes, ...] = (b"[DONE]",)
 
     def __init__(self) -> None:
         self.complete = False

@@ -145,7 +145,7 @@ class _Whole(WholeBody):
 class _Stream:
     """Its last event has the whole response."""
 
-    ends = tuple(name.encode() for name in _ENDS)
+    ends: tuple[bytes, ...] = tuple(name.encode() for name in _ENDS)
 
     def __init__(self) -> None:
         self._events = EventReader()
