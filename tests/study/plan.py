@@ -59,7 +59,7 @@ OBJECTIVES = Plan(
     name="objectives",
     title="Chunk-level IPA against Eq. 6, GRPO, GSPO, CISPO and Dr. GRPO",
     config="learn",
-    sweep="trainer.lr=3e-4,6e-4,1.2e-3",
+    sweep="trainer.lr=1.5e-4,3e-4,6e-4",
     cells=(
         _cell("IPA (Eq. 9)", "trainer.objective=ipa"),
         _cell("trajectory level (Eq. 6)", "credit.gamma=1", "trainer.objective=ipa-baseline"),
@@ -72,25 +72,23 @@ OBJECTIVES = Plan(
             "trainer.correction=truncate",
             "trainer.objective=dr-grpo",
         ),
-        BLIND,
-        IMITATION,
     ),
 )
 
 PARTS = Plan(
     name="parts",
-    title="IPA's parts, one at a time",
+    title="IPA beside controls, and its parts one at a time",
     config="learn",
     cells=(
         _cell("IPA", "trainer.objective=ipa"),
+        BLIND,
+        IMITATION,
         _cell("failures weigh nothing", "credit.failure_reward=0"),
         _cell("without the clamp", "trainer.objective={preset: ipa, negative: none}"),
         _cell("ratio of the trajectory", "trainer.objective={preset: ipa, ratio: trajectory}"),
-        _cell("ratio of the token", "trainer.objective={preset: ipa, ratio: token}"),
         _cell("no mask", "trainer.objective={preset: ipa, mask: none}"),
         _cell("H = 1.1", "trainer.objective={preset: ipa, mask_threshold: 1.1}"),
         _cell("gamma 1", "credit.gamma=1"),
-        _cell("gamma 0.8", "credit.gamma=0.8"),
         _cell("gamma 0.5", "credit.gamma=0.5"),
     ),
 )
