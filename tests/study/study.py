@@ -7,8 +7,8 @@
 
 Everything is stored in runs/study. A call resumes where the last one ended: with a policy to start
 from, a grid that was interrupted, and the missing runs of each. Every table is made from the CSV
-files in runs/study/results. ``--docs`` adds their lines to those in docs/study, and makes the tables
-of docs/study.md and the pictures from these.
+files in runs/study/results. ``--docs`` adds their lines to those in docs/study, and makes the
+tables of docs/study.md and the pictures from these.
 """
 
 import argparse
