@@ -9,7 +9,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import attrs
 import pytest
 
 from ale.errors import InputError
@@ -27,23 +26,51 @@ def study(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
         del sys.modules[name]
 
 
-def row(study: dict[str, ModuleType], label: str, *steps: tuple[int, ...], after: float) -> Any:
+def numbers(
+    study: dict[str, ModuleType],
+    after: float,
+    *,
+    greedy: float = 0.2,
+    rollouts: tuple[int, ...] = (64,) * 12,
+    seconds: float = 12.5,
+) -> Any:
+    """A run that was evaluated before the first and after the last of its steps."""
+    evaluations = [
+        study["measured"].Evaluated(
+            step=step,
+            temperature=temperature,
+            repeats=None,
+            graded=1000,
+            succeeded=round(1000 * success),
+            broken=0,
+        )
+        for step, sampled in ((0, 0.1), (12, after))
+        for temperature, success in ((0.0, greedy), (1.0, sampled))
+    ]
+    return study["measured"].Numbers(
+        training=0.3,
+        peak=2.5,
+        masked=0.0,
+        clamped=0.25,
+        clipped=0.0,
+        chunks=7.25,
+        rollouts=rollouts,
+        broken=1,
+        seconds=seconds,
+        evaluated=tuple(evaluations),
+    )
+
+
+def row(
+    study: dict[str, ModuleType], label: str, *steps: tuple[int, ...], after: float, **options: Any
+) -> Any:
     """A cell whose runs had so many rollouts in each step."""
     runs = {
-        seed: study["measured"].Numbers(
-            before=0.1,
-            after=after + 0.01 * seed,
-            training=None,
-            peak=2.0,
-            masked=0.0,
-            clamped=0.0,
-            rollouts=rollouts,
-            broken=0,
-            seconds=1.0,
-        )
+        (seed, 0): numbers(study, after + 0.01 * seed, rollouts=rollouts)
         for seed, rollouts in enumerate(steps)
     }
-    return study["measured"].Row(cell=study["plan"].Cell(label, ()), runs=runs, asked=5)
+    cell = study["plan"].Cell(label, (), **options)
+    return study["measured"].Row(cell=cell, runs=runs, asked=5)
 
 
 def test_runs_with_other_numbers_of_rollouts_are_not_compared(
@@ -54,11 +81,13 @@ def test_runs_with_other_numbers_of_rollouts_are_not_compared(
     assert study["measured"]._equal(plan, [one]) == 16
     # As many in all, but not in each step.
     other = row(study, "other", (8, 8), (4, 12), after=0.3)
-    with pytest.raises(InputError, match=r"unequal numbers of rollouts.*16 in other, seed 1"):
+    with pytest.raises(InputError, match=r"unequal numbers of rollouts.*16 in other, start and"):
         study["measured"]._equal(plan, [one, other])
+    control = row(study, "a control", (8, 8), (4, 12), after=0.3, control=True)
+    assert study["measured"]._equal(plan, [one, control]) == 16
 
 
-def test_a_table_says_how_many_seeds_there_are_and_what_differs(
+def test_a_table_says_how_many_runs_there_are_and_what_differs(
     study: dict[str, ModuleType],
 ) -> None:
     rows = [
@@ -68,9 +97,9 @@ def test_a_table_says_how_many_seeds_there_are_and_what_differs(
     table = study["measured"].Table(plan=study["plan"].OBJECTIVES, rows=rows, rollouts=8)
     first, second = list(study["pages"].markdown(table))[2:4]
     assert first.startswith("| one | 3 of 5 | 10.0% | 21.0% (18.5 to 23.5) |  |")
-    # Seed by seed: both have risen alike, so that the difference has no spread.
+    # Start by start: both have risen alike, so that the difference has no spread.
     assert "| other | 2 of 5 |" in second
-    # Of two seeds all four choices of signs are equal or opposite: p = 2 / 4.
+    # Of two runs all four choices of signs are equal or opposite: p = 2 / 4.
     assert "| +30.0 (+30.0 to +30.0), p 0.5 |" in second
     drawn = study["pages"].picture(table)
     assert drawn.count('class="seed"') == 5
@@ -99,50 +128,22 @@ def test_every_table_of_the_page_is_made_from_the_data_in_the_repository(
 def test_the_data_gives_the_same_table_as_the_runs(
     study: dict[str, ModuleType], tmp_path: Path
 ) -> None:
-    plan = study["plan"].STARTS
+    plan = study["plan"].BEGINNINGS
     measured = [
-        (cell, 5, {seed: numbers(study, 0.1 * n + 0.01 * seed, greedy=0.2) for seed in range(6)})
+        (cell, 6, {(run, 1): numbers(study, 0.1 * n + 0.01 * run) for run in range(6)})
         for n, cell in enumerate(plan.cells)
     ]
     study["data"].write(tmp_path, {plan.name: measured})
     again = study["data"].read(tmp_path, study["plan"].PLANS)
     assert again == {plan.name: measured}
     lines = {
-        "\n".join(study["pages"].markdown(study["measured"].table(plan, of, None)))
+        "\n".join(study["pages"].markdown(study["measured"].table(plan, of)))
         for of in (measured, again[plan.name])
     }
     (text,) = lines
     assert "| greedy before | greedy after | against the first, greedy |" in text
-    # Six seeds each 10 points better: p = 2 / 64, by Holm twice that for two comparisons.
-    assert "+10.0 (+10.0 to +10.0), p 0.062 |" in text
-
-
-def numbers(study: dict[str, ModuleType], after: float, *, greedy: float) -> Any:
-    def evaluated(step: int, temperature: float | None, success: float) -> Any:
-        counts = {"graded": 1000, "succeeded": round(1000 * success), "broken": 0}
-        return study["measured"].Evaluated(
-            step=step, temperature=temperature, repeats=None, **counts
-        )
-
-    evaluations = [
-        evaluated(step, at, success)
-        for step, sampled in ((0, 0.1), (12, after))
-        for at, success in ((0.0, greedy), (None, sampled))
-    ]
-    return study["measured"].Numbers(
-        before=0.1,
-        after=round(1000 * after) / 1000,
-        training=0.3,
-        peak=2.5,
-        masked=0.0,
-        clamped=0.25,
-        rollouts=(40,) * 12 + (8,),
-        broken=1,
-        seconds=12.5,
-        greedy_before=greedy,
-        greedy_after=greedy,
-        evaluated=tuple(evaluations),
-    )
+    # Six runs each 10 points better: p = 2 / 64, by Holm three times that for three comparisons.
+    assert "+10.0 (+10.0 to +10.0), p 0.094 |" in text
 
 
 def test_a_study_says_in_advance_what_it_will_take_and_leaves_out_what_is_too_long(
@@ -151,26 +152,26 @@ def test_a_study_says_in_advance_what_it_will_take_and_leaves_out_what_is_too_lo
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """15 runs of an hour by two at a time: 7.5 hours; of two hours: 15, more than 8."""
-    plan, module = study["plan"].STARTS, study["study"]
+    """40 runs of 20 minutes by two at a time: 6 h 40 min; of 30 minutes: 10 h, more than 8."""
+    plan, module = study["plan"].BEGINNINGS, study["study"]
     monkeypatch.setattr(module, "PAGE", tmp_path / "study.md")
-    asked = argparse.Namespace(seeds=5, jobs=2, long=False)
+    asked = argparse.Namespace(seeds=2, jobs=2, long=False)
 
     def affordable(seconds: float) -> list[Any]:
-        run = attrs.evolve(numbers(study, 0.5, greedy=0.2), seconds=seconds)
-        cells = [(cell, 5, {0: run}) for cell in plan.cells]
+        run = numbers(study, 0.5, seconds=seconds)
+        cells = [(cell, 10, {(0, 0): run}) for cell in plan.cells]
         study["data"].write(tmp_path / "study", {plan.name: cells})
         return list(module._affordable([plan], tmp_path / "runs", asked))
 
-    assert affordable(3600.0) == [plan]
-    assert "starts: 15 runs missing, about 7 h 30 min\n" in capsys.readouterr().out
-    assert affordable(7200.0) == []
-    assert "about 15 h 0 min; left out, --long runs it" in capsys.readouterr().out
+    assert affordable(1200.0) == [plan]
+    assert "starts: 40 runs missing, about 6 h 40 min\n" in capsys.readouterr().out
+    assert affordable(1800.0) == []
+    assert "about 10 h 0 min; left out, --long runs it" in capsys.readouterr().out
     asked.long = True
-    assert affordable(7200.0) == [plan]
+    assert affordable(1800.0) == [plan]
     objectives = study["plan"].OBJECTIVES
-    # Six cells of five seeds, and of each three rates with two.
-    assert module.missing(objectives, tmp_path / "runs", 5) == (6 * 5 + 6 * 3 * 2, None)
+    # Six cells of five starts and two seeds, and of each three rates with two more seeds.
+    assert module.missing(objectives, tmp_path / "runs", 2) == (6 * 5 * 2 + 6 * 3 * 2, None)
 
 
 @pytest.mark.parametrize(("outcome", "completed"), [("completed", True), ("interrupted", False)])
@@ -197,7 +198,7 @@ def test_tables_go_between_their_marks_and_a_table_without_a_place_is_an_error(
     rows = [row(study, "one", (8,), (8,), after=0.2)]
     made = [
         study["measured"].Table(plan=study["plan"].OBJECTIVES, rows=rows, rollouts=8),
-        study["measured"].Table(plan=study["plan"].STALE, rows=rows, rollouts=8),
+        study["measured"].Table(plan=study["plan"].PARTS, rows=rows, rollouts=8),
     ]
     study["study"]._write(made[:1])
     lines = page.read_text().splitlines()
@@ -205,7 +206,7 @@ def test_tables_go_between_their_marks_and_a_table_without_a_place_is_an_error(
     assert lines[5].startswith("| one | 2 of 5 |")
     assert lines[-3:] == ["<!-- end -->", "", "After."]
     assert (tmp_path / "study" / "objectives.svg").read_text().startswith("<svg")
-    with pytest.raises(InputError, match="no place for the table 'stale'"):
+    with pytest.raises(InputError, match="no place for the table 'parts'"):
         study["study"]._write(made)
 
 

@@ -31,7 +31,7 @@ FIRST = "imitate"
 ARMS = {
     "ipa": "IPA",
     "weight-one": "weight 1 for every episode",
-    "imitate-on": "the same demonstrations again",
+    "imitate-on": "more demonstrations",
 }
 """What each run after the imitation is, by the name of its config."""
 HOURS = 1.5

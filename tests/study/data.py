@@ -6,13 +6,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from measured import Measures, Numbers
+from measured import Key, Measures, Numbers
 from plan import Plan
 
 from ale_ablate.measuring import Evaluated
 
 RUNS, EVALUATIONS = "runs.csv", "evaluations.csv"
-_RUN = ("training", "peak", "masked", "clamped", "broken", "seconds")
+_RUN = ("training", "peak", "masked", "clamped", "clipped", "chunks", "broken", "seconds")
 _EVALUATION = ("step", "temperature", "graded", "succeeded", "broken")
 
 
@@ -23,7 +23,7 @@ def write(folder: Path, data: Mapping[str, Measures]) -> None:
         data: by the name of the grid.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    named = ("grid", "cell", "seeds", "seed")
+    named = ("grid", "cell", "asked", "start", "seed")
     with (folder / RUNS).open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*named, *_RUN, "rollouts"])
@@ -43,28 +43,31 @@ def write(folder: Path, data: Mapping[str, Measures]) -> None:
 def _each(data: Mapping[str, Measures]) -> Iterator[tuple[list[Any], Numbers]]:
     for grid, measures in data.items():
         for cell, asked, runs in measures:
-            for seed, run in runs.items():
-                yield [grid, cell.label, asked, seed], run
+            for key, run in runs.items():
+                yield [grid, cell.label, asked, *key], run
 
 
 def read(folder: Path, plans: Sequence[Plan]) -> dict[str, Measures]:
     """The data of every grid that has some."""
     if not (folder / RUNS).exists():
         return {}
-    evaluations: dict[tuple[str, str, str], list[Evaluated]] = {}
+    evaluations: dict[tuple[str, str, Key], list[Evaluated]] = {}
     for line in _lines(folder / EVALUATIONS):
-        key = (line["grid"], line["cell"], line["seed"])
-        evaluations.setdefault(key, []).append(_evaluated(line))
-    found: dict[tuple[str, str], tuple[int, dict[int, Numbers]]] = {}
+        evaluations.setdefault(_where(line), []).append(_evaluated(line))
+    found: dict[tuple[str, str], tuple[int, dict[Key, Numbers]]] = {}
     for line in _lines(folder / RUNS):
-        cell = found.setdefault((line["grid"], line["cell"]), (int(line["seeds"]), {}))
-        key = (line["grid"], line["cell"], line["seed"])
-        cell[1][int(line["seed"])] = _numbers(line, evaluations[key])
+        grid, label, key = _where(line)
+        cell = found.setdefault((grid, label), (int(line["asked"]), {}))
+        cell[1][key] = _numbers(line, evaluations[grid, label, key])
     return {
         plan.name: [(cell, *found.get((plan.name, cell.label), (0, {}))) for cell in plan.cells]
         for plan in plans
         if any(grid == plan.name for grid, _ in found)
     }
+
+
+def _where(line: Mapping[str, str]) -> tuple[str, str, Key]:
+    return line["grid"], line["cell"], (int(line["start"]), int(line["seed"]))
 
 
 def _lines(path: Path) -> list[dict[str, str]]:
@@ -78,29 +81,18 @@ def _evaluated(line: Mapping[str, str]) -> Evaluated:
 
 
 def _numbers(line: Mapping[str, str], evaluated: Sequence[Evaluated]) -> Numbers:
-    greedy = [each for each in evaluated if each.temperature == 0]
-    sampled = [each for each in evaluated if each.temperature != 0] or greedy
-    if sampled == greedy:
-        greedy = []
-    before, after = (_success(each) for each in (sampled[0], sampled[-1]))
     return Numbers(
-        before=before,
-        after=after,
-        greedy_before=_success(greedy[0]) if greedy else None,
-        greedy_after=_success(greedy[-1]) if greedy else None,
         training=_number(line["training"]),
         peak=float(line["peak"]),
         masked=float(line["masked"]),
         clamped=float(line["clamped"]),
+        clipped=float(line["clipped"]),
+        chunks=_number(line["chunks"]),
         rollouts=_unpacked(line["rollouts"]),
         broken=int(line["broken"]),
         seconds=_number(line["seconds"]),
         evaluated=tuple(evaluated),
     )
-
-
-def _success(evaluated: Evaluated) -> float:
-    return evaluated.succeeded / evaluated.graded
 
 
 def _number(text: str) -> float | None:

@@ -15,16 +15,14 @@ from ale_statistics import Estimate, estimate, holm, sign_flip
 
 _LAST = 0.25
 """Share of the steps, at the end, over which training success is taken."""
+Key = tuple[int, int]
+"""A run: the number of its start, and its seed."""
 
 
 @frozen(kw_only=True)
 class Numbers:
-    """One run."""
+    """One run, from where its demonstrations ended."""
 
-    before: float
-    """Success in the first evaluation, before any step."""
-    after: float
-    """Success in the last one."""
     training: float | None
     """Success from the tasks' own beginnings over the last quarter of the steps."""
     peak: float
@@ -33,15 +31,45 @@ class Numbers:
     """Share of the tokens with a weight that the mask left out, mean over steps."""
     clamped: float
     """Share of these whose ratio the clamp changed, mean over steps."""
+    clipped: float
+    """Share of these that the clip left out, mean over steps."""
+    chunks: float | None
+    """Chunks of an episode, mean over episodes from the tasks' own beginnings."""
     rollouts: tuple[int, ...]
     """Training episodes of each step."""
     broken: int
     seconds: float | None
-    greedy_before: float | None = None
-    """As `before`, at temperature 0; None where it was not measured."""
-    greedy_after: float | None = None
-    evaluated: tuple[Evaluated, ...] = ()
-    """Every evaluation, with counts."""
+    evaluated: tuple[Evaluated, ...]
+    """Every evaluation, with counts: the first ones are of the policy that all arms begin with."""
+
+    @property
+    def before(self) -> float:
+        """Success at the temperature of training, before the first step."""
+        return self._sampled[0]
+
+    @property
+    def after(self) -> float:
+        """Success at the temperature of training, after the last step."""
+        return self._sampled[-1]
+
+    @property
+    def greedy_before(self) -> float:
+        """As `before`, at temperature 0."""
+        return self.success(0.0)[0]
+
+    @property
+    def greedy_after(self) -> float:
+        """As `after`, at temperature 0."""
+        return self.success(0.0)[-1]
+
+    @property
+    def _sampled(self) -> Sequence[float]:
+        return self.success(max(one.temperature or 0.0 for one in self.evaluated))
+
+    def success(self, temperature: float) -> Sequence[float]:
+        """Of each evaluation at a temperature, in order; none where it was not measured."""
+        found = [one for one in self.evaluated if one.temperature == temperature]
+        return [one.succeeded / one.graded for one in found]
 
 
 @frozen(kw_only=True)
@@ -49,26 +77,26 @@ class Row:
     """One cell."""
 
     cell: Cell
-    runs: Mapping[int, Numbers]
-    """By seed, of completed runs."""
+    runs: Mapping[Key, Numbers]
+    """The completed ones."""
     asked: int
-    """Seeds that it should have."""
+    """Runs that it should have."""
 
-    def values(self, of: Callable[[Numbers], float | None]) -> Mapping[int, float]:
-        """By seed, where it is known."""
+    def values(self, of: Callable[[Numbers], float | None]) -> Mapping[Key, float]:
+        """Where it is known."""
         return {s: value for s, run in self.runs.items() if (value := of(run)) is not None}
 
     def mean(self, of: Callable[[Numbers], float | None]) -> Estimate | None:
-        """Over seeds; bounds between 0 and 1."""
+        """Over runs; bounds between 0 and 1."""
         found = estimate(list(self.values(of).values()))
         return found and found.within(0.0, 1.0)
 
     def change(self, first: "Row", of: Callable[[Numbers], float | None]) -> Estimate | None:
-        """Against another cell, over the seeds that both have."""
+        """Against another cell, over the starts and seeds that both have."""
         return estimate(self.changes(first, of))
 
     def changes(self, first: "Row", of: Callable[[Numbers], float | None]) -> list[float]:
-        """The differences to another cell, seed by seed."""
+        """The differences to another cell, by start and seed."""
         own, others = self.values(of), first.values(of)
         return [value - others[seed] for seed, value in own.items() if seed in others]
 
@@ -83,48 +111,46 @@ class Table:
     """Training episodes of every run: the same for all, else it is an error."""
 
 
-Measures = Sequence[tuple[Cell, int, Mapping[int, Numbers]]]
-"""Of each cell: how many seeds it should have, and its completed runs by seed."""
+Measures = Sequence[tuple[Cell, int, Mapping[Key, Numbers]]]
+"""Of each cell: how many runs it should have, and its completed runs."""
 
 
-def table(plan: Plan, measures: Measures, first: Measures | None) -> Table:
+def table(plan: Plan, measures: Measures) -> Table:
     """Make the table of a grid.
 
-    Args:
-        first: those of the grid whose first cell stands in front.
-
     Raises:
-        InputError: its runs had unequal numbers of rollouts.
+        InputError: its arms had unequal numbers of rollouts.
     """
-    every = [*(first or ())[:1], *measures]
-    rows = [Row(cell=cell, asked=asked, runs=runs) for cell, asked, runs in every]
+    rows = [Row(cell=cell, asked=asked, runs=runs) for cell, asked, runs in measures]
     return Table(plan=plan, rows=rows, rollouts=_equal(plan, rows))
 
 
-def measure(plan: Plan, grid: Grid) -> Measures:
-    """Measure the runs of a grid.
+def measure(plan: Plan, grids: Mapping[int, Grid], n_starts: int) -> Measures:
+    """Measure the runs of a plan.
+
+    Args:
+        grids: by start.
+        n_starts: how many there should be.
 
     Raises:
-        InputError: it has other cells than its plan, or a run can't be read.
+        InputError: a grid has other cells than its plan, or a run can't be read.
     """
+    found: list[dict[Key, Numbers]] = [{} for _ in plan.cells]
+    for start, grid in grids.items():
+        _check(plan, grid)
+        for run in measure_grid(grid):
+            if run.state == "completed":
+                found[run.slot.number - 1][start, run.slot.seed] = _numbers(run)
+    asked = n_starts * max(len(grid.seeds) for grid in grids.values())
+    return [(cell, asked, runs) for cell, runs in zip(plan.cells, found, strict=True)]
+
+
+def _check(plan: Plan, grid: Grid) -> None:
     made = [" ".join(cell.overrides) for cell in grid.cells]
     planned = [" ".join(cell.overrides) for cell in plan.cells]
     if len(made) != len(planned) or not all(map(str.startswith, made, planned)):
         message = "it has other cells than plan.py; give the plan a new name, or delete the folder"
         raise InputError([Problem(message=message, file=str(grid.path))])
-    measured = measure_grid(grid)
-    return [
-        (
-            planned_cell,
-            len(grid.seeds),
-            {
-                run.slot.seed: _numbers(run)
-                for run in measured
-                if run.slot.cell == cell and run.state == "completed"
-            },
-        )
-        for planned_cell, cell in zip(plan.cells, grid.cells, strict=True)
-    ]
 
 
 def p_values(
@@ -140,30 +166,36 @@ def p_values(
 
 def _numbers(run: Measured) -> Numbers:
     assert run.path is not None
-    steps = list(_metrics(run.path))
+    steps = list(_metrics(run.path, run.start))
     norms = sorted(norm for step in steps if (norm := step.get("grad_norm")))
-    masked = [step.get("masked_fraction", 0.0) for step in steps]
-    clamped = [step.get("clamped_fraction", 0.0) for step in steps]
+    rollouts = sorted(run.rollouts_by_step.items())
     return Numbers(
-        before=run.held_out[0][1],
-        after=run.held_out[-1][1],
-        greedy_before=run.greedy[0][1] if run.greedy else None,
-        greedy_after=run.greedy[-1][1] if run.greedy else None,
-        evaluated=tuple(run.evaluated),
         training=_training(run.counts),
         peak=norms[-1] / norms[len(norms) // 2] if norms else math.nan,
-        masked=math.fsum(masked) / len(masked),
-        clamped=math.fsum(clamped) / len(clamped),
-        rollouts=tuple(n for _, n in sorted(run.rollouts_by_step.items())),
+        masked=_mean([step.get("masked_fraction", 0.0) for step in steps]),
+        clamped=_mean([step.get("clamped_fraction", 0.0) for step in steps]),
+        clipped=_mean([step.get("clipped_fraction", 0.0) for step in steps]),
+        chunks=_chunks(run.path, run.start),
+        rollouts=tuple(n for step, n in rollouts if step >= run.start),
         broken=run.broken,
         seconds=run.seconds,
+        evaluated=tuple(one for one in run.evaluated if one.step >= run.start),
     )
 
 
-def _metrics(path: Path) -> Iterator[Mapping[str, float]]:
+def _metrics(path: Path, start: int) -> Iterator[Mapping[str, float]]:
     for event in RunReader(path).events():
-        if event["event"] == "step_finished":
+        if event["event"] == "step_finished" and event["step"] >= start:
             yield event["metrics"]
+
+
+def _chunks(path: Path, start: int) -> float | None:
+    found = [len(one.chunks) for one in RunReader(path).credits() if one.step >= start]
+    return _mean(found) if found else None
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else 0.0
 
 
 def _training(counts: Mapping[int, tuple[int, int]]) -> float | None:
@@ -174,11 +206,12 @@ def _training(counts: Mapping[int, tuple[int, int]]) -> float | None:
 
 
 def _equal(plan: Plan, rows: Sequence[Row]) -> int | None:
-    """Rollouts of a run, where all have the same in every step."""
+    """Rollouts of an arm's run, where all have the same in every step."""
     found = {
-        run.rollouts: f"{row.cell.label}, seed {seed}"
+        run.rollouts: f"{row.cell.label}, start and seed {key}"
         for row in rows
-        for seed, run in row.runs.items()
+        for key, run in row.runs.items()
+        if not row.cell.control
     }
     if len(found) > 1:
         each = "; ".join(f"{sum(steps)} in {name}" for steps, name in found.items())

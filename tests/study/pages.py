@@ -27,7 +27,7 @@ def markdown(table: Table) -> Iterator[str]:
     """A grid's table, line by line."""
     first = table.rows[0]
     columns = dict(_columns(table))
-    yield f"| cell | seeds | {' | '.join(columns)} |"
+    yield f"| cell | runs | {' | '.join(columns)} |"
     yield f"|---|{'---:|' * (len(columns) + 1)}"
     for row in table.rows:
         texts = [
@@ -39,17 +39,23 @@ def markdown(table: Table) -> Iterator[str]:
 
 
 def _columns(table: Table) -> Iterator[tuple[str, Callable[[Row, Row], str | None]]]:
-    yield "before", lambda row, _: interval_text(row.mean(lambda run: run.before), alone=True)
+    yield "before", _alone(lambda run: run.before)
     yield "after", lambda row, _: interval_text(row.mean(after))
     yield "against the first", _against(table, after)
-    if all(run.greedy_after is not None for row in table.rows for run in row.runs.values()):
-        yield "greedy before", lambda row, _: interval_text(row.mean(_greedy_before), alone=True)
-        yield "greedy after", lambda row, _: interval_text(row.mean(_greedy_after))
-        yield "against the first, greedy", _against(table, _greedy_after)
+    yield "greedy before", _alone(lambda run: run.greedy_before)
+    yield "greedy after", lambda row, _: interval_text(row.mean(_greedy_after))
+    yield "against the first, greedy", _against(table, _greedy_after)
     yield "training", lambda row, _: interval_text(row.mean(lambda run: run.training))
-    yield "spike", lambda row, _: _spike(row)
-    yield "masked", lambda row, _: interval_text(row.mean(lambda run: run.masked), alone=True)
-    yield "clamped", lambda row, _: interval_text(row.mean(lambda run: run.clamped), alone=True)
+    yield "chunks", lambda row, _: _plain(row, lambda run: run.chunks)
+    yield "spike", lambda row, _: _plain(row, lambda run: run.peak)
+    yield "masked", _alone(lambda run: run.masked)
+    yield "clamped", _alone(lambda run: run.clamped)
+    yield "clipped", _alone(lambda run: run.clipped)
+
+
+def _alone(of: Callable[[Numbers], float | None]) -> Callable[[Row, Row], str]:
+    """The mean without its interval."""
+    return lambda row, _: interval_text(row.mean(of), alone=True)
 
 
 def _against(
@@ -67,16 +73,14 @@ def _against(
     return text
 
 
-def _greedy_before(run: Numbers) -> float | None:
-    return run.greedy_before
-
-
-def _greedy_after(run: Numbers) -> float | None:
+def _greedy_after(run: Numbers) -> float:
     return run.greedy_after
 
 
-def _spike(row: Row) -> str:
-    return f"{median(run.peak for run in row.runs.values()):.1f}" if row.runs else "-"
+def _plain(row: Row, of: Callable[[Numbers], float | None]) -> str:
+    """The median over runs."""
+    found = list(row.values(of).values())
+    return f"{median(found):.1f}" if found else "-"
 
 
 def _below(table: Table) -> str:
@@ -84,8 +88,8 @@ def _below(table: Table) -> str:
     broken = sum(run.broken for run in runs)
     n = f"{table.rollouts:,}" if table.rollouts is not None else "no"
     return (
-        f"{len(runs)} runs of {n} rollouts each (counted in the stored runs, step by step); "
-        f"{broken} broken episodes."
+        f"{len(runs)} runs, all but controls of {n} rollouts each (counted in the stored runs, "
+        f"step by step); {broken} broken episodes."
     )
 
 
@@ -115,7 +119,7 @@ def after(run: Numbers) -> float:
 
 
 def picture(table: Table) -> str:
-    """Success after training: the mean of each cell, its interval, and every seed."""
+    """Success after training: the mean of each cell, its interval, and every run."""
     rows = [row for row in table.rows if row.runs]
     top = _most(rows)
     height = _TOP + _LINE * len(rows) + 34

@@ -5,10 +5,10 @@
     python tests/study/study.py --plan              # what is missing, and how long it will take
     python tests/study/study.py --collect           # the tables of what is there
 
-Everything is stored in runs/study. A call resumes where the last one ended: with the warm start, a
-grid that was interrupted, and the missing runs of each. Every table is made from the CSV files in
-runs/study/results. ``--docs`` adds their lines to those in docs/study, and makes the tables of
-docs/study.md and the pictures from these.
+Everything is stored in runs/study. A call resumes where the last one ended: with a policy to start
+from, a grid that was interrupted, and the missing runs of each. Every table is made from the CSV
+files in runs/study/results. ``--docs`` adds their lines to those in docs/study, and makes the
+tables of docs/study.md and the pictures from these.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 import data
 from measured import Measures, Table, measure, table
 from pages import markdown, picture
-from plan import PLANS, Plan
+from plan import PLANS, STARTS, Plan
 
 from ale.errors import AleError, InputError, Problem
 from ale.runs import RunReader, without_overrides
@@ -61,7 +61,7 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=[plan.name for plan in PLANS], help="one grid")
-    parser.add_argument("--seeds", type=int, default=5, help="of each cell of a new grid")
+    parser.add_argument("--seeds", type=int, default=2, help="of each start and cell")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--jobs", type=int, default=cores, help="runs side by side")
     parser.add_argument(
@@ -100,20 +100,21 @@ def _affordable(
 
 
 def missing(plan: Plan, folder: Path, seeds: int) -> tuple[int, float | None]:
-    """Runs that a grid lacks, and the mean seconds of one.
+    """Runs that a plan lacks, and the mean seconds of one.
 
     The seconds are those of its own completed runs, or of the stored study in docs/study; None
     where there are neither.
     """
-    grid = grid_of(plan, folder)
-    swept = len(plan.cells) * plan.n_sweep
-    if grid is not None:
-        slots = list(grid.slots())
-        left = sum(not is_completed_slot(slot) for slot in slots)
-        left += swept if grid.sweep else 0
-        known = list(timings(slots).values())
-    else:
-        left, known = len(plan.cells) * seeds + swept, []
+    left, known = 0, list[float]()
+    for start in STARTS:
+        grid, swept = grid_of(plan, start, folder), 0 if start else plan.n_sweep
+        if grid is None:
+            left += len(plan.cells) * (seeds + swept)
+        else:
+            slots = list(grid.slots())
+            left += sum(not is_completed_slot(slot) for slot in slots)
+            left += len(plan.cells) * swept if grid.sweep else 0
+            known += timings(slots).values()
     if not known:
         stored = data.read(PAGE.with_suffix(""), [plan]).get(plan.name, [])
         runs = [run for _, _, of in stored for run in of.values()]
@@ -123,10 +124,10 @@ def missing(plan: Plan, folder: Path, seeds: int) -> tuple[int, float | None]:
 
 def _run(plans: Sequence[Plan], folder: Path, seeds: int, jobs: int) -> int:
     for plan in plans:
-        model = warm_start(plan.warm_steps, folder)
-        code = _ale(*_ablate(plan, folder, model, seeds), "--jobs", str(jobs))
-        if code not in DONE:
-            return code
+        for start in STARTS:
+            code = _ale(*_ablate(plan, start, folder, seeds), "--jobs", str(jobs))
+            if code not in DONE:
+                return code
     return 0
 
 
@@ -136,51 +137,59 @@ def _ale(*arguments: str) -> int:
     return subprocess.run(command, env=environ, check=False).returncode
 
 
-def _ablate(plan: Plan, folder: Path, model: Path, seeds: int) -> list[str]:
-    grid = grid_of(plan, folder)
+def _ablate(plan: Plan, start: int, folder: Path, seeds: int) -> list[str]:
+    """The arguments of `ale` that run the grid of a start, or what it lacks."""
+    grid = grid_of(plan, start, folder)
     if grid is not None:
         return ["ablate", "--resume", str(grid.path)]
-    laid = ["llm.tiny=null", f"llm.model={model}", f"run.name={plan.name}"]
-    laid.append(f"run.directory={folder}")
-    cells = [part for cell in plan.cells for part in ("--cell", "; ".join(cell.overrides))]
-    sets = [part for each in laid for part in ("--set", each)]
-    sweep = ["--sweep", plan.sweep] if plan.sweep else []
-    config = str(CONFIGS / f"{plan.config}.yaml")
-    return ["ablate", config, *sets, *cells, *sweep, "--seeds", str(seeds)]
+    first = grid_of(plan, STARTS[0], folder)
+    cells = plan.cells if first is None else first.cells  # with what the sweep chose
+    given = [part for cell in cells for part in ("--cell", "; ".join(cell.overrides))]
+    sets = {
+        "llm.tiny": "null",
+        "llm.model": start_policy(start, folder),
+        "run.name": f"{plan.name}-{start}",
+        "run.directory": folder,
+        "tasks.seed": 10 + start,
+    }
+    given += [f"--set={key}={value}" for key, value in sets.items()]
+    if plan.sweep and first is None:
+        given += ["--sweep", plan.sweep]
+    return ["ablate", str(CONFIGS / f"{plan.config}.yaml"), *given, "--seeds", str(seeds)]
 
 
-def grid_of(plan: Plan, folder: Path) -> Grid | None:
-    """The newest grid of this name, as far as it has been run."""
-    found = sorted(folder.glob(f"*-ablate-{plan.name}/grid.json"))
+def grid_of(plan: Plan, start: int, folder: Path) -> Grid | None:
+    """The newest grid of a plan and a start, as far as it has been run."""
+    found = sorted(folder.glob(f"*-ablate-{plan.name}-{start}/grid.json"))
     return read(found[-1].parent) if found else None
 
 
-def warm_start(steps: int, folder: Path) -> Path:
+def start_policy(start: int, folder: Path) -> Path:
     """The folder with the model that runs begin with; made where it is not there yet.
-
-    Args:
-        steps: of imitation that it has had.
 
     Raises:
         AleError: imitating did not come to its end.
     """
-    model = folder / "models" / f"after-{steps}"
+    model = folder / f"start-{start}"
     if not model.exists():
-        _save(_imitated(folder), steps, model)
+        run = _imitated(start, folder)
+        if code := _ale("model", str(run), "--out", str(model)):
+            raise AleError(f"start {start} can't be stored: exit status {code}")
     return model
 
 
-def _imitated(folder: Path) -> Path:
+def _imitated(start: int, folder: Path) -> Path:
     """The run that imitates, from its beginning or from where it was interrupted."""
-    begun = sorted(folder.glob(f"*-{WARM}/manifest.json"))
+    pattern = f"*-{WARM}-{start}/manifest.json"
+    begun = sorted(folder.glob(pattern))
     if begun and is_completed(begun[-1].parent):
         return begun[-1].parent
-    sets = [f"--set=run.directory={folder}", f"--set=run.name={WARM}"]
-    fresh = [str(CONFIGS / f"{WARM}.yaml"), *sets]
+    sets = {"run.directory": folder, "run.name": f"{WARM}-{start}", "run.seed": start}
+    fresh = [str(CONFIGS / f"{WARM}.yaml"), *(f"--set={k}={v}" for k, v in sets.items())]
     code = _ale("run", *(["--resume", str(begun[-1].parent)] if begun else fresh))
     if code not in DONE:
-        raise AleError(f"the warm start did not come to its end: exit status {code}")
-    return sorted(folder.glob(f"*-{WARM}/manifest.json"))[-1].parent
+        raise AleError(f"start {start} did not come to its end: exit status {code}")
+    return sorted(folder.glob(pattern))[-1].parent
 
 
 def is_completed(run: Path) -> bool:
@@ -189,34 +198,11 @@ def is_completed(run: Path) -> bool:
     return outcome is not None and outcome["outcome"] == "completed"
 
 
-def _save(run: Path, steps: int, model: Path) -> None:
-    """Write the weights that a run had after so many steps as a model of transformers."""
-    from safetensors.torch import load_file
-
-    from ale_llm_policy.pretrained import TinyShape, tiny_policy
-
-    manifest = RunReader(run).manifest
-    tiny = dict(manifest["config"]["llm"]["tiny"])
-    corpus, whole = Path(tiny.pop("corpus")), tiny.pop("whole")
-    policy = tiny_policy(corpus, TinyShape(**tiny), seed=manifest["seed"], whole=whole)
-    stored = load_file(run / "checkpoints" / f"{steps - 1:05d}" / "trainer.safetensors")
-    weights = {
-        name.removeprefix("weight/"): tensor
-        for name, tensor in stored.items()
-        if name.startswith("weight/")
-    }
-    policy.load_weights(weights)
-    partial = model.with_name(f".{model.name}.partial")
-    partial.mkdir(parents=True, exist_ok=True)
-    policy.save(partial)
-    partial.replace(model)
-
-
 def _collect(folder: Path, *, docs: bool) -> None:
     measured = {
-        plan.name: measure(plan, grid)
+        plan.name: measure(plan, grids, len(STARTS))
         for plan in PLANS
-        if (grid := grid_of(plan, folder)) is not None
+        if (grids := {s: grid for s in STARTS if (grid := grid_of(plan, s, folder))})
     }
     out = folder / "results"
     data.write(out, measured)
@@ -234,12 +220,8 @@ def _collect(folder: Path, *, docs: bool) -> None:
 
 def _tables(measured: Mapping[str, Measures]) -> Iterator[Table]:
     for plan in PLANS:
-        if not any(runs for _, _, runs in measured.get(plan.name, [])):
-            continue
-        if plan.first and plan.first not in measured:
-            message = f"run it first: '{plan.name}' is compared to a cell of it"
-            raise InputError([Problem(message=message, file=plan.first)])
-        yield table(plan, measured[plan.name], measured[plan.first] if plan.first else None)
+        if any(runs for _, _, runs in measured.get(plan.name, [])):
+            yield table(plan, measured[plan.name])
 
 
 def _write(tables: Sequence[Table]) -> None:

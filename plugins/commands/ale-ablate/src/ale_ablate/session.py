@@ -62,6 +62,7 @@ def plan(
         InputError: with every problem of every combination.
     """
     _refuse_seed(overrides)
+    installed = versions(registry)  # before the config's own plugin files are added to it
     values = () if sweep is None else values_of(sweep)
     made = cells_of(vary, cells, _takes(registry))
     checked = check_cells(config, made, overrides, registry)
@@ -88,7 +89,7 @@ def plan(
         overrides=tuple(overrides),
         cells=made,
         seeds=tuple(range(n_seeds)),
-        versions=versions(registry),
+        versions=installed,
         branches=found.branches,
         notes=found.notes,
         sweep=values,
