@@ -15,7 +15,7 @@ from ale.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 MODULES = ("plan", "measured", "data", "pages", "study")
-NO_DATA = "*From runs of an earlier version whose data was not kept.*"
+NO_DATA = "*Not run yet.*\n"
 
 
 @pytest.fixture
@@ -118,11 +118,11 @@ def test_every_table_of_the_page_is_made_from_the_data_in_the_repository(
         assert page.count(begin) == 1, plan.name
         shown = page.partition(begin)[2].partition("<!-- end -->")[0]
         if plan.name in made:
-            assert shown == "\n".join(study["pages"].markdown(made[plan.name])) + "\n", plan.name
+            assert shown == study["study"].shown(made[plan.name]), plan.name
             drawn = (ROOT / "docs" / "study" / f"{plan.name}.svg").read_text()
             assert drawn == study["pages"].picture(made[plan.name]), plan.name
         else:
-            assert NO_DATA in shown, f"the table '{plan.name}' has no data and does not say so"
+            assert shown == NO_DATA, f"the table '{plan.name}' has no data and does not say so"
 
 
 def test_the_data_gives_the_same_table_as_the_runs(
@@ -203,7 +203,8 @@ def test_tables_go_between_their_marks_and_a_table_without_a_place_is_an_error(
     study["study"]._write(made[:1])
     lines = page.read_text().splitlines()
     assert lines[:3] == ["Before.", "", "<!-- table objectives -->"]
-    assert lines[5].startswith("| one | 2 of 5 |")
+    assert lines[3] == "![Success after training](study/objectives.svg)"
+    assert lines[7].startswith("| one | 2 of 5 |")
     assert lines[-3:] == ["<!-- end -->", "", "After."]
     assert (tmp_path / "study" / "objectives.svg").read_text().startswith("<svg")
     with pytest.raises(InputError, match="no place for the table 'parts'"):

@@ -243,8 +243,13 @@ def _placed(text: str, table: Table) -> str:
         message = f"there is no place for the table '{table.plan.name}'"
         raise InputError([Problem(message=message, file=str(PAGE))])
     after = rest[rest.index(end) :]
-    lines = "\n".join(markdown(table))
-    return f"{before}{begin}{lines}\n{after}"
+    return f"{before}{begin}{shown(table)}{after}"
+
+
+def shown(table: Table) -> str:
+    """What the page has of a grid."""
+    picture = f"![Success after training](study/{table.plan.name}.svg)"
+    return "\n".join([picture, "", *markdown(table), ""])
 
 
 if __name__ == "__main__":
