@@ -273,8 +273,33 @@ def test_contradictory_arguments_are_refused(
     assert message in ended.err
 
 
+WARNS = """
+import logging
+
+from ale.plugin import Component, hookimpl
+
+
+def build(options, context):
+    logging.getLogger("own").warning("this is slow")
+    return object()
+
+
+@hookimpl
+def ale_observers():
+    return [Component("warns", None, build, summary="Warns.")]
+"""
+
+
+def test_a_warning_of_several_cells_is_shown_once(workshop: Any) -> None:
+    (workshop.folder / "own.py").write_text(WARNS)
+    config = workshop.config(plugins=["own.py"], observers=[{"type": "warns"}])
+    ended = workshop.ablate(config, "--vary", "run.rollouts=1,2,3", "--dry-run")
+    assert ended.code == 0, ended.err
+    assert ended.err.count("this is slow") == 1
+
+
 def test_changed_versions_are_reported(workshop: Any) -> None:
-    (workshop.folder / "own.py").write_text('"""A plugin of one file."""\n')
+    (workshop.folder / "own.py").write_text(WARNS)
     ended = workshop.ablate(workshop.config(plugins=["own.py"]), "--seeds", "1")
     # The plugin is no installed package, so the process that runs the grid does not miss it.
     assert "versions changed" not in ended.err

@@ -1,6 +1,8 @@
 """Every combination is checked before anything is started."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,26 @@ def check_cells(
     if problems:
         raise InputError([_with_cells(problem, of, len(cells)) for problem, of in problems.items()])
     return made
+
+
+@contextmanager
+def warned_once() -> Iterator[None]:
+    """Show each warning once: that of one cell is mostly that of all."""
+    shown: set[str] = set()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        text, n = record.getMessage(), len(shown)
+        shown.add(text)
+        return len(shown) > n
+
+    handlers = list(logging.getLogger().handlers)
+    for handler in handlers:
+        handler.addFilter(is_new)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(is_new)
 
 
 def _cell(cell: Cell, checked: Checked) -> CheckedCell:

@@ -17,7 +17,7 @@ import ale
 from ale.errors import InputError, PluginError, Problem
 from ale.runs import PARTS, Registry, lock
 from ale.text import counted, table
-from ale_ablate.checking import CheckedCell, check_cells
+from ale_ablate.checking import CheckedCell, check_cells, warned_once
 from ale_ablate.comparing import Comparison
 from ale_ablate.concluding import conclude
 from ale_ablate.controls import Controls, check_arms, controls_of
@@ -39,6 +39,7 @@ class Planned:
     """What chooses a value for each cell before."""
 
 
+@warned_once()
 def plan(
     config: Path,
     vary: Sequence[str],
