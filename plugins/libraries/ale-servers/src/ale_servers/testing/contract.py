@@ -18,6 +18,7 @@ from ale_servers.records import Interruption, Sampled, SampleRequest, Weights
 LONG = 300
 """Tokens of an answer that is interrupted; more where a server samples thousands a second."""
 _numbers = itertools.count()
+_TRIES = 20
 
 
 class ServerLab(Protocol):
@@ -105,15 +106,27 @@ class ServerContract:
     async def _interrupted(
         self, server: InferenceServer, lab: ServerLab, mode: Interruption
     ) -> tuple[SampleRequest, "asyncio.Task[Sampled]"]:
-        """A request that has sampled some tokens when the server is paused."""
-        request = ask(lab, self.long)
-        task = _begin(server.sample(request))
-        async with asyncio.timeout(60):
-            while not (task.done() or (await server.status()).running):
-                await asyncio.sleep(0.002)
-        await asyncio.sleep(0.05)
-        await server.pause(mode, 60)
-        return request, task
+        """A request that has sampled some tokens when the server is paused.
+
+        Where it had come to its end before, another one is sent.
+        """
+        for _ in range(_TRIES):
+            request = ask(lab, self.long)
+            task = _begin(server.sample(request))
+            async with asyncio.timeout(60):
+                while not (task.done() or (await server.status()).running):
+                    await asyncio.sleep(0.002)
+            await asyncio.sleep(0.05)
+            await server.pause(mode, 60)
+            if mode == "keep":
+                ended = not (await server.status()).running
+            else:
+                ended = (await asyncio.wait_for(task, 60)).reason == "length"
+            if not ended:
+                return request, task
+            await server.resume()
+            await task
+        raise AssertionError(f"{_TRIES} answers of {self.long} tokens ended before the pause")
 
     @pytest.mark.asyncio
     async def test_sampled_ids_have_the_logprobs_of_a_forward_pass(
