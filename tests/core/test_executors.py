@@ -282,7 +282,8 @@ def test_a_worker_of_other_versions_refuses_the_run_and_names_them(tmp_path: Pat
 
 def test_a_worker_refuses_a_plugin_file_that_is_not_the_runs(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "r")
-    (tmp_path / "kit_parts.py").write_text("# another one")
+    file = tmp_path / "kit_parts.py"
+    file.write_text(f"{file.read_text()}# another one")
     with pytest.raises(InputError, match=r"kit_parts\.py.* differs from the one"):
         Worker.build(spec, Registry(), {})
 
