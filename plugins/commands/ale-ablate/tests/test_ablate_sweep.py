@@ -10,7 +10,7 @@ from ale.errors import InputError
 from ale.runs import RunReader
 from ale_ablate.forecast import seconds_left
 from ale_ablate.grid import Cell, Grid, read
-from ale_ablate.sweeping import sweep_of, values_of
+from ale_ablate.sweeping import best_of, sweep_of, values_of
 
 
 def test_each_cell_gets_the_value_that_was_best_by_other_seeds(workshop: Any) -> None:
@@ -84,6 +84,12 @@ def test_a_sweep_has_every_cell_with_every_value_and_no_reported_seed() -> None:
         ("a=2", "b=2"),
     ]
     assert swept.seeds == (1000, 1001)
+
+
+def test_the_best_value_is_that_of_both_greedy_and_final_success(compared: Any) -> None:
+    curves = {"b=1": [[0.1, 0.5]], "b=2": [[0.1, 0.8]], "b=3": [[0.1, 0.8]]}
+    assert best_of(compared(curves, greedy=1.0).rows) == 1
+    assert best_of(compared({"b=1": [[]], "b=2": [[0.1, 0.5]]}).rows[:1]) is None
 
 
 def test_what_is_left_is_that_of_each_cell_over_the_jobs() -> None:

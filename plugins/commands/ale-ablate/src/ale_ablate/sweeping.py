@@ -2,14 +2,16 @@
 
 import shutil
 from collections.abc import Sequence
+from statistics import fmean
 
 from attrs import evolve
 
 from ale.errors import InputError, Problem
-from ale_ablate.comparing import Comparison
+from ale_ablate.comparing import Comparison, Row
 from ale_ablate.grid import Cell, Grid, read, save, split
 
 FOLDER = "sweep"
+_CRITERIA = ("final_success", "greedy_success")
 FIRST_SEED = 1000
 """Far above the reported ones, which count from 0."""
 
@@ -49,32 +51,27 @@ def sweep_of(grid: Grid, n_seeds: int) -> Grid:
 
 
 def choose(grid: Grid, swept: Comparison) -> Grid:
-    """Give every cell of a grid the value with the highest mean success, and store that.
-
-    It is greedy success where that was measured, else the final success; of equal ones the first.
+    """Give every cell of a grid its best value, and store that.
 
     Raises:
         InputError: a cell has no completed run.
         StoreError: the folder can't be written.
     """
-    keys = [measure.key for measure in swept.measures]
-    key = "greedy_success" if "greedy_success" in keys else keys[0]
     n = len(grid.sweep)
     cells = []
     for number, cell in enumerate(grid.cells):
         rows = swept.rows[number * n : (number + 1) * n]
-        found = [(row.means[key], i) for i, row in enumerate(rows)]
-        known = [(mean.mean, -i) for mean, i in found if mean is not None]
-        if not known:
+        best = best_of(rows)
+        if best is None:
             message = f"no completed run of '{cell.name}' to choose a value by"
             raise InputError([Problem(message=message, file=str(swept.grid.path))])
-        best = -max(known)[1]
         source = swept.grid.config(rows[best].cell)
         shutil.copyfile(source, grid.config(cell))
         chosen = grid.sweep[best]
         name = chosen if cell.name == "as written" else f"{cell.name}, {chosen}"
         cells.append(evolve(cell, name=name, overrides=(*cell.overrides, chosen)))
-    how = "greedy" if key == "greedy_success" else "final"
+    measured = {measure.key for measure in swept.measures}
+    how = "greedy and final" if measured.issuperset(_CRITERIA) else "final"
     option = grid.sweep[0].partition("=")[0]
     tried = ", ".join(value.partition("=")[2] for value in grid.sweep)
     seeds = ", ".join(map(str, swept.grid.seeds))
@@ -85,3 +82,20 @@ def choose(grid: Grid, swept: Comparison) -> Grid:
     done = evolve(grid, cells=tuple(cells), sweep=(), notes=(*grid.notes, note))
     save(done)
     return read(grid.path)
+
+
+def best_of(rows: Sequence[Row]) -> int | None:
+    """The place of the row with the highest success, of equal ones the first; None without runs.
+
+    Where greedy success was measured, it is the mean of that and of the final success: greedy
+    success alone is soon the same for several values.
+    """
+    scores = [_score(row) for row in rows]
+    known = [score for score in scores if score is not None]
+    return scores.index(max(known)) if known else None
+
+
+def _score(row: Row) -> float | None:
+    means = [row.means[key] for key in _CRITERIA if key in row.means]
+    known = [mean.mean for mean in means if mean is not None]
+    return fmean(known) if len(known) == len(means) else None
