@@ -18,6 +18,7 @@ from ale_trainer_policy.bad_batches import BadBatches
 from ale_trainer_policy.checkpoint import State, plain
 from ale_trainer_policy.critic import make_critic
 from ale_trainer_policy.critic_options import CriticOptions
+from ale_trainer_policy.freed import give_back
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.metrics import MetricsAccumulator
 from ale_trainer_policy.models import (
@@ -144,7 +145,10 @@ class PolicyTrainer:
             AleError: credits do not match the episodes (nothing was trained), or this is the third
                 batch in a row with a non-finite loss.
         """
-        return await asyncio.to_thread(self._step, batch)
+        try:
+            return await asyncio.to_thread(self._step, batch)
+        finally:
+            give_back()
 
     def _step(self, batch: Batch) -> StepReport:
         learner, random_state = self._attached()

@@ -1,0 +1,16 @@
+"""Give freed memory back to the system."""
+
+import ctypes
+import sys
+
+
+def give_back() -> None:
+    """Let the C library return what was freed, where it can: glibc on Linux.
+
+    A step on a CPU frees gigabytes in pieces of sizes that change with the lengths of its rows.
+    glibc keeps them in case they are asked for again, and the process would grow from step to step.
+    """
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
