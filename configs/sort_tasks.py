@@ -15,7 +15,7 @@ No combination of folders in the split `held_out` occurs in `train`.
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from attrs import field, frozen
@@ -93,7 +93,7 @@ def _goal(files: list[str]) -> str:
 
 
 def _check(folders: Mapping[str, str]) -> str:
-    """A line for sh: these files are there, with their lines, and no others."""
+    """A line for sh: these files are there, with their first lines, and no others."""
     expected = " ".join(sorted(f"./{folder}/{file}" for file, folder in folders.items()))
     return (
         f"""[ "$(find . -type f | LC_ALL=C sort | tr '\\n' ' ')" = '{expected} ' ] && """
@@ -106,6 +106,6 @@ def _build(options: SortOptions, context: BuildContext) -> TaskSource:
 
 
 @hookimpl
-def ale_task_sources() -> "tuple[Component[SortOptions, TaskSource]]":
+def ale_task_sources() -> Sequence[Component[SortOptions, TaskSource]]:
     """Register ``sort``."""
-    return (Component("sort", SortOptions, _build, summary="Files to sort into folders."),)
+    return [Component("sort", SortOptions, _build, summary="Files to sort into folders.")]

@@ -34,8 +34,6 @@ ARMS = {
     "imitate-on": "more demonstrations",
 }
 """What each run after the imitation is, by the name of its config."""
-HOURS = 1.5
-"""Of a seed with all its arms, roughly, on two quiet cores."""
 SHORT = ("run.tasks_per_step=2", "run.rollouts=2", "run.steps=1", "evaluation.tasks.count=2")
 DONE = (0, 3)
 """Exit statuses of what came to its end; 3: some episodes broke, and the run says how many."""
@@ -59,7 +57,7 @@ def main() -> int:
     folder = arguments.folder.resolve()
     arms = [arm for arm in ARMS if arguments.only in (None, arm)]
     if not arguments.collect:
-        print(f"some {HOURS:g} hours a seed on two quiet cores; Ctrl-C, and it resumes", flush=True)
+        print("it takes hours; Ctrl-C, and the same call resumes", flush=True)
         try:
             code = _train(folder, range(arguments.seeds), arms, arguments)
         except AleError as error:

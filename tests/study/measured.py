@@ -93,7 +93,8 @@ class Row:
 
     def change(self, first: "Row", of: Callable[[Numbers], float | None]) -> Estimate | None:
         """Against another cell, over the starts and seeds that both have."""
-        return estimate(self.changes(first, of))
+        found = estimate(self.changes(first, of))
+        return found and found.within(-1.0, 1.0)
 
     def changes(self, first: "Row", of: Callable[[Numbers], float | None]) -> list[float]:
         """The differences to another cell, by start and seed."""

@@ -145,12 +145,15 @@ class PolicyTrainer:
             AleError: credits do not match the episodes (nothing was trained), or this is the third
                 batch in a row with a non-finite loss.
         """
+        return await asyncio.to_thread(self._step, batch)
+
+    def _step(self, batch: Batch) -> StepReport:
         try:
-            return await asyncio.to_thread(self._step, batch)
+            return self._trained(batch)
         finally:
             give_back()
 
-    def _step(self, batch: Batch) -> StepReport:
+    def _trained(self, batch: Batch) -> StepReport:
         learner, random_state = self._attached()
         with self._lock, self._model_lock, random_state.active():
             began = time.perf_counter()
