@@ -1,5 +1,6 @@
 """Records are written atomically, found again, and name their owner."""
 
+import asyncio
 import fcntl
 import json
 import threading
@@ -11,7 +12,7 @@ from attrs import evolve, frozen
 from ale.errors import SandboxError
 from ale_sandbox_process.claims import private
 from ale_sandbox_process.records import Record, Records
-from ale_sandbox_process.trees import remove, remove_small
+from ale_sandbox_process.trees import remove, remove_all, remove_small
 from ale_sandbox_shell.owner import Owner
 
 
@@ -136,3 +137,20 @@ def test_a_small_tree_is_removed_at_once_and_a_large_one_is_left(tmp_path: Path)
     assert not (tmp_path / "small").exists()
     assert not remove_small(tmp_path / "large", most=2)
     assert (tmp_path / "large").exists()
+
+
+async def test_the_event_loop_is_not_blocked_while_a_tree_is_removed(tmp_path: Path) -> None:
+    """An rmdir may wait for the disk."""
+    (tmp_path / "tree").mkdir()
+    may_end, removed = threading.Event(), []
+
+    def wait() -> None:
+        assert may_end.wait(60)
+        removed.append(not (tmp_path / "tree").exists())
+
+    removal = asyncio.ensure_future(remove_all([tmp_path / "tree"], then=wait))
+    await asyncio.sleep(0)
+    assert not removal.done()
+    may_end.set()
+    await removal
+    assert removed == [True]

@@ -135,6 +135,24 @@ async def test_cancelling_one_caller_does_not_cancel_the_shared_scan() -> None:
     assert await process_tags.end(TAG) == 0
 
 
+async def test_every_caller_of_a_scan_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing() -> Iterator[int]:
+        raise ValueError("not a process")
+
+    monkeypatch.setattr(process_tags, "_other_pids", failing)
+    ends = asyncio.gather(*(process_tags.end(TAG) for _ in range(2)), return_exceptions=True)
+    assert [str(end) for end in await asyncio.wait_for(ends, 60)] == ["not a process"] * 2
+
+
+def test_limits_of_a_process_that_is_just_ending_are_none() -> None:
+    own = Path("/proc/self/limits").read_bytes().replace(b"Max resident set", b"Max nothing")
+    line = b"Max resident set          %s %s bytes     \n"
+    assert process_tags.parsed_limits(b"") is None
+    assert process_tags.parsed_limits(own) is None
+    assert process_tags.parsed_limits(own + line % (b"1024", b"2048")) == (1024, 2048)
+    assert process_tags.parsed_limits(own + line % (b"unlimited", b"unlimited")) is None
+
+
 def test_a_zombie_does_not_count() -> None:
     process = subprocess.Popen(["sh", "-c", TAG.script(1)])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

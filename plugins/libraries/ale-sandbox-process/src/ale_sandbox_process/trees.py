@@ -1,11 +1,36 @@
 """Removal of folder trees, read-only ones included."""
 
+import asyncio
 import errno
 import os
 import shutil
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ale.errors import SandboxError
+
+# Its own, not one of those that move files: an rmdir may wait for what others write to the disk.
+_REMOVER = ThreadPoolExecutor(1, thread_name_prefix="ale-remove")
+
+
+async def remove_all(folders: Iterable[Path], then: Callable[[], object] = lambda: None) -> None:
+    """Remove trees, and wait without blocking the event loop; a missing one is fine.
+
+    Args:
+        then: called in the thread when they are gone.
+
+    Raises:
+        SandboxError: as `remove`.
+    """
+
+    def work() -> None:
+        for folder in folders:
+            if not remove_small(folder):
+                remove(folder)
+        then()
+
+    await asyncio.get_running_loop().run_in_executor(_REMOVER, work)
 
 
 def _unlock(folder: Path) -> None:
@@ -18,7 +43,7 @@ def _unlock(folder: Path) -> None:
 def remove_small(folder: Path, most: int = 200) -> bool:
     """Remove a tree of at most `most` entries; True when it is gone.
 
-    Faster than `shutil.rmtree` in a thread; safe because every process of the sandbox has ended.
+    Faster than `shutil.rmtree`; safe because every process of the sandbox has ended.
     """
     try:
         _remove_entries(str(folder), most)

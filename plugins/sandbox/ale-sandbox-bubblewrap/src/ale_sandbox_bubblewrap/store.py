@@ -1,6 +1,5 @@
 """Folders and records of a user's sandboxes: which layer is used by whom."""
 
-import asyncio
 import contextlib
 import fcntl
 import os
@@ -15,7 +14,7 @@ from ale_sandbox_bubblewrap import process_lock
 from ale_sandbox_bubblewrap.layers import LAYERS
 from ale_sandbox_process.claims import private
 from ale_sandbox_process.records import Record, Records
-from ale_sandbox_process.trees import remove, remove_small
+from ale_sandbox_process.trees import remove_all
 from ale_sandbox_shell.owner import Owner
 
 
@@ -186,17 +185,6 @@ class Store:
         box = evolve(box, layers=[name for name in box.layers if name not in gone])
         self.records.replace(box)
         return box
-
-
-async def remove_all(folders: Iterable[Path]) -> None:
-    """Remove trees."""
-
-    def work() -> None:
-        for folder in folders:
-            if not remove_small(folder):
-                remove(folder)
-
-    await asyncio.to_thread(work)
 
 
 def new_name() -> str:
