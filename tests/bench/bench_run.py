@@ -47,10 +47,10 @@ BY_COMMAND = {"type": "command_exit_code", "command": "cmp work/sorted.txt work/
 BY_FILE = {"type": "file_contains", "path": "work/copy.txt", "text": "a"}
 
 
-def write_config(folder: Path, check: dict[str, str]) -> Path:
+def write_config(folder: Path, check: dict[str, str], episodes: int = EPISODES) -> Path:
     """Tasks, a script and a config."""
     (folder / "tasks").mkdir(parents=True)
-    for i in range(10 * EPISODES // GROUP):
+    for i in range(episodes // GROUP):
         task = {"id": f"sort-{i:04d}", "goal": "Sort the names.", "success_criteria": [check]}
         (folder / "tasks" / f"sort-{i:04d}.yaml").write_text(json.dumps(task))
     turns = [
@@ -143,7 +143,8 @@ def main() -> int:
             )
             for _ in range(ROUNDS)
         ]
-        _, _, memory_ten = ale_run(config, 10 * EPISODES)
+        ten = write_config(Path(folder) / "ten-times", BY_COMMAND, 10 * EPISODES)
+        _, _, memory_ten = ale_run(ten, 10 * EPISODES)
     bare, bare_cpu = (
         statistics.median(column) for column in zip(*(r[0] for r in rounds), strict=True)
     )

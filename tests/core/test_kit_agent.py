@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import select
 
 import pytest
 from attrs import evolve
@@ -9,7 +11,7 @@ from attrs import evolve
 from ale.errors import AleError
 from ale.protocols import Agent, AgentContext, Recorder, Session
 from ale.testing.agent import AgentAttempts, AgentContract, call
-from ale.testing.fakes import ListRecorder
+from ale.testing.fakes import FolderSandbox, ListRecorder
 from ale.types import (
     CompletionRequest,
     Limits,
@@ -275,3 +277,14 @@ def test_every_promise_of_the_kit_has_a_wrong_agent_here() -> None:
     promises = {name.removeprefix("test_") for name in dir(AgentContract) if "test_" in name}
     tried = {promise for _, promise in WRONG} | {"no_shell_is_left_open_however_it_ends"}
     assert promises == tried
+
+
+async def test_a_folder_sandbox_ends_what_a_command_has_left_behind() -> None:
+    sandbox = FolderSandbox()
+    await sandbox.exec("sleep 600 >/dev/null 2>&1 & echo $! >pid")
+    left = os.pidfd_open(int(await sandbox.read("pid")))
+    try:
+        await sandbox.close()
+        assert select.select([left], [], [], 0) == ([left], [], [])
+    finally:
+        os.close(left)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ale.errors import InputError
+from ale._run.parts import _in_section
+from ale.errors import InputError, Problem
 from ale.plugin import Benchmark, Component
 from ale.runs import (
     Registry,
@@ -103,3 +104,21 @@ def test_a_component_declares_benchmarks_and_nothing_else_as_such() -> None:
         Component("logic", None, lambda o, c: None, summary="Logic.", benchmarks=("logic",))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="name"):
         Benchmark("a/b", criterion="choice")
+
+
+@pytest.mark.parametrize(
+    ("given", "located"),
+    [
+        ("include", "evaluation.tasks.include"),
+        ("tasks.include", "evaluation.tasks.include"),
+        ("tasks", "evaluation.tasks"),
+        (None, "evaluation.tasks"),
+    ],
+)
+def test_a_problem_with_an_option_of_a_task_source_names_its_section(
+    given: str | None, located: str
+) -> None:
+    problem = Problem(message="no task has an id that matches 'x'", path=given)
+    assert _in_section("evaluation.tasks", problem).path == located
+    in_a_task = Problem(message="no goal", file="task.yaml", path="goal")
+    assert _in_section("evaluation.tasks", in_a_task) == in_a_task

@@ -138,8 +138,10 @@ def read_tasks(parts: Parts, registry: Registry, context: BuildContext) -> Tasks
     """
     held_out = parts.evaluation
     tasks: Tasks = {
-        "train": _read_tasks(parts.source, registry, context),
-        "evaluation": [] if held_out is None else _read_tasks(held_out, registry, context),
+        "train": _read_tasks(parts.source, "tasks", registry, context),
+        "evaluation": []
+        if held_out is None
+        else _read_tasks(held_out, "evaluation.tasks", registry, context),
     }
     problems = [
         problem
@@ -167,9 +169,9 @@ def missing_features(task: Task, backend: SandboxBackend) -> list[Problem]:
 
 
 def _read_tasks(
-    source: TaskSource, registry: Registry, context: BuildContext
+    source: TaskSource, section: str, registry: Registry, context: BuildContext
 ) -> Sequence[PreparedTask]:
-    """The tasks of one source.
+    """The tasks of one source, which a section of the config chose.
 
     Raises:
         InputError: with every problem of every task.
@@ -188,12 +190,20 @@ def _read_tasks(
             except InputError as error:
                 problems += error.problems
     except InputError as error:
-        problems += error.problems
+        problems += [_in_section(section, problem) for problem in error.problems]
     if not prepared and not problems:
-        problems.append(Problem(message="there is no task to run", path="tasks"))
+        problems.append(Problem(message="there is no task to run", path=section))
     if problems:
         raise InputError(problems)
     return prepared
+
+
+def _in_section(section: str, problem: Problem) -> Problem:
+    """A problem that a source has with its options, which it names without their section."""
+    if problem.file is not None:
+        return problem
+    option = (problem.path or "").removeprefix("tasks").lstrip(".")
+    return evolve(problem, path=f"{section}.{option}" if option else section)
 
 
 def _loaded(source: TaskSource) -> Iterator[Task]:

@@ -233,6 +233,27 @@ class OpensSiblings(Protocol):
 
 
 @runtime_checkable
+class MakesScratchFolders(Protocol):
+    """The feature ``scratch-folder``: a sandbox that makes a folder without starting a process."""
+
+    def scratch_folder(self, name: str) -> AbstractAsyncContextManager[str]:
+        """A new empty folder where temporary files go, removed on exit with all that is in it.
+
+        No other user can look into it.
+
+        Args:
+            name: unguessable, as nothing else there may have it.
+
+        Returns:
+            Its absolute path, as a command sees it.
+
+        Raises (on entry):
+            SandboxError: it could not be made, or the sandbox is gone.
+        """
+        ...
+
+
+@runtime_checkable
 class ServiceContainer(Protocol):
     """Another container of the same task."""
 
@@ -267,6 +288,7 @@ FEATURES: Mapping[SandboxFeature, type] = {
     "change-network": ChangesNetwork,
     "list-sessions": ListsSessions,
     "open-sibling": OpensSiblings,
+    "scratch-folder": MakesScratchFolders,
     "service-containers": HasServiceContainers,
     "switch-user": SwitchesUser,
 }

@@ -339,8 +339,9 @@ class FolderSandbox(BaseSandbox):
         return FolderSandbox(target)
 
     async def release(self) -> None:
-        """Kill what runs and remove the folder."""
-        await self.end_processes()
+        """Kill what runs, also what commands that have ended left behind, and remove the folder."""
+        for process in self._processes:
+            await _end(process)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

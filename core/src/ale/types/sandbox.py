@@ -15,6 +15,7 @@ SandboxFeature = Literal[
     "change-network",
     "list-sessions",
     "open-sibling",
+    "scratch-folder",
     "service-containers",
     "switch-user",
 ]

@@ -1,6 +1,8 @@
 """command_exit_code and regex_in_stdout, with real commands."""
 
-from collections.abc import Awaitable, Callable
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,25 @@ async def test_nothing_stays_in_the_temporary_folder(grade: Grade, sandbox: Fold
         home = Path((await sandbox.read("home")).decode().strip())
         assert home.name == "home"
         assert not home.parent.exists()
+
+
+async def test_a_sandbox_that_makes_folders_makes_the_home(tmp_path: Path) -> None:
+    class MakesFolders(FolderSandbox):
+        @asynccontextmanager
+        async def scratch_folder(self, name: str) -> AsyncIterator[str]:
+            with tempfile.TemporaryDirectory(prefix=name, dir=tmp_path) as folder:
+                yield folder
+
+    sandbox = MakesFolders()
+    look = f'test "$HOME" = "$(echo {tmp_path}/ale-grading-*)" && test -z "$(ls -A "$HOME")"'
+    try:
+        for command in (look, f'{look} && touch "$HOME/a" "$HOME/.b"', "kill -9 $PPID"):
+            criterion = exits(command, exit_code=137 if "kill" in command else 0)
+            score = await criterion.grade(builders.task(), builders.trajectory(), sandbox)
+            assert score.passed, score.detail
+            assert list(tmp_path.iterdir()) == []
+    finally:
+        await sandbox.close()
 
 
 async def test_the_environment_is_clean_but_for_the_tasks_and_the_criterions(

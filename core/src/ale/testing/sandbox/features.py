@@ -9,6 +9,7 @@ from ale.protocols import (
     HasAgentUser,
     HasServiceContainers,
     ListsSessions,
+    MakesScratchFolders,
     OpensSiblings,
     Sandbox,
     SandboxBackend,
@@ -105,6 +106,24 @@ class FeatureProbes:
             assert await _says(other, "echo $KIT_VALUE; ls") == "b"
         with pytest.raises(SandboxError):
             await other.exec("true")
+
+    async def test_a_scratch_folder_is_new_closed_to_others_and_removed(self, box: Sandbox) -> None:
+        if "scratch-folder" not in box.capabilities.features:
+            return
+        assert isinstance(box, MakesScratchFolders)
+        async with box.scratch_folder("kit-folder") as folder:
+            assert folder == await _says(box, 'echo "${TMPDIR:-/tmp}/kit-folder"')
+            assert (await _says(box, f"ls -ldn {folder}; ls -A {folder}")).startswith("drwx------")
+            assert await _says(box, f"ls -A {folder}; mkdir -p {folder}/a/b") == ""
+            assert await _says(box, f"chmod 500 {folder}/a; ls -A {folder}") == "a"
+            with pytest.raises(SandboxError):
+                async with box.scratch_folder("kit-folder"):
+                    raise AssertionError("there is one of that name")
+        assert (await box.exec(f"test -e {folder}")).exit_code == 1
+        await box.close()
+        with pytest.raises(SandboxError):
+            async with box.scratch_folder("kit-folder"):
+                raise AssertionError("the sandbox is gone")
 
     async def test_a_service_that_the_task_lacks_is_refused(self, box: Sandbox) -> None:
         if "service-containers" not in box.capabilities.features:

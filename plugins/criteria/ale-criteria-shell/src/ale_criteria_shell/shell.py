@@ -2,37 +2,45 @@
 
 import secrets
 import shlex
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from attrs import frozen
 
 from ale.errors import GradingError
-from ale.protocols import Sandbox
+from ale.protocols import MakesScratchFolders, Sandbox
 from ale.types import ExecResult, Task
 from ale_criteria_shell.options import CommandOptions
 from ale_signed_tests import CLEAN, excerpt, new_scratch, remove, variables
 
-# $1 name of the scratch folder, $2 files to move away or "", $3 folder to run in, $4 mark, $5 the
-# command, then variables. What is marked on stderr is written before the command starts, so that
-# the command can't make a failure of the command look like one of the grading, nor the other way
-# round. There are few processes, because each costs as much as a short command: the last shell runs
-# the command itself, without arguments (`set` stands on the command's first line, so that the
-# shell's line numbers are the command's).
+# $1 path of an empty folder for HOME, or name of a scratch folder to make and remove, $2 files to
+# move away or "", $3 folder to run in, $4 mark, $5 the command, then variables. What is marked on
+# stderr is written before the command starts, so that the command can't make a failure of the
+# command look like one of the grading, nor the other way round. There are few processes, because
+# each costs as much as a short command: the last shell runs the command itself, without arguments
+# (`set` stands on the command's first line, so that the shell's line numbers are the command's). It
+# does not take the place of the first: a test that kills its parent must not reach the sandbox's.
 _WRAPPER = """
-scratch=${TMPDIR:-/tmp}/$1 files=$2 from=$3 mark=$4 command=$5
+scratch=$1 home=$1 made= files=$2 from=$3 mark=$4 command=$5
 shift 5
-mkdir -m 700 -- "$scratch" "$scratch/home" || exit 125
+case $scratch in
+/*) ;;
+*)
+  scratch=${TMPDIR:-/tmp}/$scratch made=yes
+  home=$scratch/home
+  mkdir -m 700 -- "$scratch" "$home" || exit 125
+esac
 if [ -n "$files" ]; then
   mv -- "$files" "$scratch/files" || exit 125
   set -- "$@" "GRADING_FILES=$scratch/files"
 fi
 if CDPATH= cd -- "$from" 2>/dev/null; then
-  /usr/bin/env -i "TMPDIR=${TMPDIR:-/tmp}" "HOME=$scratch/home" "PWD=$PWD" "$@" \\
+  /usr/bin/env -i "TMPDIR=${TMPDIR:-/tmp}" "HOME=$home" "PWD=$PWD" "$@" \\
     /bin/sh -c 'printf "%s started\\n" "$1" >&2; eval "set --; $2"' /bin/sh "$mark" "$command"
 else
   printf '%s no folder\\n' "$mark" >&2
 fi
 code=$?
-cd / && rm -rf -- "$scratch" 2>/dev/null
+[ -z "$made" ] || { cd / && rm -rf -- "$scratch" 2>/dev/null; }
 exit $code
 """
 
@@ -68,13 +76,17 @@ async def run(
         # Put where every backend lets us write, then moved out of the command's sight.
         staged = f"{sandbox.workdir.rstrip('/')}/.ale-grading-{secrets.token_hex(16)}"
         await sandbox.upload(options.files, staged)
-    arguments = (scratch, staged, options.cwd or ".", mark, options.command)
-    result = await sandbox.exec(
-        f"set -- {shlex.join((*arguments, *variables(task, options.env)))}\n{_WRAPPER}",
-        env={"PATH": CLEAN["PATH"]},
-        timeout_s=options.timeout_s,
-        stdin=None if options.stdin is None else options.stdin.encode(),
-    )
+    home: AbstractAsyncContextManager[str] = nullcontext(scratch)
+    if isinstance(sandbox, MakesScratchFolders) and not staged:
+        home = sandbox.scratch_folder(scratch)
+    async with home as place:
+        arguments = (place, staged, options.cwd or ".", mark, options.command)
+        result = await sandbox.exec(
+            f"set -- {shlex.join((*arguments, *variables(task, options.env)))}\n{_WRAPPER}",
+            env={"PATH": CLEAN["PATH"]},
+            timeout_s=options.timeout_s,
+            stdin=None if options.stdin is None else options.stdin.encode(),
+        )
     if result.timed_out or result.exit_code > 128:  # the wrapper may have been killed as well
         await remove(sandbox, scratch)
     if result.timed_out:

@@ -16,7 +16,7 @@ from ale_sandbox_local.sandbox import SHELL, LocalSandbox
 from ale_sandbox_process.backend import HostBackend
 from ale_sandbox_process.claims import private
 from ale_sandbox_process.sandbox import PATH
-from ale_sandbox_process.trees import remove, remove_small
+from ale_sandbox_process.trees import remove_all
 
 
 class LocalBackend(HostBackend[Workspace, LocalSandbox]):
@@ -85,9 +85,7 @@ class LocalBackend(HostBackend[Workspace, LocalSandbox]):
 
     async def remove(self, record: Workspace) -> None:
         """Remove the folders and the record."""
-        if not remove_small(record.top):
-            await asyncio.to_thread(remove, record.top)
-        self.records.drop(record)
+        await remove_all([record.top], then=lambda: self.records.drop(record))
 
     def detail(self, record: Workspace) -> str:
         """Where it is."""

@@ -36,6 +36,7 @@ def capabilities_of(facts: Facts) -> Capabilities:
         fork="copy",
         snapshot=True,
         images=False,
+        features=("scratch-folder",),
         limits={
             "cpu": "best-effort",
             "memory": "best-effort",

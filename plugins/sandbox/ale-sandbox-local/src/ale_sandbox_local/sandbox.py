@@ -2,7 +2,8 @@
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -15,6 +16,7 @@ from ale_sandbox_local.pipes import LocalPipes
 from ale_sandbox_process import process_tags
 from ale_sandbox_process.sandbox import HostSandbox, Launch, NotStartedError
 from ale_sandbox_process.spawn import Child
+from ale_sandbox_process.trees import remove_all
 
 if TYPE_CHECKING:
     from ale_sandbox_local.backend import LocalBackend
@@ -117,6 +119,21 @@ class LocalSandbox(HostSandbox[Child]):
         killed = await process_tags.end(self._tag, children=self._children)
         self._idle_up_to = self._commands  # nothing was started since that scan
         return killed
+
+    @asynccontextmanager
+    async def scratch_folder(self, name: str) -> AsyncIterator[str]:
+        """A new folder. See `ale.protocols.MakesScratchFolders`."""
+        self.check_open()
+        folder = self.record.tmp / name
+        try:
+            folder.mkdir(mode=0o700)
+        except OSError as error:
+            raise SandboxError(f"could not make a folder for grading: {error}") from error
+        try:
+            yield str(folder)
+        finally:
+            if not self.closed:  # else it goes with all the others
+                await remove_all([folder])
 
     async def fork(self) -> "LocalSandbox":
         """A copy of the files in a sandbox of its own."""
