@@ -225,12 +225,16 @@ async def test_a_bridge_that_does_not_answer_or_refuses_is_an_error(tmp_path: Pa
 
 
 def test_tasks_that_nobody_could_grade_or_work_on_are_refused(tmp_path: Path) -> None:
-    from ale_proxy.manager.running import _problems
+    from ale_proxy.manager.running import _each_once, _problems
 
     config = tmp_path / "manager.yaml"
     no_grade = _problems(made_task("open"), None, config)
     assert "no model could grade it" in no_grade[0].message
     with_setup = made_task("s", setup_steps=("touch x",), criteria=(CriterionSpec(type="c"),))
     assert "does not get" in _problems(with_setup, None, config)[0].message
+    several = [*_problems(with_setup, None, config) * 3, *no_grade]
+    first, other = _each_once(several)
+    assert first.message.endswith("does not get (2 other tasks too)")
+    assert other == no_grade[0]
     strange = made_task("g", metadata={"environment": "guy"}, criteria=(CriterionSpec(type="c"),))
     assert "one of chat, terminal, swe, gui" in str(_problems(strange, None, config)[0].expected)

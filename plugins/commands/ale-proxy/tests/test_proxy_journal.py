@@ -145,6 +145,41 @@ async def test_so_it_is_where_the_end_of_the_body_is_the_end_of_the_answer(
     assert at_the_end[0] == [LONG]
 
 
+async def test_what_is_said_during_the_first_answer_outlives_a_kill(
+    tmp_path: Path, canned: Callable[[Answers], str]
+) -> None:
+    upstream = canned({"/v1/chat/completions": [HEAD, chunk(EVENTS), 60.0]})
+    asked = {"messages": [{"role": "user", "content": "Well?"}], "stream": True}
+    async with (
+        killed(tmp_path / "run", upstream) as proxy,
+        httpx.AsyncClient(trust_env=False) as client,
+        client.stream(
+            "POST", f"{proxy.url}/chat/completions", json=asked, headers={"X-Ale-Session": "s"}
+        ) as answer,
+    ):
+        await anext(answer.aiter_text())
+        await ask(proxy, "sessions/s/feedback", {"text": "Too long."})
+        entries = [entry for session in Journal(tmp_path / "run").read() for entry in session]
+    assert [entry.task.goal for entry in entries if entry.task is not None] == ["Well?"]
+    assert [entry.feedback.text for entry in entries if entry.feedback is not None] == ["Too long."]
+
+
+async def test_what_a_full_disk_refused_is_written_with_the_next_answer(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    with openai_server({"*": {"text": "Hm."}}) as server:
+        async with killed(path, server.url) as proxy:
+            first = {"messages": [{"role": "user", "content": "?"}]}
+            (path / FOLDER).rename(path / "away")
+            assert (await ask(proxy, "chat/completions", first))["choices"]
+            assert recorded(path) == []
+            (path / "away").rename(path / FOLDER)
+            await ask(proxy, "chat/completions", {"messages": [{"role": "user", "content": "!"}]})
+            assert recorded(path) == ["Hm.", "Hm."]
+        async with killed(path, server.url) as proxy:
+            (session,) = proxy.sessions
+            assert len(session.conversation.turns) == 2
+
+
 async def test_a_session_whose_episode_is_stored_already_is_not_stored_again(
     tmp_path: Path,
 ) -> None:

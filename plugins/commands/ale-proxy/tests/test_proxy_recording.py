@@ -29,7 +29,7 @@ Start = Callable[..., Any]
 @contextlib.asynccontextmanager
 async def client(url: str, **headers: str) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(
-        base_url=url, api_key=KEY, max_retries=0, default_headers=headers
+        base_url=url, api_key=KEY, max_retries=0, timeout=120, default_headers=headers
     ) as made:
         yield made
 

@@ -31,26 +31,39 @@ class Exchange:
 
     def __init__(self, api: Api, body: bytes, encoding: str = "") -> None:
         self.api = api
-        self.asked: Asked | None = None
-        """The request; None if it can't be read."""
         self.messages: tuple[Message, ...] = ()
-        """The conversation as the model is given it."""
+        """The conversation as the model is given it; empty until `asked` is."""
         self.left_out: str | None = None
         """Why it is not recorded, if it is not."""
         self.recorded = False
         self.changed = False
         """Is the body that is sent another one than the one that came?"""
-        self.body: Mapping[str, Any] = {}
+        self._raw: tuple[bytes, str] | None = (body, encoding)
+        """Until it is read."""
+        self._asked: Asked | None = None
+        self._body: Mapping[str, Any] = {}
         self._reader: AnswerReader | None = None
         self._inflate: Any = None
         self._unread, self._tail = bytearray(), b""
         self._at_once = False
         """Is what comes read at once, since the end may be near?"""
         self._started = time.perf_counter()
+
+    @property
+    def asked(self) -> Asked | None:
+        """The request, read when this is first needed; None if it can't be read."""
+        self.read_request()
+        return self._asked
+
+    def read_request(self) -> None:
+        """Read the request, unless that is done."""
+        if self._raw is None:
+            return
+        raw, self._raw = self._raw, None
         try:
-            self.body = _object(_decoded(body, encoding))
-            self.asked = api.asked(self.body)
-            self.messages = self.asked.messages
+            self._body = _object(_decoded(*raw))
+            self._asked = self.api.asked(self._body)
+            self.messages = self._asked.messages
         except _OF_ANOTHER_FORM as error:
             self._leave_out("the request", error)
 
@@ -60,11 +73,14 @@ class Exchange:
         return time.perf_counter() - self._started
 
     def with_fields(self, fields: Mapping[str, Any]) -> bytes | None:
-        """The body with these fields where it does not have them; None where it has them all."""
-        if fields.keys() <= self.body.keys():
+        """The body with these fields where it does not have them.
+
+        None where it has them all, or can't be read.
+        """
+        if self.asked is None or fields.keys() <= self._body.keys():
             return None
-        self.body, self.changed = {**fields, **self.body}, True
-        return msgspec.json.encode(self.body)
+        self._body, self.changed = {**fields, **self._body}, True
+        return msgspec.json.encode(self._body)
 
     async def rewrite(self, rewriting: Rewriting) -> bytes | None:
         """The body with its first messages rewritten; None where they stay as they are.
@@ -80,13 +96,13 @@ class Exchange:
         after = await rewriting.head(before) if before else before
         if after == before:
             return None
-        self.body, self.changed = self.api.with_head(self.body, before, after), True
+        self._body, self.changed = self.api.with_head(self._body, before, after), True
         self.messages = (*after, *self.messages[len(before) :])
-        return msgspec.json.encode(self.body)
+        return msgspec.json.encode(self._body)
 
     def answer_begins(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of the answer has come."""
-        if self.left_out is not None:
+        if self.asked is None or self.left_out is not None:
             return
         if status != 200:
             self.left_out = f"the server answered with status {status}"
@@ -111,7 +127,8 @@ class Exchange:
         self._unread += data
         if not self._at_once:
             seen = self._tail + data  # the end may come in several pieces
-            self._at_once = any(end in seen for end in self._reader.ends)
+            for end in self._reader.ends:
+                self._at_once |= end in seen
             self._tail = seen[-LONGEST_END:]
         if self._at_once or len(self._unread) >= BATCH:
             self._read()
@@ -142,7 +159,7 @@ class Exchange:
                 from, whatever the request says.
         """
         self._read()
-        if self.left_out is not None or self._reader is None or self.asked is None:
+        if self.asked is None or self.left_out is not None or self._reader is None:
             return None
         trace = processed or self.asked.exact
         try:

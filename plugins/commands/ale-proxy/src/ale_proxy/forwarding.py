@@ -1,5 +1,6 @@
 """Sends requests on as they came, and their answers back as they come."""
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -18,6 +19,8 @@ from ale_proxy.sessions import BROKE_OFF, Session, Sessions
 
 SESSION = "X-Ale-Session"
 TASK = "X-Ale-Task"
+SENT_BY_S = 0.002
+"""After which a request has been sent on."""
 _OWN = "x-ale-"
 """What request headers for the proxy itself begin with; they are not sent on."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
@@ -72,7 +75,9 @@ class Forwarder:
         body = await request.read()
         exchange = Exchange(api, body, request.headers.get("Content-Encoding", ""))
         session = self.session_of(request)
-        if exchange.asked is not None and self._ask_tokens:
+        # The request is sent on first: reading a long conversation takes milliseconds.
+        asyncio.get_running_loop().call_later(SENT_BY_S, exchange.read_request)
+        if self._ask_tokens:
             body = exchange.with_fields(api.token_fields) or body
         with self._sessions.exchanging(session, exchange):
             try:
@@ -128,10 +133,8 @@ class Forwarder:
             def passes(data: bytes | None) -> None:
                 if exchange is None or session is None:
                     return
-                if data is None:
+                if data is None or (exchange.feed(data) and exchange.complete):
                     self._sessions.finish(session, exchange)
-                elif exchange.feed(data):
-                    self._sessions.settle(session)
 
             return await _answer(request, upstream, exchange, passes)
 

@@ -45,6 +45,7 @@ class Journal:
 
     def __init__(self, run: Path) -> None:
         self._folder = run / FOLDER
+        self._folder.mkdir(exist_ok=True)
 
     def read(self) -> Iterator[list[Entry]]:
         """The entries of each session; a line that a kill has cut off is removed.
@@ -61,8 +62,8 @@ class Journal:
             except msgspec.MsgspecError as error:
                 raise InputError([Problem(message=str(error), file=str(path))]) from None
 
-    def write(self, session: str, entry: Entry, secrets: Collection[str] = ()) -> None:
-        """Append an entry, whole or not at all.
+    def write(self, session: str, *entries: Entry, secrets: Collection[str] = ()) -> None:
+        """Append entries, all of them or none.
 
         Args:
             secrets: masked, as in an episode.
@@ -70,11 +71,11 @@ class Journal:
         Raises:
             StoreError: the disk is full.
         """
-        data = masked(msgspec.json.encode(entry), secrets) + b"\n"
+        lines = map(msgspec.json.encode, entries)
+        data = b"".join(masked(line, secrets) + b"\n" for line in lines)
         path = self._path(session)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         try:
-            self._folder.mkdir(exist_ok=True)
             descriptor = os.open(path, flags, 0o600)
             try:
                 _write(descriptor, data)
@@ -85,11 +86,11 @@ class Journal:
 
     def remove(self, session: str) -> None:
         """A session has ended, and its episode is stored."""
-        self._path(session).unlink(missing_ok=True)
+        Path(self._path(session)).unlink(missing_ok=True)
 
-    def _path(self, session: str) -> Path:
+    def _path(self, session: str) -> str:
         # Names of sessions differ in case, and may have dots and colons.
-        return self._folder / f"{hashlib.sha256(session.encode()).hexdigest()[:24]}.jsonl"
+        return f"{self._folder}/{hashlib.sha256(session.encode()).hexdigest()[:24]}.jsonl"
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -56,17 +56,17 @@ class Session:
     secrets: set[str] = field(factory=set, repr=False)
     """The keys of its requests: in memory alone, to be masked where a message has one."""
     running: dict[Exchange, None] = field(factory=dict, repr=False)
+    unwritten: tuple[Entry, ...] = field(default=(), repr=False)
+    """What is written to the journal with the next entry."""
     assignment: Assignment | None = None
     """Of a task that was assigned through the bridge: it does not end by itself."""
 
     def record(self, exchange: Exchange, *, processed: bool) -> Iterator[Entry]:
-        """Make a turn of an answer, once; one that can't be recorded is counted.
+        """Make a turn of an answer; one that can't be recorded is counted.
 
         Yields:
             what has happened, for the journal.
         """
-        if exchange.recorded:
-            return
         exchange.recorded = True
         turns = self.conversation.turns
         n, last = len(turns), turns[-1] if turns else None
@@ -122,7 +122,7 @@ class Sessions:
     ) -> None:
         self.recording = recording
         self._secrets = frozenset(secrets)
-        self._middleware = middleware
+        self.middleware = middleware
         self._idle_s = idle_s
         self._processed = processed
         self._open: dict[str, Session] = {}
@@ -161,10 +161,9 @@ class Sessions:
     @contextmanager
     def exchanging(self, session: Session, exchange: Exchange) -> Iterator[None]:
         """Record an exchange at the end of the block, unless its session has ended by then."""
-        self.settle(session)
-        if session.task is None and exchange.asked is not None:
-            self._begin(session, task_of(session.task_id, exchange.messages))
         session.running[exchange] = None
+        if self.middleware:  # which needs the task before the request is sent on
+            self._know_task(session)
         try:
             yield
         except (asyncio.CancelledError, ConnectionError):
@@ -172,8 +171,8 @@ class Sessions:
                 exchange.give_up(CLIENT_LEFT)
             raise
         finally:
+            self.finish(session, exchange)
             if session.running.pop(exchange, exchange) is None:
-                self._record(session, exchange)
                 session.last = time.monotonic()
 
     def say(self, session: Session, feedback: Feedback) -> None:
@@ -182,6 +181,7 @@ class Sessions:
         Raises:
             StoreError: the disk is full; it is not kept.
         """
+        self._know_task(session)
         self.keep(session, Entry(feedback=feedback))
         session.feedback.append(feedback)
 
@@ -194,7 +194,8 @@ class Sessions:
         now = time.monotonic()
         session = Session(name=name, started=datetime.now(UTC), began=now, last=now)
         session.assignment = Assignment(worker=worker)
-        self._begin(session, task, strict=True)
+        self._begin(session, task)
+        self.keep(session)
         self._open[name] = session
         return session
 
@@ -222,23 +223,27 @@ class Sessions:
         assignment.messages = messages
         session.conversation, session.apis, session.left_out = Turns(), set(), Counter()
 
-    def keep(self, session: Session, entry: Entry) -> None:
+    def keep(self, session: Session, *entries: Entry) -> None:
         """Write to the journal what must not be lost.
 
         Raises:
             StoreError: the disk is full.
         """
-        self._journal.write(session.name, entry, self._secrets | session.secrets)
+        secrets = self._secrets | session.secrets
+        self._journal.write(session.name, *session.unwritten, *entries, secrets=secrets)
+        session.unwritten = ()
 
     def _record(self, session: Session, exchange: Exchange) -> None:
-        for entry in session.record(exchange, processed=self._processed):
-            self._note(session, entry)
-
-    def _note(self, session: Session, entry: Entry) -> None:
-        """Write to the journal. Where that fails, requests pass and the session is in memory."""
+        """Write an answer to the journal. Where that fails, requests pass and the session is in
+        memory."""
+        if exchange.recorded:
+            return
+        self._know_task(session)
+        entries = tuple(session.record(exchange, processed=self._processed))
         try:
-            self.keep(session, entry)
+            self.keep(session, *entries)
         except StoreError as error:
+            session.unwritten += entries
             _log.error("session %s is not on disk: %s", session.name, error)
 
     def _restore(self, entries: list[Entry]) -> None:
@@ -268,7 +273,14 @@ class Sessions:
             session.rewriting.facts = [fact for each in own for fact in each.facts]
         self._open[session.name] = session
 
-    def _begin(self, session: Session, task: Task, *, strict: bool = False) -> None:
+    def _know_task(self, session: Session) -> None:
+        """Begin a session with the first of its requests that can be read."""
+        if session.task is None:
+            first = next((each for each in session.running if each.asked is not None), None)
+            if first is not None:
+                self._begin(session, task_of(session.task_id, first.messages))
+
+    def _begin(self, session: Session, task: Task) -> None:
         """The session's task is known, and with it what its episode is called."""
         rollout = self.recording.next_rollout(task.id)
         self._know(session, task, rollout)
@@ -277,11 +289,11 @@ class Sessions:
         entry = Entry(
             session=session.name, started=started, task=task, rollout=rollout, assigned=assigned
         )
-        (self.keep if strict else self._note)(session, entry)
+        session.unwritten = (entry, *session.unwritten)
 
     def _know(self, session: Session, task: Task, rollout: int) -> None:
         session.task, session.rollout = task, rollout
-        if not self._middleware:
+        if not self.middleware:
             return
         episode_id = episode_id_of(task, rollout)
         digest = hashlib.sha256(f"{self.recording.run_id}/{episode_id}".encode()).digest()
@@ -292,12 +304,12 @@ class Sessions:
             seed=int.from_bytes(digest[:4]),
         )
         context = MiddlewareContext(task=task, conversation=conversation)
-        session.rewriting = Rewriting(self._middleware, context)
+        session.rewriting = Rewriting(self.middleware, context)
 
     def settle(self, session: Session) -> None:
         """Record the answers that are complete, though their connections are still open."""
         for exchange in session.running:
-            if not exchange.recorded and exchange.complete:
+            if exchange.complete:
                 self._record(session, exchange)
 
     def finish(self, session: Session, exchange: Exchange) -> None:
@@ -315,7 +327,7 @@ class Sessions:
         for exchange in session.running:
             if not exchange.recorded:
                 exchange.give_up(UNFINISHED)
-                self._record(session, exchange)
+            self._record(session, exchange)
         session.running.clear()
         stored = None
         if session.assignment or session.conversation.turns or session.left_out or session.feedback:

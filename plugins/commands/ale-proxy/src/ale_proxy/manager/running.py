@@ -3,12 +3,12 @@
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from ale.errors import AleError, GradingError, InputError, LLMError, Problem, SandboxError
 from ale.plugin import BuildContext
@@ -171,7 +171,7 @@ def _built(config: Path, registry: Registry, *, details: bool) -> tuple[list[Tas
     llm: LLM | None = None
     if (chosen := root.get("llm")) is not None:
         llm = build_choice(chosen, "llm", registry, context)[1]
-    problems = [problem for task in tasks for problem in _problems(task, llm, config)]
+    problems = _each_once(problem for task in tasks for problem in _problems(task, llm, config))
     if problems:
         raise InputError(problems)
     criteria = {
@@ -194,6 +194,19 @@ def _criterion(
     node = from_plain({"type": type, **options}, file=str(config))
     made: Criterion = build_choice(node, "criterion", registry, context)[1]
     return made
+
+
+def _each_once(problems: Iterable[Problem]) -> list[Problem]:
+    """The first task with each message, and how many others have it."""
+    by_message: dict[str, list[Problem]] = {}
+    for problem in problems:
+        by_message.setdefault(problem.message, []).append(problem)
+    return [
+        evolve(first, message=f"{message} ({counted(len(others), 'other task')} too)")
+        if others
+        else first
+        for message, (first, *others) in by_message.items()
+    ]
 
 
 def _problems(task: Task, llm: LLM | None, config: Path) -> list[Problem]:
