@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 import time
@@ -12,27 +13,36 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ale.errors import AleError, InputError
+from ale_nats_client.options import ServerOptions
+from ale_nats_client.testing import Server
 from ale_server import running
 from ale_server.commands import server
+from ale_server.places import Place
 from ale_server.running import started, stop
 from ale_servers.client import Connections, HTTPServer
 from ale_servers.records import Entry, SampleRequest
 from ale_servers.registry import FolderRegistry
 
 PROGRAM = """
-import asyncio, sys
+import asyncio, os, signal, sys
 from pathlib import Path
-from ale_servers.registry import FolderRegistry, own_entry, registered
+from ale_nats_client.options import ServerOptions
+from ale_servers.places import registry_at
+from ale_servers.registry import own_entry, registered
 from ale_servers.testing.bigram import BigramServer
 from ale_servers.testing.serving import serving
 
-async def main(folder, name, served):
+async def main(place, name, served):
+    registry = registry_at(ServerOptions(url=place) if "://" in place else Path(place), os.environ)
     if served == "nonsense":
         print("llm.type: no llm 'nonsense'")
         raise SystemExit(2)
     async with serving(BigramServer()) as url:
-        async with registered(FolderRegistry(Path(folder)), own_entry(url, name)):
-            await asyncio.to_thread(sys.stdin.read)
+        async with registered(registry, own_entry(url, name)):
+            ended = asyncio.Event()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+            asyncio.get_running_loop().add_reader(0, ended.set)
+            await ended.wait()
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -42,14 +52,15 @@ asyncio.run(main(*sys.argv[1:]))
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A registry whose servers are a program in the place of `ale serve`, another package."""
 
-    def command(served: Sequence[str], registry: FolderRegistry, name: str) -> Sequence[str]:
-        return (sys.executable, "-c", PROGRAM, str(registry.folder), name, *served)
+    def command(served: Sequence[str], register: Sequence[str], name: str) -> Sequence[str]:
+        assert register[0] == "--register"
+        return (sys.executable, "-c", PROGRAM, register[1], name, *served)
 
     monkeypatch.setattr(running, "serve_command", command)
     yield tmp_path / "servers"
-    registry = FolderRegistry(tmp_path / "servers")
-    for name in started(registry):
-        stop(registry, name)
+    place = Place.of(tmp_path / "servers")
+    for name in started(place):
+        stop(place, name)
 
 
 def ale(folder: Path, *arguments: str) -> Result:
@@ -74,7 +85,7 @@ def test_servers_are_started_listed_and_stopped(folder: Path) -> None:
     assert [entry.name for entry in entries(folder)] == ["one-2"]
     assert ale(folder, "stop", "--all").output == "one-2 is stopped\n"
     assert entries(folder) == []
-    assert started(FolderRegistry(folder)) == []
+    assert started(Place.of(folder)) == []
 
 
 def test_a_killed_server_is_started_again(folder: Path) -> None:
@@ -106,7 +117,7 @@ def test_a_server_that_can_not_start_is_stopped_and_its_log_is_shown(folder: Pat
     assert "started again in" not in str(failed.exception)
     log = (folder / "server-1.log").read_text().splitlines()
     assert log[1:] == ["the server ended with status 2; it is not started again"]
-    assert started(FolderRegistry(folder)) == []
+    assert started(Place.of(folder)) == []
 
 
 def test_a_name_in_use_is_refused(folder: Path) -> None:
@@ -125,3 +136,42 @@ def test_an_unknown_name_is_refused_with_the_nearest(folder: Path) -> None:
 def test_a_server_that_does_not_answer_is_listed_with_the_reason(folder: Path) -> None:
     FolderRegistry(folder).add(Entry(url="http://127.0.0.1:9", name="gone"))
     assert "can't be reached" in ale(folder, "list").output
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Iterator[str]:
+    if shutil.which("nats-server") is None:
+        assert os.environ.get("CI") != "true", "CI must have nats-server"
+        pytest.skip("nats-server is not installed (Debian: apt-get install nats-server)")
+    made = Server(tmp_path / "nats")
+    made.start()
+    yield f"{made.url}/sampling"
+    made.stop()
+
+
+def test_servers_are_found_in_nats_from_any_machine(folder: Path, bucket: str) -> None:
+    assert ale(folder, "list", "--nats", bucket).output == f"There is no server in {bucket}.\n"
+    made = ale(folder, "start", "policy", "--name", "one", "--nats", bucket)
+    assert made.exit_code == 0, made.output
+    elsewhere = folder.with_name("elsewhere")
+    _, line = ale(elsewhere, "list", "--nats", bucket).output.splitlines()
+    assert line.split()[:3] == [*made.output.split(), "bigrams"]
+    assert entries(folder) == []  # the folder has its log and process
+    assert ale(folder, "stop", "one").output == "one is stopped\n"
+    assert ale(elsewhere, "list", "--nats", bucket).output == f"There is no server in {bucket}.\n"
+
+
+def test_a_registry_in_nats_that_is_away_is_named(folder: Path) -> None:
+    failed = ale(folder, "list", "--nats", "nats://127.0.0.1:9/sampling")
+    assert isinstance(failed.exception, AleError)
+    assert "the registry nats://127.0.0.1:9/sampling can't be reached" in str(failed.exception)
+    lonely = ale(folder, "list", "--nats-user-env", "USER")
+    assert "need --nats nats://HOST:PORT/BUCKET" in lonely.output
+
+
+def test_what_enters_a_server_into_nats_is_what_the_command_was_given(tmp_path: Path) -> None:
+    given = ServerOptions(url="tls://a:4222/b", user_env="NAME", tls_ca=tmp_path / "ca.pem")
+    assert Place.of(tmp_path, given).register == [
+        *("--register", "tls://a:4222/b", "--nats-user-env", "NAME"),
+        *("--nats-tls-ca", str(tmp_path / "ca.pem")),
+    ]

@@ -1,11 +1,14 @@
 """``ale server`` as click sees it; its work is imported when it runs."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ale.commands import COMPONENT, PATH
+from ale_nats_client.commands import server_of, server_options
 
 _FOLDER = click.option(
     "--folder",
@@ -15,6 +18,15 @@ _FOLDER = click.option(
     help="Registry of servers: one file each, and their logs. Default: $ALE_SERVERS, or "
     "~/.cache/ale/servers.",
 )
+_KEY = click.option(
+    "--api-key-env", metavar="VARIABLE", help="The servers want the key in this variable."
+)
+
+
+def _in_nats(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a registry for several hosts."""
+    text = "The registry is in NATS, for several hosts: nats://HOST:PORT/BUCKET."
+    return click.option("--nats", metavar="URL", help=text)(server_options("nats-")(command))
 
 
 @click.group("server")
@@ -50,6 +62,9 @@ def server() -> None:
     metavar="SECONDS",
     help="Most seconds until a server answers; one that does not is stopped.",
 )
+@click.option("--host", metavar="ADDRESS", help="Of this machine; default: 127.0.0.1.")
+@_KEY
+@_in_nats
 @_FOLDER
 def start(
     llm: str | None,
@@ -58,7 +73,10 @@ def start(
     count: int,
     gpus: str | None,
     wait: float,
+    host: str | None,
+    api_key_env: str | None,
     folder: Path | None,
+    **nats: Any,
 ) -> None:
     """Start a server, wait until it answers, and leave it running.
 
@@ -70,8 +88,10 @@ def start(
 
     if (llm is None) == (config is None):
         raise click.UsageError("give either a model or --config FILE")
-    served = (llm,) if llm is not None else ("--config", str(Path(str(config)).absolute()))
-    place = _place(folder)
+    served = [llm] if llm is not None else ["--config", str(Path(str(config)).absolute())]
+    served += [] if host is None else ["--host", host]
+    served += [] if api_key_env is None else ["--api-key-env", api_key_env]
+    place = _place(folder, nats)
     for each in names_for(place, name, count):
         entry = start(place, each, served, gpus=gpus, wait_s=wait)
         click.echo(f"{each}  {entry.url}")
@@ -96,15 +116,18 @@ def install(program: str, build: str | None) -> None:
 
 
 @server.command("list")
+@_KEY
+@_in_nats
 @_FOLDER
-def list_(folder: Path | None) -> None:
+def list_(api_key_env: str | None, folder: Path | None, **nats: Any) -> None:
     """List the servers of a registry: address, model, version, load and start.
 
     Example: ale server list
     """
     from ale_server.listing import listing
 
-    for line in listing(_place(folder)):
+    key = None if api_key_env is None else os.environ.get(api_key_env)
+    for line in listing(_place(folder, nats), key):
         click.echo(line)
 
 
@@ -127,8 +150,13 @@ def stop(names: tuple[str, ...], every: bool, folder: Path | None) -> None:
         click.echo(f"{name} is stopped")
 
 
-def _place(folder: Path | None) -> Any:
+def _place(folder: Path | None, nats: dict[str, Any] | None = None) -> Any:
+    from ale_server.places import Place
     from ale_server.running import default_folder
-    from ale_servers.registry import FolderRegistry
 
-    return FolderRegistry((folder or default_folder()).absolute())
+    given = dict(nats or {})
+    url = given.pop("nats", None)
+    if url is None and any(given.values()):
+        raise click.UsageError("the options --nats-... need --nats nats://HOST:PORT/BUCKET")
+    server = None if url is None else server_of(url, given, "--nats")
+    return Place.of((folder or default_folder()).absolute(), server)

@@ -5,31 +5,38 @@ import time
 from collections.abc import Iterator, Sequence
 
 from ale.errors import LLMError
-from ale_server.running import log_file, started
+from ale_server.places import Place
+from ale_server.running import started
 from ale_servers.client import Connections, HTTPServer
 from ale_servers.records import Entry, ServerStatus
-from ale_servers.registry import FolderRegistry
 
 HEAD = ("name", "address", "model", "version", "load", "since")
 
 
-def listing(registry: FolderRegistry) -> Sequence[str]:
-    """Lines of the table; each server is asked, all at once."""
-    entries = registry.entries()
-    rows = asyncio.run(_asked(entries))
+def listing(place: Place, key: str | None = None) -> Sequence[str]:
+    """Lines of the table; each server is asked, all at once.
+
+    Args:
+        key: that of the servers.
+
+    Raises:
+        AleError: the registry can't be reached.
+    """
+    entries = place.entries()
+    rows = asyncio.run(_asked(entries, key))
     there = {entry.name for entry in entries}
     rows += [
-        (name, f"does not answer yet; see {log_file(registry, name)}")
-        for name in started(registry)
+        (name, f"does not answer yet; see {place.log(name)}")
+        for name in started(place)
         if name not in there
     ]
     if not rows:
-        return [f"There is no server in {registry.folder}."]
+        return [f"There is no server in {place.registry}."]
     return list(_table([HEAD, *rows]))
 
 
-async def _asked(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
-    connections = Connections()
+async def _asked(entries: Sequence[Entry], key: str | None) -> list[tuple[str, ...]]:
+    connections = Connections(key)
     try:
         return list(await asyncio.gather(*(_row(entry, connections) for entry in entries)))
     finally:

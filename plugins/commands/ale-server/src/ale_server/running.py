@@ -1,5 +1,6 @@
 """Servers as processes of this machine: each has one that keeps it running."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -11,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from ale.errors import AleError, InputError, Problem, nearest
+from ale_server.places import Place
 from ale_servers.records import Entry
-from ale_servers.registry import FolderRegistry, file_name
 from ale_servers.supervisor import last_lines, serve_command
 
 _STOP_S = 30.0
@@ -35,35 +36,26 @@ def default_folder() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "ale" / "servers"
 
 
-def log_file(registry: FolderRegistry, name: str) -> Path:
-    """Where a server's output is."""
-    return registry.folder / f"{file_name(name)}.log"
-
-
-def _record(registry: FolderRegistry, name: str) -> Path:
-    return registry.folder / f"{file_name(name)}.process"
-
-
-def names_for(registry: FolderRegistry, name: str | None, count: int) -> list[str]:
+def names_for(place: Place, name: str | None, count: int) -> list[str]:
     """Names of new servers.
 
     Raises:
         InputError: one of them is in use.
     """
-    taken = {*started(registry), *(entry.name for entry in registry.entries())}
+    taken = {*started(place), *(entry.name for entry in place.entries())}
     if name is None:
         free = (f"server-{n}" for n in range(1, len(taken) + count + 1))
         return [each for each in free if each not in taken][:count]
     wanted = [name] if count == 1 else [f"{name}-{n}" for n in range(1, count + 1)]
     if used := sorted(taken.intersection(wanted)):
         hint = f"ale server stop {used[0]}; or another name"
-        message = f"there is a server '{used[0]}' in {registry.folder}"
+        message = f"there is a server '{used[0]}' in {place.registry}"
         raise InputError([Problem(message=message, path="--name", hint=hint)])
     return wanted
 
 
 def start(
-    registry: FolderRegistry, name: str, served: Sequence[str], *, gpus: str | None, wait_s: float
+    place: Place, name: str, served: Sequence[str], *, gpus: str | None, wait_s: float
 ) -> Entry:
     """Start a server and wait until it is in the registry.
 
@@ -72,21 +64,21 @@ def start(
         gpus: its CUDA_VISIBLE_DEVICES.
 
     Raises:
-        AleError: it did not answer in time; it is stopped again.
+        AleError: it did not answer in time; it is stopped again. Or the registry can't be reached.
     """
-    registry.folder.mkdir(parents=True, exist_ok=True)
+    place.folder.mkdir(parents=True, exist_ok=True)
     environ = dict(os.environ) if gpus is None else {**os.environ, "CUDA_VISIBLE_DEVICES": gpus}
-    command = serve_command(served, registry, name)
-    log = log_file(registry, name)
+    command = serve_command(served, place.register, name)
+    log = place.log(name)
     log.write_bytes(b"")
     pid = _spawn([sys.executable, "-m", "ale_server.keeping", str(log), *command], log, environ)
     record = Keeping(name=name, pid=pid, born=_born(pid), host=socket.gethostname())
-    _record(registry, name).write_bytes(msgspec.json.encode(record))
+    place.record(name).write_bytes(msgspec.json.encode(record))
     try:
-        return _wait_for(registry, record, wait_s)
+        return _wait_for(place, record, wait_s)
     except BaseException:
         if _runs(record):
-            stop(registry, name)
+            stop(place, name)
         raise
 
 
@@ -100,11 +92,11 @@ def _spawn(argv: Sequence[str], log: Path, environ: Mapping[str, str]) -> int:
     return os.posix_spawn(argv[0], list(argv), environ, file_actions=files, setsid=True)
 
 
-def _wait_for(registry: FolderRegistry, record: Keeping, wait_s: float) -> Entry:
+def _wait_for(place: Place, record: Keeping, wait_s: float) -> Entry:
     deadline = time.monotonic() + wait_s
-    name, log = record.name, log_file(registry, record.name)
+    name, log = record.name, place.log(record.name)
     while True:
-        for entry in registry.entries():
+        for entry in place.entries():
             if entry.name == name:
                 return entry
         ended = not _runs(record)
@@ -114,10 +106,10 @@ def _wait_for(registry: FolderRegistry, record: Keeping, wait_s: float) -> Entry
         time.sleep(0.05)
 
 
-def started(registry: FolderRegistry) -> list[str]:
+def started(place: Place) -> list[str]:
     """Names of the servers that were started on this machine and are kept running."""
     found = []
-    for file in sorted(registry.folder.glob("*.process")):
+    for file in sorted(place.folder.glob("*.process")):
         record = _read(file)
         if record is not None and _runs(record):
             found.append(record.name)
@@ -126,23 +118,24 @@ def started(registry: FolderRegistry) -> list[str]:
     return found
 
 
-def stop(registry: FolderRegistry, name: str) -> None:
+def stop(place: Place, name: str) -> None:
     """Stop a server of this machine, and wait for its end.
 
     Raises:
         InputError: there is none of this name.
         AleError: it does not end.
     """
-    record = _read(_record(registry, name))
+    record = _read(place.record(name))
     if record is None or not _runs(record):
-        known = started(registry)
-        message = f"no server '{name}' was started on this machine in {registry.folder}"
+        known = started(place)
+        message = f"no server '{name}' was started on this machine in {place.folder}"
         raise InputError([Problem(message=message, hint=nearest(name, known))])
     os.kill(record.pid, signal.SIGTERM)
     if not _within(_STOP_S, lambda: not _runs(record)):
         raise AleError(f"the server '{name}' (process {record.pid}) does not end")
-    _record(registry, name).unlink(missing_ok=True)
-    registry.remove(name)
+    place.record(name).unlink(missing_ok=True)
+    with contextlib.suppress(ConnectionError):  # it expires there
+        place.registry.remove(name)
 
 
 def _within(seconds: float, true: Callable[[], bool]) -> bool:

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ale.commands import PATH
+
+if TYPE_CHECKING:
+    from ale_nats_client.options import ServerOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,6 +43,15 @@ _OPTIONS = (
     ("tls-certificate", None, "This client's own certificate."),
     ("tls-key", None, "Key of this client's certificate."),
 )
+
+
+def arguments(options: "ServerOptions", prefix: str = "") -> list[str]:
+    """The arguments of a command line that say the same, but for the URL."""
+    found = []
+    for name, _, _ in _OPTIONS:
+        value = getattr(options, name.replace("-", "_"))
+        found += [] if value is None else [f"--{prefix}{name}", str(value)]
+    return found
 
 
 def server_of(url: str, given: Mapping[str, Any], path: str) -> Any:

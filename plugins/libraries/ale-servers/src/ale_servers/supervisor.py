@@ -15,8 +15,6 @@ from pathlib import Path
 
 from attrs import frozen
 
-from ale_servers.registry import FolderRegistry
-
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
 """Between a crash and the next start; doubled after each crash."""
 STEADY_S = 60.0
@@ -42,13 +40,14 @@ class Command:
     environ: Mapping[str, str] | None = None
 
 
-def serve_command(served: Sequence[str], registry: FolderRegistry, name: str) -> Sequence[str]:
+def serve_command(served: Sequence[str], register: Sequence[str], name: str) -> Sequence[str]:
     """An `ale serve` on a free port of this machine, in the registry under this name.
 
     Args:
         served: what it serves, as `ale serve` takes it.
+        register: its options for the registry: ``--register FOLDER``, say.
     """
-    place = ("--port", "0", "--register", str(registry.folder), "--register-as", name)
+    place = ("--port", "0", *register, "--register-as", name)
     return (sys.executable, "-m", "ale", "serve", *served, *place, "--end-with-stdin")
 
 

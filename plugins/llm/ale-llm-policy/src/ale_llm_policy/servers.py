@@ -60,10 +60,11 @@ class OwnServers:
         model = self.folder / "model"
         policy.save(model, named)
         config = self.folder / "serve.yaml"
+        register = ("--register", str(self.registry.folder))
         config.write_text(json.dumps({"llm": {**self.section, "model": str(model.absolute())}}))
         return [
             Command(
-                argv=serve_command(("--config", str(config)), self.registry, f"own-{number}"),
+                argv=serve_command(("--config", str(config)), register, f"own-{number}"),
                 log=self.folder / f"own-{number}.log",
                 environ=self.environ,
             )
