@@ -72,7 +72,8 @@ def test_all_problems_are_reported_before_anything_starts(workshop: Any) -> None
         *("--vary", "agent.type=lucky,luky", "--vary", "agent.skil=1", "--set", "run.rollouts=0"),
     )
     assert ended.code == 2
-    assert "agent.type: no agent 'luky'" in ended.err
+    assert "--vary: agent.type: no agent 'luky'" in ended.err
+    assert "--set: run.rollouts" in ended.err
     assert "(in the cell agent.type=luky, agent.skil=1)" in ended.err
     assert "did you mean 'skill'?" in ended.err
     assert ended.err.count("run.rollouts") == 1

@@ -27,12 +27,17 @@ class CheckedCell:
 
 
 def check_cells(
-    path: Path, cells: Sequence[Cell], overrides: Sequence[str], registry: Registry
+    path: Path,
+    cells: Sequence[Cell],
+    overrides: Sequence[str],
+    registry: Registry,
+    option: str = "--set",
 ) -> list[CheckedCell]:
     """Check the config of every cell.
 
     Args:
         overrides: of all cells; applied before a cell's own.
+        option: that the cells' own overrides were given with, for messages.
 
     Raises:
         InputError: every problem of every cell, each once, with the cells that have it.
@@ -44,7 +49,7 @@ def check_cells(
             checked = check_config(path, registry, (*overrides, *cell.overrides))
         except InputError as error:
             for problem in dict.fromkeys(error.problems):
-                problems.setdefault(problem, []).append(cell)
+                problems.setdefault(_given_by(option, problem, cell), []).append(cell)
             continue
         made.append(_cell(cell, checked))
     if problems:
@@ -74,6 +79,14 @@ def warned_once() -> Iterator[None]:
 
 def _cell(cell: Cell, checked: Checked) -> CheckedCell:
     return CheckedCell(cell=cell, config=checked.config, episodes=checked.episodes)
+
+
+def _given_by(option: str, problem: Problem, cell: Cell) -> Problem:
+    keys = [override.partition("=")[0] for override in cell.overrides]
+    about = f"{problem.path}."
+    if problem.file == "--set" and any(about.startswith(f"{key}.") for key in keys):
+        return evolve(problem, file=option)
+    return problem
 
 
 def _with_cells(problem: Problem, cells: Sequence[Cell], n: int) -> Problem:

@@ -66,7 +66,8 @@ def plan(
     installed = versions(registry)  # before the config's own plugin files are added to it
     values = () if sweep is None else values_of(sweep)
     made = cells_of(vary, cells, _takes(registry))
-    checked = check_cells(config, made, overrides, registry)
+    option = ", ".join(name for name, given in (("--vary", vary), ("--cell", cells)) if given)
+    checked = check_cells(config, made, overrides, registry, option or "--set")
     found = Controls(cells={}, branches=False)
     if controls:
         found = controls_of(checked[0].config)
@@ -98,7 +99,7 @@ def plan(
     before = None
     if values:
         swept = sweep_of(grid, sweep_seeds)
-        every = check_cells(config, swept.cells, overrides, registry)
+        every = check_cells(config, swept.cells, overrides, registry, "--sweep")
         before = Planned(grid=swept, checked=tuple(every))
     return Planned(grid=grid, checked=tuple(checked), sweep=before)
 
