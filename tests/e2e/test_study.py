@@ -14,7 +14,7 @@ import pytest
 from ale.errors import InputError
 
 ROOT = Path(__file__).parents[2]
-MODULES = ("plan", "measured", "data", "pages", "study")
+MODULES = ("plan", "measured", "data", "sweeps", "pages", "study")
 NO_DATA = "*Not run yet.*\n"
 
 
@@ -118,11 +118,15 @@ def test_every_table_of_the_page_is_made_from_the_data_in_the_repository(
         assert page.count(begin) == 1, plan.name
         shown = page.partition(begin)[2].partition("<!-- end -->")[0]
         if plan.name in made:
-            assert shown == study["study"].shown(made[plan.name]), plan.name
+            assert shown == "\n".join(study["study"].shown(made[plan.name])), plan.name
             drawn = (ROOT / "docs" / "study" / f"{plan.name}.svg").read_text()
             assert drawn == study["pages"].picture(made[plan.name]), plan.name
         else:
             assert shown == NO_DATA, f"the table '{plan.name}' has no data and does not say so"
+    swept = study["sweeps"].stored(ROOT / "docs" / "study" / "sweep.csv")
+    assert {line.grid for line in swept} == {plan.name for plan in plans if plan.sweep}
+    shown = page.partition("<!-- table objectives, sweep -->\n")[2].partition("<!-- end -->")[0]
+    assert shown == "\n".join([*study["sweeps"].markdown(swept), ""])
 
 
 def test_the_data_gives_the_same_table_as_the_runs(
@@ -193,22 +197,45 @@ def test_tables_go_between_their_marks_and_a_table_without_a_place_is_an_error(
     study: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "study.md"
-    page.write_text("Before.\n\n<!-- table objectives -->\nold\n<!-- end -->\n\nAfter.\n")
+    marks = "".join(f"<!-- table objectives{of} -->\nold\n<!-- end -->\n" for of in ("", ", sweep"))
+    page.write_text(f"Before.\n\n{marks}\nAfter.\n")
     monkeypatch.setattr(study["study"], "PAGE", page)
     rows = [row(study, "one", (8,), (8,), after=0.2)]
     made = [
         study["measured"].Table(plan=study["plan"].OBJECTIVES, rows=rows, rollouts=8),
         study["measured"].Table(plan=study["plan"].PARTS, rows=rows, rollouts=8),
     ]
-    study["study"]._write(made[:1])
+    swept = [
+        study["sweeps"].Tried(
+            grid="objectives",
+            cell="one",
+            value=f"trainer.lr={rate}",
+            seed=seed,
+            greedy=greedy,
+            after=0.5,
+            chosen=rate == "3e-4",
+        )
+        for rate, greedy in (("1e-4", 0.25), ("3e-4", 1.0))
+        for seed in (1000, 1001)
+    ]
+    study["sweeps"].write(tmp_path / "sweep.csv", swept)
+    assert study["sweeps"].stored(tmp_path / "sweep.csv") == swept
+    study["study"]._write(made[:1], swept)
     lines = page.read_text().splitlines()
     assert lines[:3] == ["Before.", "", "<!-- table objectives -->"]
     assert lines[3] == "![Success after training](study/objectives.svg)"
     assert lines[7].startswith("| one | 2 of 5 |")
-    assert lines[-3:] == ["<!-- end -->", "", "After."]
+    assert lines[-6:] == [
+        "| trainer.lr | 1e-4 | 3e-4 |",
+        "|---|---:|---:|",
+        "| one | 37.5% | **75.0%** |",
+        "<!-- end -->",
+        "",
+        "After.",
+    ]
     assert (tmp_path / "study" / "objectives.svg").read_text().startswith("<svg")
     with pytest.raises(InputError, match="no place for the table 'parts'"):
-        study["study"]._write(made)
+        study["study"]._write(made, [])
 
 
 @pytest.mark.long

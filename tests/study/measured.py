@@ -139,11 +139,16 @@ def measure(plan: Plan, grids: Mapping[int, Grid], n_starts: int) -> Measures:
     found: list[dict[Key, Numbers]] = [{} for _ in plan.cells]
     for start, grid in grids.items():
         _check(plan, grid)
-        for run in measure_grid(grid):
-            if run.state == "completed":
-                found[run.slot.number - 1][start, run.slot.seed] = _numbers(run)
+        for (number, seed), run in measure_runs(grid).items():
+            found[number - 1][start, seed] = run
     asked = n_starts * max(len(grid.seeds) for grid in grids.values())
     return [(cell, asked, runs) for cell, runs in zip(plan.cells, found, strict=True)]
+
+
+def measure_runs(grid: Grid) -> Mapping[tuple[int, int], Numbers]:
+    """The completed runs of a grid, by the number of the cell from 1 and the seed."""
+    completed = (run for run in measure_grid(grid) if run.state == "completed")
+    return {(run.slot.number, run.slot.seed): _numbers(run) for run in completed}
 
 
 def _check(plan: Plan, grid: Grid) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
+from math import isnan
 from statistics import median
 
 from measured import Numbers, Row, Table, p_values
@@ -45,6 +46,10 @@ def _columns(table: Table) -> Iterator[tuple[str, Callable[[Row, Row], str | Non
     yield "greedy before", _alone(lambda run: run.greedy_before)
     yield "greedy after", lambda row, _: interval_text(row.mean(_greedy_after))
     yield "against the first, greedy", _against(table, _greedy_after)
+    yield (
+        "below half",
+        lambda row, _: str(sum(_greedy_after(run) < 0.5 for run in row.runs.values())),
+    )
     yield "training", lambda row, _: interval_text(row.mean(lambda run: run.training))
     yield "chunks", lambda row, _: _plain(row, lambda run: run.chunks)
     yield "spike", lambda row, _: _plain(row, lambda run: run.peak)
@@ -79,7 +84,7 @@ def _greedy_after(run: Numbers) -> float:
 
 def _plain(row: Row, of: Callable[[Numbers], float | None]) -> str:
     """The median over runs."""
-    found = list(row.values(of).values())
+    found = [value for value in row.values(of).values() if not isnan(value)]
     return f"{median(found):.1f}" if found else "-"
 
 

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import data
-from measured import Measures, Table, measure, table
+import sweeps
+from measured import Measures, Table, measure, measure_runs, table
 from pages import markdown, picture
 from plan import PLANS, STARTS, Plan
 
@@ -29,6 +30,7 @@ from ale.text import counted, seconds
 from ale_ablate.forecast import timings
 from ale_ablate.grid import Grid, read
 from ale_ablate.measuring import is_completed as is_completed_slot
+from ale_ablate.sweeping import FOLDER as SWEEP
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs" / "study"
@@ -204,6 +206,7 @@ def _collect(folder: Path, *, docs: bool) -> None:
         for plan in PLANS
         if (grids := {s: grid for s in STARTS if (grid := grid_of(plan, s, folder))})
     }
+    swept = [line for plan in PLANS for line in _swept(plan, folder)]
     out = folder / "results"
     data.write(out, measured)
     for each in _tables(data.read(out, PLANS)):
@@ -214,8 +217,16 @@ def _collect(folder: Path, *, docs: bool) -> None:
     if docs:
         stored = PAGE.with_suffix("")
         data.write(stored, {**data.read(stored, PLANS), **measured})
-        _write(list(_tables(data.read(stored, PLANS))))
+        swept = sweeps.added(sweeps.stored(stored / sweeps.FILE), swept)
+        sweeps.write(stored / sweeps.FILE, swept)
+        _write(list(_tables(data.read(stored, PLANS))), swept)
     print(f"\nstored in\n  {os.path.relpath(out)}")
+
+
+def _swept(plan: Plan, folder: Path) -> Iterator[sweeps.Tried]:
+    grid = grid_of(plan, STARTS[0], folder)
+    if grid is not None and (grid.path / SWEEP / "grid.json").exists():
+        yield from sweeps.tried(plan, grid, measure_runs(read(grid.path / SWEEP)))
 
 
 def _tables(measured: Mapping[str, Measures]) -> Iterator[Table]:
@@ -224,32 +235,34 @@ def _tables(measured: Mapping[str, Measures]) -> Iterator[Table]:
             yield table(plan, measured[plan.name])
 
 
-def _write(tables: Sequence[Table]) -> None:
+def _write(tables: Sequence[Table], swept: Sequence[sweeps.Tried]) -> None:
     """Put tables between their marks in the page, and pictures beside it."""
     text = PAGE.read_text()
     pictures = PAGE.with_suffix("")
     pictures.mkdir(exist_ok=True)
     for each in tables:
-        text = _placed(text, each)
+        text = _placed(text, each.plan.name, shown(each))
+        if lines := [line for line in swept if line.grid == each.plan.name]:
+            text = _placed(text, f"{each.plan.name}, sweep", [*sweeps.markdown(lines), ""])
         (pictures / f"{each.plan.name}.svg").write_text(picture(each))
     PAGE.write_text(text)
 
 
-def _placed(text: str, table: Table) -> str:
+def _placed(text: str, name: str, lines: Sequence[str]) -> str:
     """The page with a table in its place."""
-    begin, end = f"<!-- table {table.plan.name} -->\n", "<!-- end -->"
+    begin, end = f"<!-- table {name} -->\n", "<!-- end -->"
     before, mark, rest = text.partition(begin)
     if not mark:
-        message = f"there is no place for the table '{table.plan.name}'"
+        message = f"there is no place for the table '{name}'"
         raise InputError([Problem(message=message, file=str(PAGE))])
     after = rest[rest.index(end) :]
-    return f"{before}{begin}{shown(table)}{after}"
+    return "".join([before, begin, "\n".join(lines), after])
 
 
-def shown(table: Table) -> str:
+def shown(table: Table) -> list[str]:
     """What the page has of a grid."""
     picture = f"![Success after training](study/{table.plan.name}.svg)"
-    return "\n".join([picture, "", *markdown(table), ""])
+    return [picture, "", *markdown(table), ""]
 
 
 if __name__ == "__main__":
