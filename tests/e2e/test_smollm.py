@@ -142,8 +142,8 @@ def test_the_short_form_runs_and_a_second_call_has_nothing_left_to_do(
 ) -> None:
     done = run(file, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "| imitation | 0 | 1 | 0 of 2 |" in done.stdout
-    assert "| IPA | 0 | 1 | 0 of 2 |" in done.stdout
+    assert "| imitation | 1 | 1 | 0 of 2 |" in done.stdout
+    assert "| IPA | 1 | 1 | 0 of 2 |" in done.stdout
     again = run(file, tmp_path)
     assert again.returncode == 0
     assert "episodes," not in again.stdout
