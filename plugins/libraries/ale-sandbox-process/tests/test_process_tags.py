@@ -135,6 +135,15 @@ async def test_cancelling_one_caller_does_not_cancel_the_shared_scan() -> None:
     assert await process_tags.end(TAG) == 0
 
 
+async def test_a_scan_outlives_the_end_of_all_tasks_since_sandboxes_are_closed_then() -> None:
+    waiting = asyncio.ensure_future(process_tags.end(TAG))
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:  # as `asyncio.run` does at its end
+        task.cancel()
+    assert await process_tags.end(TAG) == 0
+    assert waiting.cancelled()
+
+
 async def test_every_caller_of_a_scan_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing() -> Iterator[int]:
         raise ValueError("not a process")

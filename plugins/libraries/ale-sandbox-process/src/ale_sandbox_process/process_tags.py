@@ -215,7 +215,7 @@ def find(tag: ProcessTag, command: int | None = None, *, untagged: bool = False)
 
 
 _scans: WeakKeyDictionary[
-    asyncio.AbstractEventLoop, "asyncio.Task[Sequence[tuple[int, Limits]]]"
+    asyncio.AbstractEventLoop, "asyncio.Future[Sequence[tuple[int, Limits]]]"
 ] = WeakKeyDictionary()
 
 
@@ -228,14 +228,19 @@ async def _scan_limits() -> Sequence[tuple[int, Limits]]:
     loop = asyncio.get_running_loop()
     scan = _scans.get(loop)
     if scan is None:
-        scan = _scans[loop] = loop.create_task(_scan(loop))
+        # No task: a loop that closes cancels its tasks, and sandboxes are closed even then.
+        scan = _scans[loop] = loop.create_future()
+        loop.call_soon(_scan, loop)
     return await asyncio.shield(scan)
 
 
-async def _scan(loop: asyncio.AbstractEventLoop) -> Sequence[tuple[int, Limits]]:
-    del _scans[loop]
-    known = ((pid, _limits_of(pid)) for pid in _other_pids())
-    return [(pid, limits) for pid, limits in known if limits is not None]
+def _scan(loop: asyncio.AbstractEventLoop) -> None:
+    scan = _scans.pop(loop)
+    try:
+        known = ((pid, _limits_of(pid)) for pid in _other_pids())
+        scan.set_result([(pid, limits) for pid, limits in known if limits is not None])
+    except Exception as error:
+        scan.set_exception(error)
 
 
 def kill(tag: ProcessTag, command: int | None = None, *, untagged: bool = False) -> set[int]:
