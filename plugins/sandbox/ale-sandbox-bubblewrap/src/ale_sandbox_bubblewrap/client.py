@@ -94,10 +94,15 @@ class Job:
         self._cwd = cwd
         self.pid: int | None = None
         """On the host, once it is known."""
-        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.answered: asyncio.Future[None] = loop.create_future()
+        """Done when the supervisor has started it or failed to. Until then the supervisor itself
+        may carry the tag of the command, and must not be taken for one of its processes."""
+        self.ended: asyncio.Future[int] = loop.create_future()
 
     def take(self, answer: Mapping[str, Any]) -> bool:
         """Take an answer about it; True when it was the last."""
+        self._answer()
         if "pid" in answer:
             self.pid = answer["pid"]
         elif "errno" in answer:
@@ -111,9 +116,14 @@ class Job:
 
     def fail(self, error: Exception) -> None:
         """No more answers will come."""
+        self._answer()
         if not self.ended.done():
             self.ended.set_exception(error)
             self.ended.exception()  # whoever awaits it gets it; nobody has to
+
+    def _answer(self) -> None:
+        if not self.answered.done():
+            self.answered.set_result(None)
 
 
 class SupervisorClient:
@@ -131,6 +141,8 @@ class SupervisorClient:
         self._name = name
         self._log = log
         self._numbers = 0
+        self._why: str | None = None
+        self._closed = False
         self._jobs: dict[int, Job] = {}
         self._requests: dict[int, asyncio.Future[Answer]] = {}
         self._loop = asyncio.get_running_loop()
@@ -181,7 +193,8 @@ class SupervisorClient:
 
     def _take(self, answer: dict[str, Any], descriptors: list[int]) -> None:
         number = answer.get("n")
-        if number is None:  # it was still being opened
+        if number is None:  # it is over, or was still being opened
+            self._why = answer.get("over")
             _close_all(descriptors)
             return
         job = self._jobs.get(number)
@@ -197,7 +210,7 @@ class SupervisorClient:
 
     def _end(self) -> None:
         self._channel.close()
-        error = SandboxError(f"sandbox {self._name} has ended")
+        error = SandboxError(self._has_ended())
         for job in self._jobs.values():
             job.fail(error)
         for request in self._requests.values():
@@ -208,14 +221,19 @@ class SupervisorClient:
         if not self.gone.done():
             self.gone.set_result(None)
 
+    def _has_ended(self) -> str:
+        """With the reason: what it said last, or what it wrote as it failed."""
+        why = self._why or ("" if self._closed else self._log())
+        return f"sandbox {self._name} has ended" + (f": {why}" if why else "")
+
     def _send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> int:
         if self.gone.done():
-            raise SandboxError(f"sandbox {self._name} has ended")
+            raise SandboxError(self._has_ended())
         self._numbers += 1
         try:
             self._channel.send({**message, "n": self._numbers}, descriptors)
         except OSError as error:
-            raise SandboxError(f"sandbox {self._name} has ended: {error}") from error
+            raise SandboxError(f"{self._has_ended()} ({error})") from error
         return self._numbers
 
     def run(self, message: dict[str, Any], descriptors: Sequence[int]) -> Job:
@@ -223,6 +241,10 @@ class SupervisorClient:
         number = self._send({**message, "do": "run"}, descriptors)
         job = self._jobs[number] = Job(message["cwd"])
         return job
+
+    async def started(self) -> None:
+        """Wait until every command that was asked for has been started, or can't be."""
+        await asyncio.gather(*(asyncio.shield(job.answered) for job in self._jobs.values()))
 
     async def ask(self, **message: Any) -> Answer:
         """The answer to a request.
@@ -241,6 +263,7 @@ class SupervisorClient:
 
     def close(self) -> None:
         """Close the connection: the supervisor ends the sandbox, then `gone` is done."""
+        self._closed = True
         if not self.gone.done():
             with contextlib.suppress(OSError):  # the other end is closed; `gone` reports it
                 self._sock.shutdown(socket.SHUT_WR)

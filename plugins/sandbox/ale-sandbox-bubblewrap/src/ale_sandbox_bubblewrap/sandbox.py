@@ -89,8 +89,15 @@ class BubblewrapSandbox(HostSandbox[Job]):
 
     def kill_command(self, number: int, running: Job) -> None:
         """Kill what a command has started, unless all has ended with the sandbox."""
-        if not self.client.gone.done():
+        if not running.answered.done():
+            running.answered.add_done_callback(lambda _: self.kill_command(number, running))
+        elif not self.client.gone.done():
             super().kill_command(number, running)
+
+    async def end_command(self, number: int, running: Job) -> None:
+        """Kill what a command has started, and wait."""
+        await asyncio.shield(running.answered)
+        await super().end_command(number, running)
 
     def session_of(self, shell: HostShell, running: Job) -> BubblewrapSession:
         """A session that forks can move."""
@@ -111,7 +118,9 @@ class BubblewrapSandbox(HostSandbox[Job]):
                 if killed:
                     raise
                 # The process limit is reached: end some, so that the one that kills can start.
-                killed = await asyncio.to_thread(self._kill_commands)
+                async with self.gate:
+                    await self.client.started()
+                    killed = await asyncio.to_thread(self._kill_commands)
             else:
                 return killed + int(answer["count"])
 

@@ -65,12 +65,21 @@ class Supervisor:
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor == self._inside.bwrap:
+                    self._report_end()
                     return
                 if descriptor == self._sock.fileno():
                     if not self._next():
                         return
                 elif descriptor in self._running:
                     self._reap(descriptor)
+
+    def _report_end(self) -> None:
+        """Say how bubblewrap ended; nothing inside can end it."""
+        result = os.waitid(os.P_PIDFD, self._inside.bwrap, os.WEXITED)
+        how = "an exit code" if result and result.si_code == os.CLD_EXITED else "a signal"
+        with contextlib.suppress(BrokenPipeError):
+            number = result.si_status if result else "?"
+            wire.send(self._sock, {"over": f"bubblewrap ended with {how}, {number}"})
 
     def _next(self) -> bool:
         received = wire.receive(self._sock)
@@ -147,10 +156,12 @@ class Supervisor:
     def _prefer_for_killing(self, pid: int) -> None:
         try:
             score = os.open(f"{pid}/oom_score_adj", os.O_WRONLY, dir_fd=self._inside.host_processes)
-        except (FileNotFoundError, PermissionError):  # it has ended, or is not accessible
+        except OSError:  # it has ended, or is not accessible
             return
         try:
             os.write(score, _OOM_SCORE)
+        except ProcessLookupError:
+            return
         finally:
             os.close(score)
 
@@ -197,8 +208,10 @@ class Supervisor:
         killer = os.fork()
         if killer == 0:
             # Runs inside, where -1 is every process but the first and the killer itself.
-            os.kill(-1, signal.SIGKILL)
-            os._exit(0)
+            try:
+                os.kill(-1, signal.SIGKILL)
+            finally:  # also where the last one has just ended
+                os._exit(0)
         os.waitpid(killer, 0)
         deadline = time.monotonic() + _TIMEOUT_S
         while self._count():
