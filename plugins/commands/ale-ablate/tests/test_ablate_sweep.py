@@ -117,10 +117,11 @@ def test_the_first_steps_of_a_grid_say_how_long_it_will_take(workshop: Any) -> N
     learns = {"type": "teacher"}
     config = workshop.config(
         llm={"type": "pupil"},
-        agent={"type": "lucky", "seconds": 0.8},
         trainer=learns,
         run={"steps": 6},
     )
-    running = workshop.start(config, "--seeds", "2")
+    cell = "agent={type: lucky, seconds: 0.8}"
+    running = workshop.start(config, "--cell", cell, "--seeds", "2")
     running.says("in all, by the first ")
+    running.says(cell)
     assert running.ended().code == 0

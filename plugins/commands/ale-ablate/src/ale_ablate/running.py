@@ -100,7 +100,7 @@ class Runner:
     ) -> None:
         left = seconds_left(missing, known or self._timings, self.jobs)
         if left is not None and missing:
-            self.report(text.format(seconds(left)))
+            self.report(text.replace("{}", seconds(left)))  # the title of a cell may have braces
 
     async def _work(self) -> None:
         while True:
