@@ -26,9 +26,9 @@ STATUS_S = 10.0
 """Seconds for the answer to anything that takes no time."""
 CONTROL_S = 600.0
 """Seconds for reading weights and taking them."""
-_IDLE_S = 15.0
-"""Below a server's own limit (75 s of `ale serve`), so that no request is sent into a connection
-that the server is closing."""
+_IDLE_S = 3.0
+"""Below a server's own limit (5 s of vLLM and uvicorn, 75 s of `ale serve`), so that no request is
+sent into a connection that the server is closing."""
 
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder()

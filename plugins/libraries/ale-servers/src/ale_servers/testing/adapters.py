@@ -98,8 +98,11 @@ class AdapterContract:
         asked = [ask(lab, self.long, adapter=name) for name in ("one", "two", "one", "two")]
         running = [asyncio.ensure_future(server.sample(each)) for each in asked]
         async with asyncio.timeout(60):
-            while (await server.status()).running < len(asked):
+            while (await server.status()).running < len(asked) and not any(
+                task.done() for task in running
+            ):
                 await asyncio.sleep(0.01)
+        assert not all(task.done() for task in running)
         await server.update(lab.publish_adapter("one", 2))
         request = ask(lab, 8, adapter="one")
         after = await server.sample(request)
