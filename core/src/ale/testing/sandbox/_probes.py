@@ -66,6 +66,8 @@ async def beating(sandbox: Sandbox, *names: str) -> list[str]:
 async def stopped(sandbox: Sandbox, *names: str, after: str) -> None:
     """Check that nothing writes to the files any more."""
     running = await beating(sandbox, *names)
+    if running:  # or a write was under way when its process was killed
+        running = await beating(sandbox, *running)
     assert not running, f"still running after {after}: the writers of {', '.join(running)}"
 
 
