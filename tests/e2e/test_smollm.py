@@ -165,8 +165,8 @@ def test_results_that_are_stored_are_kept_unless_the_same_run_was_made_again(
     smollm: dict[str, ModuleType],
 ) -> None:
     driver = smollm["smollm"]
-    stored = [driver.Result("ipa", 0, step, 0.0, 60, 26) for step in (0, 10)]
-    other = [driver.Result("weight-one", 0, 10, 0.0, 60, 20)]
-    again = [driver.Result("ipa", 0, 0, 0.0, 60, 25)]
+    stored = [driver.Result("held-out", "ipa", 0, step, 0.0, 60, 26) for step in (0, 10)]
+    other = [driver.Result("held-out", "weight-one", 0, 10, 0.0, 60, 20)]
+    again = [driver.Result("held-out", "ipa", 0, 0, 0.0, 60, 25)]
     assert driver.added(stored, other) == [*stored, *other]
     assert driver.added([*stored, *other], again) == [*again, *other]

@@ -41,10 +41,14 @@ DONE = (0, 3)
 """Exit statuses of what came to its end; 3: some episodes broke, and the run says how many."""
 
 
+HELD_OUT, TRAINING = "held-out", "training"
+
+
 @frozen
 class Result:
-    """One evaluation on the held-out tasks."""
+    """One evaluation on the held-out tasks, or the rollouts of one step of training."""
 
+    split: str
     arm: str
     seed: int
     step: int
@@ -150,19 +154,19 @@ def is_completed(run: Path) -> bool:
 
 
 def collect(folder: Path) -> Iterator[Result]:
-    """Every evaluation of every run, of those that have not come to their end too."""
+    """Every evaluation and step of every run, of those that have not come to their end too."""
     for file in folder.glob("*/manifest.json"):
         reader = RunReader(file.parent)
+        arm, seed = reader.manifest["config"]["run"]["name"], reader.manifest["seed"]
         for event in reader.events():
+            step, metrics = event.get("step"), event.get("metrics", {})
             if event["event"] == "evaluation_finished":
-                yield Result(
-                    arm=reader.manifest["config"]["run"]["name"],
-                    seed=reader.manifest["seed"],
-                    step=event["step"],
-                    temperature=event["temperature"],
-                    tasks=event["n_graded"],
-                    successes=event["n_succeeded"],
-                )
+                tasks, done = event["n_graded"], event["n_succeeded"]
+                yield Result(HELD_OUT, arm, seed, step, event["temperature"], tasks, done)
+            elif event["event"] == "step_finished" and "success" in metrics:
+                tasks = int(metrics["episodes"] - metrics["broken"])
+                done = round(metrics["success"] * tasks)
+                yield Result(TRAINING, arm, seed, step, 1.0, tasks, done)
 
 
 def added(stored: Sequence[Result], found: Sequence[Result]) -> list[Result]:
@@ -173,7 +177,7 @@ def added(stored: Sequence[Result], found: Sequence[Result]) -> list[Result]:
 
 
 def as_csv(results: Iterable[Result]) -> str:
-    """A line for each evaluation."""
+    """A line for each result."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(field.name for field in fields(Result))
@@ -185,6 +189,7 @@ def from_csv(text: str) -> list[Result]:
     """What `as_csv` has written."""
     return [
         Result(
+            split=row["split"],
             arm=row["arm"],
             seed=int(row["seed"]),
             step=int(row["step"]),
@@ -200,6 +205,7 @@ def table(results: Sequence[Result]) -> list[str]:
     """Success on the held-out tasks, in the lines of a Markdown table."""
     lines = ["| arm | seed | steps | greedy | T = 0.5 | T = 1 |", "|---|---:|---:|---:|---:|---:|"]
     labels = {FIRST: "imitation", **ARMS}
+    results = [each for each in results if each.split == HELD_OUT]
     points = dict.fromkeys((each.seed, list(labels).index(each.arm), each.step) for each in results)
     for seed, arm, step in sorted(points):
         cells = [_cell(results, list(labels)[arm], seed, step, t) for t in (0.0, 0.5, 1.0)]

@@ -233,11 +233,12 @@ class ServerContract:
         others = [ask(lab, self.long + n) for n in range(4)]
         tasks = [_begin(server.sample(each)) for each in others]
         request, task = await self._interrupted(server, lab, "abort")
-        for each, ended in zip((request, *others), (task, *tasks), strict=True):
+        for each, ended in zip((*others, request), (*tasks, task), strict=True):
             partial = await asyncio.wait_for(ended, 10)
-            assert partial.reason == "abort"
-            assert 0 < len(partial.ids) < self.long
             check_exact(lab, each, partial)
+            if each is request or partial.reason != "length":  # others may have ended before
+                assert partial.reason == "abort"
+                assert 0 < len(partial.ids) < self.long
         await server.update(lab.publish(1))
         await server.resume()
         rest_of = ask(lab, 8, answer_ids=partial.ids)
