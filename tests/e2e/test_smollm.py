@@ -161,6 +161,37 @@ def test_the_table_of_the_page_is_that_of_the_stored_results(
     assert len(list(csv.reader(text.splitlines()))) == len(results) + 1
 
 
+def test_what_the_page_says_follows_from_the_stored_results(
+    smollm: dict[str, ModuleType],
+) -> None:
+    driver = smollm["smollm"]
+    results = driver.from_csv(driver.CSV.read_text())
+
+    def successes(arm: str, temperature: float, split: str = "held-out") -> list[list[int]]:
+        """By seed, step by step."""
+        found = [one for one in results if (one.split, one.arm) == (split, arm)]
+        return [
+            [one.successes for one in found if (one.seed, one.temperature) == (seed, temperature)]
+            for seed in (1, 2, 3)
+        ]
+
+    assert [steps[-1] for steps in successes("ipa", 0.0)] == [48, 48, 0]
+    assert [steps[0] for steps in successes("ipa", 0.0)] == [0, 0, 0]
+    assert [steps[-1] for steps in successes("ipa", 1.0)] == [44, 46, 1]
+    controls = ("imitate", "weight-one", "imitate-on")
+    best = {
+        temperature: [
+            max(successes(arm, temperature)[seed][-1] for arm in controls) for seed in (0, 1)
+        ]
+        for temperature in (0.0, 1.0)
+    }
+    assert best == {0.0: [21, 14], 1.0: [5, 12]}
+    training = successes("ipa", 1.0, "training")
+    assert [steps[0] for steps in training] == [1, 7, 2]
+    assert [steps[-1] for steps in training] == [30, 31, 0]
+    assert max(training[2]) == 4
+
+
 def test_results_that_are_stored_are_kept_unless_the_same_run_was_made_again(
     smollm: dict[str, ModuleType],
 ) -> None:

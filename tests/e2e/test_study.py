@@ -4,7 +4,7 @@ import argparse
 import importlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -127,6 +127,97 @@ def test_every_table_of_the_page_is_made_from_the_data_in_the_repository(
     assert {line.grid for line in swept} == {plan.name for plan in plans if plan.sweep}
     shown = page.partition("<!-- table objectives, sweep -->\n")[2].partition("<!-- end -->")[0]
     assert shown == "\n".join([*study["sweeps"].markdown(swept), ""])
+
+
+def test_what_the_page_says_of_objectives_follows_from_the_data(
+    study: dict[str, ModuleType],
+) -> None:
+    rows = stored_rows(study, "objectives")
+    first = rows["IPA (Eq. 9)"]
+    assert 0.055 < mean_of(first, "before") < 0.065  # "some 6%", here and at the start
+    assert {run.greedy_before for row in rows.values() for run in row.runs.values()} == {0.0}
+    for column in ("after", "greedy_after"):  # "no difference can be told from chance"
+        known = study["measured"].p_values(stored_table(study, "objectives"), attribute(column))
+        assert all(corrected >= 0.05 for _, corrected in known.values())
+    baseline = rows["trajectory level (Eq. 6)"]
+    assert 0.10 < max(map(abs, baseline.changes(first, attribute("after")))) < 0.11
+    fallen = {key for key, run in first.runs.items() if run.greedy_after == 0.0}
+    assert len(fallen) == 1
+    assert fallen == {key for key, run in baseline.runs.items() if run.greedy_after == 0.0}
+    failed = {label: below_half(row) for label, row in rows.items()}
+    assert (failed["GRPO"], failed["GSPO"], failed["Dr. GRPO"]) == (0, 0, 2)
+    swept = study["sweeps"].stored(ROOT / "docs" / "study" / "sweep.csv")
+    assert [one.greedy for one in swept if one.cell == "Dr. GRPO" and one.chosen] == [1.0, 1.0]
+    assert 0.5 < mean_of(rows["GSPO"], "clipped") < 0.6  # "half of the tokens"
+    assert 0.15 < mean_of(first, "clamped") < 0.25  # "a fifth"
+    assert mean_of(first, "masked") < 0.001  # "next to nothing"
+
+
+def test_what_the_page_says_of_controls_and_parts_follows_from_the_data(
+    study: dict[str, ModuleType],
+) -> None:
+    rows = stored_rows(study, "parts")
+    first = rows["IPA"]
+    after, greedy = attribute("after"), attribute("greedy_after")
+    for label in ("weight 1 for every episode", "more imitation"):  # "teach nothing"
+        assert max(run.greedy_after for run in rows[label].runs.values()) < 0.05
+        assert max(run.after for run in rows[label].runs.values()) < 0.1
+    gains = sorted(rows["failures weigh nothing"].changes(first, after))
+    assert min(gains) == 0.0  # "in no pair of runs worse"
+    assert sum(gain > 0 for gain in gains) == 8
+    assert gains[-2] < 0.1 < gains[-1]
+    (fallen,) = (key for key, run in first.runs.items() if run.greedy_after == 0.0)
+    others = {"weight 1 for every episode", "more imitation", "failures weigh nothing", "IPA"}
+    variants = rows.keys() - others
+    assert all(rows[label].runs[fallen].greedy_after == 0.0 for label in variants)
+    assert rows["failures weigh nothing"].runs[fallen].greedy_after == 1.0
+    known = study["measured"].p_values(stored_table(study, "parts"), after)
+    different = {label for label, (_, corrected) in known.items() if corrected < 0.05}
+    assert different == others - {"IPA"} | {"gamma 0.5"}
+    halved = rows["gamma 0.5"]
+    worse = {key for key, run in halved.runs.items() if run.after < first.runs[key].after}
+    assert worse == first.runs.keys() - {fallen}
+    known = study["measured"].p_values(stored_table(study, "parts"), greedy)
+    assert all(known[label][1] >= 0.05 for label in variants)
+    assert 0.025 < mean_of(rows["H = 1.1"], "masked") < 0.035  # "3% of the tokens"
+
+
+def test_what_the_page_says_of_starts_follows_from_the_data(
+    study: dict[str, ModuleType],
+) -> None:
+    known = study["measured"].p_values(stored_table(study, "starts"), attribute("after"))
+    assert all(corrected < 0.05 for _, corrected in known.values())  # "far behind"
+    rows = stored_rows(study, "starts")
+    assert max(mean_of(row, "after") for label, row in rows.items() if label in known) < 0.12
+    assert mean_of(rows["more imitation"], "after") < mean_of(rows["at the beginning"], "before")
+
+
+def stored_table(study: dict[str, ModuleType], name: str) -> Any:
+    """The table of a grid, of the data in the repository."""
+    (plan,) = (plan for plan in study["plan"].PLANS if plan.name == name)
+    return study["measured"].table(
+        plan, study["data"].read(ROOT / "docs" / "study", study["plan"].PLANS)[name]
+    )
+
+
+def stored_rows(study: dict[str, ModuleType], name: str) -> dict[str, Any]:
+    """Its rows by label."""
+    return {row.cell.label: row for row in stored_table(study, name).rows}
+
+
+def mean_of(row: Any, name: str) -> float:
+    """Over its runs."""
+    return float(row.mean(attribute(name)).mean)
+
+
+def attribute(name: str) -> Callable[[Any], float]:
+    """A number of a run, by its name."""
+    return lambda run: float(getattr(run, name))
+
+
+def below_half(row: Any) -> int:
+    """Runs that do less than half of the tasks greedily after the last step."""
+    return sum(run.greedy_after < 0.5 for run in row.runs.values())
 
 
 def test_the_data_gives_the_same_table_as_the_runs(
