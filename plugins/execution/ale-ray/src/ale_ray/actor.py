@@ -15,6 +15,9 @@ Message = tuple[int, str, bytes]
 """Key of the job; ``episode``, ``failed`` or the stage that it has entered; the episode, or why
 there is none."""
 EPISODE, FAILED = "episode", "failed"
+_EPISODE_S, _STAGE_S = 0.05, 0.2
+"""Seconds that a message waits for others to be delivered with: each delivery costs Ray some
+milliseconds of CPU time. Stages are only shown to people."""
 
 
 class Rollouts:
@@ -45,21 +48,22 @@ class Rollouts:
         """Nobody awaits the task: what it raises has to be sent."""
         del self._tasks[key]
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._send((key, FAILED, "".join(traceback.format_exception(error)).encode()))
+            reason = "".join(traceback.format_exception(error))
+            self._send((key, FAILED, reason.encode()), _EPISODE_S)
 
     async def _run(self, key: int, data: bytes) -> None:
         job = decode(data, Job)
 
         def on_stage(_: Job, stage: Stage) -> None:
-            self._send((key, stage, b""))
+            self._send((key, stage, b""), _STAGE_S)
 
         assert self._worker is not None, "built before the first job"
         episode = await self._worker.run(job, on_stage)
-        self._send((key, EPISODE, encode(episode)))
+        self._send((key, EPISODE, encode(episode)), _EPISODE_S)
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: Message, within_s: float) -> None:
         self._messages.append(message)
-        self._some.set()
+        asyncio.get_running_loop().call_later(within_s, self._some.set)
 
     async def results(self) -> AsyncIterator[list[Message]]:
         """All that happens, as it happens; ends with `close`."""
