@@ -161,35 +161,73 @@ def test_the_table_of_the_page_is_that_of_the_stored_results(
     assert len(list(csv.reader(text.splitlines()))) == len(results) + 1
 
 
-def test_what_the_page_says_follows_from_the_stored_results(
+def test_what_the_text_of_the_page_says_is_in_the_stored_results(
     smollm: dict[str, ModuleType],
 ) -> None:
     driver = smollm["smollm"]
+    page = " ".join(driver.PAGE.read_text().split())
     results = driver.from_csv(driver.CSV.read_text())
 
-    def successes(arm: str, temperature: float, split: str = "held-out") -> list[list[int]]:
-        """By seed, step by step."""
-        found = [one for one in results if (one.split, one.arm) == (split, arm)]
-        return [
-            [one.successes for one in found if (one.seed, one.temperature) == (seed, temperature)]
-            for seed in (1, 2, 3)
-        ]
+    def last(arm: str, seed: int, temperature: float) -> int:
+        held_out = [one for one in results if one.split == driver.HELD_OUT]
+        of = [one for one in held_out if (one.arm, one.seed) == (arm, seed)]
+        return [one.successes for one in of if one.temperature == temperature][-1]
 
-    assert [steps[-1] for steps in successes("ipa", 0.0)] == [48, 48, 0]
-    assert [steps[0] for steps in successes("ipa", 0.0)] == [0, 0, 0]
-    assert [steps[-1] for steps in successes("ipa", 1.0)] == [44, 46, 1]
-    controls = ("imitate", "weight-one", "imitate-on")
-    best = {
-        temperature: [
-            max(successes(arm, temperature)[seed][-1] for arm in controls) for seed in (0, 1)
+    def best(seed: int, greedy: bool) -> int:
+        """The best control; the frozen policy is decoded at every temperature for both."""
+        frozen = max(last("imitate", seed, temperature) for temperature in (0.0, 0.5, 1.0))
+        at = 0.0 if greedy else 1.0
+        return max(frozen, *(last(arm, seed, at) for arm in ("weight-one", "imitate-on")))
+
+    assert [last("ipa", seed, 0.0) for seed in (1, 2, 3)] == [48, 48, 0]
+    of = [best(seed, greedy) for greedy in (True, False) for seed in (1, 2)]
+    text = "the best control does {} and {} of 48 greedily, and {} and {} at temperature 1"
+    assert text.format(*of) in page
+    blind = [last("weight-one", seed, at) for at in (0.0, 1.0) for seed in (1, 2)]
+    assert "from none to {} and {} as well".format(*blind[:2]) in page
+    own = [last("ipa", seed, 1.0) for seed in (1, 2)]
+    assert (
+        "at temperature 1 it reaches {} and {}, where IPA reaches {} and {}".format(
+            *blind[2:], *own
+        )
+        in page
+    )
+    steps = {
+        seed: [
+            one.successes
+            for one in results
+            if (one.split, one.arm, one.seed) == (driver.TRAINING, "ipa", seed)
         ]
-        for temperature in (0.0, 1.0)
+        for seed in (1, 2, 3)
     }
-    assert best == {0.0: [21, 14], 1.0: [5, 12]}
-    training = successes("ipa", 1.0, "training")
-    assert [steps[0] for steps in training] == [1, 7, 2]
-    assert [steps[-1] for steps in training] == [30, 31, 0]
-    assert max(training[2]) == 4
+    firsts = "{}, {} and {} successes".format(*(steps[seed][0] for seed in (1, 2, 3)))
+    assert f"the first step had {firsts} with the three seeds" in page
+    assert f"they rise to {steps[1][-1]} and {steps[2][-1]} in the last step" in page
+    assert f"with seed 3 to {max(steps[3])}, and then fall to none" in page
+    assert steps[3][-1] == 0
+
+
+def test_earlier_settings_have_the_numbers_of_their_files(smollm: dict[str, ModuleType]) -> None:
+    driver = smollm["smollm"]
+    page = " ".join(driver.PAGE.read_text().split())
+
+    def rows(name: str) -> dict[tuple[str, float], str]:
+        """Of each arm and temperature, successes after the last step."""
+        lines = csv.DictReader((driver.CSV.parent / name).read_text().splitlines())
+        return {(one["arm"], float(one["temperature"])): one["successes"] for one in lines}
+
+    two = rows("two-in-five.csv")
+    for arm, label in (
+        ("imitate", "imitation"),
+        ("ipa", "IPA"),
+        ("weight-one", "weight 1 for every episode"),
+        ("imitate-on", "more demonstrations"),
+    ):
+        assert f"| {label} | {two[arm, 0.0]} | {two[arm, 1.0]} |" in page
+    one = rows("one-command.csv")
+    assert f"from 0 to {one['imitate', 0.0]} of 60 greedily" in page
+    assert f"ten steps of IPA from there to {one['ipa', 0.0]}" in page
+    assert f"the same demonstrations once more to {one['imitate-on', 0.0]}" in page
 
 
 def test_results_that_are_stored_are_kept_unless_the_same_run_was_made_again(

@@ -4,12 +4,14 @@ import argparse
 import importlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from statistics import fmean
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from ale.errors import InputError
 
@@ -129,95 +131,104 @@ def test_every_table_of_the_page_is_made_from_the_data_in_the_repository(
     assert shown == "\n".join([*study["sweeps"].markdown(swept), ""])
 
 
-def test_what_the_page_says_of_objectives_follows_from_the_data(
-    study: dict[str, ModuleType],
-) -> None:
-    rows = stored_rows(study, "objectives")
-    first = rows["IPA (Eq. 9)"]
-    assert 0.055 < mean_of(first, "before") < 0.065  # "some 6%", here and at the start
-    assert {run.greedy_before for row in rows.values() for run in row.runs.values()} == {0.0}
-    for column in ("after", "greedy_after"):  # "no difference can be told from chance"
-        known = study["measured"].p_values(stored_table(study, "objectives"), attribute(column))
-        assert all(corrected >= 0.05 for _, corrected in known.values())
-    baseline = rows["trajectory level (Eq. 6)"]
-    assert 0.10 < max(map(abs, baseline.changes(first, attribute("after")))) < 0.11
-    fallen = {key for key, run in first.runs.items() if run.greedy_after == 0.0}
-    assert len(fallen) == 1
-    assert fallen == {key for key, run in baseline.runs.items() if run.greedy_after == 0.0}
-    failed = {label: below_half(row) for label, row in rows.items()}
-    assert (failed["GRPO"], failed["GSPO"], failed["Dr. GRPO"]) == (0, 0, 2)
-    swept = study["sweeps"].stored(ROOT / "docs" / "study" / "sweep.csv")
-    assert [one.greedy for one in swept if one.cell == "Dr. GRPO" and one.chosen] == [1.0, 1.0]
-    assert 0.5 < mean_of(rows["GSPO"], "clipped") < 0.6  # "half of the tokens"
-    assert 0.15 < mean_of(first, "clamped") < 0.25  # "a fifth"
-    assert mean_of(first, "masked") < 0.001  # "next to nothing"
+def test_what_the_text_says_is_in_the_data(study: dict[str, ModuleType]) -> None:
+    """The numbers and verdicts of the page's sentences, beside those of its tables."""
+    page = " ".join((ROOT / "docs" / "study.md").read_text().split())
+    stored = study["data"].read(ROOT / "docs" / "study", study["plan"].PLANS)
+    tables = {each.plan.name: each for each in study["study"]._tables(stored)}
+    rows = {name: {row.cell.label: row for row in each.rows} for name, each in tables.items()}
+    ps = {
+        (name, of): {
+            label: p
+            for label, (_, p) in study["measured"]
+            .p_values(each, lambda run, of=of: getattr(run, of))
+            .items()
+        }
+        for name, each in tables.items()
+        for of in ("after", "greedy_after")
+    }
 
+    def mean(row: Any, temperature: float, which: int) -> float:
+        return fmean(run.success(temperature)[which] for run in row.runs.values())
 
-def test_what_the_page_says_of_controls_and_parts_follows_from_the_data(
-    study: dict[str, ModuleType],
-) -> None:
-    rows = stored_rows(study, "parts")
-    first = rows["IPA"]
-    after, greedy = attribute("after"), attribute("greedy_after")
-    for label in ("weight 1 for every episode", "more imitation"):  # "teach nothing"
-        assert max(run.greedy_after for run in rows[label].runs.values()) < 0.05
-        assert max(run.after for run in rows[label].runs.values()) < 0.1
-    gains = sorted(rows["failures weigh nothing"].changes(first, after))
-    assert min(gains) == 0.0  # "in no pair of runs worse"
-    assert sum(gain > 0 for gain in gains) == 8
-    assert gains[-2] < 0.1 < gains[-1]
-    (fallen,) = (key for key, run in first.runs.items() if run.greedy_after == 0.0)
-    others = {"weight 1 for every episode", "more imitation", "failures weigh nothing", "IPA"}
-    variants = rows.keys() - others
-    assert all(rows[label].runs[fallen].greedy_after == 0.0 for label in variants)
-    assert rows["failures weigh nothing"].runs[fallen].greedy_after == 1.0
-    known = study["measured"].p_values(stored_table(study, "parts"), after)
-    different = {label for label, (_, corrected) in known.items() if corrected < 0.05}
-    assert different == others - {"IPA"} | {"gamma 0.5"}
-    halved = rows["gamma 0.5"]
-    worse = {key for key, run in halved.runs.items() if run.after < first.runs[key].after}
-    assert worse == first.runs.keys() - {fallen}
-    known = study["measured"].p_values(stored_table(study, "parts"), greedy)
-    assert all(known[label][1] >= 0.05 for label in variants)
-    assert 0.025 < mean_of(rows["H = 1.1"], "masked") < 0.035  # "3% of the tokens"
+    def collapsed(row: Any) -> list[Any]:
+        """Runs without a success at either temperature in the middle of training."""
+        return [key for key, run in row.runs.items() if run.success(0)[1] == run.success(1)[1] == 0]
 
-
-def test_what_the_page_says_of_starts_follows_from_the_data(
-    study: dict[str, ModuleType],
-) -> None:
-    known = study["measured"].p_values(stored_table(study, "starts"), attribute("after"))
-    assert all(corrected < 0.05 for _, corrected in known.values())  # "far behind"
-    rows = stored_rows(study, "starts")
-    assert max(mean_of(row, "after") for label, row in rows.items() if label in known) < 0.12
-    assert mean_of(rows["more imitation"], "after") < mean_of(rows["at the beginning"], "before")
-
-
-def stored_table(study: dict[str, ModuleType], name: str) -> Any:
-    """The table of a grid, of the data in the repository."""
-    (plan,) = (plan for plan in study["plan"].PLANS if plan.name == name)
-    return study["measured"].table(
-        plan, study["data"].read(ROOT / "docs" / "study", study["plan"].PLANS)[name]
+    objectives, parts, starts = rows["objectives"], rows["parts"], rows["starts"]
+    ipa, baseline = objectives["IPA (Eq. 9)"], objectives["trajectory level (Eq. 6)"]
+    # Objectives.
+    assert f"does some {100 * mean(ipa, 1, 0):.0f}% of the tasks" in page
+    assert (
+        min(*ps["objectives", "after"].values(), *ps["objectives", "greedy_after"].values()) > 0.5
     )
+    assert max(map(abs, baseline.changes(ipa, lambda run: run.greedy_after))) < 0.02
+    assert max(map(abs, baseline.changes(ipa, lambda run: run.after))) < 0.11
+    assert all(mean(row, 1, 2) > mean(row, 1, 1) for row in objectives.values())
+    cispo, dr_grpo = objectives["CISPO"], objectives["Dr. GRPO"]
+    assert f"greedily CISPO's falls from {mean(cispo, 0, 1):.1%} to {mean(cispo, 0, 2):.1%}" in page
+    assert f"Dr. GRPO's from {mean(dr_grpo, 0, 1):.1%} to {mean(dr_grpo, 0, 2):.1%}" in page
+    fallen = {label: n for label, row in objectives.items() if (n := len(collapsed(row)))}
+    assert fallen == {"IPA (Eq. 9)": 1, "trajectory level (Eq. 6)": 1, "Dr. GRPO": 1}
+    for label in fallen:
+        for key in collapsed(objectives[label]):
+            run = objectives[label].runs[key]
+            assert run.greedy_after == run.after == 0
+    # Parts.
+    first, free = parts["IPA"], parts["failures weigh nothing"]
+    assert min(free.changes(first, lambda run: run.after)) >= 0
+    assert f"(p {ps['parts', 'after']['failures weigh nothing']:.2g})" in page
+    assert sorted(free.changes(first, lambda run: run.greedy_after)) == [0.0] * 9 + [1.0]
+    weighing = [row for label, row in parts.items() if label != "failures weigh nothing"]
+    assert all(row.runs[0, 1].greedy_after == row.runs[0, 1].after == 0 for row in weighing[3:])
+    *worse, same = sorted(parts["gamma 0.5"].changes(first, lambda run: run.after))
+    assert max(worse) < same == 0
+    told = {
+        "weight 1 for every episode": (True, True),
+        "more imitation": (True, True),
+        "failures weigh nothing": (True, False),
+        "gamma 0.5": (True, False),
+    }
+    for label in list(parts)[1:]:
+        found = tuple(ps["parts", of][label] <= 0.05 for of in ("after", "greedy_after"))
+        assert found == told.get(label, (False, False)), label
+    # Where rollouts begin.
+    anchors, p = starts["parallel anchors"], ps["starts", "greedy_after"]["parallel anchors"]
+    reached, other = mean(anchors, 0, 2), mean(starts["at the beginning"], 0, 2)
+    text = f"greedily they reach {reached:.1%}, which can't be told from {other:.1%} by ten runs"
+    assert f"{text} (p {p:.2g})" in page
+    assert ps["starts", "after"]["parallel anchors"] <= 0.05
+    assert all(
+        of["sequential rollback"] <= 0.05 for (name, _), of in ps.items() if name == "starts"
+    )
+    # One setting, three times.
+    repeats = [ipa, first, starts["at the beginning"]]
+    ends = [f"{mean(row, 1, 2):.1%}" for row in repeats]
+    assert f"at temperature 1 they ended at {ends[0]}, {ends[1]} and {ends[2]}, and seven" in page
+    each = [[row.runs[key].after for row in repeats] for key in sorted(ipa.runs)]
+    assert sum(len(set(of)) == 1 for of in each) == 7
+    apart = max(each, key=lambda of: max(of) - min(of))
+    assert "ended at {:.1%}, {:.1%} and {:.1%}".format(*apart) in page
+    for key in ipa.runs:
+        assert len({row.runs[key].greedy_after for row in repeats}) == 1
 
 
-def stored_rows(study: dict[str, ModuleType], name: str) -> dict[str, Any]:
-    """Its rows by label."""
-    return {row.cell.label: row for row in stored_table(study, name).rows}
+def test_one_evaluation_is_not_both_before_and_after(study: dict[str, ModuleType]) -> None:
+    run = numbers(study, 0.5)
+    assert (run.before, run.greedy_before) == (0.1, 0.2)
+    last = evolve(run, evaluated=run.evaluated[2:])
+    assert (last.before, last.greedy_before) == (None, None)
+    assert (last.after, last.greedy_after) == (0.5, 0.2)
 
 
-def mean_of(row: Any, name: str) -> float:
-    """Over its runs."""
-    return float(row.mean(attribute(name)).mean)
-
-
-def attribute(name: str) -> Callable[[Any], float]:
-    """A number of a run, by its name."""
-    return lambda run: float(getattr(run, name))
-
-
-def below_half(row: Any) -> int:
-    """Runs that do less than half of the tasks greedily after the last step."""
-    return sum(run.greedy_after < 0.5 for run in row.runs.values())
+@pytest.mark.parametrize(("start", "shown"), [(0, [0, 6, 12]), (6, [6, 12]), (12, [0, 6, 12])])
+def test_a_run_of_demonstrations_alone_is_shown_from_its_first_evaluation(
+    study: dict[str, ModuleType], start: int, shown: list[int]
+) -> None:
+    evaluated = [SimpleNamespace(step=step) for step in (0, 6, 12)]
+    steps = dict.fromkeys(range(12), 64)
+    run = SimpleNamespace(start=start, rollouts_by_step=steps, evaluated=evaluated)
+    assert [one.step for one in study["measured"]._shown(run)] == shown
 
 
 def test_the_data_gives_the_same_table_as_the_runs(

@@ -43,9 +43,9 @@ class Numbers:
     """Every evaluation, with counts: the first ones are of the policy that all arms begin with."""
 
     @property
-    def before(self) -> float:
-        """Success at the temperature of training, before the first step."""
-        return self._sampled[0]
+    def before(self) -> float | None:
+        """Success at the temperature of training, before the first step; None if not stored."""
+        return _first(self._sampled)
 
     @property
     def after(self) -> float:
@@ -53,9 +53,9 @@ class Numbers:
         return self._sampled[-1]
 
     @property
-    def greedy_before(self) -> float:
+    def greedy_before(self) -> float | None:
         """As `before`, at temperature 0."""
-        return self.success(0.0)[0]
+        return _first(self.success(0.0))
 
     @property
     def greedy_after(self) -> float:
@@ -185,8 +185,19 @@ def _numbers(run: Measured) -> Numbers:
         rollouts=tuple(n for step, n in rollouts if step >= run.start),
         broken=run.broken,
         seconds=run.seconds,
-        evaluated=tuple(one for one in run.evaluated if one.step >= run.start),
+        evaluated=tuple(_shown(run)),
     )
+
+
+def _first(evaluations: Sequence[float]) -> float | None:
+    """What was measured first, unless it is also what was measured last."""
+    return evaluations[0] if len(evaluations) > 1 else None
+
+
+def _shown(run: Measured) -> Iterator[Evaluated]:
+    """The evaluations from where demonstrations ended; of a run of demonstrations alone, all."""
+    start = run.start if any(step >= run.start for step in run.rollouts_by_step) else 0
+    return (one for one in run.evaluated if one.step >= start)
 
 
 def _metrics(path: Path, start: int) -> Iterator[Mapping[str, float]]:
