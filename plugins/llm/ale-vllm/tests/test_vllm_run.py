@@ -50,7 +50,7 @@ CONFIG = {
         "max_tokens": 8,
     },
     "credit": {"type": "ipa", "failure_reward": -0.5},
-    "trainer": {"type": "policy", "lr": 1e-2},
+    "trainer": {"type": "policy", "lr": 1e-2, "correction": "truncate"},
     "observers": [],
     "run": {"steps": 2, "rollouts": 2, "directory": "runs"},
 }

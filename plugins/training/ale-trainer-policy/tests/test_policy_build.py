@@ -1,5 +1,6 @@
 """What can't be trained is refused where the trainer is built: before the run."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from attrs import evolve
 from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale_trainer_policy.build import policy_trainer
+from ale_trainer_policy.engines import check_engine
 from ale_trainer_policy.options import CorrectionOptions, PolicyOptions
 
 
@@ -70,6 +72,40 @@ def test_staleness_with_an_explicit_correction_of_none_is_a_warning(
     options = PolicyOptions(sync="copy", old_policy=old_policy, correction=correction)
     policy_trainer(options, BuildContext(staleness=staleness))
     assert caplog.text.count("no objective's importance ratio corrects for staleness") == warnings
+
+
+@pytest.mark.parametrize(
+    ("old_policy", "correction", "same", "warnings"),
+    [
+        (None, "none", False, 1),
+        ("rollout_version", "none", False, 1),
+        (None, "truncate", False, 0),
+        ("rollout_engine", None, False, 0),
+        (None, None, None, 1),
+        (None, "mask", None, 0),
+        (None, None, True, 0),
+    ],
+)
+def test_a_sampler_in_another_engine_without_a_correction_is_a_warning_where_that_was_chosen(
+    old_policy: Any,
+    correction: Any,
+    same: bool | None,
+    warnings: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    llm: Any = SimpleNamespace(same_engine=same)
+    check_engine(llm, PolicyOptions(old_policy=old_policy, correction=correction))
+    assert caplog.text.count("no objective's importance ratio corrects for that") == warnings
+
+
+@pytest.mark.parametrize("old_policy", [None, "recompute", "rollout_version"])
+def test_a_sampler_in_another_engine_without_a_chosen_correction_is_refused(
+    old_policy: Any,
+) -> None:
+    llm: Any = SimpleNamespace(same_engine=False)
+    with pytest.raises(InputError, match="sampled in another engine than the trainer's") as caught:
+        check_engine(llm, PolicyOptions(old_policy=old_policy))
+    assert [problem.path for problem in caught.value.problems] == ["trainer.correction"]
 
 
 def test_all_problems_with_staleness_are_reported_at_once() -> None:

@@ -144,6 +144,14 @@ class ServersLLM(TokenLLM):
         return LLMCapabilities(tools=True, token_ids=True, logprobs=True)
 
     @property
+    def same_engine(self) -> bool | None:
+        """Is each token's probability computed as by a trainer of this policy? Read by trainers.
+
+        None where the servers were started by somebody else.
+        """
+        return None if self._own is None else self._own.section["type"] == "policy"
+
+    @property
     def policy_version(self) -> int:
         """Of the weights that the next token is sampled from."""
         return self.policy.version

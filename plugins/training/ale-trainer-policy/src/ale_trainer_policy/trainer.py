@@ -18,6 +18,7 @@ from ale_trainer_policy.bad_batches import BadBatches
 from ale_trainer_policy.checkpoint import State, plain
 from ale_trainer_policy.critic import make_critic
 from ale_trainer_policy.critic_options import CriticOptions
+from ale_trainer_policy.engines import check_engine
 from ale_trainer_policy.freed import give_back
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.metrics import MetricsAccumulator
@@ -29,7 +30,7 @@ from ale_trainer_policy.models import (
 )
 from ale_trainer_policy.old_policy import PREFIX as VERSION
 from ale_trainer_policy.old_policy import OldPolicy
-from ale_trainer_policy.options import LearnOptions, ObjectiveParts
+from ale_trainer_policy.options import LearnOptions, ObjectiveParts, PolicyOptions
 from ale_trainer_policy.random_state import RandomState
 from ale_trainer_policy.ratios import RatioFiles
 from ale_trainer_policy.samples import Sample
@@ -106,12 +107,14 @@ class PolicyTrainer:
 
         Raises:
             InputError: it gives no token ids, does not run in this process, samples from another
-                distribution than the one that is to be trained, or has quantised weights that the
-                options would train.
+                distribution than the one that is to be trained, or in another engine without a
+                correction, or has quantised weights that the options would train.
         """
         policy = policy_of(llm)
         if is_quantised(policy.model):
             check_quantised(self._options)
+        if isinstance(self._options, PolicyOptions):
+            check_engine(llm, self._options)
         given, uses_ratio = self._options.temperature, self._target.uses_ratio
         temperature = sampled_temperature(given, llm, uses_ratio=uses_ratio)
         self._options = evolve(self._options, temperature=temperature)
