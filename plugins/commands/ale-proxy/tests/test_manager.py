@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from ale.errors import AleError
 from ale.recording import Recording
@@ -232,9 +233,14 @@ def test_tasks_that_nobody_could_grade_or_work_on_are_refused(tmp_path: Path) ->
     assert "no model could grade it" in no_grade[0].message
     with_setup = made_task("s", setup_steps=("touch x",), criteria=(CriterionSpec(type="c"),))
     assert "does not get" in _problems(with_setup, None, config)[0].message
-    several = [*_problems(with_setup, None, config) * 3, *no_grade]
-    first, other = _each_once(several)
-    assert first.message.endswith("does not get (2 other tasks too)")
+    tasks = [evolve(with_setup, id=f"s{number}") for number in range(6)]
+    first, other = _each_once(
+        [problem for task in tasks[:3] for problem in _problems(task, None, config)] + no_grade
+    )
+    assert first.message.endswith("does not get (2 other tasks too: s1, s2)")
     assert other == no_grade[0]
+    (first,) = _each_once(problem for task in tasks for problem in _problems(task, None, config))
+    assert first.path == "task s0"
+    assert first.message.endswith("(5 other tasks too: s1, s2, s3, ...)")
     strange = made_task("g", metadata={"environment": "guy"}, criteria=(CriterionSpec(type="c"),))
     assert "one of chat, terminal, swe, gui" in str(_problems(strange, None, config)[0].expected)

@@ -22,6 +22,9 @@ from ale_proxy.manager.client import WAIT_S, BridgeClient
 from ale_proxy.manager.grading import Grader
 from ale_proxy.running import key_in, server_url
 
+_NAMED = 3
+"""How many of the other tasks with a problem are named."""
+
 
 @frozen(kw_only=True)
 class ManagerOptions:
@@ -197,16 +200,20 @@ def _criterion(
 
 
 def _each_once(problems: Iterable[Problem]) -> list[Problem]:
-    """The first task with each message, and how many others have it."""
+    """The first task with each message, how many others have it, and the names of some."""
     by_message: dict[str, list[Problem]] = {}
     for problem in problems:
         by_message.setdefault(problem.message, []).append(problem)
     return [
-        evolve(first, message=f"{message} ({counted(len(others), 'other task')} too)")
-        if others
-        else first
+        evolve(first, message=f"{message} ({_others(others)})") if others else first
         for message, (first, *others) in by_message.items()
     ]
+
+
+def _others(problems: Sequence[Problem]) -> str:
+    names = ", ".join(str(problem.path).removeprefix("task ") for problem in problems[:_NAMED])
+    more = ", ..." if len(problems) > _NAMED else ""
+    return f"{counted(len(problems), 'other task')} too: {names}{more}"
 
 
 def _problems(task: Task, llm: LLM | None, config: Path) -> list[Problem]:
