@@ -12,7 +12,12 @@ from ale.plugin import BuildContext
 from ale_trainer_policy.build import policy_trainer
 from ale_trainer_policy.metrics import _causes
 from ale_trainer_policy.objective import Tokens, evaluate
-from ale_trainer_policy.options import PRESETS, CorrectionOptions, PolicyOptions
+from ale_trainer_policy.options import (
+    PRESETS,
+    CorrectionOptions,
+    ObjectiveOptions,
+    PolicyOptions,
+)
 
 RATIOS = (0.5, 1.0, 1.5, 0.5, 1.0, 1.5)
 WEIGHTS = (1.0, 1.0, 1.0, -1.0, -1.0, -1.0)
@@ -68,6 +73,24 @@ def test_a_mask_is_counted_by_its_side() -> None:
 )
 def test_a_correction_is_counted_by_what_it_does(method: Any, expected: Any) -> None:
     assert causes("reinforce", correction=CorrectionOptions(method=method, cap=2.0)) == expected
+
+
+async def test_a_chunk_is_masked_if_any_of_its_tokens_is(
+    lab: Any, make_llm: Callable[..., Any]
+) -> None:
+    parts = ObjectiveOptions(preset="reinforce", mask="token", mask_threshold=1e6)
+    made = policy_trainer(PolicyOptions(objective=parts), BuildContext())
+    made.attach(make_llm())
+    turns = [
+        lab.TokenTurn(prompt=[1], output=[2, 3, 4], logps=[-1.0, -40.0, -40.0]),
+        lab.TokenTurn(prompt=[1, 2, 3, 4], output=[5, 6], cuts=[0, 1]),
+        lab.TokenTurn(prompt=[1, 2, 3, 4, 5, 6], output=[7], forced=True),
+    ]
+    batch = lab.batch_of(lab.credited(lab.TokenEpisode(turns=turns, reward=1.0)))
+    metrics = (await made.step(batch)).metrics
+    assert metrics["masked_fraction"] == pytest.approx(2 / 5)
+    assert metrics["masked_chunks_fraction"] == pytest.approx(1 / 3)
+    assert metrics["clamped_chunks_fraction"] == 0.0
 
 
 async def test_ties_and_lengths_are_counted_by_outcome(

@@ -12,7 +12,7 @@ from ale.types import Batch
 from ale_trainer_policy.critic import ValueTerms
 from ale_trainer_policy.learner import Measured
 from ale_trainer_policy.objective import Terms
-from ale_trainer_policy.samples import Bools, Floats
+from ale_trainer_policy.samples import Bools, Floats, Ints
 from ale_trainer_policy.tree import Datum, by_sample
 from ale_trainer_policy.valuing import Valued
 
@@ -65,8 +65,12 @@ class MetricsAccumulator:
         self._log_weights.append(log_ratio[sampled])
         self._values["kl_rollout"].append(_k3(log_ratio)[datum.sampled])
         self._record_log_ratios(datum, np.where(datum.sampled, log_ratio, np.nan))
-        for name, where in _causes(terms).items():
+        causes = _causes(terms)
+        for name, where in causes.items():
             self._values[name].append(where[sampled].astype(np.float64))
+        for name in ("masked", "clamped"):
+            where = causes[f"{name}_fraction"][sampled]
+            self._values[f"{name}_chunks_fraction"].append(_any(datum.chunk_id[sampled], where))
         self._losses["loss"] += float(terms.loss.detach())  # type: ignore[assignment]
         if measured.value is not None and datum.value_weight.any():
             self._add_value(datum, measured.value)
@@ -174,6 +178,13 @@ def _causes(terms: Terms) -> Mapping[str, Bools]:
         "corrected_capped_fraction": corrected & (correction != 0),
         "corrected_dropped_fraction": corrected & (correction == 0),
     }
+
+
+def _any(chunk: Ints, where: Bools) -> Floats:
+    """1 for each chunk with a token where this is true, 0 for each other one."""
+    chunks, number = np.unique(chunk, return_inverse=True)
+    hits = np.bincount(number, weights=where, minlength=len(chunks))
+    return (hits > 0).astype(np.float64)
 
 
 def _effective_share(log_weights: Floats) -> float:
