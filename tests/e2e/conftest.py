@@ -81,7 +81,7 @@ class Running:
         """What it has printed on standard output by now."""
         return _whole(self.out)
 
-    def ended(self, timeout_s: float = 30.0) -> Ended:
+    def ended(self, timeout_s: float = 300.0) -> Ended:
         """Wait for its end."""
         code = self.process.wait(timeout_s)
         return Ended(code, _whole(self.out), _whole(self.err))
@@ -156,7 +156,7 @@ class Workshop:
             process_group=0,
         )
 
-    def ale(self, *arguments: str, timeout_s: float = 60.0, **environ: str) -> Ended:
+    def ale(self, *arguments: str, timeout_s: float = 300.0, **environ: str) -> Ended:
         """Run ``ale`` to its end."""
         return self.start(*arguments, **environ).ended(timeout_s)
 
@@ -177,7 +177,7 @@ class Workshop:
         """A file of the run, each line whole."""
         path = (run or self.run) / file
         # While a run writes, a reader may see the beginning of a line before its end.
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + 300.0
         while (text := path.read_text()) and not text.endswith("\n"):
             assert time.monotonic() < deadline, f"{file} ends with half a line"
             time.sleep(0.01)
@@ -190,7 +190,7 @@ class Workshop:
         assert len(by_id) == len(rows), "an episode was written twice"
         return by_id
 
-    def wait_for(self, what: Callable[[], Any], timeout_s: float = 120.0) -> Any:
+    def wait_for(self, what: Callable[[], Any], timeout_s: float = 300.0) -> Any:
         """What `what` gives as soon as it is something."""
         deadline = time.monotonic() + timeout_s
         while not (found := what()):

@@ -23,7 +23,7 @@ def test_every_task_is_solved_by_its_solution_and_not_by_doing_nothing(
 ) -> None:
     config = str(ROOT / "configs" / f"{agent}.yaml")
     root = f"sandbox.root={workshop.space}"
-    done = workshop.ale("run", config, "-n", "8", "--set", root, timeout_s=200)
+    done = workshop.ale("run", config, "-n", "8", "--set", root)
     assert done.code == 0, done.text
     episodes = workshop.episodes()
     assert len(episodes) == len(TASKS) >= 28

@@ -29,7 +29,7 @@ def test_64_at_once_with_one_that_hangs_and_one_that_answers_nonsense(
     agent = {"type": "iflow", "finish": "tool"}  # text without a call does not end an episode
     script = {"tasks": script, "default": default}
     workshop.scripted(script, agent=agent, run={"concurrency": N})
-    done = workshop.ale("run", "run.yaml", timeout_s=50.0)
+    done = workshop.ale("run", "run.yaml")
     assert done.code == 0, done.text
     episodes = workshop.episodes()
     assert len(episodes) == N

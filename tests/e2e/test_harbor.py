@@ -86,7 +86,7 @@ def test_output_logs_and_artifacts_are_kept_with_the_run(workshop: Any) -> None:
         pytest.skip(reason)
     tasks = {"type": "harbor", "path": str(DATA / "harbor"), "include": ["artifacts"]}
     config(workshop, "docker", tasks=tasks)
-    assert workshop.ale("run", "run.yaml", timeout_s=200).code == 0
+    assert workshop.ale("run", "run.yaml").code == 0
     (folder,) = (workshop.run / "verifier").iterdir()
     assert (folder / "logs" / "reward.txt").read_text() == "1\n"
     assert (folder / "test-stdout.txt").read_text() == ""

@@ -93,13 +93,13 @@ def test_what_a_killed_run_has_left_is_removed_with_its_networks_and_volumes(
 
     project = workshop.wait_for(opened, timeout_s=WAIT_S)
     running.signal(signal.SIGKILL)
-    running.ended(timeout_s=60)
+    running.ended()
     assert {one.split()[0] for one in remains(engine, project)} == {
         "container",
         "network",
         "volume",
     }
-    pruned = workshop.ale("sandbox", "prune", timeout_s=200)
+    pruned = workshop.ale("sandbox", "prune")
     assert pruned.code == 0, pruned.text
     assert remains(engine, project) == []
 

@@ -50,7 +50,7 @@ def test_a_container_killed_from_outside_breaks_its_episode_alone(
     running = workshop.start("run", "run.yaml")
     for task in ("in-agent", "in-tests"):
         kill(engine, container_of(workshop, engine, task, "/app/begun"))
-    ended = running.ended(timeout_s=300)
+    ended = running.ended()
     assert ended.code == 3, ended.text
     found = outcomes(workshop)
     assert found["sound"][0] == 1.0
@@ -77,11 +77,11 @@ def test_ctrl_c_twice_leaves_no_container_and_resume_does_the_rest(
     container_of(workshop, engine, "slow", "/app/begun")
     running.signal(signal.SIGINT)
     running.signal(signal.SIGINT)
-    ended = running.ended(timeout_s=300)
+    ended = running.ended()
     assert ended.code != 0
     assert "Traceback" not in ended.text
     assert containers(workshop, engine) == []
-    resumed = workshop.ale("run", "--resume", str(workshop.run), timeout_s=300)
+    resumed = workshop.ale("run", "--resume", str(workshop.run))
     assert resumed.code == 0, resumed.text
     assert {task: reward for task, (reward, _) in outcomes(workshop).items()} == {
         "slow": 1.0,
@@ -99,8 +99,8 @@ def test_what_a_killed_run_has_left_is_removed_and_resume_does_the_rest(
     running = workshop.start("run", "run.yaml")
     container_of(workshop, engine, "slow", "/app/begun")
     running.signal(signal.SIGKILL)
-    running.ended(timeout_s=60)
-    resumed = workshop.ale("run", "--resume", str(workshop.run), timeout_s=300)
+    running.ended()
+    resumed = workshop.ale("run", "--resume", str(workshop.run))
     assert resumed.code == 0, resumed.text
     assert {task: reward for task, (reward, _) in outcomes(workshop).items()} == {
         "slow": 1.0,

@@ -61,7 +61,7 @@ def kill_until_done(workshop: Any, kills: int, seed: int, longest_s: float) -> i
             return killed
         if workshop.runs:
             arguments = ("run", "--resume", str(workshop.run))
-    done = workshop.ale(*arguments, timeout_s=300)
+    done = workshop.ale(*arguments)
     assert done.code == 0, done.text
     return kills
 
@@ -122,7 +122,7 @@ def kill_as_it_grows(workshop: Any, kills: int, seed: int, longest: int) -> None
         running.process.kill()
         assert running.ended().code == -signal.SIGKILL
         arguments = ("run", "--resume", str(workshop.run))
-    done = workshop.ale(*arguments, timeout_s=300)
+    done = workshop.ale(*arguments)
     assert done.code == 0, done.text
     assert len([e for e in workshop.lines("events.jsonl") if e["event"] == "run_resumed"]) == kills
 

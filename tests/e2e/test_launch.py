@@ -93,7 +93,7 @@ def test_a_killed_run_is_resumed_and_each_episode_is_there_once(
     killed = process_of_the_run(workshop)
     assert killed is not None
     subprocess.run(["kill", "-KILL", str(killed)], check=True)
-    done = running.ended(60)
+    done = running.ended()
     assert done.code == 0, done.text
     assert "launch: run was killed by SIGKILL: started again (1 of 3)" in done.err
     assert "holds a run: it is resumed" in done.out
@@ -115,7 +115,7 @@ def test_one_interrupt_ends_everything_and_the_same_command_continues(
     assert "Finishing the running episodes" in stopped.out
     assert "working" in log(workshop, "work").read_text()
     assert not _runs_with(WAITS)
-    done = launched(workshop, launch_config, *beside).ended(60)
+    done = launched(workshop, launch_config, *beside).ended()
     assert done.code == 0, done.text
     whole(workshop)
 
@@ -155,7 +155,7 @@ def test_the_run_starts_once_its_server_answers(
     launch = {"type": "local", "processes": [server]}
     workshop.scripted({"default": shell("touch done")}, launch=launch)
     started = time.time()
-    done = launched(workshop, "run.yaml").ended(60)
+    done = launched(workshop, "run.yaml").ended()
     assert done.code == 0, done.text
     manifest = json.loads((workshop.folder / "runs" / "one" / "manifest.json").read_text())
     assert manifest["config"]["launch"]["processes"][0]["name"] == "model"

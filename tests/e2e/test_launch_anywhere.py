@@ -274,7 +274,7 @@ def interrupted(workshop: Any, config: str, name: str, *more: str) -> dict[str, 
     log = directory / "logs" / "run.log"
     workshop.wait_for(lambda: "Finishing" in log.read_text(), 200)
     release(workshop)
-    done = running.ended(300)
+    done = running.ended()
     assert done.code == 130, done.text + log.read_text()
     found = subprocess.run(["pgrep", "-af", str(workshop.folder)], capture_output=True, text=True)
     assert found.stdout == ""

@@ -57,7 +57,7 @@ def steps(workshop: Any, run: Path, event: str = "step_finished") -> list[dict[s
 
 
 def test_a_policy_imitates_and_then_samples_by_itself(workshop: Any, config: str) -> None:
-    done = workshop.ale("run", config, timeout_s=120)
+    done = workshop.ale("run", config)
     assert done.code == 0, done.text
     events = steps(workshop, workshop.run)
     assert [line["step"] for line in events] == [0, 1, 2, 3, 4]
@@ -91,7 +91,7 @@ def test_solutions_are_imitated_and_their_episodes_are_the_experts_of_another_ru
     workshop: Any, config: str
 ) -> None:
     supervised = ("--set", "trainer={type: sft, lr: 3.0e-3}", "--set", "run.steps=3")
-    done = workshop.ale("run", config, *supervised, timeout_s=120)
+    done = workshop.ale("run", config, *supervised)
     assert done.code == 0, done.text
     before = workshop.run
     losses = [line["metrics"]["loss_imitation"] for line in steps(workshop, before)]
@@ -101,7 +101,7 @@ def test_solutions_are_imitated_and_their_episodes_are_the_experts_of_another_ru
     starts = f"{{type: parallel, anchors: 1, expert: episodes, expert_run: {before}}}"
     stored = ("--set", f"starts={starts}", "--set", "starts.demonstrations=2")
     fallback = ("--set", "trainer.imitation.when=fallback", "--set", "run.steps=3")
-    done = workshop.ale("run", config, *stored, *fallback, timeout_s=120)
+    done = workshop.ale("run", config, *stored, *fallback)
     assert done.code == 0, done.text
     after = workshop.runs[-1]
     events = [line["metrics"] for line in steps(workshop, after)]
@@ -131,15 +131,15 @@ def answered(episode: dict[str, Any]) -> list[tuple[bool, list[int]]]:
 
 def test_a_run_that_was_killed_resumes_to_the_same_policy(workshop: Any, config: str) -> None:
     learning = ("--set", "starts.demonstrations=5")  # so that every step makes an update
-    assert workshop.ale("run", config, *learning, timeout_s=120).code == 0
+    assert workshop.ale("run", config, *learning).code == 0
     whole = workshop.run
     running = workshop.start("run", config, *learning)
     workshop.wait_for(lambda: len(workshop.runs) == 2)
     killed = workshop.runs[-1]
-    workshop.wait_for(lambda: (killed / "checkpoints" / "00003").exists(), timeout_s=120)
+    workshop.wait_for(lambda: (killed / "checkpoints" / "00003").exists())
     running.signal(signal.SIGKILL)
     running.process.wait(30)
-    again = workshop.ale("run", "--resume", str(killed), timeout_s=120)
+    again = workshop.ale("run", "--resume", str(killed))
     assert again.code == 0, again.text
     assert sampled(workshop, killed) == sampled(workshop, whole), "to the bit"
     losses = [
@@ -172,7 +172,7 @@ def test_with_staleness_tokens_are_sampled_from_older_weights_and_record_the_ver
     assert explicit.code == 0, explicit.text
     assert explicit.text.count("no objective's importance ratio corrects for staleness") == 1
     corrected = (*stale, "--set", "trainer.old_policy=rollout_version")
-    done = workshop.ale("run", config, *corrected, timeout_s=120)
+    done = workshop.ale("run", config, *corrected)
     assert done.code == 0, done.text
     assert "corrects for staleness" not in done.text
     behind = set()
@@ -191,7 +191,7 @@ def test_without_staleness_a_copy_is_trained_to_the_same_weights(
     few = ("--set", "run.steps=2", "--set", "starts.demonstrations=2", "--set", "run.staleness=0")
     made = []
     for sync in ("same", "copy"):
-        done = workshop.ale("run", config, *few, "--set", f"trainer.sync={sync}", timeout_s=120)
+        done = workshop.ale("run", config, *few, "--set", f"trainer.sync={sync}")
         assert done.code == 0, done.text
         run = workshop.runs[-1]
         rewards = {name: e["reward"] for name, e in workshop.episodes(run).items()}
@@ -223,11 +223,11 @@ def torchrun(workshop: Any, *arguments: str) -> Any:
 
 def test_torchrun_trains_as_one_process_does(workshop: Any, config: str) -> None:
     few = ("--set", "run.steps=2", "--set", "evaluation.every=2", "--set", "trainer.sync=copy")
-    assert workshop.ale("run", config, *few, timeout_s=120).code == 0
+    assert workshop.ale("run", config, *few).code == 0
     one = steps(workshop, workshop.run)
     few += ("--set", "trainer.processes=2", "--set", "trainer.saving=background")
     few += ("--on", "torchrun")
-    done = workshop.ale("launch", config, *few, timeout_s=120)
+    done = workshop.ale("launch", config, *few)
     assert done.code == 0, done.text
     two = steps(workshop, workshop.runs[-1])
     assert [line["step"] for line in two] == [0, 1]
@@ -241,7 +241,7 @@ def test_torchrun_trains_as_one_process_does(workshop: Any, config: str) -> None
 def test_torchrun_over_two_hosts_trains_as_one_process_does(workshop: Any, config: str) -> None:
     """The hosts are emulated: two launchers on this machine, which meet at a port."""
     few = ("--set", "run.steps=2", "--set", "evaluation.every=2", "--set", "trainer.sync=copy")
-    assert workshop.ale("run", config, *few, timeout_s=120).code == 0
+    assert workshop.ale("run", config, *few).code == 0
     one = steps(workshop, workshop.run)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -252,7 +252,7 @@ def test_torchrun_over_two_hosts_trains_as_one_process_does(workshop: Any, confi
         workshop.start("launch", config, *few, "--set", f"launch.node={i}", GLOO_SOCKET_IFNAME="lo")
         for i in range(2)
     ]
-    done = [host.ended(200) for host in hosts]
+    done = [host.ended() for host in hosts]
     assert [each.code for each in done] == [0, 0], done
     two = steps(workshop, workshop.folder / "runs" / "two")
     assert [line["step"] for line in two] == [0, 1]

@@ -93,12 +93,12 @@ def same_as_local(
     configure(workshop, shell, server, episodes)
     running = workshop.start("run", "run.yaml")
     break_things(workshop, server, group, episodes, seed)
-    done = running.ended(300)
+    done = running.ended()
     assert done.code == 0, done.text
     assert len(group.workers) == WORKERS - 2
     spread = stored(workshop)
     assert len(spread) == episodes
-    alone = workshop.ale("run", "run.yaml", "--set", "executor.type=local", timeout_s=300)
+    alone = workshop.ale("run", "run.yaml", "--set", "executor.type=local")
     assert alone.code == 0, alone.text
     assert stored(workshop) == spread
 
@@ -127,6 +127,6 @@ def test_a_run_that_was_killed_is_resumed_with_what_its_workers_have_finished(
     running.ended()
     before = len(_so_far(workshop))
     assert before < 88
-    done = workshop.ale("run", "--resume", str(workshop.run), timeout_s=120)
+    done = workshop.ale("run", "--resume", str(workshop.run))
     assert done.code == 0, done.text
     assert len(stored(workshop)) == 88

@@ -81,7 +81,7 @@ def test_a_failure_of_the_model_is_recorded_and_affects_no_other_episode(
         conversations.append({"match": f"Do {name}\\.", "steps": steps})
     with openai_server({"conversations": conversations}) as server:
         workshop.config(**sections(server.url, stream=stream, timeout_s=3.0))
-        done = workshop.ale("run", "run.yaml", timeout_s=50.0)
+        done = workshop.ale("run", "run.yaml")
     assert done.code == 3, done.text
     assert "Traceback" not in done.text
     episodes = {episode["task_id"]: episode for episode in workshop.episodes().values()}

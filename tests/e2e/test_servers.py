@@ -51,9 +51,9 @@ def trained(run: Path) -> list[bytes]:
 
 
 def test_servers_sample_what_the_policy_itself_would_to_the_bit(workshop: Any, config: str) -> None:
-    assert workshop.ale("run", config, timeout_s=120).code == 0
+    assert workshop.ale("run", config).code == 0
     own = ("--set", "llm.type=servers", "--set", "llm.start=1")
-    done = workshop.ale("run", config, *own, timeout_s=120)
+    done = workshop.ale("run", config, *own)
     assert done.code == 0, done.text
     here, there = workshop.runs
     versions = {
@@ -74,7 +74,7 @@ def test_workers_on_nats_sample_from_the_servers_that_the_run_trains(
     workshop: Any, config: str, tmp_path: Path
 ) -> None:
     both = ("--set", "llm.type=servers", "--set", "llm.start=1", "--set", "starts=null")
-    assert workshop.ale("run", config, *both, timeout_s=120).code == 0
+    assert workshop.ale("run", config, *both).code == 0
     server, folder = Server(tmp_path / "nats"), tmp_path / "workers"
     server.start()
     workers = WorkerGroup(server.url, folder)
@@ -82,7 +82,7 @@ def test_workers_on_nats_sample_from_the_servers_that_the_run_trains(
         for _ in range(2):
             workers.start()
         nats = ("--set", "executor.type=nats", "--set", f"executor.url={server.url}")
-        done = workshop.ale("run", config, *both, *nats, timeout_s=120)
+        done = workshop.ale("run", config, *both, *nats)
     finally:
         workers.stop()
         server.stop()
@@ -97,14 +97,14 @@ def test_servers_outlive_runs_and_are_refused_with_weights_of_another(
     workshop: Any, config: str
 ) -> None:
     workshop.write("serve.yaml", {"llm": {"type": "policy", "tiny": TINY}})
-    started = workshop.ale("server", "start", "--config", "serve.yaml", *COUNT, timeout_s=120)
+    started = workshop.ale("server", "start", "--config", "serve.yaml", *COUNT)
     assert started.code == 0, started.text
     there = ("--set", "llm.type=servers", "--set", "llm.registry=registry", "--set", "run.steps=2")
-    assert workshop.ale("run", config, *there, timeout_s=120).code == 0
-    refused = workshop.ale("run", config, *there, timeout_s=120)
+    assert workshop.ale("run", config, *there).code == 0
+    refused = workshop.ale("run", config, *there)
     assert refused.code == 2
     assert "which are not weights of this run" in refused.text
-    again = workshop.ale("run", config, *there, "--set", "llm.take_over=true", timeout_s=120)
+    again = workshop.ale("run", config, *there, "--set", "llm.take_over=true")
     assert again.code == 0, again.text
     first, second = workshop.runs
     assert sampled(workshop, second) == sampled(workshop, first)

@@ -14,7 +14,7 @@ def test_generated_tasks_are_solved_by_their_solutions_and_by_nothing_else(
 ) -> None:
     tasks = {"type": "shell", "seed": 21, "count": 40, "split": split, "length": SPLITS[split]}
     config = workshop.config(tasks=tasks, agent={"type": agent})
-    done = workshop.ale("run", str(config), "-n", "4", timeout_s=200)
+    done = workshop.ale("run", str(config), "-n", "4")
     assert done.code == 0, done.text
     episodes = workshop.episodes()
     assert len(episodes) == 40
