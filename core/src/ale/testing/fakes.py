@@ -280,7 +280,7 @@ class FolderSandbox(BaseSandbox):
     async def _start(
         self, arguments: Sequence[str], env: Mapping[str, str] | None, cwd: str | None
     ) -> asyncio.subprocess.Process:
-        process = await asyncio.create_subprocess_exec(
+        start = asyncio.create_subprocess_exec(
             *arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -289,6 +289,14 @@ class FolderSandbox(BaseSandbox):
             cwd=self._folder / (cwd or "."),
             start_new_session=True,
         )
+        # Cancelled in the middle, asyncio leaves pipes open, and nobody would know the process.
+        starting = asyncio.ensure_future(start)
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with contextlib.suppress(OSError):
+                self._processes.append(await starting)
+            raise
         self._processes.append(process)
         return process
 
