@@ -304,9 +304,10 @@ async def test_a_claim_of_a_limit_that_does_not_hold_fails(
         "processes": KIT.test_processes_without_end_are_stopped_just_as_declared,
     }[what]
     honest = Backend(limits={**dict.fromkeys(LIMITS, "none")})
-    await probe(honest)
+    usual = (honest,) if what == "memory" else ()  # it takes the one without small limits, too
+    await probe(*usual, honest)
     with pytest.raises(AssertionError):
-        await probe(Backend(limits=LIMITS))
+        await probe(*usual, Backend(limits=LIMITS))
 
 
 async def test_a_declaration_with_gaps_fails() -> None:
