@@ -70,7 +70,8 @@ class MetricsAccumulator:
             self._values[name].append(where[sampled].astype(np.float64))
         for name in ("masked", "clamped"):
             where = causes[f"{name}_fraction"][sampled]
-            self._values[f"{name}_chunks_fraction"].append(_any(datum.chunk_id[sampled], where))
+            chunks = _chunks_with(datum.chunk_id[sampled], where)
+            self._values[f"{name}_chunks_fraction"].append(chunks)
         self._losses["loss"] += float(terms.loss.detach())  # type: ignore[assignment]
         if measured.value is not None and datum.value_weight.any():
             self._add_value(datum, measured.value)
@@ -180,8 +181,8 @@ def _causes(terms: Terms) -> Mapping[str, Bools]:
     }
 
 
-def _any(chunk: Ints, where: Bools) -> Floats:
-    """1 for each chunk with a token where this is true, 0 for each other one."""
+def _chunks_with(chunk: Ints, where: Bools) -> Floats:
+    """1 for each chunk that has a token where this is true, 0 for each other one; (C,)."""
     chunks, number = np.unique(chunk, return_inverse=True)
     hits = np.bincount(number, weights=where, minlength=len(chunks))
     return (hits > 0).astype(np.float64)
