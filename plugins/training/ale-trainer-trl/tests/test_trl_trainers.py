@@ -207,6 +207,21 @@ def test_grpo_refuses_a_sampler_that_it_would_score_wrongly(lab: Any) -> None:
     attached(lab.llm(top_p=0.8), "dpo")
 
 
+def test_grpo_refuses_samples_of_another_engine(lab: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def sampled_by(same: bool | None) -> Any:
+        llm = lab.llm()
+        llm.same_engine = same
+        return llm
+
+    with pytest.raises(InputError, match="is sampled in another engine than the trainer's"):
+        attached(sampled_by(False), "grpo")
+    attached(sampled_by(True), "grpo")
+    assert not caplog.text
+    attached(sampled_by(None), "grpo")
+    assert "servers of a registry may run another engine" in caplog.text
+    attached(sampled_by(False), "dpo")
+
+
 async def test_grpo_scores_at_the_samplers_temperature(lab: Any) -> None:
     """TRL's `entropy` is of the distribution at the temperature that it scores with."""
     found = {}

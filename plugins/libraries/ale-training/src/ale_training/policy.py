@@ -3,6 +3,8 @@
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from attrs import frozen
+
 from ale.errors import InputError, Problem
 from ale.protocols import LLM
 from ale.types import Sampling
@@ -50,6 +52,32 @@ def _refused(message: str) -> InputError:
         "`ale dataset` makes of the run",
     )
     return InputError([problem])
+
+
+@frozen
+class OtherEngine:
+    """Samples may come from another engine, whose probabilities differ from the trainer's."""
+
+    certain: bool
+    message: str
+
+
+def other_engine(llm: LLM | None) -> OtherEngine | None:
+    """What is known of an engine that computes probabilities otherwise than a trainer does.
+
+    Args:
+        llm: samples; its attribute `same_engine` says whether it computes as a trainer in this
+            process does, None where that is not known. One without the attribute does.
+
+    Returns:
+        None where it computes alike.
+    """
+    same: bool | None = getattr(llm, "same_engine", True)
+    if same:
+        return None
+    known = "the model is sampled in" if same is False else "servers of a registry may run"
+    message = f"{known} another engine than the trainer's, whose probabilities differ"
+    return OtherEngine(same is False, message)
 
 
 def sampled_temperature(given: float | None, llm: LLM | None, *, uses_ratio: bool = True) -> float:

@@ -1,5 +1,6 @@
 """Builds the trainers from their options."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,9 @@ from ale_trainer_trl.learning.learner import Learner, Settings, dpo_fields, grpo
 from ale_trainer_trl.options import DpoOptions, GrpoOptions, LearnOptions
 from ale_trainer_trl.targets import groups_of, pairs_of
 from ale_trainer_trl.trainer import TrlTrainer
-from ale_training.policy import sampled_temperature
+from ale_training.policy import other_engine, sampled_temperature
+
+_LOG = logging.getLogger(__name__)
 
 
 def dpo_trainer(options: DpoOptions, context: BuildContext) -> TrlTrainer:
@@ -62,6 +65,7 @@ def grpo_trainer(options: GrpoOptions, context: BuildContext) -> TrlTrainer:
         return {**{name: float(n) for name, n in found.counts.items()}, **measured}
 
     def settings(llm: LLM | None) -> Settings:
+        _check_engine(llm)
         return Settings(
             **_shared(options, context),
             batch_size=options.batch_size,
@@ -76,6 +80,18 @@ def grpo_trainer(options: GrpoOptions, context: BuildContext) -> TrlTrainer:
         )
 
     return TrlTrainer("grpo", settings, update)
+
+
+def _check_engine(llm: LLM | None) -> None:
+    """Raises `InputError` where another engine samples; warns where one may."""
+    other = other_engine(llm)
+    if other is None:
+        return
+    message = f"{other.message}: TRL's GRPO has no correction for that here"
+    hint = "trainer: {type: policy, correction: truncate}"
+    if other.certain:
+        raise InputError([Problem(path="trainer.type", message=message, hint=hint)])
+    _LOG.warning("warning: %s; use %s", message, hint)
 
 
 def _shared(options: LearnOptions, context: BuildContext) -> dict[str, Any]:
