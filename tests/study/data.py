@@ -12,7 +12,10 @@ from plan import Plan
 from ale_ablate.measuring import Evaluated
 
 RUNS, EVALUATIONS = "runs.csv", "evaluations.csv"
-_RUN = ("training", "peak", "masked", "clamped", "clipped", "chunks", "broken", "seconds")
+_RUN = (
+    *("training", "peak", "masked", "clamped", "clipped"),
+    *("masked_chunks", "clamped_chunks", "age", "chunks", "broken", "seconds"),
+)
 _EVALUATION = ("step", "temperature", "graded", "succeeded", "broken")
 
 
@@ -87,6 +90,9 @@ def _numbers(line: Mapping[str, str], evaluated: Sequence[Evaluated]) -> Numbers
         masked=float(line["masked"]),
         clamped=float(line["clamped"]),
         clipped=float(line["clipped"]),
+        masked_chunks=_number(line["masked_chunks"]),
+        clamped_chunks=_number(line["clamped_chunks"]),
+        age=_number(line["age"]),
         chunks=_number(line["chunks"]),
         rollouts=_unpacked(line["rollouts"]),
         broken=int(line["broken"]),

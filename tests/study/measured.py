@@ -33,6 +33,12 @@ class Numbers:
     """Share of these whose ratio the clamp changed, mean over steps."""
     clipped: float
     """Share of these that the clip left out, mean over steps."""
+    masked_chunks: float | None
+    """As `masked`, of chunks: those of which the mask left out a token."""
+    clamped_chunks: float | None
+    """As `clamped`, of chunks: those of which the clamp changed a token's ratio."""
+    age: float | None
+    """Steps by which the weights that began to sample were behind, mean over groups and steps."""
     chunks: float | None
     """Chunks of an episode, mean over episodes from the tasks' own beginnings."""
     rollouts: tuple[int, ...]
@@ -181,6 +187,9 @@ def _numbers(run: Measured) -> Numbers:
         masked=_mean([step.get("masked_fraction", 0.0) for step in steps]),
         clamped=_mean([step.get("clamped_fraction", 0.0) for step in steps]),
         clipped=_mean([step.get("clipped_fraction", 0.0) for step in steps]),
+        masked_chunks=_known_mean(steps, "masked_chunks_fraction"),
+        clamped_chunks=_known_mean(steps, "clamped_chunks_fraction"),
+        age=_known_mean(steps, "staleness_mean"),
         chunks=_chunks(run.path, run.start),
         rollouts=tuple(n for step, n in rollouts if step >= run.start),
         broken=run.broken,
@@ -208,6 +217,12 @@ def _metrics(path: Path, start: int) -> Iterator[Mapping[str, float]]:
 
 def _chunks(path: Path, start: int) -> float | None:
     found = [len(one.chunks) for one in RunReader(path).credits() if one.step >= start]
+    return _mean(found) if found else None
+
+
+def _known_mean(steps: Sequence[Mapping[str, float]], metric: str) -> float | None:
+    """Over the steps that have it; None where no step does."""
+    found = [step[metric] for step in steps if metric in step]
     return _mean(found) if found else None
 
 

@@ -56,6 +56,9 @@ def _columns(table: Table) -> Iterator[tuple[str, Callable[[Row, Row], str | Non
     yield "masked", _alone(lambda run: run.masked)
     yield "clamped", _alone(lambda run: run.clamped)
     yield "clipped", _alone(lambda run: run.clipped)
+    yield "masked chunks", _alone(lambda run: run.masked_chunks)
+    yield "clamped chunks", _alone(lambda run: run.clamped_chunks)
+    yield "age", lambda row, _: _plain(row, lambda run: run.age)
 
 
 def _alone(of: Callable[[Numbers], float | None]) -> Callable[[Row, Row], str]:
