@@ -255,6 +255,28 @@ def test_the_data_gives_the_same_table_as_the_runs(
     assert "+10.0 (+10.0 to +10.0), p 0.094 |" in text
 
 
+def test_new_runs_take_the_place_of_stored_ones_and_others_stay(
+    study: dict[str, ModuleType],
+) -> None:
+    cell, other = study["plan"].BEGINNINGS.cells[:2]
+    old, new = numbers(study, 0.1), evolve(numbers(study, 0.5), clamped_chunks=0.25)
+    old = evolve(old, masked_chunks=None)
+    stored = {"starts": [(cell, 10, {(0, 0): old, (1, 0): old}), (other, 10, {(0, 0): old})]}
+    again = {"starts": [(cell, 5, {(0, 0): new}), (other, 5, {})]}
+    found = study["data"].merged({**stored, "parts": []}, again)
+    assert found == {
+        "starts": [(cell, 10, {(0, 0): new, (1, 0): old}), (other, 10, {(0, 0): old})],
+        "parts": [],
+    }
+    rows = study["measured"].table(study["plan"].BEGINNINGS, found["starts"]).rows
+    table = study["measured"].Table(plan=study["plan"].BEGINNINGS, rows=rows, rollouts=768)
+    lines = list(study["pages"].markdown(table))
+    assert lines[0].endswith("| clipped | masked chunks | clamped chunks | age |")
+    # The mean of those runs that have stored it.
+    assert lines[2].endswith("| 0.0% | 12.5% of 1 | 25.0% of 1 | 1.5 |")
+    assert lines[3].endswith("| 0.0% | - | - | 1.5 |")
+
+
 def test_a_study_says_in_advance_what_it_will_take_and_leaves_out_what_is_too_long(
     study: dict[str, ModuleType],
     tmp_path: Path,

@@ -69,6 +69,19 @@ def read(folder: Path, plans: Sequence[Plan]) -> dict[str, Measures]:
     }
 
 
+def merged(stored: Mapping[str, Measures], new: Mapping[str, Measures]) -> dict[str, Measures]:
+    """The data of both; a run that both have is the new one's."""
+    found = dict(stored)
+    for grid, measures in new.items():
+        known = {cell.label: (asked, runs) for cell, asked, runs in stored.get(grid, [])}
+        found[grid] = [
+            (cell, max(asked, before), dict(sorted({**runs, **again}.items())))
+            for cell, asked, again in measures
+            for before, runs in [known.get(cell.label, (0, {}))]
+        ]
+    return found
+
+
 def _where(line: Mapping[str, str]) -> tuple[str, str, Key]:
     return line["grid"], line["cell"], (int(line["start"]), int(line["seed"]))
 

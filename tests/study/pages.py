@@ -56,14 +56,26 @@ def _columns(table: Table) -> Iterator[tuple[str, Callable[[Row, Row], str | Non
     yield "masked", _alone(lambda run: run.masked)
     yield "clamped", _alone(lambda run: run.clamped)
     yield "clipped", _alone(lambda run: run.clipped)
-    yield "masked chunks", _alone(lambda run: run.masked_chunks)
-    yield "clamped chunks", _alone(lambda run: run.clamped_chunks)
-    yield "age", lambda row, _: _plain(row, lambda run: run.age)
+    if any(run.age is not None for row in table.rows for run in row.runs.values()):
+        yield "masked chunks", _of_those(lambda run: run.masked_chunks)
+        yield "clamped chunks", _of_those(lambda run: run.clamped_chunks)
+        yield "age", lambda row, _: _plain(row, lambda run: run.age)
 
 
 def _alone(of: Callable[[Numbers], float | None]) -> Callable[[Row, Row], str]:
     """The mean without its interval."""
     return lambda row, _: interval_text(row.mean(of), alone=True)
+
+
+def _of_those(of: Callable[[Numbers], float | None]) -> Callable[[Row, Row], str]:
+    """As `_alone`, with the number of runs where not all of the row's have stored it."""
+
+    def text(row: Row, _: Row) -> str:
+        n = len(row.values(of))
+        mean = interval_text(row.mean(of), alone=True)
+        return mean if n in (0, len(row.runs)) else f"{mean} of {n}"
+
+    return text
 
 
 def _against(

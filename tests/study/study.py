@@ -216,7 +216,7 @@ def _collect(folder: Path, *, docs: bool) -> None:
         (out / f"{each.plan.name}.svg").write_text(picture(each))
     if docs:
         stored = PAGE.with_suffix("")
-        known = {**data.read(stored, PLANS), **measured}
+        known = data.merged(data.read(stored, PLANS), measured)
         data.write(stored, {plan.name: known[plan.name] for plan in PLANS if plan.name in known})
         swept = sweeps.added(sweeps.stored(stored / sweeps.FILE), swept)
         sweeps.write(stored / sweeps.FILE, swept)
