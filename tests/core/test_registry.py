@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve, make_class
+from attrs import evolve
 
 from ale._registry import Registry
 from ale.errors import PluginError
@@ -47,22 +47,20 @@ def test_a_hook_that_does_not_exist_names_the_nearest_one() -> None:
     assert "did you mean 'ale_agents'?" in registry.failed[0].message
 
 
-def test_an_options_function_is_called_on_use() -> None:
-    calls = []
-
-    def options() -> type[Any]:
-        calls.append("imported")
-        return make_class("Options", [])
-
+def test_options_are_imported_when_they_are_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "from attrs import frozen\n\n@frozen\nclass Late:\n    pass\n"
+    (tmp_path / "late_options.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
     registry = Registry()
-    late = evolve(agent("x"), options=options)
+    late = evolve(agent("x"), options="late_options:Late")
     registry.add(package(ale_agents=lambda: [late]), "ale-late")
     assert registry.find("agent", "x").component is late
-    assert calls == []
+    assert "late_options" not in sys.modules
     found = late.options
     assert found is not None
-    assert found.__name__ == "Options"
-    assert calls == ["imported"]
+    assert found.__name__ == "Late"
 
 
 def test_a_hook_with_a_wrong_argument_fails_to_load() -> None:
@@ -104,8 +102,9 @@ def test_an_event_hook_with_a_misspelt_argument_fails_to_load() -> None:
         ({"name": ""}, "'name' must match"),
         ({"name": "a b"}, "'name' must match"),
         ({"name": "a/b"}, "'name' must match"),
-        ({"options": dict}, "'options' must be an attrs class, None, or a function"),
-        ({"options": {}}, "'options' must be an attrs class, None, or a function"),
+        ({"options": dict}, "'options' must be an attrs class, the name of one as 'module:Class'"),
+        ({"options": {}}, "'options' must be an attrs class, the name of one as 'module:Class'"),
+        ({"options": "options.Mine"}, "or None, got 'options.Mine'"),
         ({"build": None}, "'build' must be callable"),
         ({"summary": None}, "'summary' must be <class 'str'>"),
         ({"probe": True}, "'probe' must be callable"),
@@ -120,6 +119,13 @@ def test_an_invalid_component_is_recorded_with_its_package(
     ] * 2
     (broken,) = registry.failed
     assert message in broken.message
+
+
+@pytest.mark.parametrize("given", ["ale.no_such_module:Options", "ale.plugin:NoSuchClass"])
+def test_options_that_can_not_be_imported_are_named(given: str) -> None:
+    made = evolve(agent("x"), options=given)
+    with pytest.raises(PluginError, match=f"options of 'x' can't be imported from {given}: "):
+        _ = made.options
 
 
 def _raise() -> Sequence[Component[Any, Any]]:

@@ -7,6 +7,7 @@ A package names one module under the entry-point group ``ale``. That module impl
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -155,9 +156,14 @@ class Ranks:
 
 
 def _attrs_class(_: object, __: object, value: Any) -> None:
-    if has(value) if isinstance(value, type) else value is None or callable(value):
-        return
-    raise TypeError(f"'options' must be an attrs class, None, or a function, got {value!r}")
+    if isinstance(value, str):
+        module, colon, name = value.partition(":")
+        valid = bool(module and colon and name)
+    else:
+        valid = value is None or (isinstance(value, type) and has(value))
+    if not valid:
+        expected = "an attrs class, the name of one as 'module:Class', or None"
+        raise TypeError(f"'options' must be {expected}, got {value!r}")
 
 
 @frozen
@@ -166,8 +172,9 @@ class Component(Generic[OptionsT, ProductT_co]):
 
     Attributes:
         name: what a config writes after ``type:``; no spaces, no ``/``.
-        options: an attrs class (keyword-only, all fields with `doc`), None for no options, or a
-            function that imports the class when it is needed.
+        options: an attrs class (keyword-only, all fields with `doc`); its name as
+            ``module:Class``, imported when it is needed, so that no command waits for the options
+            of components that it does not use; or None for no options.
         build: makes the product from options and context; imports an SDK if it needs one.
         summary: one line for ``ale plugins``.
         probe: whether it is usable here. Must be fast and not raise. None means always usable.
@@ -179,7 +186,7 @@ class Component(Generic[OptionsT, ProductT_co]):
     """
 
     name: str = field(validator=_NAME)
-    _options: type[OptionsT] | Callable[[], type[OptionsT]] | None = field(validator=_attrs_class)
+    _options: type[OptionsT] | str | None = field(validator=_attrs_class)
     build: Callable[[Any, BuildContext], ProductT_co] = field(validator=validators.is_callable())
     summary: str = field(kw_only=True, validator=validators.instance_of(str))
     probe: Callable[[], Probe] | None = field(
@@ -199,9 +206,22 @@ class Component(Generic[OptionsT, ProductT_co]):
 
     @property
     def options(self) -> type[OptionsT] | None:
-        """The class of its options, or None for none."""
-        given = self._options
-        return given if given is None or isinstance(given, type) else given()
+        """The class of its options, or None for none.
+
+        Raises:
+            PluginError: it can't be imported.
+        """
+        if not isinstance(self._options, str):
+            return self._options
+        module, _, name = self._options.partition(":")
+        try:
+            found: type[OptionsT] = getattr(import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            from ale.errors import PluginError  # late: it takes a while
+
+            message = f"the options of '{self.name}' can't be imported from {self._options}"
+            raise PluginError(f"{message}: {error}") from error
+        return found
 
 
 @frozen(kw_only=True)

@@ -9,7 +9,7 @@ from ale.testing.agent import answer, call, shell_call
 from ale.testing.fakes import ManualClock
 from ale.types import Limits
 from ale_agent_iflow.loop import IflowAgent
-from ale_agent_iflow.plugin import IflowOptions
+from ale_agent_iflow.options import IflowOptions
 
 FINISH = call("finish", summary="done")
 COUNT = shell_call("echo x >> count")

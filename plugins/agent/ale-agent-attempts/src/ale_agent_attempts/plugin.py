@@ -1,11 +1,15 @@
 """Registers the agents ``code-attempts``, ``single-shot`` and ``steps``."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Agent
-from ale_agent_attempts.options import AttemptsOptions, SingleShotOptions, StepsOptions
+
+if TYPE_CHECKING:
+    from ale_agent_attempts.options import AttemptsOptions, SingleShotOptions, StepsOptions
 
 
 def _build_attempts(options: AttemptsOptions, context: BuildContext) -> Agent:
@@ -32,21 +36,21 @@ def ale_agents() -> Sequence[Component[Any, Agent]]:
     return [
         Component(
             "code-attempts",
-            AttemptsOptions,
+            "ale_agent_attempts.options:AttemptsOptions",
             _build_attempts,
             summary="Asks for code, runs its visible tests, shows the errors, asks again.",
             needs=("llm",),
         ),
         Component(
             "single-shot",
-            SingleShotOptions,
+            "ale_agent_attempts.options:SingleShotOptions",
             _build_single_shot,
             summary="Asks once, without tools or feedback: for benchmarks.",
             needs=("llm",),
         ),
         Component(
             "steps",
-            StepsOptions,
+            "ale_agent_attempts.options:StepsOptions",
             _build_steps,
             summary="Thinks in <step> tags and answers in an <answer> tag.",
             needs=("llm",),

@@ -1,10 +1,15 @@
 """Registers the agent ``iflow``."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Agent
-from ale_agent_iflow.options import IflowOptions
+
+if TYPE_CHECKING:
+    from ale_agent_iflow.options import IflowOptions
 
 
 def _build(options: IflowOptions, context: BuildContext) -> Agent:
@@ -20,7 +25,7 @@ def ale_agents() -> Sequence[Component[IflowOptions, Agent]]:
     return [
         Component(
             "iflow",
-            IflowOptions,
+            "ale_agent_iflow.options:IflowOptions",
             _build,
             summary="Tool-calling agent: a shell that lasts, files, limits, compaction.",
             needs=("llm",),

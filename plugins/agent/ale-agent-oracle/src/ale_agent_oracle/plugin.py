@@ -1,11 +1,15 @@
 """Registers the agents ``oracle``, ``noop`` and ``echo``."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Agent
-from ale_agent_oracle.options import OracleOptions
+
+if TYPE_CHECKING:
+    from ale_agent_oracle.options import OracleOptions
 
 
 def _build_oracle(options: OracleOptions, context: BuildContext) -> Agent:
@@ -32,7 +36,7 @@ def ale_agents() -> Sequence[Component[Any, Agent]]:
     return [
         Component(
             "oracle",
-            OracleOptions,
+            "ale_agent_oracle.options:OracleOptions",
             _build_oracle,
             summary="Runs the task's reference solution: a valid task gives it reward 1.",
         ),

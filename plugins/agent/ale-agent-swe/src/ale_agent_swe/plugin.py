@@ -1,10 +1,15 @@
 """Registers the agent ``plan-patch-test``."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Agent
-from ale_agent_swe.options import PlanPatchTestOptions
+
+if TYPE_CHECKING:
+    from ale_agent_swe.options import PlanPatchTestOptions
 
 
 def _build(options: PlanPatchTestOptions, context: BuildContext) -> Agent:
@@ -19,7 +24,7 @@ def ale_agents() -> Sequence[Component[PlanPatchTestOptions, Agent]]:
     return [
         Component(
             "plan-patch-test",
-            PlanPatchTestOptions,
+            "ale_agent_swe.options:PlanPatchTestOptions",
             _build,
             summary="Plans, patches a repository, tests and repairs, with or without tools.",
             needs=("llm",),

@@ -1,10 +1,15 @@
 """Registers the middleware ``hints``."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Middleware
-from ale_hints.options import HintOptions
+
+if TYPE_CHECKING:
+    from ale_hints.options import HintOptions
 
 
 def _build(options: HintOptions, context: BuildContext) -> Middleware:
@@ -17,4 +22,4 @@ def _build(options: HintOptions, context: BuildContext) -> Middleware:
 def ale_middleware() -> Sequence[Component[HintOptions, Middleware]]:
     """Register ``hints``."""
     summary = "Adds a text to the system message: one for all, one per task, or stored feedback."
-    return [Component("hints", HintOptions, _build, summary=summary)]
+    return [Component("hints", "ale_hints.options:HintOptions", _build, summary=summary)]

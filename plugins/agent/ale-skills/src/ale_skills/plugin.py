@@ -1,15 +1,18 @@
 """The middleware ``skills`` and the command ``ale skills``."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Middleware
-from ale_skills.options import SkillOptions
 
 if TYPE_CHECKING:
     import click
+
+    from ale_skills.options import SkillOptions
 
 
 def _build(options: SkillOptions, context: BuildContext) -> Middleware:
@@ -29,11 +32,11 @@ def _build(options: SkillOptions, context: BuildContext) -> Middleware:
 def ale_middleware() -> Sequence[Component[SkillOptions, Middleware]]:
     """Register ``skills``."""
     summary = "Adds the skills that fit a task to the system message."
-    return [Component("skills", SkillOptions, _build, summary=summary)]
+    return [Component("skills", "ale_skills.options:SkillOptions", _build, summary=summary)]
 
 
 @hookimpl
-def ale_commands() -> "Sequence[click.Command]":
+def ale_commands() -> Sequence[click.Command]:
     """Add ``ale skills``."""
     from ale_skills.commands import skills
 

@@ -1,17 +1,20 @@
 """``ale art``: flags in, ``ale run`` out."""
 
+from __future__ import annotations
+
 import os
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ale.commands import ale
 from ale.errors import NotUsableError
-from ale_art.config import Flags, config_of, overrides_of
+
+if TYPE_CHECKING:
+    from ale_art.config import Flags
 
 
 @click.group("art")
@@ -143,16 +146,21 @@ def train(
       ale art train --data mbpp.jsonl --dry-run --use-openai --model gpt-5-mini
       ale art train --data mbpp.jsonl --in-process --model models/my-model --rollouts 8
     """
+    # Here: `ale --help` does not need them.
+    import tempfile
+
+    import yaml
+
+    from ale_art.config import Flags, config_of, overrides_of
+
     flags = Flags(**given)
     _check(flags)
-    import yaml  # here: `ale --help` does not need it
-
     config = config_of(flags, os.environ)
     text = yaml.safe_dump(config, sort_keys=False)
     if print_config:
         click.echo(text, nl=False)
         return
-    _announce(flags)
+    _announce(flags, config_of(flags, {})["llm"])
     with tempfile.TemporaryDirectory(prefix="ale-art-") as folder:
         path = Path(folder) / "art.yaml"
         path.write_text(text)
@@ -173,9 +181,8 @@ def _check(flags: Flags) -> None:
         raise NotUsableError("--in-process needs more packages: pip install 'ale-art[train]'")
 
 
-def _announce(flags: Flags) -> None:
+def _announce(flags: Flags, llm: Mapping[str, Any]) -> None:
     """Where the answers come from, before anything is checked."""
-    llm = config_of(flags, {})["llm"]
     where = {"policy": "this process", "openai": "OpenAI"}.get(llm["type"], "vLLM")
     url = f" at {llm['base_url']}" if "base_url" in llm else ""
     lines = [f"Model served by {where}{url}"]

@@ -1,13 +1,16 @@
 """The commands ``show``, ``credit`` and ``report``, and the observer ``report``."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ale.plugin import BuildContext, Component, hookimpl
-from ale_inspect.options import ReportOptions
 
 if TYPE_CHECKING:
     import click
+
+    from ale_inspect.options import ReportOptions
 
 
 def _build(options: ReportOptions, context: BuildContext) -> object:
@@ -20,12 +23,17 @@ def _build(options: ReportOptions, context: BuildContext) -> object:
 def ale_observers() -> Sequence[Component[ReportOptions, object]]:
     """Register the observer ``report``."""
     return [
-        Component("report", ReportOptions, _build, summary="Writes report.html when the run ends.")
+        Component(
+            "report",
+            "ale_inspect.options:ReportOptions",
+            _build,
+            summary="Writes report.html when the run ends.",
+        )
     ]
 
 
 @hookimpl
-def ale_commands() -> "Sequence[click.Command]":
+def ale_commands() -> Sequence[click.Command]:
     """Add ``ale show``, ``ale credit`` and ``ale report``."""
     from ale_inspect.commands import credit, report, show
 

@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     from ale_launch.options import LocalOptions, TorchrunOptions
 
 
-def _local_options() -> type[LocalOptions]:
-    from ale_launch.options import LocalOptions
-
-    return LocalOptions
-
-
-def _torchrun_options() -> type[TorchrunOptions]:
-    from ale_launch.options import TorchrunOptions
-
-    return TorchrunOptions
-
-
 def _local(options: LocalOptions, context: BuildContext) -> Launcher:
     from ale_launch.local import LocalLauncher
 
@@ -42,10 +30,12 @@ def _torchrun(options: TorchrunOptions, context: BuildContext) -> Launcher:
 def ale_launchers() -> Sequence[Component[Any, Launcher]]:
     """Register ``local`` and ``torchrun``."""
     return [
-        Component("local", _local_options, _local, summary="Processes of this machine."),
+        Component(
+            "local", "ale_launch.options:LocalOptions", _local, summary="Processes of this machine."
+        ),
         Component(
             "torchrun",
-            _torchrun_options,
+            "ale_launch.options:TorchrunOptions",
             _torchrun,
             summary="The trainer's ranks by torchrun, on one machine or several.",
             probe=lambda: Probe.of_package("torch", remedy="pip install torch"),

@@ -1,14 +1,17 @@
 """The commands ``runs`` and ``traj``, and the observer ``store``."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, hookimpl
-from ale_store.options import StoreOptions
 
 if TYPE_CHECKING:
     import click
+
+    from ale_store.options import StoreOptions
 
 
 def _build(options: StoreOptions, context: BuildContext) -> object:
@@ -27,11 +30,11 @@ def _build(options: StoreOptions, context: BuildContext) -> object:
 def ale_observers() -> Sequence[Component[StoreOptions, object]]:
     """Register the observer ``store``."""
     summary = "Keeps a database of runs up to date."
-    return [Component("store", StoreOptions, _build, summary=summary)]
+    return [Component("store", "ale_store.options:StoreOptions", _build, summary=summary)]
 
 
 @hookimpl
-def ale_commands() -> "Sequence[click.Command]":
+def ale_commands() -> Sequence[click.Command]:
     """Add ``ale runs`` and ``ale traj``."""
     from ale_store.runs_command import runs
     from ale_store.traj_command import traj

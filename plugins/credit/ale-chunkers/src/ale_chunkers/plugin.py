@@ -1,11 +1,15 @@
 """Registers the chunkers."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Chunker
-from ale_chunkers.options import AttemptOptions, InteractionOptions, PhaseOptions
+
+if TYPE_CHECKING:
+    from ale_chunkers.options import AttemptOptions, InteractionOptions, PhaseOptions
 
 
 def _interaction(options: InteractionOptions, context: BuildContext) -> Chunker:
@@ -75,7 +79,7 @@ def ale_chunkers() -> Sequence[Component[Any, Chunker]]:
     return [
         Component(
             "interaction",
-            InteractionOptions,
+            "ale_chunkers.options:InteractionOptions",
             _interaction,
             summary="From one interaction with the environment to the next (the IPA paper's).",
         ),
@@ -95,13 +99,13 @@ def ale_chunkers() -> Sequence[Component[Any, Chunker]]:
         ),
         Component(
             "attempt",
-            AttemptOptions,
+            "ale_chunkers.options:AttemptOptions",
             _attempt,
             summary="One chunk per attempt at the task, up to what its tests said.",
         ),
         Component(
             "phase",
-            PhaseOptions,
+            "ale_chunkers.options:PhaseOptions",
             _phase,
             summary="One chunk per phase: a plan, a patch, a test, a repair.",
         ),

@@ -1,6 +1,5 @@
 """Options of the credit schemes."""
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from attrs import Attribute, field, frozen
@@ -203,14 +202,3 @@ class GaeOptions:
             "earned is the critic's value of their last state, in place of their reward."
         ),
     )
-
-
-OPTIONS: Mapping[str, type] = {
-    "ipa": IpaOptions,
-    "ipa-lite": IpaLiteOptions,
-    "reinforce": ReinforceOptions,
-    "grpo": GrpoOptions,
-    "repair": RepairOptions,
-    "gae": GaeOptions,
-}
-"""By the name of the component."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, hookimpl
@@ -17,15 +17,6 @@ if TYPE_CHECKING:
         ReinforceOptions,
         RepairOptions,
     )
-
-
-def _options(name: str) -> Callable[[], type]:
-    def late() -> type:
-        from ale_credit.options import OPTIONS
-
-        return OPTIONS[name]
-
-    return late
 
 
 def _ipa(options: IpaOptions, context: BuildContext) -> CreditScheme:
@@ -87,21 +78,29 @@ def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
     """Register the credit schemes."""
     return [
         Component(
-            "ipa", _options("ipa"), _ipa, summary="Discounted return per chunk (the IPA paper's)."
+            "ipa",
+            "ale_credit.options:IpaOptions",
+            _ipa,
+            summary="Discounted return per chunk (the IPA paper's).",
         ),
         Component(
             "ipa-lite",
-            _options("ipa-lite"),
+            "ale_credit.options:IpaLiteOptions",
             _ipa_lite,
             summary="ALE-lite's approximation of IPA: the score, weighted by position.",
         ),
         Component(
             "reinforce",
-            _options("reinforce"),
+            "ale_credit.options:ReinforceOptions",
             _reinforce,
             summary="The return, with or without a baseline.",
         ),
-        Component("grpo", _options("grpo"), _grpo, summary="Reward normalised within its group."),
+        Component(
+            "grpo",
+            "ale_credit.options:GrpoOptions",
+            _grpo,
+            summary="Reward normalised within its group.",
+        ),
         Component("dr-grpo", None, _dr_grpo, summary="Reward less the group's mean."),
         Component("rloo", None, _rloo, summary="Reward less the mean of the other rollouts."),
         Component(
@@ -112,13 +111,13 @@ def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
         ),
         Component(
             "repair",
-            _options("repair"),
+            "ale_credit.options:RepairOptions",
             _repair,
             summary="Return per attempt, with a bonus for a success after failed ones.",
         ),
         Component(
             "gae",
-            _options("gae"),
+            "ale_credit.options:GaeOptions",
             _gae,
             summary="Generalised advantage estimation with the trainer's critic (PPO's).",
         ),

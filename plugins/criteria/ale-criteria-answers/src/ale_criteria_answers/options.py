@@ -1,6 +1,5 @@
 """Options of the criteria, as a task writes them."""
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from attrs import Attribute, field, frozen
@@ -88,12 +87,3 @@ class ChoiceOptions:
     def __attrs_post_init__(self) -> None:
         if self.expected.upper() not in tuple(self.letters.upper()):
             raise ValueError(f"expected must be one of {self.letters}, found {self.expected!r}")
-
-
-OPTIONS: Mapping[str, type] = {
-    "numeric_answer": NumericAnswerOptions,
-    "math_equal": MathEqualOptions,
-    "exact_match": ExactMatchOptions,
-    "choice": ChoiceOptions,
-}
-"""By the name of the component."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, hookimpl
@@ -15,15 +15,6 @@ if TYPE_CHECKING:
         MathEqualOptions,
         NumericAnswerOptions,
     )
-
-
-def _options(name: str) -> Callable[[], type]:
-    def late() -> type:
-        from ale_criteria_answers.options import OPTIONS
-
-        return OPTIONS[name]
-
-    return late
 
 
 def _numeric_answer(options: NumericAnswerOptions, context: BuildContext) -> Criterion:
@@ -56,25 +47,25 @@ def ale_criteria() -> Sequence[Component[Any, Criterion]]:
     return [
         Component(
             "numeric_answer",
-            _options("numeric_answer"),
+            "ale_criteria_answers.options:NumericAnswerOptions",
             _numeric_answer,
             summary="The number that the agent ends up with is the right one.",
         ),
         Component(
             "math_equal",
-            _options("math_equal"),
+            "ale_criteria_answers.options:MathEqualOptions",
             _math_equal,
             summary="The formula that the agent ends up with equals the right one.",
         ),
         Component(
             "exact_match",
-            _options("exact_match"),
+            "ale_criteria_answers.options:ExactMatchOptions",
             _exact_match,
             summary="The text that the agent ends up with is the right one.",
         ),
         Component(
             "choice",
-            _options("choice"),
+            "ale_criteria_answers.options:ChoiceOptions",
             _choice,
             summary="The letter that the agent chooses is the right one.",
         ),

@@ -12,12 +12,6 @@ if TYPE_CHECKING:
     from ale_criteria_python.options import PythonTestsOptions
 
 
-def _options() -> type:
-    from ale_criteria_python.options import PythonTestsOptions
-
-    return PythonTestsOptions
-
-
 def _build(options: PythonTestsOptions, context: BuildContext) -> Criterion:
     from ale_criteria_python.python_tests import PythonTests
 
@@ -28,4 +22,11 @@ def _build(options: PythonTestsOptions, context: BuildContext) -> Criterion:
 def ale_criteria() -> Sequence[Component[Any, Criterion]]:
     """Register ``python_tests``."""
     summary = "Hidden Python asserts hold for the code in the agent's answer."
-    return [Component("python_tests", _options, _build, summary=summary)]
+    return [
+        Component(
+            "python_tests",
+            "ale_criteria_python.options:PythonTestsOptions",
+            _build,
+            summary=summary,
+        )
+    ]

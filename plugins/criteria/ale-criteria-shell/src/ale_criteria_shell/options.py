@@ -150,12 +150,3 @@ class UnitTestsPassOptions:
         default=(),
         metadata=doc("Installed pytest plugins to load, as for -p; none is loaded by itself."),
     )
-
-
-OPTIONS: Mapping[str, type] = {
-    "command_exit_code": CommandExitCodeOptions,
-    "file_contains": FileContainsOptions,
-    "regex_in_stdout": RegexInStdoutOptions,
-    "unit_tests_pass": UnitTestsPassOptions,
-}
-"""By the name of the component."""

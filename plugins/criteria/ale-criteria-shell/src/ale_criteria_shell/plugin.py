@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, hookimpl
@@ -15,15 +15,6 @@ if TYPE_CHECKING:
         RegexInStdoutOptions,
         UnitTestsPassOptions,
     )
-
-
-def _options(name: str) -> Callable[[], type]:
-    def late() -> type:
-        from ale_criteria_shell.options import OPTIONS
-
-        return OPTIONS[name]
-
-    return late
 
 
 def _command_exit_code(options: CommandExitCodeOptions, context: BuildContext) -> Criterion:
@@ -56,25 +47,25 @@ def ale_criteria() -> Sequence[Component[Any, Criterion]]:
     return [
         Component(
             "command_exit_code",
-            _options("command_exit_code"),
+            "ale_criteria_shell.options:CommandExitCodeOptions",
             _command_exit_code,
             summary="A command ends with the expected exit code.",
         ),
         Component(
             "file_contains",
-            _options("file_contains"),
+            "ale_criteria_shell.options:FileContainsOptions",
             _file_contains,
             summary="A file contains a text or a match of a regular expression.",
         ),
         Component(
             "regex_in_stdout",
-            _options("regex_in_stdout"),
+            "ale_criteria_shell.options:RegexInStdoutOptions",
             _regex_in_stdout,
             summary="What a command prints matches a regular expression.",
         ),
         Component(
             "unit_tests_pass",
-            _options("unit_tests_pass"),
+            "ale_criteria_shell.options:UnitTestsPassOptions",
             _unit_tests_pass,
             summary="Hidden Python tests pass against what the agent wrote.",
         ),

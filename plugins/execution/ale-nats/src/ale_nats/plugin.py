@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     from ale_nats.options import EventOptions, NatsOptions
 
 
-def _executor_options() -> type[NatsOptions]:
-    from ale_nats.options import NatsOptions
-
-    return NatsOptions
-
-
-def _event_options() -> type[EventOptions]:
-    from ale_nats.options import EventOptions
-
-    return EventOptions
-
-
 def _executor(options: NatsOptions, context: BuildContext) -> Executor:
     from ale_nats.executor import NatsExecutor
 
@@ -42,14 +30,14 @@ def _observer(options: EventOptions, context: BuildContext) -> object:
 def ale_executors() -> Sequence[Component[Any, Executor]]:
     """Register the executor ``nats``."""
     summary = "Episodes on workers (ale worker) over NATS JetStream."
-    return [Component("nats", _executor_options, _executor, summary=summary)]
+    return [Component("nats", "ale_nats.options:NatsOptions", _executor, summary=summary)]
 
 
 @hookimpl
 def ale_observers() -> Sequence[Component[Any, object]]:
     """Register the observer ``nats``."""
     summary = "Every event of a run on a NATS server; ale events tail shows them."
-    return [Component("nats", _event_options, _observer, summary=summary)]
+    return [Component("nats", "ale_nats.options:EventOptions", _observer, summary=summary)]
 
 
 @hookimpl

@@ -12,12 +12,6 @@ if TYPE_CHECKING:
     from ale_ray.options import RayLaunchOptions, RayOptions
 
 
-def _options() -> type[RayOptions]:
-    from ale_ray.options import RayOptions
-
-    return RayOptions
-
-
 def _build(options: RayOptions, context: BuildContext) -> Executor:
     from ale_ray.executor import RayExecutor
 
@@ -30,18 +24,12 @@ def ale_executors() -> Sequence[Component[Any, Executor]]:
     return [
         Component(
             "ray",
-            _options,
+            "ale_ray.options:RayOptions",
             _build,
             summary="Episodes on the nodes of a Ray cluster.",
             probe=lambda: Probe.of_package("ray", remedy="pip install ale-ray"),
         )
     ]
-
-
-def _launch_options() -> type[RayLaunchOptions]:
-    from ale_ray.options import RayLaunchOptions
-
-    return RayLaunchOptions
 
 
 def _launcher(options: RayLaunchOptions, context: BuildContext) -> Launcher:
@@ -56,7 +44,7 @@ def ale_launchers() -> Sequence[Component[Any, Launcher]]:
     return [
         Component(
             "ray",
-            _launch_options,
+            "ale_ray.options:RayLaunchOptions",
             _launcher,
             summary="Processes where a Ray cluster has room for them.",
             probe=lambda: Probe.of_package("ray", remedy="pip install ale-ray"),

@@ -13,12 +13,6 @@ if TYPE_CHECKING:
     from ale_slurm.options import SlurmOptions
 
 
-def _options() -> type[SlurmOptions]:
-    from ale_slurm.options import SlurmOptions
-
-    return SlurmOptions
-
-
 def _build(options: SlurmOptions, context: BuildContext) -> Launcher:
     from ale_slurm.launcher import SlurmLauncher
 
@@ -36,4 +30,8 @@ def probe() -> Probe:
 @hookimpl
 def ale_launchers() -> Sequence[Component[Any, Launcher]]:
     """Register ``slurm``."""
-    return [Component("slurm", _options, _build, summary="One Slurm job.", probe=probe)]
+    return [
+        Component(
+            "slurm", "ale_slurm.options:SlurmOptions", _build, summary="One Slurm job.", probe=probe
+        )
+    ]

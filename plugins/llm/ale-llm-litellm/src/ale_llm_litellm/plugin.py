@@ -15,12 +15,6 @@ if TYPE_CHECKING:
 REMEDY = "pip install litellm"
 
 
-def _options() -> type[LiteLLMOptions]:
-    from ale_llm_litellm.options import LiteLLMOptions
-
-    return LiteLLMOptions
-
-
 def _build(options: LiteLLMOptions, context: BuildContext) -> LLM:
     from ale_openai_wire import key_from
 
@@ -44,7 +38,7 @@ def ale_llms() -> Sequence[Component[LiteLLMOptions, LLM]]:
     return [
         Component(
             "litellm",
-            _options,
+            "ale_llm_litellm.options:LiteLLMOptions",
             _build,
             summary="Any provider that litellm knows; no token ids.",
             probe=probe,

@@ -127,13 +127,3 @@ class SemanticRouterOptions(OpenAIOptions):
         default="auto",
         metadata=doc("The name for which the router chooses; another is asked as it is."),
     )
-
-
-PRESETS: Mapping[str, type[OpenAIOptions]] = {
-    "openai": OpenAIOptions,
-    "lmstudio": LMStudioOptions,
-    "vllm": VLLMOptions,
-    "sglang": SGLangOptions,
-    "ollama": OllamaOptions,
-    "semantic-router": SemanticRouterOptions,
-}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, Probe, hookimpl
@@ -10,15 +10,6 @@ from ale.protocols import LLM
 
 if TYPE_CHECKING:
     from ale_llm_openai.options import OpenAIOptions
-
-
-def _options(name: str) -> Callable[[], type[OpenAIOptions]]:
-    def late() -> type[OpenAIOptions]:
-        from ale_llm_openai.options import PRESETS
-
-        return PRESETS[name]
-
-    return late
 
 
 def _build(options: OpenAIOptions, context: BuildContext) -> LLM:
@@ -36,13 +27,16 @@ def probe() -> Probe:
     return Probe.of_package("openai", remedy="pip install 'openai>=1.55.3,<4'")
 
 
-_SUMMARIES: Mapping[str, str] = {
-    "openai": "Any server with the OpenAI chat API.",
-    "lmstudio": "LM Studio on this machine, port 1234.",
-    "vllm": "vLLM on this machine, port 8000.",
-    "sglang": "SGLang on this machine, port 30000.",
-    "ollama": "Ollama on this machine, port 11434.",
-    "semantic-router": "vLLM Semantic Router on this machine, port 8801.",
+_PRESETS: Mapping[str, tuple[str, str]] = {
+    "openai": ("OpenAIOptions", "Any server with the OpenAI chat API."),
+    "lmstudio": ("LMStudioOptions", "LM Studio on this machine, port 1234."),
+    "vllm": ("VLLMOptions", "vLLM on this machine, port 8000."),
+    "sglang": ("SGLangOptions", "SGLang on this machine, port 30000."),
+    "ollama": ("OllamaOptions", "Ollama on this machine, port 11434."),
+    "semantic-router": (
+        "SemanticRouterOptions",
+        "vLLM Semantic Router on this machine, port 8801.",
+    ),
 }
 
 
@@ -50,6 +44,6 @@ _SUMMARIES: Mapping[str, str] = {
 def ale_llms() -> Sequence[Component[Any, LLM]]:
     """Register ``openai`` and its presets."""
     return [
-        Component(name, _options(name), _build, summary=summary, probe=probe)
-        for name, summary in _SUMMARIES.items()
+        Component(name, f"ale_llm_openai.options:{options}", _build, summary=summary, probe=probe)
+        for name, (options, summary) in _PRESETS.items()
     ]

@@ -12,22 +12,10 @@ if TYPE_CHECKING:
     from ale_llm_policy.options import PolicyOptions, ServersOptions
 
 
-def _options() -> type[PolicyOptions]:
-    from ale_llm_policy.options import PolicyOptions
-
-    return PolicyOptions
-
-
 def _build(options: PolicyOptions, context: BuildContext) -> LLM:
     from ale_llm_policy.build import build
 
     return build(options, seed=context.seed)
-
-
-def _servers_options() -> type[ServersOptions]:
-    from ale_llm_policy.options import ServersOptions
-
-    return ServersOptions
 
 
 def _build_servers(options: ServersOptions, context: BuildContext) -> LLM:
@@ -48,14 +36,14 @@ def ale_llms() -> Sequence[Component[Any, LLM]]:
     return [
         Component(
             "policy",
-            _options,
+            "ale_llm_policy.options:PolicyOptions",
             _build,
             summary="A transformer in this process, exact to the token; what a trainer trains.",
             probe=probe,
         ),
         Component(
             "servers",
-            _servers_options,
+            "ale_llm_policy.options:ServersOptions",
             _build_servers,
             summary="Inference servers, exact to the token, that a trainer gives its weights.",
             probe=probe,

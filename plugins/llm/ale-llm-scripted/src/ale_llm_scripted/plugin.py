@@ -1,10 +1,15 @@
 """The model ``scripted``: plays a script or a recorded run."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import LLM
-from ale_llm_scripted.options import ScriptedOptions
+
+if TYPE_CHECKING:
+    from ale_llm_scripted.options import ScriptedOptions
 
 
 def _build(options: ScriptedOptions, context: BuildContext) -> LLM:
@@ -19,7 +24,7 @@ def ale_llms() -> Sequence[Component[ScriptedOptions, LLM]]:
     return [
         Component(
             "scripted",
-            ScriptedOptions,
+            "ale_llm_scripted.options:ScriptedOptions",
             _build,
             summary="Plays a written script or a recorded run; for tests and demonstrations.",
         )

@@ -12,12 +12,6 @@ if TYPE_CHECKING:
     from ale_sglang.options import SGLangServerOptions
 
 
-def _options() -> type[SGLangServerOptions]:
-    from ale_sglang.options import SGLangServerOptions
-
-    return SGLangServerOptions
-
-
 def _build(options: SGLangServerOptions, context: BuildContext) -> LLM:
     from ale_sglang.server import build
 
@@ -41,7 +35,7 @@ def ale_llms() -> Sequence[Component[SGLangServerOptions, LLM]]:
     return [
         Component(
             "sglang-server",
-            _options,
+            "ale_sglang.options:SGLangServerOptions",
             _build,
             summary="SGLang, as a server that samples for training; never run against a real one.",
             probe=probe,

@@ -12,12 +12,6 @@ if TYPE_CHECKING:
     from ale_vllm.options import VLLMServerOptions
 
 
-def _options() -> type[VLLMServerOptions]:
-    from ale_vllm.options import VLLMServerOptions
-
-    return VLLMServerOptions
-
-
 def _build(options: VLLMServerOptions, context: BuildContext) -> LLM:
     from ale_vllm.server import build
 
@@ -42,7 +36,7 @@ def ale_llms() -> Sequence[Component[VLLMServerOptions, LLM]]:
     return [
         Component(
             "vllm-server",
-            _options,
+            "ale_vllm.options:VLLMServerOptions",
             _build,
             summary="vLLM, started in an environment of its own, that samples for training.",
             probe=probe,

@@ -1,9 +1,14 @@
 """Registers the observer ``console``."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ale.plugin import BuildContext, Component, hookimpl
-from ale_observe_console.options import ConsoleOptions
+
+if TYPE_CHECKING:
+    from ale_observe_console.options import ConsoleOptions
 
 
 def _build(options: ConsoleOptions, context: BuildContext) -> object:
@@ -16,5 +21,10 @@ def _build(options: ConsoleOptions, context: BuildContext) -> object:
 def ale_observers() -> Sequence[Component[ConsoleOptions, object]]:
     """Register the observer ``console``."""
     return [
-        Component("console", ConsoleOptions, _build, summary="Shows progress on standard error.")
+        Component(
+            "console",
+            "ale_observe_console.options:ConsoleOptions",
+            _build,
+            summary="Shows progress on standard error.",
+        )
     ]

@@ -1,10 +1,15 @@
 """Registers the observer ``tensorboard``."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
-from ale_observe_tensorboard.options import TensorBoardOptions
+
+if TYPE_CHECKING:
+    from ale_observe_tensorboard.options import TensorBoardOptions
 
 
 def probe() -> Probe:
@@ -27,7 +32,7 @@ def ale_observers() -> Sequence[Component[TensorBoardOptions, object]]:
     return [
         Component(
             "tensorboard",
-            TensorBoardOptions,
+            "ale_observe_tensorboard.options:TensorBoardOptions",
             _build,
             summary="Metrics as TensorBoard event files.",
             probe=probe,

@@ -1,11 +1,16 @@
 """Registers the observer ``wandb``."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
-from ale_observe_wandb.options import WandbOptions
+
+if TYPE_CHECKING:
+    from ale_observe_wandb.options import WandbOptions
 
 
 def probe() -> Probe:
@@ -31,7 +36,7 @@ def ale_observers() -> Sequence[Component[WandbOptions, object]]:
     return [
         Component(
             "wandb",
-            WandbOptions,
+            "ale_observe_wandb.options:WandbOptions",
             _build,
             summary="Metrics in Weights & Biases, offline by default.",
             probe=probe,

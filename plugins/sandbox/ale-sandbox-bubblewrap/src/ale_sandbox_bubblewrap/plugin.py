@@ -1,12 +1,17 @@
 """Registers the sandbox ``bubblewrap``. Heavy imports wait for `build`."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
-from ale_sandbox_bubblewrap.options import BubblewrapOptions
+
+if TYPE_CHECKING:
+    from ale_sandbox_bubblewrap.options import BubblewrapOptions
 
 
 def build(options: BubblewrapOptions, context: BuildContext) -> SandboxBackend:
@@ -44,7 +49,7 @@ def ale_sandboxes() -> Sequence[Component[BubblewrapOptions, SandboxBackend]]:
     return [
         Component(
             "bubblewrap",
-            BubblewrapOptions,
+            "ale_sandbox_bubblewrap.options:BubblewrapOptions",
             build,
             probe=probe,
             priority=15,

@@ -1,14 +1,18 @@
 """Registers the sandbox ``cwsandbox``. The SDK is imported in `build`."""
 
+from __future__ import annotations
+
 import logging
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
-from ale_sandbox_cwsandbox.credentials import auth_of, find
-from ale_sandbox_cwsandbox.options import CwSandboxOptions
+
+if TYPE_CHECKING:
+    from ale_sandbox_cwsandbox.options import CwSandboxOptions
 
 _LOG = logging.getLogger(__name__)
 _INSTALL = "pip install cwsandbox"
@@ -20,6 +24,8 @@ def build(options: CwSandboxOptions, context: BuildContext) -> SandboxBackend:
     Raises:
         NotUsableError: the SDK or a key is missing.
     """
+    from ale_sandbox_cwsandbox.credentials import auth_of, find
+
     found = find(options, context.environ)
     try:
         from ale_sandbox_cwsandbox.service import CwService
@@ -36,6 +42,9 @@ def build(options: CwSandboxOptions, context: BuildContext) -> SandboxBackend:
 
 def probe() -> Probe:
     """Are the SDK and a key there? The service is not asked."""
+    from ale_sandbox_cwsandbox.credentials import find
+    from ale_sandbox_cwsandbox.options import CwSandboxOptions
+
     sdk = Probe.of_package("cwsandbox", remedy=_INSTALL)
     if not sdk.usable:
         return sdk
@@ -54,7 +63,7 @@ def ale_sandboxes() -> Sequence[Component[CwSandboxOptions, SandboxBackend]]:
     return [
         Component(
             "cwsandbox",
-            CwSandboxOptions,
+            "ale_sandbox_cwsandbox.options:CwSandboxOptions",
             build,
             probe=probe,
             summary="A remote sandbox of CoreWeave per task.",

@@ -1,12 +1,17 @@
 """Registers the sandbox ``docker``. The SDK is imported in `build`."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ale.errors import SandboxError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
-from ale_sandbox_docker.options import REMEDIES, DockerOptions, address
+
+if TYPE_CHECKING:
+    from ale_sandbox_docker.options import DockerOptions
 
 
 def build(options: DockerOptions, context: BuildContext) -> SandboxBackend:
@@ -19,6 +24,7 @@ def build(options: DockerOptions, context: BuildContext) -> SandboxBackend:
     from ale_sandbox_docker.certificates import certificates
     from ale_sandbox_docker.compose import Composer
     from ale_sandbox_docker.engine import DockerEngine
+    from ale_sandbox_docker.options import address
 
     url = address(options, context.environ)
     found = certificates(url, context.environ)
@@ -29,6 +35,7 @@ def probe() -> Probe:
     """Does an engine answer?"""
     from ale_sandbox_container.probing import probe_engine
     from ale_sandbox_docker.certificates import certificates
+    from ale_sandbox_docker.options import REMEDIES, DockerOptions, address
 
     url = address(DockerOptions(), os.environ)
     found = certificates(url, os.environ)
@@ -45,7 +52,7 @@ def ale_sandboxes() -> Sequence[Component[DockerOptions, SandboxBackend]]:
     return [
         Component(
             "docker",
-            DockerOptions,
+            "ale_sandbox_docker.options:DockerOptions",
             build,
             probe=probe,
             priority=30,

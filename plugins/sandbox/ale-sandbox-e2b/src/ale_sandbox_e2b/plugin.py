@@ -1,12 +1,17 @@
 """Registers the sandbox ``e2b``. The SDK is imported in `build`."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
-from ale_sandbox_e2b.options import E2bOptions
+
+if TYPE_CHECKING:
+    from ale_sandbox_e2b.options import E2bOptions
 
 _INSTALL = "pip install e2b"
 _ADDRESSES = {"api_url": "E2B_API_URL", "sandbox_url": "E2B_SANDBOX_URL"}
@@ -50,7 +55,7 @@ def ale_sandboxes() -> Sequence[Component[E2bOptions, SandboxBackend]]:
     return [
         Component(
             "e2b",
-            E2bOptions,
+            "ale_sandbox_e2b.options:E2bOptions",
             build,
             probe=probe,
             summary="A remote sandbox of E2B, a virtual machine, per task.",

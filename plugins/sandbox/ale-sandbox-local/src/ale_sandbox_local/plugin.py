@@ -1,14 +1,19 @@
 """Registers the sandbox ``local``. Heavy imports wait for `build`."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
-from ale_sandbox_local.options import LocalOptions
+
+if TYPE_CHECKING:
+    from ale_sandbox_local.options import LocalOptions
 
 
 def build(options: LocalOptions, context: BuildContext) -> SandboxBackend:
@@ -51,7 +56,7 @@ def ale_sandboxes() -> Sequence[Component[LocalOptions, SandboxBackend]]:
     return [
         Component(
             "local",
-            LocalOptions,
+            "ale_sandbox_local.options:LocalOptions",
             build,
             probe=probe,
             priority=1,

@@ -1,11 +1,16 @@
 """Registers the sandbox ``podman``. The SDK is imported in `build`."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 from ale.protocols import SandboxBackend
-from ale_sandbox_podman.options import REMEDIES, PodmanOptions, address
+
+if TYPE_CHECKING:
+    from ale_sandbox_podman.options import PodmanOptions
 
 
 def build(options: PodmanOptions, context: BuildContext) -> SandboxBackend:
@@ -16,6 +21,7 @@ def build(options: PodmanOptions, context: BuildContext) -> SandboxBackend:
     """
     from ale_sandbox_container.backend import built
     from ale_sandbox_podman.engine import PodmanEngine
+    from ale_sandbox_podman.options import address
 
     url = address(options, context.environ)
     # Without docker compose, whose version 1 attaches to what it only makes: Podman then makes the
@@ -27,6 +33,7 @@ def probe() -> Probe:
     """Does the engine's service answer?"""
     from ale_sandbox_container.probing import probe_engine
     from ale_sandbox_podman.facts import ABOUT, facts_of
+    from ale_sandbox_podman.options import REMEDIES, PodmanOptions, address
 
     url = address(PodmanOptions(), os.environ)
     return probe_engine("podman", url, REMEDIES, about=ABOUT, read=facts_of)
@@ -38,7 +45,7 @@ def ale_sandboxes() -> Sequence[Component[PodmanOptions, SandboxBackend]]:
     return [
         Component(
             "podman",
-            PodmanOptions,
+            "ale_sandbox_podman.options:PodmanOptions",
             build,
             probe=probe,
             priority=20,

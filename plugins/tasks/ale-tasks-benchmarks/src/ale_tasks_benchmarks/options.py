@@ -138,13 +138,3 @@ class JsonlOptions(Selection):
     shown_tests: int = field(
         default=0, validator=ge(0), metadata=doc("How many of the tests the prompt shows.")
     )
-
-
-OPTIONS: Mapping[str, type] = {
-    "mbpp": MbppOptions,
-    "humaneval": HumanEvalOptions,
-    "gsm8k": Gsm8kOptions,
-    "math": MathOptions,
-    "jsonl": JsonlOptions,
-}
-"""By the name of the component."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +17,6 @@ if TYPE_CHECKING:
         MathOptions,
         MbppOptions,
     )
-
-
-def _options(name: str) -> Callable[[], type]:
-    def late() -> type:
-        from ale_tasks_benchmarks.options import OPTIONS
-
-        return OPTIONS[name]
-
-    return late
 
 
 def _mbpp(options: MbppOptions, context: BuildContext) -> TaskSource:
@@ -68,7 +59,7 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
     return [
         Component(
             "mbpp",
-            _options("mbpp"),
+            "ale_tasks_benchmarks.options:MbppOptions",
             _mbpp,
             summary="MBPP: short Python functions, and asserts.",
             benchmarks=(
@@ -83,7 +74,7 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
         ),
         Component(
             "humaneval",
-            _options("humaneval"),
+            "ale_tasks_benchmarks.options:HumanEvalOptions",
             _humaneval,
             summary="HumanEval: Python functions to complete.",
             benchmarks=(
@@ -99,7 +90,7 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
         ),
         Component(
             "gsm8k",
-            _options("gsm8k"),
+            "ale_tasks_benchmarks.options:Gsm8kOptions",
             _gsm8k,
             summary="GSM8K: word problems with a number.",
             benchmarks=(
@@ -114,7 +105,7 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
         ),
         Component(
             "math",
-            _options("math"),
+            "ale_tasks_benchmarks.options:MathOptions",
             _math,
             summary="MATH: competition problems.",
             benchmarks=(
@@ -129,6 +120,9 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
             ),
         ),
         Component(
-            "jsonl", _options("jsonl"), _jsonl, summary="Problems of a JSON-lines file of yours."
+            "jsonl",
+            "ale_tasks_benchmarks.options:JsonlOptions",
+            _jsonl,
+            summary="Problems of a JSON-lines file of yours.",
         ),
     ]

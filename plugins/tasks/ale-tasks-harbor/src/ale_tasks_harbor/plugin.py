@@ -1,11 +1,15 @@
 """Registers the task source ``harbor`` and the criterion ``task_tests``."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Criterion, TaskSource
-from ale_tasks_harbor.options import HarborOptions, TaskTestsOptions
+
+if TYPE_CHECKING:
+    from ale_tasks_harbor.options import HarborOptions, TaskTestsOptions
 
 
 def _source(options: HarborOptions, context: BuildContext) -> TaskSource:
@@ -26,7 +30,7 @@ def ale_task_sources() -> Sequence[Component[HarborOptions, TaskSource]]:
     return [
         Component(
             "harbor",
-            HarborOptions,
+            "ale_tasks_harbor.options:HarborOptions",
             _source,
             summary="Task folders of Harbor and Terminal-Bench, unchanged.",
         )
@@ -39,7 +43,7 @@ def ale_criteria() -> Sequence[Component[Any, Criterion]]:
     return [
         Component(
             "task_tests",
-            TaskTestsOptions,
+            "ale_tasks_harbor.options:TaskTestsOptions",
             _task_tests,
             summary="A task folder's own tests, put in place after the agent, give the reward.",
         )

@@ -1,10 +1,15 @@
 """Registers the task source ``shell``."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import TaskSource
-from ale_tasks_shell.options import ShellTasksOptions
+
+if TYPE_CHECKING:
+    from ale_tasks_shell.options import ShellTasksOptions
 
 
 def _build(options: ShellTasksOptions, context: BuildContext) -> TaskSource:
@@ -16,4 +21,11 @@ def _build(options: ShellTasksOptions, context: BuildContext) -> TaskSource:
 @hookimpl
 def ale_task_sources() -> Sequence[Component[ShellTasksOptions, TaskSource]]:
     """The one component of this package."""
-    return [Component("shell", ShellTasksOptions, _build, summary="Shell tasks made from a seed.")]
+    return [
+        Component(
+            "shell",
+            "ale_tasks_shell.options:ShellTasksOptions",
+            _build,
+            summary="Shell tasks made from a seed.",
+        )
+    ]

@@ -12,18 +12,6 @@ if TYPE_CHECKING:
     from ale_tasks_swe.options import SweOptions, SweTestsOptions
 
 
-def _source_options() -> type:
-    from ale_tasks_swe.options import SweOptions
-
-    return SweOptions
-
-
-def _criterion_options() -> type:
-    from ale_tasks_swe.options import SweTestsOptions
-
-    return SweTestsOptions
-
-
 def _source(options: SweOptions, context: BuildContext) -> TaskSource:
     from ale_tasks_swe.source import swe
 
@@ -48,11 +36,21 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
         home="https://github.com/SWE-bench/SWE-bench",
         agent="iflow",
     )
-    return [Component("swe", _source_options, _source, summary=summary, benchmarks=(published,))]
+    return [
+        Component(
+            "swe",
+            "ale_tasks_swe.options:SweOptions",
+            _source,
+            summary=summary,
+            benchmarks=(published,),
+        )
+    ]
 
 
 @hookimpl
 def ale_criteria() -> Sequence[Component[Any, Criterion]]:
     """Register ``swe_tests``."""
     summary = "Hidden tests of a repository: which start to pass, and which still do."
-    return [Component("swe_tests", _criterion_options, _criterion, summary=summary)]
+    return [
+        Component("swe_tests", "ale_tasks_swe.options:SweTestsOptions", _criterion, summary=summary)
+    ]

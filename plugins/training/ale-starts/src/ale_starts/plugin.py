@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, hookimpl
@@ -12,16 +12,6 @@ if TYPE_CHECKING:
     import click
 
     from ale_starts.options import InitialOptions, ParallelOptions, RollbackOptions
-
-
-def _options(name: str) -> Callable[[], type]:
-    def late() -> type:
-        from ale_starts import options
-
-        made: type = getattr(options, name)
-        return made
-
-    return late
 
 
 def _initial(options: InitialOptions, context: BuildContext) -> StartScheme:
@@ -48,19 +38,19 @@ def ale_starts() -> Sequence[Component[Any, StartScheme]]:
     return [
         Component(
             "initial",
-            _options("InitialOptions"),
+            "ale_starts.options:InitialOptions",
             _initial,
             summary="Every rollout starts at the task's own beginning.",
         ),
         Component(
             "rollback",
-            _options("RollbackOptions"),
+            "ale_starts.options:RollbackOptions",
             _rollback,
             summary="Starts before an expert's last turn and moves back as success recovers.",
         ),
         Component(
             "parallel",
-            _options("ParallelOptions"),
+            "ale_starts.options:ParallelOptions",
             _parallel,
             summary="Starts at several of an expert's turns at once, drawn for each step.",
         ),

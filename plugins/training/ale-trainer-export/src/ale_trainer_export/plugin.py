@@ -1,12 +1,16 @@
 """Registers the trainers ``export`` and ``none``."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext, Component, hookimpl
 from ale.protocols import Trainer
-from ale_trainer_export.options import ExportOptions
+
+if TYPE_CHECKING:
+    from ale_trainer_export.options import ExportOptions
 
 
 def _build(options: ExportOptions, context: BuildContext) -> Trainer:
@@ -34,7 +38,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
     return [
         Component(
             "export",
-            ExportOptions,
+            "ale_trainer_export.options:ExportOptions",
             _build,
             summary="Writes a weighted data set; the policy is not changed.",
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, Ranks, hookimpl
@@ -13,16 +13,6 @@ if TYPE_CHECKING:
     import click
 
     from ale_trainer_policy.options import LearnOptions, PolicyOptions, SftOptions
-
-
-def _options(name: str) -> Callable[[], type]:
-    def late() -> type:
-        from ale_trainer_policy import options
-
-        found: type = getattr(options, name)
-        return found
-
-    return late
 
 
 def _policy(options: PolicyOptions, context: BuildContext) -> Trainer:
@@ -47,7 +37,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
     return [
         Component(
             "policy",
-            _options("PolicyOptions"),
+            "ale_trainer_policy.options:PolicyOptions",
             _policy,
             summary="Reinforcement of the model that samples: IPA, GRPO, GSPO, CISPO and more.",
             probe=probe,
@@ -56,7 +46,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
         ),
         Component(
             "sft",
-            _options("SftOptions"),
+            "ale_trainer_policy.options:SftOptions",
             _sft,
             summary="Imitation of successful or given episodes.",
             probe=probe,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, Probe, hookimpl
@@ -12,16 +12,6 @@ if TYPE_CHECKING:
     import click
 
     from ale_trainer_trl.options import DpoOptions, GrpoOptions
-
-
-def _options(name: str) -> Callable[[], type]:
-    def late() -> type:
-        from ale_trainer_trl import options
-
-        found: type = getattr(options, name)
-        return found
-
-    return late
 
 
 def _dpo(options: DpoOptions, context: BuildContext) -> Trainer:
@@ -48,7 +38,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
     return [
         Component(
             "dpo",
-            _options("DpoOptions"),
+            "ale_trainer_trl.options:DpoOptions",
             _dpo,
             summary="Preferences between the episodes of a step, by TRL's DPO.",
             probe=_probe,
@@ -56,7 +46,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
         ),
         Component(
             "grpo",
-            _options("GrpoOptions"),
+            "ale_trainer_trl.options:GrpoOptions",
             _grpo,
             summary="Group-relative reinforcement on a step's episodes, by TRL's GRPO.",
             probe=_probe,
