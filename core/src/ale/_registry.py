@@ -106,11 +106,22 @@ _NOT_PLAIN = (
 )
 
 
+class _PluginManager(pluggy.PluginManager):
+    """Looks only at the functions of a module that are marked as hooks: half of its time."""
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
+        if isinstance(plugin, ModuleType):
+            value = vars(plugin).get(name)
+            if not inspect.isroutine(value) or not hasattr(value, f"{PROJECT}_impl"):
+                return None
+        return super().parse_hookimpl_opts(plugin, name)
+
+
 class Registry:
     """The components, commands and formats of the installed packages."""
 
     def __init__(self) -> None:
-        self.manager = pluggy.PluginManager(PROJECT)
+        self.manager = _PluginManager(PROJECT)
         self.manager.add_hookspecs(hookspecs)
         self.packages: list[Package] = []
         self.failed: list[FailedPackage] = []

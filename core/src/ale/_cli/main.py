@@ -1,5 +1,6 @@
 """``ale``: the commands of the core and of plugins."""
 
+import gc
 import importlib
 import os
 import signal
@@ -85,9 +86,13 @@ class Commands(ReportingGroup):
     @cached_property
     def registry(self) -> "Registry":
         """The installed packages; read once per process."""
-        from ale._registry import Registry
+        gc.disable()  # nothing that is imported becomes garbage, and looking for it takes a while
+        try:
+            from ale._registry import Registry
 
-        return Registry.installed()
+            return Registry.installed()
+        finally:
+            gc.enable()
 
     @cached_property
     def added(self) -> dict[str, click.Command]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ale.plugin import BuildContext, Component, hookimpl
-from ale.protocols import Middleware
 
 if TYPE_CHECKING:
+    from ale.protocols import Middleware
     from ale_hints.options import HintOptions
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext, Component, hookimpl
-from ale.protocols import Middleware
 
 if TYPE_CHECKING:
     import click
 
+    from ale.protocols import Middleware
     from ale_skills.options import SkillOptions
 
 

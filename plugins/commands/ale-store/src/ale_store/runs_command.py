@@ -1,6 +1,5 @@
 """The command line of `ale runs`; the implementations are imported when they run."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +77,8 @@ def list_(
       ale runs list
       ale runs list --where credit.type=grpo --tag baseline --sort best --limit 5
     """
+    import json
+
     from ale_store.listing import list_runs
     from ale_store.tables import archives_table, runs_table, with_states
 

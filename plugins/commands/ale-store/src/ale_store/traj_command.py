@@ -1,6 +1,5 @@
 """The command line of `ale traj`; the implementations are imported when they run."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,6 +74,8 @@ def _asked(
 
 
 def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
+    import json
+
     from ale_store.finding import columns_of
     from ale_store.tables import episodes_table
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, hookimpl
-from ale.protocols import Chunker
 
 if TYPE_CHECKING:
+    from ale.protocols import Chunker
     from ale_chunkers.options import AttemptOptions, InteractionOptions, PhaseOptions
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, hookimpl
-from ale.protocols import Criterion
 
 if TYPE_CHECKING:
+    from ale.protocols import Criterion
     from ale_criteria_python.options import PythonTestsOptions
 
 

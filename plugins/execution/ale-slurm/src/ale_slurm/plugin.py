@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,8 @@ def _build(options: SlurmOptions, context: BuildContext) -> Launcher:
 
 def probe() -> Probe:
     """Whether jobs can be submitted from here."""
+    import shutil
+
     found = shutil.which("sbatch")
     if found is None:
         return Probe(usable=False, reason="there is no sbatch", remedy="use a login node")

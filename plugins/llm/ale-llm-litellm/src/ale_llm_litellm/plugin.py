@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
-from ale.protocols import LLM
 
 if TYPE_CHECKING:
+    from ale.protocols import LLM
     from ale_llm_litellm.options import LiteLLMOptions
 
 REMEDY = "pip install litellm"

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, Probe, hookimpl
-from ale.protocols import LLM
 
 if TYPE_CHECKING:
+    from ale.protocols import LLM
     from ale_llm_openai.options import OpenAIOptions
 
 

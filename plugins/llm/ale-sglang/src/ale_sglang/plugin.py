@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ale.plugin import BuildContext, Component, Probe, hookimpl
-from ale.protocols import LLM
 
 if TYPE_CHECKING:
+    from ale.protocols import LLM
     from ale_sglang.options import SGLangServerOptions
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
-from ale.protocols import SandboxBackend
 
 if TYPE_CHECKING:
+    from ale.protocols import SandboxBackend
     from ale_sandbox_cwsandbox.options import CwSandboxOptions
 
-_LOG = logging.getLogger(__name__)
 _INSTALL = "pip install cwsandbox"
 
 
@@ -24,6 +22,8 @@ def build(options: CwSandboxOptions, context: BuildContext) -> SandboxBackend:
     Raises:
         NotUsableError: the SDK or a key is missing.
     """
+    import logging
+
     from ale_sandbox_cwsandbox.credentials import auth_of, find
 
     found = find(options, context.environ)
@@ -35,7 +35,7 @@ def build(options: CwSandboxOptions, context: BuildContext) -> SandboxBackend:
     from ale_sandbox_remote.backend import RemoteBackend
 
     for note in found.notes:
-        _LOG.warning("cwsandbox: %s", note)
+        logging.getLogger(__name__).warning("cwsandbox: %s", note)
     service = CwService(options, auth_of(found, options, context.environ))
     return RemoteBackend(service, options, capabilities_of(options, found.notes), context)
 

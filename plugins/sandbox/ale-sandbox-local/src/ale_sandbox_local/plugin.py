@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
-from ale.protocols import SandboxBackend
 
 if TYPE_CHECKING:
+    from ale.protocols import SandboxBackend
     from ale_sandbox_local.options import LocalOptions
 
 

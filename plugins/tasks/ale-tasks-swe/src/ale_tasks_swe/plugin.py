@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import Benchmark, BuildContext, Component, hookimpl
-from ale.protocols import Criterion, TaskSource
 
 if TYPE_CHECKING:
+    from ale.protocols import Criterion, TaskSource
     from ale_tasks_swe.options import SweOptions, SweTestsOptions
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ale.plugin import BuildContext, Component, hookimpl
-from ale.protocols import TaskSource
 
 if TYPE_CHECKING:
+    from ale.protocols import TaskSource
     from ale_tasks_tbp.options import TbpOptions
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, hookimpl
-from ale.protocols import StartScheme
 
 if TYPE_CHECKING:
     import click
 
+    from ale.protocols import StartScheme
     from ale_starts.options import InitialOptions, ParallelOptions, RollbackOptions
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext, Component, hookimpl
-from ale.protocols import Trainer
 
 if TYPE_CHECKING:
+    from ale.protocols import Trainer
     from ale_trainer_export.options import ExportOptions
 
 

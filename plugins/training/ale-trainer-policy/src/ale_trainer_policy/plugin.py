@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, Ranks, hookimpl
-from ale.protocols import Trainer
 from ale_trainer_policy.packages import probe
 
 if TYPE_CHECKING:
     import click
 
+    from ale.protocols import Trainer
     from ale_trainer_policy.options import LearnOptions, PolicyOptions, SftOptions
 
 

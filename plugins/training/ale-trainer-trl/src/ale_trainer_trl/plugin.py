@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, Probe, hookimpl
-from ale.protocols import Trainer
 
 if TYPE_CHECKING:
     import click
 
+    from ale.protocols import Trainer
     from ale_trainer_trl.options import DpoOptions, GrpoOptions
 
 
