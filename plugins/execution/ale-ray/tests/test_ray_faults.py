@@ -47,8 +47,30 @@ async def test_a_job_that_an_actor_can_not_read_comes_back_with_the_reason(
 ) -> None:
     actor = Rollouts()
     assert await actor.build(encode(spec_of(tmp_path, "faults"))) == ""
-    await actor.submit(7, b"{}")
+    await actor.submit({7: b"{}"})
     (message,) = await asyncio.wait_for(anext(actor.results()), LIMIT_S)
     assert message[:2] == (7, FAILED)
     assert b"missing required field" in message[2]
     assert await actor.close() == []
+
+
+async def test_a_job_that_is_cancelled_before_it_is_sent_is_not_run(
+    cluster: Any, tmp_path: Path
+) -> None:
+    run = RunningRun(
+        spec=spec_of(tmp_path, "withdrawn"),
+        concurrency=2,
+        run_here=not_here,
+        on_stage=lambda job, stage: None,
+        report=print,
+    )
+    executor = RayExecutor(RayOptions(address=cluster.address, resource="one"))
+    ran = tmp_path / "ran"
+    async with executor.open(run) as workers:
+        await asyncio.wait_for(workers.run(job("a")), LIMIT_S)  # the actor is ready
+        asked = asyncio.ensure_future(workers.run(job("b", f"touch {ran}")))
+        await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+        await asyncio.wait_for(workers.run(job("c")), LIMIT_S)
+    assert not ran.exists()

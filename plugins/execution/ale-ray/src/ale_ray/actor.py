@@ -4,7 +4,8 @@ import asyncio
 import os
 import platform
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
 
 from ale.errors import InputError
 from ale.runs import Registry
@@ -39,10 +40,11 @@ class Rollouts:
         await self._worker.prune()
         return ""
 
-    async def submit(self, key: int, job: bytes) -> None:
-        """Begin an episode."""
-        task = self._tasks[key] = asyncio.create_task(self._run(key, job))
-        task.add_done_callback(lambda _: self._ended(key, task))
+    async def submit(self, jobs: Mapping[int, bytes]) -> None:
+        """Begin episodes, by the keys of their jobs."""
+        for key, job in jobs.items():
+            task = self._tasks[key] = asyncio.create_task(self._run(key, job))
+            task.add_done_callback(partial(self._ended, key))
 
     def _ended(self, key: int, task: "asyncio.Task[None]") -> None:
         """Nobody awaits the task: what it raises has to be sent."""

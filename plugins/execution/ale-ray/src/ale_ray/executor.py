@@ -20,6 +20,9 @@ from ale_ray.options import RayOptions
 _LOOK_S = 1.0
 """Seconds between two looks at the cluster's nodes."""
 _LONGEST_PAUSE_S = 30.0
+_SUBMIT_S = 0.02
+"""Seconds that a job waits for others to be sent with: episodes end together, as they come in one
+message, and so the next ones are asked for together."""
 
 
 @frozen
@@ -60,6 +63,7 @@ class _Node:
     id: str
     actor: Any
     keys: set[int] = field(factory=set)
+    unsent: dict[int, bytes] = field(factory=dict)
 
 
 class Session:
@@ -104,7 +108,7 @@ class Session:
         try:
             return await asked.answer
         except asyncio.CancelledError:
-            if asked.node is not None:
+            if asked.node is not None and asked.node.unsent.pop(key, None) is None:
                 with suppress(RayError):
                     await asked.node.actor.cancel.remote(key)
             raise
@@ -137,12 +141,21 @@ class Session:
         node = min(self._ready.values(), key=lambda each: len(each.keys))
         asked.node = node
         node.keys.add(key)
-        # A job that does not arrive is noticed by the end of the actor's stream.
-        node.actor.submit.remote(key, encode(asked.job))
+        if not node.unsent:
+            asyncio.get_running_loop().call_later(_SUBMIT_S, self._submit, node)
+        node.unsent[key] = encode(asked.job)
+
+    def _submit(self, node: _Node) -> None:
+        """Send a node what it was given since the last time."""
+        jobs, node.unsent = node.unsent, {}
+        if jobs:
+            # Jobs that do not arrive are noticed by the end of the actor's stream.
+            node.actor.submit.remote(jobs)
 
     def _take_back(self, node: _Node) -> None:
         """Give the jobs of a lost node to the others."""
         del self._ready[node.id]
+        node.unsent.clear()
         for key in sorted(node.keys):
             asked = self._asked[key]
             asked.node, asked.losses = None, asked.losses + 1
