@@ -224,6 +224,30 @@ def test_one_evaluation_is_not_both_before_and_after(study: dict[str, ModuleType
     assert (last.after, last.greedy_after) == (0.5, 0.2)
 
 
+def test_a_step_without_an_update_makes_no_token_older(
+    study: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the steps 0 to 3, the second made no version: at step 3 the newest is 2."""
+    updates = [4.0, 0.0, 4.0]
+    events = [
+        {"event": "step_finished", "step": step, "metrics": {"updates": n}}
+        for step, n in enumerate(updates)
+    ]
+
+    def episode(step: int, *versions: int, split: str = "train") -> Any:
+        tokens = SimpleNamespace(policy_versions=versions)
+        turn = SimpleNamespace(completion=SimpleNamespace(tokens=tokens, forced=False))
+        return SimpleNamespace(step=step, split=split, trajectory=SimpleNamespace(turns=[turn]))
+
+    episodes = [episode(0, 0), episode(2, 0, 1), episode(3, 0), episode(3, 2, split="evaluation")]
+    run = SimpleNamespace(events=lambda: events, episodes=episodes)
+    monkeypatch.setattr(study["measured"], "RunReader", lambda path: run)
+    # 0; 1 and 0; 2.
+    assert study["measured"]._age(Path(), 0) == 3 / 4
+    assert study["measured"]._age(Path(), 3) == 2
+    assert study["measured"]._age(Path(), 4) is None
+
+
 @pytest.mark.parametrize(("start", "shown"), [(0, [0, 6, 12]), (6, [6, 12]), (12, [0, 6, 12])])
 def test_a_run_of_demonstrations_alone_is_shown_from_its_first_evaluation(
     study: dict[str, ModuleType], start: int, shown: list[int]

@@ -38,7 +38,7 @@ class Numbers:
     clamped_chunks: float | None
     """As `clamped`, of chunks: those of which the clamp changed a token's ratio."""
     age: float | None
-    """Steps by which the weights that began to sample were behind, mean over groups and steps."""
+    """Versions by which the weights that sampled a token were behind, mean over training tokens."""
     chunks: float | None
     """Chunks of an episode, mean over episodes from the tasks' own beginnings."""
     rollouts: tuple[int, ...]
@@ -189,7 +189,7 @@ def _numbers(run: Measured) -> Numbers:
         clipped=_mean([step.get("clipped_fraction", 0.0) for step in steps]),
         masked_chunks=_known_mean(steps, "masked_chunks_fraction"),
         clamped_chunks=_known_mean(steps, "clamped_chunks_fraction"),
-        age=_known_mean(steps, "staleness_mean"),
+        age=_age(run.path, run.start),
         chunks=_chunks(run.path, run.start),
         rollouts=tuple(n for step, n in rollouts if step >= run.start),
         broken=run.broken,
@@ -224,6 +224,22 @@ def _known_mean(steps: Sequence[Mapping[str, float]], metric: str) -> float | No
     """Over the steps that have it; None where no step does."""
     found = [step[metric] for step in steps if metric in step]
     return _mean(found) if found else None
+
+
+def _age(path: Path, start: int) -> float | None:
+    """A step that made no update, since no group had a signal, made no version either."""
+    reader = RunReader(path)
+    finished = (event for event in reader.events() if event["event"] == "step_finished")
+    updated = [event["step"] for event in finished if event["metrics"].get("updates")]
+    ages = [
+        sum(step < episode.step for step in updated) - version
+        for episode in reader.episodes
+        if episode.split == "train" and episode.step >= start
+        for turn in episode.trajectory.turns
+        if turn.completion.tokens is not None and not turn.completion.forced
+        for version in turn.completion.tokens.policy_versions
+    ]
+    return _mean(ages) if ages else None
 
 
 def _mean(values: Sequence[float]) -> float:
