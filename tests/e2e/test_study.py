@@ -181,11 +181,18 @@ def test_what_the_text_says_is_in_the_data(study: dict[str, ModuleType]) -> None
     first, free = parts["IPA"], parts["failures weigh nothing"]
     assert min(free.changes(first, lambda run: run.after)) >= 0
     assert f"(p {ps['parts', 'after']['failures weigh nothing']:.2g})" in page
-    assert sorted(free.changes(first, lambda run: run.greedy_after)) == [0.0] * 9 + [1.0]
-    weighing = [row for label, row in parts.items() if label != "failures weigh nothing"]
-    assert all(row.runs[0, 1].greedy_after == row.runs[0, 1].after == 0 for row in weighing[3:])
-    *worse, same = sorted(parts["gamma 0.5"].changes(first, lambda run: run.after))
-    assert max(worse) < same == 0
+    *alike, one, two, three = sorted(free.changes(first, lambda run: run.greedy_after))
+    assert alike == [0.0] * 13
+    assert 0 < one < two == three == 1
+    controls = ("weight 1 for every episode", "more imitation", "failures weigh nothing")
+    weighing = {label: row for label, row in parts.items() if label not in controls}
+    fallen_alike = {(0, 1), (5, 1)}
+    others = {"gamma 1", "gamma 0.5", "ratio of the trajectory"}
+    for label, row in weighing.items():
+        none = {key for key, run in row.runs.items() if run.greedy_after == run.after == 0}
+        assert none == (fallen_alike | {(5, 0)} if label in others else fallen_alike), label
+    *worse, same, also = sorted(parts["gamma 0.5"].changes(first, lambda run: run.after))
+    assert max(worse) < same == also == 0
     told = {
         "weight 1 for every episode": (True, True),
         "more imitation": (True, True),
@@ -195,6 +202,22 @@ def test_what_the_text_says_is_in_the_data(study: dict[str, ModuleType]) -> None
     for label in list(parts)[1:]:
         found = tuple(ps["parts", of][label] <= 0.05 for of in ("after", "greedy_after"))
         assert found == told.get(label, (False, False)), label
+    # What mask and clamp act on.
+    counted = {
+        label: [run for run in row.runs.values() if run.masked_chunks is not None]
+        for label, row in parts.items()
+    }
+    assert all(len(runs) == 6 for label, runs in counted.items() if label != "more imitation")
+    clamped = [run.clamped_chunks for run in counted["IPA"]]
+    assert f"changed the ratio of {fmean(clamped):.1%} of the chunks with a weight" in page
+    assert f"from {min(clamped):.0%} to {max(clamped):.0%} in a run" in page
+    whole = [run.clamped_chunks for run in counted["ratio of the trajectory"]]
+    assert f"is the trajectory's, {fmean(whole):.1%}" in page
+    assert max(run.masked_chunks for run in counted["IPA"]) < 1 / 2000
+    strict = [run.masked_chunks for run in counted["H = 1.1"]]
+    assert f"with H = 1.1 it left out {fmean(strict):.1%} of the chunks" in page
+    assert f"were {fmean(run.age for run in counted['IPA']):.1f} versions behind" in page
+    assert max(run.age for runs in counted.values() for run in runs if run.age) < 2
     # Where rollouts begin.
     anchors, p = starts["parallel anchors"], ps["starts", "greedy_after"]["parallel anchors"]
     reached, other = mean(anchors, 0, 2), mean(starts["at the beginning"], 0, 2)
@@ -206,7 +229,7 @@ def test_what_the_text_says_is_in_the_data(study: dict[str, ModuleType]) -> None
     )
     # One setting, three times.
     repeats = [ipa, first, starts["at the beginning"]]
-    ends = [f"{mean(row, 1, 2):.1%}" for row in repeats]
+    ends = [f"{fmean(row.runs[key].after for key in ipa.runs):.1%}" for row in repeats]
     assert f"at temperature 1 they ended at {ends[0]}, {ends[1]} and {ends[2]}, and seven" in page
     each = [[row.runs[key].after for row in repeats] for key in sorted(ipa.runs)]
     assert sum(len(set(of)) == 1 for of in each) == 7
