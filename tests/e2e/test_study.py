@@ -320,7 +320,7 @@ def test_new_runs_take_the_place_of_stored_ones_and_others_stay(
     lines = list(study["pages"].markdown(table))
     assert lines[0].endswith("| clipped | masked chunks | clamped chunks | age |")
     # The mean of those runs that have stored it.
-    assert lines[2].endswith("| 0.0% | 12.5% of 1 | 25.0% of 1 | 1.5 |")
+    assert lines[2].endswith("| 0.0% | 12.5% (1 run) | 25.0% (1 run) | 1.5 |")
     assert lines[3].endswith("| 0.0% | - | - | 1.5 |")
 
 

@@ -7,6 +7,7 @@ from statistics import median
 
 from measured import Numbers, Row, Table, p_values
 
+from ale.text import counted
 from ale_statistics import Estimate
 
 _LEFT, _WIDTH, _LINE, _TOP = 230, 720, 30, 44
@@ -73,7 +74,7 @@ def _of_those(of: Callable[[Numbers], float | None]) -> Callable[[Row, Row], str
     def text(row: Row, _: Row) -> str:
         n = len(row.values(of))
         mean = interval_text(row.mean(of), alone=True)
-        return mean if n in (0, len(row.runs)) else f"{mean} of {n}"
+        return mean if n in (0, len(row.runs)) else f"{mean} ({counted(n, 'run')})"
 
     return text
 
