@@ -1,5 +1,6 @@
 """The command line: output, exit codes and imports."""
 
+import gc
 import re
 import shlex
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from attrs import evolve
 from click.testing import CliRunner, Result
 
-from ale._cli.main import cli
+from ale._cli.main import cli, main
 from ale._registry import Registry
 from ale.errors import LLMError
 from ale.plugin import hookimpl
@@ -163,6 +164,23 @@ def test_an_added_command_gets_the_registry(ale: Ale, registry: Registry) -> Non
 
     registry.add(Adds(), "ale-kinds")
     assert ale("kinds").output == "True\n"
+
+
+@pytest.mark.parametrize("arguments", [["collecting"], ["--help"], ["--version"]])
+def test_garbage_is_collected_in_a_command_and_after_it(
+    ale: Ale, registry: Registry, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Package:
+        @hookimpl
+        def ale_commands(self) -> list[click.Command]:
+            show = click.Command("collecting", callback=lambda: click.echo(str(gc.isenabled())))
+            return [show]
+
+    registry.add(Package(), "ale-extra")
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert (capsys.readouterr().out == "True\n") == (arguments == ["collecting"])
+    assert gc.isenabled()
 
 
 def test_an_unknown_command_names_the_nearest(ale: Ale) -> None:

@@ -86,13 +86,9 @@ class Commands(ReportingGroup):
     @cached_property
     def registry(self) -> "Registry":
         """The installed packages; read once per process."""
-        gc.disable()  # nothing that is imported becomes garbage, and looking for it takes a while
-        try:
-            from ale._registry import Registry
+        from ale._registry import Registry
 
-            return Registry.installed()
-        finally:
-            gc.enable()
+        return Registry.installed()
 
     @cached_property
     def added(self) -> dict[str, click.Command]:
@@ -188,6 +184,7 @@ def cli(ctx: click.Context) -> None:
     """
     assert isinstance(ctx.command, Commands)
     ctx.obj = ctx.command.registry
+    gc.enable()
 
 
 def main(arguments: Sequence[str] | None = None, names: Mapping[str, str] | None = None) -> None:
@@ -199,9 +196,11 @@ def main(arguments: Sequence[str] | None = None, names: Mapping[str, str] | None
     """
     _names.set(names or {})
     _exit_on_ctrl_c()
+    gc.disable()  # until a command begins: of what is imported nothing is garbage
     try:
         cli(None if arguments is None else list(arguments), prog_name="ale")
     finally:
+        gc.enable()
         _exit_on_ctrl_c()
 
 
