@@ -65,7 +65,8 @@ async def bench_open_close(engine: str, address: str, backend: Any) -> Row:
 async def rows_of(engine: str, plugin: ModuleType) -> list[Row]:
     """Everything about one engine."""
     kind = plugin.ale_sandboxes()[0].options
-    address = plugin.address(kind(), os.environ)
+    options = importlib.import_module(kind.__module__)
+    address = options.address(kind(), os.environ)
     backend = plugin.build(kind(image=BUSYBOX, host=address), BuildContext())
 
     async def episode() -> None:

