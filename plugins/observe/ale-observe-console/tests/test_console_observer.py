@@ -323,7 +323,7 @@ def test_the_size_is_the_terminals() -> None:
     terminal.stream.close()
 
 
-def test_listing_the_plugin_imports_nothing_but_its_options() -> None:
+def test_listing_the_plugin_imports_neither_its_options_nor_the_observer() -> None:
     import subprocess
     import sys
 
@@ -332,7 +332,6 @@ def test_listing_the_plugin_imports_nothing_but_its_options() -> None:
     modules = done.stdout.split()
     assert [m for m in modules if m.startswith("ale_observe_console")] == [
         "ale_observe_console",
-        "ale_observe_console.options",
         "ale_observe_console.plugin",
     ]
     assert "rich" not in modules
