@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from attrs import field, frozen
 from yarl import URL
 
@@ -39,6 +40,18 @@ class Proxied:
     def episodes(self) -> list[Episode]:
         """What is stored by now."""
         return list(RunReader(self.path).episodes)
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The event loop that the proxy has; where bytes pass, also the one without uvloop."""
+    factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+        "uvloop": uvloop.new_event_loop
+    }
+    if item.path.name in ("test_proxy_bytes.py", "test_proxy_journal.py"):
+        factories["asyncio"] = asyncio.new_event_loop
+    return factories
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -261,3 +262,19 @@ async def test_a_connection_to_the_server_is_used_again_after_a_stream(
             assert parsed(got)[2] == "".join(EVENTS).encode()
         assert len(connections) == 1
         connections[0].close()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_without_uvloop_the_event_loop_of_asyncio_serves_and_that_is_said(
+    there: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if not there:
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+    found = list[str]()
+
+    async def serving() -> None:
+        found.append(type(asyncio.get_running_loop()).__module__.partition(".")[0])
+
+    run_to_end(serving())
+    assert found == ["uvloop" if there else "asyncio"]
+    assert ("uvloop can't be used" in caplog.text) is not there

@@ -25,7 +25,7 @@ async def relay(
     if connection is None or client is None:
         return  # all of the body has come, or nobody is there
     server, protocol = connection.transport, connection.protocol
-    if isinstance(server, asyncio.Transport) and protocol is not None:
+    if server is not None and protocol is not None:  # uvloop's are no asyncio.Transport
         await _Between(upstream.content, server, protocol, client, passes).run()
 
 

@@ -1,6 +1,5 @@
 """Starts the bridge, alone or on the server of a proxy."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -18,6 +17,7 @@ from ale_proxy.running import (
     forwarding,
     key_in,
     listening,
+    run_to_end,
     serve,
     server_url,
 )
@@ -72,7 +72,7 @@ def run(options: BridgeOptions, registry: Registry, say: Callable[[str], None]) 
             secrets=[key for key in (keys.manager, keys.worker) if key],
         )
         bridge = bridging(options, sessions, keys)
-        asyncio.run(serve("bridge", bridge, f"{proxy.host}:{proxy.port}", recording, say))
+        run_to_end(serve("bridge", bridge, f"{proxy.host}:{proxy.port}", recording, say))
     finally:
         recording.close()
 
