@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ale.testing.openai_server import openai_server
+from ale_proxy.running import run_to_end
 
 from .conftest import Proxied, ask_raw
 
