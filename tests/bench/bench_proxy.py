@@ -3,11 +3,11 @@
 Server, proxy and client are three processes. The server writes into each chunk when it was sent, on
 the clock that all processes of a machine share; so a chunk's latency is exact. Each round has 200
 streams directly, then 200 through a relay of C (`relay.c`) that copies bytes and reads nothing,
-which is what a process in between costs at the least, then through such a relay in Python, then
-through the proxy. What each adds is the difference of two medians of one round. Beside it stands
-the CPU time that each took for a chunk, requests and records included: a machine with other work
-changes that little, while it hides latencies behind the time until a process is scheduled. Run it
-there with ``chrt -f 5``.
+which is what a process in between costs at the least, then through such a relay in Python, in
+uvloop's event loop as the proxy, then through the proxy. What each adds is the difference of two
+medians of one round. Beside it stands the CPU time that each took for a chunk, requests and records
+included: a machine with other work changes that little, while it hides latencies behind the time
+until a process is scheduled. Run it there with ``chrt -f 5``.
 
 Run with ``python tests/bench/bench_proxy.py [STREAMS]``; it needs ``cc``. Exit status 1 if an aim
 is missed.
@@ -27,7 +27,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
+import uvloop
 from attrs import field, frozen
 
 STREAMS = 200
@@ -88,8 +90,7 @@ class _Relay(asyncio.Protocol):
         self._server: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._connecting = asyncio.ensure_future(self._connect(transport))
+        self._connecting = asyncio.ensure_future(self._connect(cast(asyncio.Transport, transport)))
 
     async def _connect(self, client: asyncio.Transport) -> None:
         loop = asyncio.get_running_loop()
@@ -245,7 +246,9 @@ if __name__ == "__main__":
     parser.add_argument("--serve", action="store_true")
     parser.add_argument("--relay", type=int)
     asked = parser.parse_args()
-    if asked.serve or asked.relay is not None:
-        asyncio.run(serve(asked.relay))
+    if asked.serve:
+        asyncio.run(serve(None))
+    elif asked.relay is not None:
+        uvloop.run(serve(asked.relay))
     else:
         sys.exit(main(asked.streams))
