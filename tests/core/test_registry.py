@@ -128,6 +128,12 @@ def test_options_that_can_not_be_imported_are_named(given: str) -> None:
         _ = made.options
 
 
+def test_named_options_that_are_no_attrs_class_are_refused() -> None:
+    made = evolve(agent("x"), options="ale.plugin:doc")
+    with pytest.raises(PluginError, match="are no attrs class"):
+        _ = made.options
+
+
 def _raise() -> Sequence[Component[Any, Any]]:
     raise RuntimeError("no luck")
 

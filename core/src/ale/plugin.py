@@ -155,12 +155,16 @@ class Ranks:
     module: str
 
 
+def _is_attrs_class(value: Any) -> bool:
+    return isinstance(value, type) and has(value)
+
+
 def _attrs_class(_: object, __: object, value: Any) -> None:
     if isinstance(value, str):
         module, colon, name = value.partition(":")
         valid = bool(module and colon and name)
     else:
-        valid = value is None or (isinstance(value, type) and has(value))
+        valid = value is None or _is_attrs_class(value)
     if not valid:
         expected = "an attrs class, the name of one as 'module:Class', or None"
         raise TypeError(f"'options' must be {expected}, got {value!r}")
@@ -209,7 +213,7 @@ class Component(Generic[OptionsT, ProductT_co]):
         """The class of its options, or None for none.
 
         Raises:
-            PluginError: it can't be imported.
+            PluginError: it can't be imported, or is no attrs class.
         """
         if not isinstance(self._options, str):
             return self._options
@@ -221,6 +225,10 @@ class Component(Generic[OptionsT, ProductT_co]):
 
             message = f"the options of '{self.name}' can't be imported from {self._options}"
             raise PluginError(f"{message}: {error}") from error
+        if not _is_attrs_class(found):
+            from ale.errors import PluginError
+
+            raise PluginError(f"the options of '{self.name}', {self._options}, are no attrs class")
         return found
 
 
