@@ -76,8 +76,18 @@ async def test_a_fork_bomb_is_limited_and_killed(shared: Build) -> None:
         assert (await other.exec("for i in 1 2 3 4 5; do (true); done; echo free")).exit_code == 0
         await box.exec(["bash", "-c", "b() { b | b & }; b; sleep 600"], timeout_s=1)
         await box.end_processes()
-        assert (await box.exec("echo alive")).stdout == b"alive\n"
+        result = await box.exec("echo alive")
+        assert (result.stdout, result.stderr) == (b"alive\n", b"")
         assert await box.end_processes() == 0
+
+
+async def test_processes_that_have_ended_do_not_count_for_the_limit(shared: Build) -> None:
+    """Their parents end first: the first process must have the kernel reap them."""
+    async with shared(processes=64).open(SandboxSpec()) as box:
+        result = await box.exec("i=0; while [ $i -lt 200 ]; do (true &); i=$((i+1)); done")
+        assert (result.exit_code, result.stderr) == (0, b"")
+        result = await box.exec("cat /proc/[0-9]*/stat | grep -c ') Z '")
+        assert result.stdout == b"0\n"
 
 
 async def test_exceeding_the_process_limit_is_reported(shared: Build) -> None:

@@ -11,7 +11,7 @@ from ale.errors import InputError, NotUsableError
 from ale.plugin import BuildContext
 from ale.protocols import SandboxBackend
 from ale.types import SandboxSpec
-from ale_sandbox_bubblewrap import capabilities, facts
+from ale_sandbox_bubblewrap import base, capabilities, facts
 from ale_sandbox_bubblewrap.cgroups import Cgroups
 from ale_sandbox_bubblewrap.options import BubblewrapOptions
 from ale_sandbox_bubblewrap.plugin import build, probe
@@ -133,6 +133,18 @@ def test_without_bubblewrap_the_package_to_install_is_named(
     assert output.remedy == "sudo apt-get install bubblewrap"
     with pytest.raises(NotUsableError, match="there is no bwrap"):
         build(BubblewrapOptions(), BuildContext())
+
+
+def test_a_shell_that_can_not_ignore_the_end_of_children_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It resets the signal, as dash does."""
+    (tmp_path / "bash").write_text("#!/bin/sh\nexec cat /proc/self/status\n")
+    (tmp_path / "bash").chmod(0o755)
+    monkeypatch.setattr(base, "PATH", f"{tmp_path}:{base.PATH}")
+    output = probe()
+    assert not output.usable
+    assert output.reason == "there is no bash, and sh can't ignore SIGCHLD"
 
 
 def test_the_error_of_bubblewrap_is_reported(

@@ -115,19 +115,18 @@ class ProcessTag:
         Args:
             untagged: also find a shell that has not run its first line yet, by its environment.
         """
-        return self.matches(pid, _limits_of(pid), command, untagged=untagged)
+        limits = _limits_of(pid)
+        return self.matches(pid, limits, command, untagged=untagged) and not _is_zombie(pid)
 
     def matches(
         self, pid: int, limits: Limits | None, command: int | None = None, *, untagged: bool = False
     ) -> bool:
-        """As `carried_by`, of a process whose limits are known."""
+        """As `carried_by`, of a process whose limits are known, and which may have ended."""
         if limits is not None and limits[1] == self.hard_kib * 1024:
-            ours = command is None or limits[0] == self.soft_kib(command) * 1024
-        elif limits is not None and _is_foreign_tag(limits):
-            ours = False
-        else:
-            ours = (limits is not None or untagged) and self._named_in_environment(pid, command)
-        return ours and not _is_zombie(pid)
+            return command is None or limits[0] == self.soft_kib(command) * 1024
+        if limits is not None and _is_foreign_tag(limits):
+            return False
+        return (limits is not None or untagged) and self._named_in_environment(pid, command)
 
     def _named_in_environment(self, pid: int, command: int | None) -> bool:
         end = "." if command is None else f".{command}\0"
@@ -302,6 +301,7 @@ async def end(
     if own:
         await asyncio.wait([child.ended for child in own], timeout=_TIMEOUT_S)
     killed: set[int] = set()
+    # Also where all that were found have ended since: they may have started others.
     if any(tag.matches(pid, limits, command) for pid, limits in await _scan_limits()):
         killed = kill(tag, command)
     killed = await _until_gone(tag, command, killed)

@@ -54,7 +54,11 @@ CONTROL, PROGRAMS = "/dev/ale/io", "/dev/ale/bin"
 
 Below /dev, which is a read-only mount of its own: no parent folder can be moved.
 """
+PATH = "/usr/local/bin:/usr/bin:/bin"
+"""Where the host has them."""
 SHELL, BASH, SLEEP = f"{PROGRAMS}/sh", f"{PROGRAMS}/bash", f"{PROGRAMS}/sleep"
+IGNORE_CHILDREN = "trap '' CHLD"
+"""bash hands this on to what it becomes; dash does not since 0.5.11."""
 
 _FOLDERS = {
     "dev": 0o755,

@@ -8,7 +8,7 @@ from ale_sandbox_bubblewrap import base, layers
 
 # The first process of the sandbox: it sleeps for ever, and the kernel reaps the orphans that it
 # inherits, because it ignores SIGCHLD. Nothing inside can signal it.
-FIRST = f"trap '' CHLD; echo ready; exec {base.SLEEP} 2147483647 >/dev/null 2>&1"
+FIRST = f"{base.IGNORE_CHILDREN}; echo ready; exec {base.SLEEP} 2147483647 >/dev/null 2>&1"
 
 
 class Plan(NamedTuple):
@@ -71,4 +71,5 @@ def arguments(plan: Plan, control: str, *, network: bool, info: int, rules: int)
         line.append("--unshare-net")
     for path in plan.read_only:
         line += ["--ro-bind", path, path]
-    return [*line, *("--chdir", "/"), base.SHELL, "-c", FIRST]
+    shell = base.BASH if "bash" in plan.programs else base.SHELL
+    return [*line, *("--chdir", "/"), shell, "-c", FIRST]

@@ -14,7 +14,6 @@ from ale_sandbox_bubblewrap.launch import Plan
 from ale_sandbox_bubblewrap.options import BubblewrapOptions
 from ale_sandbox_process.limits import MIB, clamp, commands
 
-_PATH = "/usr/local/bin:/usr/bin:/bin"
 _SHM_BYTES = 64 << 20
 _OWN_PROCESSES = 2
 """Processes of each sandbox that are not commands: supervisor and first process."""
@@ -25,7 +24,7 @@ def plan(options: BubblewrapOptions, facts: Facts) -> Plan:
     system = base.system_folders()
     overlay = has_layers(facts, options)
     writable = system if overlay and options.writable_system else []
-    found = {name: shutil.which(name, path=_PATH) for name in ("sh", "bash", "sleep")}
+    found = {name: shutil.which(name, path=base.PATH) for name in ("sh", "bash", "sleep")}
     return Plan(
         bwrap=facts.bwrap,
         layout=layers.Layout(

@@ -175,12 +175,18 @@ class Supervisor:
             wire.send(self._sock, {"n": number, "ended": code if code >= 0 else 128 - code})
 
     def _count(self) -> int:
-        """Processes inside, without the first and without those that have ended."""
-        count = 0
-        for name in os.listdir(self._inside.processes):  # noqa: PTH208 - a descriptor
-            if name.isdigit() and name != "1":
-                count += self._is_alive(name)
-        return count
+        """Processes inside, without the first and without those that have ended.
+
+        Listed again where all that were new had ended: they may have started others meanwhile.
+        """
+        ended: set[str] = set()
+        while True:
+            listed = os.listdir(self._inside.processes)  # noqa: PTH208 - a descriptor
+            names = {name for name in listed if name.isdigit() and name != "1"}
+            count = sum(map(self._is_alive, names))
+            if count or names <= ended:
+                return count
+            ended = names
 
     def _is_alive(self, name: str) -> bool:
         try:
