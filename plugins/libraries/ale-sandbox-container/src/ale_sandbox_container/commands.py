@@ -185,12 +185,15 @@ class Commands:
             self._background(self._release_later(running))
 
     async def _release_later(self, running: Running) -> None:
-        """Wait for the end of all that has the worker's stdout and stderr."""
+        """Wait for the end of all that has the worker's stdout and stderr.
+
+        What these have printed after the command's end may still be on its way here.
+        """
         pause = _LOOK_S
         while not running.worker.gone.done() and await self.holds(running):
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_LOOK_S)
-        running.worker.seen = running.job.processes
+        await running.worker.flush()
         running.pool.release(running.worker)
 
     async def holds(self, running: Running, holder: bytes = b"") -> bool:

@@ -8,8 +8,6 @@ from typing import Any
 from ale.errors import SandboxError
 from ale_sandbox_container.worker import ANSWER_S, Worker
 
-_READY = b"end %b 0\n"
-
 
 class NoProcessError(SandboxError):
     """The engine could not start a process: the container has as many as it may."""
@@ -112,16 +110,13 @@ class WorkerPool:
             worker = await self._start()
             self._made.add(worker)
             worker.gone.add_done_callback(lambda _: self._forget(worker))
-            ready = worker.expect(0)
-            worker.send(_READY % ready.mark)
             try:
-                await ready.ended
+                await worker.flush()
             except BaseException:
                 worker.close()
                 raise
         if worker.gone.done():
             raise NoProcessError(worker.gone.result())
-        worker.seen = ready.processes
         return worker
 
     def _forget(self, worker: Worker) -> None:

@@ -167,6 +167,16 @@ class Worker(Shell):
             job.ended.add_done_callback(lambda _: self._jobs.discard(job))
         return job
 
+    async def flush(self) -> None:
+        """Throw away what it has still to print, and look which processes there are.
+
+        Returns once it has answered, or is gone.
+        """
+        job = self.expect(0)
+        self.send(b"end %b 0\n" % job.mark)
+        await job.ended
+        self.seen = job.processes
+
     async def was_killed(self) -> bool:
         """Has it been killed, from inside or here? Else its connection was lost."""
         if self._closed:
