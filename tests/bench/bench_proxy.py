@@ -60,6 +60,7 @@ class _Server(asyncio.Protocol):
         if end and length and len(body) == int(length[1]):
             self._asked = b""
             self._client.write(HEAD)
+            self._begun = asyncio.get_running_loop().time()
             self._send(CHUNKS)
 
     def _send(self, left: int) -> None:
@@ -68,7 +69,9 @@ class _Server(asyncio.Protocol):
         event = EVENT % (b"null" if left > 1 else b'"stop"', time.monotonic())
         self._client.write(b"%x\r\n%s\r\n" % (len(event), event))
         if left > 1:
-            asyncio.get_running_loop().call_later(EVERY_S, self._send, left - 1)
+            # Not so long after the last one: streams that were late together would stay together.
+            at = self._begun + (CHUNKS - left + 1) * EVERY_S
+            asyncio.get_running_loop().call_at(at, self._send, left - 1)
         else:
             self._client.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
 

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import socket
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -240,6 +241,60 @@ async def test_a_slow_client_makes_the_server_wait_and_gets_every_byte(
         got = await asyncio.wait_for(reader.read(), 60)
         writer.close()
     assert parsed(got)[2] == b"".join(pieces)
+
+
+def event(**choice: Any) -> str:
+    return f"data: {json.dumps({'choices': [{'index': 0, **choice}]})}\n\n"
+
+
+TOKENS = [event(delta={"content": f"{n} "}) for n in range(298)]
+TOKENS += [event(delta={}, finish_reason="stop"), "data: [DONE]\n\n"]
+ONE_BY_ONE = chunked(TOKENS)
+AT = ONE_BY_ONE[9]
+
+
+def lines_apart(piece: str) -> str:
+    return piece.replace("\n\n", "\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ONE_BY_ONE,
+        [ONE_BY_ONE[0], *("".join(ONE_BY_ONE[at : at + 3]) for at in range(1, 302, 3))],
+        [*ONE_BY_ONE[:9], AT[:1], AT[1:], *ONE_BY_ONE[10:]],
+        [*ONE_BY_ONE[:9], AT[:-1], AT[-1:] + ONE_BY_ONE[10], *ONE_BY_ONE[11:]],
+        [ONE_BY_ONE[0], *(piece.replace("\r\n", ";odd=1\r\n", 1) for piece in ONE_BY_ONE[1:])],
+        [ONE_BY_ONE[0], *(piece[:2].upper() + piece[2:] for piece in ONE_BY_ONE[1:])],
+        chunked([lines_apart(each) for each in TOKENS]),
+        chunked([each[at:][:40] for each in TOKENS for at in range(0, len(each), 40)]),
+    ],
+    ids=[
+        *("an event a chunk", "several at once", "a cut in the length", "a cut at the end"),
+        *("extensions", "capitals", "CRLF", "events in several chunks"),
+    ],
+)
+async def test_however_a_stream_is_cut_it_passes_whole_and_is_recorded(
+    pieces: list[str], start: Callable[..., Any]
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await reader.readuntil(b"\r\n\r\n")
+        for piece in pieces:
+            writer.write(piece.encode())
+            await asyncio.sleep(0.001)  # so that each comes by itself
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        proxy: Proxied = await start(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        asked = '{"messages": [{"role": "user", "content": "Count."}], "stream": true}'
+        got = await ask_raw(proxy.port, request("/v1/chat/completions", proxy.port, asked))
+        (session,) = proxy.sessions
+    same = "".join(TOKENS)
+    assert parsed(got)[2].decode().replace("\r\n", "\n") == same
+    (turn,) = session.conversation.turns
+    assert turn.completion.message.content == "".join(f"{n} " for n in range(298))
 
 
 async def test_a_connection_to_the_server_is_used_again_after_a_stream(

@@ -134,6 +134,20 @@ class Exchange:
             self._read()
         return self._at_once
 
+    def may_end(self, data: bytes) -> bool:
+        """Can the end of what is recorded be in this piece?
+
+        Args:
+            data: a whole event or more, before which a whole one came.
+        """
+        if self._reader is None or self.left_out is not None:
+            return False
+        if not self._at_once:
+            for end in self._reader.ends:
+                if end in data:
+                    return True
+        return self._at_once
+
     def _read(self) -> None:
         """Read what was kept. Never raises: what can't be read still passes."""
         if self._reader is None or self.left_out is not None or not self._unread:

@@ -152,13 +152,14 @@ async def _answer(
     """
     response = _head(upstream)
     await response.prepare(request)
+    waits = (lambda _: False) if exchange is None else exchange.may_end
     try:
         while data := await upstream.content.readany():
             # Before it is sent: who has the whole answer may end the session, or kill the proxy.
             passes(data)
             await response.write(data)
             if response.chunked:
-                await relay(upstream, request.transport, passes)
+                await relay(upstream, request.transport, passes, waits)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError) as error:
         if isinstance(error, aiohttp.ClientConnectionResetError):
             raise  # the client's connection, not the server's

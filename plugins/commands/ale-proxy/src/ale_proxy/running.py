@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import logging
 import os
 import signal
@@ -91,6 +92,7 @@ def run_to_end(serving: Coroutine[Any, Any, None]) -> None:
         factory = None
     else:
         factory = uvloop.new_event_loop
+    gc.freeze()  # modules stay loaded: to look through them would hold up every stream
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(serving)
 
