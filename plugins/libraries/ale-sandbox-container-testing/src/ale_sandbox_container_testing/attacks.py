@@ -240,7 +240,7 @@ class AttackProbes:
     async def test_what_killed_processes_have_printed_is_not_the_next_command_s(
         self, box: ContainerSandbox
     ) -> None:
-        """The first of them ends the command; the others go on until they are killed too."""
+        """The first of them ends the command; the others print until they are killed too."""
         for _ in range(5):
             await box.exec("for i in 1 2 3 4 5 6 7 8; do yes & done; yes", timeout_s=0.5)
             assert await out(box, "echo alive") == "alive"
