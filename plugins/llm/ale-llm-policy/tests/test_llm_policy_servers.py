@@ -224,6 +224,23 @@ async def test_weights_of_another_model_change_nothing(lab: Lab) -> None:
     assert {*answer.tokens.policy_versions} == {llm.policy_version} == {0}
 
 
+async def test_the_model_s_own_weights_are_dropped_when_others_are_given(lab: Lab) -> None:
+    llm = lab.connect()
+    llm.weights_copied()
+    for version in (1, 2):
+        other = new_policy(seed=version + 6)
+        weights = dict(other.model.named_parameters())
+        await llm.load_policy(PolicySnapshot(version=version, weights=weights))
+        exact({version: other}, await llm.complete(request("a b")))
+        assert {each.untyped_storage().nbytes() for each in llm.policy.base.parameters()} == {4}
+    del weights["model.norm.weight"]
+    with pytest.raises(InputError, match=r"is not given its parameters model\.norm\.weight"):
+        await llm.load_policy(PolicySnapshot(version=3, weights=weights))
+    with pytest.raises(AleError, match="own weights were dropped"):
+        await llm.load_policy(PolicySnapshot(version=3))
+    exact({2: other}, await llm.complete(request("c d")))
+
+
 async def test_a_server_with_other_weights_or_another_model_is_refused(lab: Lab) -> None:
     await lab.connect().check()
     new_policy(seed=4).save(lab.model)

@@ -68,7 +68,6 @@ def train(
     gc.collect()
     ready()
     learner = make_learner(prepare(policy, options), options)
-    handed = None
     n = max(1, options.max_tokens_per_microbatch // context)
     for _ in range(UPDATES):
         pieces = [
@@ -79,8 +78,7 @@ def train(
             pass
         learner.optim_step()
         if options.sync == "copy":
-            del handed
-            handed = learner.full_weights()
+            learner.full_weights()
 
 
 def main(given: Sequence[str]) -> None:

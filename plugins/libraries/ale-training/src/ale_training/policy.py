@@ -43,6 +43,16 @@ def policy_of(llm: LLM | None) -> InProcess:
     return found
 
 
+def weights_copied(llm: LLM | None) -> None:
+    """Tell a model component that its trainer has copied the weights, and will hand over others.
+
+    One that does not sample from them itself has a method of this name, and makes room.
+    """
+    told = getattr(llm, "weights_copied", None)
+    if told is not None:
+        told()
+
+
 def _refused(message: str) -> InputError:
     problem = Problem(
         path="trainer.type",

@@ -198,11 +198,17 @@ class ServersLLM(TokenLLM):
             ends = "\n".join(f"{log}:\n{last_lines(log)}" for log in logs)
             raise type(error)(f"{error}\n{ends}") from error
 
+    def weights_copied(self) -> None:
+        """Keep the weights of the start off the GPU, until others are handed over."""
+        with self.policy.lock:
+            self.policy.base.cpu()
+
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         """Give all servers these weights, and sample from them.
 
         `snapshot.weights` is None or this policy if they are in its model; else a mapping of names
-        to tensors. If it is None, `snapshot.path` is read, if that is given.
+        to tensors. If it is None, `snapshot.path` is read, if that is given. Once there was a
+        mapping, the model's own weights are dropped: they are no longer the policy's.
 
         Raises:
             InputError: the weights do not fit this model.
@@ -218,6 +224,10 @@ class ServersLLM(TokenLLM):
         else:
             await pool.update(published)
         self.policy.version = snapshot.version
+        if snapshot.weights not in (None, self.policy):
+            with self.policy.lock:
+                weights.drop(self.policy.base)
+            self._first = {}
 
     async def aclose(self) -> None:
         """End own servers and close connections; others continue. Idempotent."""
@@ -292,6 +302,8 @@ class ServersLLM(TokenLLM):
         if given is None and snapshot.path is not None:
             given = weights.read(Path(snapshot.path))
         if given is None or given is self.policy:
+            if not self._first:
+                raise AleError("the model's own weights were dropped when others were handed over")
             with self.policy.lock:
                 given = full_weights(self.policy.base)
         else:

@@ -47,7 +47,7 @@ class Part:
     name: str
     bytes: float
     when: str = "always"
-    """Or ``training``."""
+    """Or ``training``, or ``handing over``, which comes after it."""
 
 
 @frozen(kw_only=True)
@@ -67,8 +67,11 @@ class MemoryPlan:
     @property
     def peak(self) -> float:
         """Bytes at the fullest moment."""
-        always = sum(part.bytes for part in self.parts if part.when == "always")
-        return always + sum(part.bytes for part in self.parts if part.when == "training")
+        always, *others = (
+            sum(part.bytes for part in self.parts if part.when == when)
+            for when in ("always", "training", "handing over")
+        )
+        return always + max(others)
 
 
 @frozen(kw_only=True)
@@ -168,8 +171,8 @@ def _of_first_rank(
     yield Part(name="sampler's packed copy", bytes=weights * packed)
     yield Part(name="sampler's keys and values", bytes=cache)
     yield Part(name="sampler's prefix cache", bytes=sampler.prefix_cache)
-    if copied:
-        yield Part(name="weights handed over", bytes=weights)
+    if copied and (sampler.on_host or not options.is_sharded):
+        yield Part(name="weights handed over", bytes=weights, when="handing over")
     yield Part(name="references of KL", bytes=weights * _references(options))
 
 

@@ -115,9 +115,9 @@ class ShardedLearner(Learner):
         return [] if everyone is None else everyone[:n]
 
     def full_weights(self) -> dict[str, Tensor]:
-        """As of `Learner`, on rank 0; the others hold one at a time, and return none."""
+        """As of `Learner`, on rank 0 and not on its GPU; the others return none."""
         named = each_full_weight(self.model, dtype=self._handed)
-        return {name: tensor for name, tensor in named if self._rank == 0}
+        return {name: tensor.cpu() for name, tensor in named if self._rank == 0}
 
     def start_saving(self, folder: Path, *, background: bool) -> None:
         """Write this rank's shards, once earlier ones are written. Raises as `finish_saving`."""

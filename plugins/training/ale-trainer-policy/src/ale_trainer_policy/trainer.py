@@ -41,7 +41,7 @@ from ale_trainer_policy.tree import by_sample, split
 from ale_trainer_policy.valuing import ValueFiles, with_values
 from ale_trainer_policy.worker_group import WorkerGroup, make_learner
 from ale_training import checkpoint
-from ale_training.policy import policy_of, sampled_temperature
+from ale_training.policy import policy_of, sampled_temperature, weights_copied
 from ale_training.quantised import is_quantised
 
 
@@ -136,6 +136,8 @@ class PolicyTrainer:
             model = prepare(policy, self._options)
             self._learner = make_learner(model, self._options, critic)
         self._old_policy.store_version(self._version, self._learner)
+        if self._options.sync == "copy":
+            weights_copied(llm)
 
     async def step(self, batch: Batch) -> StepReport:
         """Train on one batch, in a thread.
@@ -160,6 +162,7 @@ class PolicyTrainer:
         learner, random_state = self._attached()
         with self._lock, self._model_lock, random_state.active():
             began = time.perf_counter()
+            self._snapshot = None  # makes room
             accumulator = MetricsAccumulator()
             read = self._target.read(batch)
             accumulator.counts.update(read.counts)
@@ -170,7 +173,6 @@ class PolicyTrainer:
                 self._ratios.write(batch, read.samples, accumulator.log_ratios)
             if accumulator.counts["updates"]:
                 self._version += 1
-                self._snapshot = None
                 self._old_policy.store_version(self._version, learner)
             # Raises on the third bad step in a row.
             accumulator.counts["steps_skipped"] = self._bad_batches.count(batch, bad=bad)

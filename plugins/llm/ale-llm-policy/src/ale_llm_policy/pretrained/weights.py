@@ -51,6 +51,12 @@ def _own(model: Any) -> dict[str, Any]:
     return {**dict(model.named_buffers()), **dict(model.named_parameters(remove_duplicate=False))}
 
 
+def drop(model: Any) -> None:
+    """Free the memory of a model's parameters. They keep their shapes; every value is NaN."""
+    for each in model.parameters():
+        each.data = torch.full((), torch.nan, dtype=each.dtype, device=each.device).expand_as(each)
+
+
 def digest(tensors: Mapping[str, torch.Tensor]) -> str:
     """SHA-256 over names, types, shapes and values."""
     found = hashlib.sha256()
