@@ -58,7 +58,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 """Where the host has them."""
 SHELL, BASH, SLEEP = f"{PROGRAMS}/sh", f"{PROGRAMS}/bash", f"{PROGRAMS}/sleep"
 IGNORE_CHILDREN = "trap '' CHLD"
-"""bash hands this on to what it becomes; dash does not since 0.5.11."""
+"""bash hands this on to what it becomes; dash 0.5.12 does not."""
 
 _FOLDERS = {
     "dev": 0o755,
