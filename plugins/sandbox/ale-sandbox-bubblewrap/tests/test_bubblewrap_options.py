@@ -144,7 +144,8 @@ def test_a_shell_that_can_not_ignore_the_end_of_children_is_reported(
     monkeypatch.setattr(base, "PATH", f"{tmp_path}:{base.PATH}")
     output = probe()
     assert not output.usable
-    assert output.reason == "there is no bash, and sh can't ignore SIGCHLD"
+    assert output.reason == f"{tmp_path}/bash can't ignore SIGCHLD for what it starts"
+    assert output.remedy == "sudo apt-get install bash"
 
 
 def test_the_error_of_bubblewrap_is_reported(

@@ -46,7 +46,7 @@ def policy_of(llm: LLM | None) -> InProcess:
 def weights_copied(llm: LLM | None) -> None:
     """Tell a model component that its trainer has copied the weights, and will hand over others.
 
-    One that does not sample from them itself has a method of this name, and makes room.
+    One that does not sample from them itself has a method of this name, which frees their memory.
     """
     told = getattr(llm, "weights_copied", None)
     if told is not None:

@@ -92,14 +92,14 @@ def _missing_requirement(bwrap: str) -> tuple[str | None, str | None]:
         return f"has no filter of system calls for {platform.machine()}", None
     if not bwrap:
         return "there is no bwrap on PATH", "sudo apt-get install bubblewrap"
-    if not _can_ignore_children():
-        return "there is no bash, and sh can't ignore SIGCHLD", "sudo apt-get install bash"
+    shell = shutil.which("bash", path=base.PATH) or "/bin/sh"
+    if not _can_ignore_children(shell):
+        return f"{shell} can't ignore SIGCHLD for what it starts", "sudo apt-get install bash"
     return None, None
 
 
-def _can_ignore_children() -> bool:
-    """Can a shell make the first process ignore SIGCHLD, so that the kernel reaps orphans?"""
-    shell = shutil.which("bash", path=base.PATH) or "/bin/sh"
+def _can_ignore_children(shell: str) -> bool:
+    """Can it make the first process ignore SIGCHLD, so that the kernel reaps orphans?"""
     script = f"{base.IGNORE_CHILDREN}; exec cat /proc/self/status"
     ignored = _run([shell, "-c", script]).stdout.partition(b"SigIgn:")[2].split()[:1]
     return bool(ignored) and bool(int(ignored[0], 16) >> signal.SIGCHLD - 1 & 1)

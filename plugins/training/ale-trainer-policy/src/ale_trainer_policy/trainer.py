@@ -162,7 +162,7 @@ class PolicyTrainer:
         learner, random_state = self._attached()
         with self._lock, self._model_lock, random_state.active():
             began = time.perf_counter()
-            self._snapshot = None  # makes room
+            self._snapshot = None  # frees its copy of the weights
             accumulator = MetricsAccumulator()
             read = self._target.read(batch)
             accumulator.counts.update(read.counts)
