@@ -87,6 +87,15 @@ def test_what_does_not_fit_is_answered_with_what_would(ask: Ask) -> None:
     assert changed["peak_bytes"] < limit
 
 
+def test_a_run_whose_servers_sample_is_planned_without_them(ask: Ask) -> None:
+    changes = ("llm.type=servers", "llm.start=1", "trainer.sync=copy")
+    printed = ask(*(word for each in changes for word in ("--set", each))).output
+    assert "inference servers are not counted" in printed
+    names = {line[:36].strip() for line in printed.splitlines()}
+    assert {"weights", "copy that is trained"} <= names
+    assert "sampler" not in printed
+
+
 def test_a_model_that_is_not_there_is_named(ask: Ask) -> None:
     error = ask("--set", "llm.model=./other").exception
     assert "llm.model: the config of " in str(error)

@@ -226,7 +226,6 @@ async def test_weights_of_another_model_change_nothing(lab: Lab) -> None:
 
 async def test_the_model_s_own_weights_are_dropped_when_others_are_given(lab: Lab) -> None:
     llm = lab.connect()
-    llm.weights_copied()
     for version in (1, 2):
         other = new_policy(seed=version + 6)
         weights = dict(other.model.named_parameters())

@@ -182,11 +182,24 @@ def test_on_a_processor_all_processes_are_counted(planner: Planner) -> None:
 def test_what_is_kept_beside_a_gpu_is_counted(planner: Planner) -> None:
     kept = evolve(OPTIONS, sync="copy", processes=4, offload="host")
     found = planner.plan(sampler(), kept)
-    assert found.offloaded == 16 * found.trained
+    handed = sizes(found)["weights"]
+    assert found.on_host == 16 * found.trained + handed
     undone = evolve(kept, epochs=2, replicas=2)
-    assert planner.plan(sampler(), undone).offloaded == 2 * (16 + 12) * found.trained
-    assert planner.plan(sampler(on_host=True), kept).offloaded == 0
-    assert planner.plan(sampler(), evolve(kept, offload="none")).offloaded == 0
+    assert planner.plan(sampler(), undone).on_host == 2 * (16 + 12) * found.trained + handed
+    assert planner.plan(sampler(on_host=True), kept).on_host == 0
+    assert planner.plan(sampler(), evolve(kept, offload="none")).on_host == handed
+    assert planner.plan(sampler(), OPTIONS).on_host == 0
+
+
+def test_where_servers_sample_their_weights_are_on_the_host(planner: Planner) -> None:
+    sharded = evolve(OPTIONS, sync="copy", processes=4)
+    own, servers = (planner.plan(sampler(elsewhere=e), sharded) for e in (False, True))
+    gone = {"weights", "sampler's packed copy", "sampler's keys and values"}
+    assert sizes(own).keys() - sizes(servers).keys() == gone | {"sampler's prefix cache"}
+    assert servers.on_host == own.on_host + sizes(own)["weights"]
+    # On a processor they stay in its memory; adapters are trained in the model itself.
+    for case, options in ({"on_host": True}, sharded), ({}, OPTIONS):
+        assert "weights" in sizes(planner.plan(sampler(elsewhere=True, **case), options))
 
 
 def test_in_half_precision_shards_are_in_float32_and_what_is_gathered_is_not(

@@ -7,6 +7,7 @@ import torch
 
 from ale.errors import InputError
 from ale.plugin import BuildContext
+from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.options import PolicyOptions, SftOptions
 from ale_trainer_policy.plugin import ale_trainers
 
@@ -40,3 +41,14 @@ async def test_the_temperature_is_the_samplers(lab: Any) -> None:
         found[temperature] = (await attached(llm).step(batch)).metrics
     assert found[0.7]["mismatch_max"] == pytest.approx(1.0, abs=1e-4)
     assert abs(found[1.0]["mismatch_max"] - 1.0) > 0.05
+
+
+@pytest.mark.parametrize("critic", [None, CriticOptions(type="model")])
+def test_a_copy_is_trained_where_the_component_says(lab: Any, critic: CriticOptions | None) -> None:
+    llm = lab.InProcessLLM(lab.tiny_model())
+    llm.training_device = torch.device("meta")
+    trainer = attached(llm, sync="copy", critic=critic, objective="grpo")
+    parts = trainer._learner.model, trainer._reference.model, trainer._learner.critic
+    trained = [each for part in parts if part is not None for each in part.parameters()]
+    assert {each.device.type for each in trained} == {"meta"}
+    assert {each.device.type for each in llm.policy.model.parameters()} == {"cpu"}

@@ -1,13 +1,18 @@
 """The model that samples, as a trainer takes it: its policy and its sampling temperature."""
 
+from __future__ import annotations
+
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import frozen
 
 from ale.errors import InputError, Problem
 from ale.protocols import LLM
 from ale.types import Sampling
+
+if TYPE_CHECKING:
+    import torch
 
 
 class InProcess(Protocol):
@@ -43,14 +48,14 @@ def policy_of(llm: LLM | None) -> InProcess:
     return found
 
 
-def weights_copied(llm: LLM | None) -> None:
-    """Tell a model component that its trainer has copied the weights, and will hand over others.
+def training_device(llm: LLM | None) -> torch.device:
+    """Where the model of a component is trained.
 
-    One that does not sample from them itself has a method of this name, which frees their memory.
+    One that does not sample itself has it in its attribute `training_device`, and its weights in
+    the processor's memory: a GPU need not hold them whole where they are sharded.
     """
-    told = getattr(llm, "weights_copied", None)
-    if told is not None:
-        told()
+    given: torch.device | None = getattr(llm, "training_device", None)
+    return given or next(policy_of(llm).model.parameters()).device
 
 
 def _refused(message: str) -> InputError:

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import torch
+from attrs import evolve
 from torch import Tensor
 
 from ale.errors import InputError, Problem
@@ -19,6 +20,7 @@ from ale_llm_policy.modules import Modules
 from ale_llm_policy.options import PolicyOptions, ServersOptions, TinyOptions
 from ale_llm_policy.packed import Packed, is_packable
 from ale_llm_policy.pretrained import TinyShape, TorchPolicy, load_policy, tiny_policy
+from ale_llm_policy.pretrained.loading import resolve_device, resolve_dtype
 from ale_llm_policy.servers import OwnServers, ServersLLM, temporary
 from ale_servers.channel import WeightFolder
 from ale_servers.places import registry_at
@@ -43,8 +45,9 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
     Raises:
         InputError: the model can't be loaded, or the key's variable is not set.
     """
-    policy = _policy(options, context.seed)
-    if options.threads is not None and policy.device.type == "cpu":
+    device = resolve_device(options.device)
+    policy = _policy(_on_host(options, device), context.seed)
+    if options.threads is not None and device.type == "cpu":
         torch.set_num_threads(options.threads)
     run = context.run_directory or temporary()
     own = None
@@ -64,6 +67,7 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
         policy,
         registry,
         WeightFolder(folder),
+        training_device=device,
         run=context.run_id,
         following=options.follow,
         options=PoolOptions(
@@ -81,6 +85,14 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
         context=options.context or policy.context,
         report=log.warning,
     )
+
+
+def _on_host(options: ServersOptions, device: torch.device) -> ServersOptions:
+    """With the model in the processor's memory, since nothing samples from it here; in the
+    precision for the device.
+    """
+    dtype: Any = str(resolve_dtype(options.dtype, device)).removeprefix("torch.")
+    return evolve(options, device="cpu", dtype=dtype)
 
 
 def _registry(options: ServersOptions, context: BuildContext) -> Registry:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import torch
 from attrs import frozen
 from torch import Tensor
 
@@ -79,6 +80,8 @@ class ServersLLM(TokenLLM):
 
     Args:
         policy: model, tokenizer and template.
+        training_device: where a trainer computes with the model, whose weights wait in the
+            processor's memory. Read by trainers.
         registry: where the servers are found.
         channel: where weights are written.
         run: id of the run.
@@ -98,6 +101,7 @@ class ServersLLM(TokenLLM):
         registry: Registry,
         channel: WeightFolder,
         *,
+        training_device: torch.device,
         run: str,
         following: Following | None,
         options: PoolOptions,
@@ -109,6 +113,7 @@ class ServersLLM(TokenLLM):
         report: Callable[[str], None],
     ) -> None:
         super().__init__(policy, defaults=defaults, context=context)
+        self.training_device = training_device
         self._registry = registry
         self._channel = channel
         self._options = options
@@ -197,11 +202,6 @@ class ServersLLM(TokenLLM):
             logs = [self._own.folder / f"own-{number}.log" for number in range(self._own.n)]
             ends = "\n".join(f"{log}:\n{last_lines(log)}" for log in logs)
             raise type(error)(f"{error}\n{ends}") from error
-
-    def weights_copied(self) -> None:
-        """Keep the weights of the start off the GPU, until others are handed over."""
-        with self.policy.lock:
-            self.policy.base.cpu()
 
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         """Give all servers these weights, and sample from them.

@@ -38,6 +38,8 @@ class Sampler:
     """Is it in the memory of the processor?"""
     quantised: bool | None = False
     """Are its weights in 4 bits? None: it is not loaded, and they can't be."""
+    elsewhere: bool = False
+    """Do servers sample? The weights for them are in the processor's memory."""
 
 
 @frozen(kw_only=True)
@@ -61,8 +63,8 @@ class MemoryPlan:
     parameters: int
     trained: int
     parts: tuple[Part, ...]
-    offloaded: float = 0.0
-    """Bytes beside a GPU, in the processor's memory, of all processes."""
+    on_host: float = 0.0
+    """Bytes beside GPUs, in the processor's memory, of all processes."""
 
     @property
     def peak(self) -> float:
@@ -109,7 +111,7 @@ class Planner:
             parameters=traced.parameters,
             trained=traced.trained,
             parts=tuple(part for part in found if part.bytes),
-            offloaded=_offloaded(sampler, options, traced),
+            on_host=0.0 if sampler.on_host else _beside_gpus(sampler, options, traced),
         )
 
     def changes_that_fit(
@@ -164,13 +166,15 @@ def _of_first_rank(
     """What the process needs that samples."""
     weights = _weights(sampler, traced)
     copied = options.sync == "copy"
-    yield Part(name="weights", bytes=weights if copied else weights + traced.adapters)
+    if sampler.on_host or not (copied and sampler.elsewhere):
+        yield Part(name="weights", bytes=weights if copied else weights + traced.adapters)
     if sampler.quantised:
         yield Part(name="a layer's weights, dequantised", bytes=traced.dequantised)
-    packed = sampler.packed and not sampler.quantised and traced.model in _PACKED
-    yield Part(name="sampler's packed copy", bytes=weights * packed)
-    yield Part(name="sampler's keys and values", bytes=cache)
-    yield Part(name="sampler's prefix cache", bytes=sampler.prefix_cache)
+    if not sampler.elsewhere:
+        packed = sampler.packed and not sampler.quantised and traced.model in _PACKED
+        yield Part(name="sampler's packed copy", bytes=weights * packed)
+        yield Part(name="sampler's keys and values", bytes=cache)
+        yield Part(name="sampler's prefix cache", bytes=sampler.prefix_cache)
     if copied and (sampler.on_host or not options.is_sharded):
         yield Part(name="weights handed over", bytes=weights, when="handing over")
     yield Part(name="references of KL", bytes=weights * _references(options))
@@ -200,15 +204,18 @@ def _others(ranks: Sequence[Part], n: int) -> Iterator[Part]:
         yield Part(name=name, bytes=bytes_, when=when)
 
 
-def _offloaded(sampler: Sampler, options: LearnOptions, traced: Traced) -> float:
-    """Bytes of what all processes with a GPU keep on the host."""
-    if options.offload == "none" or sampler.on_host:
-        return 0.0
-    exact = _FP32 * traced.trained
-    frozen = _weights(sampler, traced) + traced.adapters - sampler.dtype.itemsize * traced.trained
+def _beside_gpus(sampler: Sampler, options: LearnOptions, traced: Traced) -> float:
+    """Bytes of what all processes with a GPU have on the host."""
+    exact, weights = _FP32 * traced.trained, _weights(sampler, traced)
+    copied = options.sync == "copy"
+    whole = weights * (copied and sampler.elsewhere) + weights * (copied and options.is_sharded)
     copies = int(options.epochs * options.minibatches > 1) + int(options.saving == "background")
-    # Weights, gradients and two moments; a copy to undo the step, or to write, has no gradients.
-    return options.replicas * (frozen + 4 * exact + copies * 3 * exact)
+    # Weights and two moments, to undo the step or to write.
+    found = whole + options.replicas * copies * 3 * exact
+    if options.offload == "host":
+        frozen = weights + traced.adapters - sampler.dtype.itemsize * traced.trained
+        found += options.replicas * (frozen + 4 * exact)
+    return found
 
 
 def _weights(sampler: Sampler, traced: Traced) -> int:

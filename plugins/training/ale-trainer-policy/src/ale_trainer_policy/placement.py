@@ -91,12 +91,12 @@ def _take(parameter: DTensor, whole: Tensor) -> None:
     parameter.to_local().copy_(found.to_local())
 
 
-def placement_of(model: Any, options: LearnOptions) -> Placement:
-    """The placement of a model that is trained by several ranks."""
+def placement_of(model: Any, options: LearnOptions, device: torch.device) -> Placement:
+    """The placement of a model that several ranks train on devices of this kind."""
     first = next(model.parameters())
     half = first.dtype if first.dtype in HALF else None
     return Placement(
-        device=first.device.type,
+        device=device.type,
         half=torch.bfloat16 if options.precision == "bf16" else half,
         handed=half,
         on_host=options.offload == "host",

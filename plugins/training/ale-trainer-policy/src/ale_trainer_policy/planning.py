@@ -68,8 +68,10 @@ def planned(
     yield _head(sampler, options, found)
     yield from _table(found)
     yield _verdict("peak", found.peak, limit, source)
-    if found.offloaded:
-        yield _verdict("on the host, of all processes", found.offloaded, host, host_source)
+    if found.on_host:
+        yield _verdict("on the host, of all processes", found.on_host, host, host_source)
+    if sampler.elsewhere:
+        yield "inference servers are not counted: --memory says what they leave to the trainer"
     if together is not None:
         yield from _ways(alone, together, limit, on_host=sampler.on_host)
 
@@ -98,9 +100,10 @@ def _sampler(
     given = {key: value for key, value in section.items() if key != "type"}
     registration = registry.find("llm", str(section.get("type")))
     kind = registration.component.options
-    if registration.component.name != "policy" or kind is None:
+    if registration.component.name not in ("policy", "servers") or kind is None:
         message = f"the model '{registration.component.name}' is not trained in this process"
-        raise tree.error(message, path="llm.type", expected="llm: {type: policy, ...}")
+        expected = "llm: {type: policy, ...}, or servers"
+        raise tree.error(message, path="llm.type", expected=expected)
     options: Any = structure(from_plain(given), kind, path="llm")
     model = _model_config(section, options, registry, int(config.get("run", {}).get("seed", 0)))
     text = model.get_text_config()
@@ -109,14 +112,16 @@ def _sampler(
     half = options.dtype == "bfloat16" or (
         options.dtype == "auto" and _device(section).type == "cuda"
     )
+    elsewhere = registration.component.name == "servers"
     return model, Sampler(
         dtype=torch.bfloat16 if half else torch.float32,
         context=int(own),
-        rows=min(options.max_batch, concurrency),
-        packed=options.decoder != "modules",
-        prefix_cache=options.prefix_cache_mb << 20,
+        rows=1 if elsewhere else min(options.max_batch, concurrency),
+        packed=options.decoder != "modules" and not elsewhere,
+        prefix_cache=0 if elsewhere else options.prefix_cache_mb << 20,
         on_host=_device(section).type == "cpu",
         quantised=None if options.model is None else options.quantise is not None,
+        elsewhere=elsewhere,
     )
 
 
@@ -162,7 +167,7 @@ def _head(sampler: Sampler, options: LearnOptions, found: MemoryPlan) -> str:
     return (
         f"{found.model}: {found.parameters / 1e6:,.1f} M parameters in {kind}, of which "
         f"{found.trained / 1e6:,.1f} M are trained{ranks}; episodes of {sampler.context} tokens, "
-        f"{sampler.rows} at once, "
+        f"{'' if sampler.elsewhere else f'{sampler.rows} at once, '}"
         f"micro-batches of {max(sampler.context, options.max_tokens_per_microbatch)}"
     )
 
@@ -212,9 +217,9 @@ def _plain(
         "parts": [attrs.asdict(part) for part in found.parts],
         "peak_bytes": found.peak,
         "memory_bytes": limit,
-        "offloaded_bytes": found.offloaded,
+        "on_host_bytes": found.on_host,
         "host_bytes": host,
-        "fits": found.peak <= limit and found.offloaded <= host,
+        "fits": found.peak <= limit and found.on_host <= host,
         "fits_with": [attrs.asdict(each) for each in alone],
         "together": None if together is None else attrs.asdict(together),
     }

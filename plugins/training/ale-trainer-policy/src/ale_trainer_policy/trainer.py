@@ -41,7 +41,7 @@ from ale_trainer_policy.tree import by_sample, split
 from ale_trainer_policy.valuing import ValueFiles, with_values
 from ale_trainer_policy.worker_group import WorkerGroup, make_learner
 from ale_training import checkpoint
-from ale_training.policy import policy_of, sampled_temperature, weights_copied
+from ale_training.policy import policy_of, sampled_temperature, training_device
 from ale_training.quantised import is_quantised
 
 
@@ -123,21 +123,23 @@ class PolicyTrainer:
         self._fingerprint = fingerprint_of(policy, self._options)
         self._version = int(policy.version)
         kl = self._parts.kl
+        device = training_device(llm)
+
+        def reference(folder: Path | None) -> Scorer:
+            model = reference_model(policy, folder, self._options)
+            return Scorer(model.to(device), self._options)
+
         if self._options.kl_to_start == "metric":
-            self._start = Scorer(reference_model(policy, None, self._options), self._options)
+            self._start = reference(None)
         if kl is not None:
             same = self._start if kl.model is None else None
-            self._reference = same or Scorer(
-                reference_model(policy, kl.model, self._options), self._options
-            )
-        self._random_state = RandomState(self._seed, next(policy.model.parameters()).device)
+            self._reference = same or reference(kl.model)
+        self._random_state = RandomState(self._seed, device)
         with self._random_state.active():
             critic = make_critic(policy, self._options, self._critic)
             model = prepare(policy, self._options)
-            self._learner = make_learner(model, self._options, critic)
+            self._learner = make_learner(model, self._options, critic, device)
         self._old_policy.store_version(self._version, self._learner)
-        if self._options.sync == "copy":
-            weights_copied(llm)
 
     async def step(self, batch: Batch) -> StepReport:
         """Train on one batch, in a thread.

@@ -18,7 +18,7 @@ from ale_trainer_policy import ranks
 from ale_trainer_policy.critic import Critic
 from ale_trainer_policy.learner import Learner, Measured
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
-from ale_trainer_policy.placement import placement_of, skeleton
+from ale_trainer_policy.placement import device_of, placement_of, skeleton
 from ale_trainer_policy.samples import Floats
 from ale_trainer_policy.sharded import Pieces, sharded_learner
 from ale_trainer_policy.tree import Datum
@@ -79,15 +79,17 @@ class WorkerGroup:
         model: whole, in this process, and as it is afterwards; every rank receives its shards.
         options: with `processes`.
         critic: trained beside the model.
+        device: of the shards; each rank has a GPU of its own.
     """
 
-    def __init__(self, model: Any, options: LearnOptions, critic: Critic | None = None) -> None:
+    def __init__(
+        self, model: Any, options: LearnOptions, critic: Critic | None, device: torch.device
+    ) -> None:
         self._own: OwnRanks | None = None
         self._n = options.processes
         if not dist.is_initialized():
-            gpu = next(model.parameters()).device.type == "cuda"
-            self._own = OwnRanks(self._n, gpu=gpu)
-        placement = placement_of(model, options)
+            self._own = OwnRanks(self._n, gpu=device.type == "cuda")
+        placement = placement_of(model, options, device)
         empty = skeleton(model), options, None if critic is None else skeleton(critic), placement
         ranks.broadcast_call(ranks.LEARN, *empty)
         self._local = sharded_learner(*empty, sources=(model, critic))
@@ -206,9 +208,18 @@ class WorkerGroup:
 
 
 def make_learner(
-    model: Any, options: LearnOptions, critic: Critic | None = None
+    model: Any,
+    options: LearnOptions,
+    critic: Critic | None = None,
+    device: torch.device | None = None,
 ) -> Learner | WorkerGroup:
     """A learner in this process, or in `options.processes`.
+
+    Args:
+        model: trained in place, or the source of the shards.
+        options: of the trainer.
+        critic: trained beside the model.
+        device: where they are trained; where the model is, if None.
 
     Raises:
         AleError: torchrun has started a different number of ranks.
@@ -217,4 +228,7 @@ def make_learner(
         found = dist.get_world_size()
         message = f"trainer.processes is {options.processes}, but torchrun started {found} ranks"
         raise AleError(message)
-    return (WorkerGroup if options.is_sharded else Learner)(model, options, critic)
+    device = device or device_of(model)
+    if options.is_sharded:
+        return WorkerGroup(model, options, critic, device)
+    return Learner(model.to(device), options, None if critic is None else critic.to(device))

@@ -12,7 +12,7 @@ from ale.protocols import LLM
 from ale.types import Batch, PolicySnapshot, StepReport
 from ale_trainer_trl.learning.learner import Learner, Settings
 from ale_training import checkpoint
-from ale_training.policy import policy_of
+from ale_training.policy import policy_of, training_device
 from ale_training.quantised import is_quantised
 
 Update = Callable[[Learner, Batch], Mapping[str, float]]
@@ -57,7 +57,7 @@ class TrlTrainer:
             raise InputError([Problem(message=message, path="trainer.type", hint=hint)])
         settings = self._settings_for(llm)
         model = copy.deepcopy(getattr(policy, "base", policy.model))
-        self._learner = Learner(model, policy.tokenizer, settings)
+        self._learner = Learner(model.to(training_device(llm)), policy.tokenizer, settings)
         self._fingerprint = f"{policy.fingerprint}/{settings.lora}"
         self._version = int(policy.version)
 
