@@ -19,7 +19,7 @@ from ale_servers.client import Connections, HTTPServer
 from ale_servers.protocol import InferenceServer
 from ale_servers.records import Entry, Weights
 from ale_servers.testing.adapters import AdapterContract
-from ale_servers.testing.contract import ServerContract
+from ale_servers.testing.contract import ServerContract, ServerLab, ask, check_exact
 from ale_servers.testing.serving import serving
 from ale_vllm.options import VLLMServerOptions
 from ale_vllm.server import build
@@ -146,7 +146,16 @@ class Real:
         await connections.aclose()
 
 
-class TestVLLM(Real, ServerContract): ...
+class TestVLLM(Real, ServerContract):
+    @pytest.mark.asyncio
+    async def test_more_long_prompts_than_vllm_computes_at_once(
+        self, server: InferenceServer, lab: ServerLab
+    ) -> None:
+        rows = [tuple(10 + (3 * i + row) % 300 for i in range(300)) for row in range(64)]
+        asked = [ask(lab, 4, prompt_ids=ids, seed=str(row)) for row, ids in enumerate(rows)]
+        answers = await asyncio.gather(*map(server.sample, asked))
+        for request, sampled in zip(asked, answers, strict=True):
+            check_exact(lab, request, sampled)
 
 
 class TestAdapters(Real, AdapterContract): ...

@@ -20,10 +20,14 @@ class VLLM:
 
     Args:
         asked: where it is.
+        seeded: sample with the seeds of requests. On a CPU that ends vLLM as soon as a prompt is
+            computed in parts: it takes back a number that it has drawn, and the generator of a CPU
+            can't ("CPU Generator does not use offset").
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Asked, *, seeded: bool) -> None:
         self._asked = asked
+        self._seeded = seeded
 
     async def is_ready(self) -> bool:
         """As `Program.is_ready`."""
@@ -37,7 +41,7 @@ class VLLM:
 
     async def sample(self, request: SampleRequest, model: str | None) -> Answered:
         """As `Program.sample`."""
-        done = await self._generated(request, model, _sampling(request), request.answer_ids)
+        done = await self._generated(request, model, self._sampling(request), request.answer_ids)
         (choice,) = done["choices"]
         content = (choice["logprobs"] or {}).get("content") or []
         labels: list[str] = []
@@ -55,6 +59,25 @@ class VLLM:
             labels=tuple(labels),
             reason=_REASONS[choice["finish_reason"]],
         )
+
+    def _sampling(self, request: SampleRequest) -> dict[str, Any]:
+        wanted: dict[str, Any] = {
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "logprobs": 0,
+            "stop_token_ids": list(request.stop_ids),
+            "ignore_eos": True,  # what ends an answer is in the request
+            "skip_special_tokens": False,  # in the text in which `stop` is looked for
+            "spaces_between_special_tokens": False,
+            "detokenize": bool(request.stop),
+        }
+        if request.stop:
+            wanted |= {"stop": list(request.stop), "include_stop_str_in_output": True}
+        if request.seed and self._seeded:
+            # What continues an answer must not draw the numbers of its beginning again.
+            wanted["seed"] = zlib.crc32(f"{request.seed}/{len(request.answer_ids)}".encode())
+        return wanted
 
     async def score(self, request: SampleRequest, model: str | None) -> tuple[float, ...]:
         """As `Program.score`."""
@@ -119,23 +142,3 @@ class VLLM:
     async def unload_adapter(self, name: str) -> None:
         """As `Program.unload_adapter`."""
         await self._asked.post("/v1/unload_lora_adapter", {"lora_name": name})
-
-
-def _sampling(request: SampleRequest) -> dict[str, Any]:
-    wanted: dict[str, Any] = {
-        "max_tokens": request.max_tokens,
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "logprobs": 0,
-        "stop_token_ids": list(request.stop_ids),
-        "ignore_eos": True,  # what ends an answer is in the request
-        "skip_special_tokens": False,  # in the text in which `stop` is looked for
-        "spaces_between_special_tokens": False,
-        "detokenize": bool(request.stop),
-    }
-    if request.stop:
-        wanted |= {"stop": list(request.stop), "include_stop_str_in_output": True}
-    if request.seed:
-        # What continues an answer must not draw the numbers of its beginning again.
-        wanted["seed"] = zlib.crc32(f"{request.seed}/{len(request.answer_ids)}".encode())
-    return wanted

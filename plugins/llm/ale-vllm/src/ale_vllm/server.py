@@ -1,6 +1,7 @@
 """The component: how vLLM is started."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def build(options: VLLMServerOptions, context: BuildContext) -> HostedLLM:
         log=options.log or Path("/dev/stderr"),
         environ=variables(options, wanted, context.environ),
     )
-    return HostedLLM(model, launch, url, VLLM)
+    return HostedLLM(model, launch, url, partial(VLLM, seeded=wanted == "cuda"))
 
 
 def arguments(options: VLLMServerOptions, model: Model, build: Build, url: str) -> list[str]:

@@ -164,15 +164,12 @@ class ServerContract:
     async def test_a_stop_id_ends_the_answer_and_is_part_of_it(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
-        free = await server.sample(ask(lab, 64, seed="stop"))
-        at = len(free.ids) // 2
-        first = free.ids.index(free.ids[at])
-        stopped = await server.sample(ask(lab, 64, seed="stop", stop_ids=(free.ids[at],)))
+        # The likeliest tokens, which are the same each time on any server.
+        free = await server.sample(ask(lab, 64, temperature=0.0))
+        stop = free.ids[len(free.ids) // 2]
+        stopped = await server.sample(ask(lab, 64, temperature=0.0, stop_ids=(stop,)))
         assert stopped.reason == "stop"
-        assert stopped.ids[-1] == free.ids[at]
-        assert stopped.ids.count(free.ids[at]) == 1
-        if (await server.status()).deterministic:
-            assert stopped.ids == free.ids[: first + 1]
+        assert stopped.ids == free.ids[: free.ids.index(stop) + 1]
 
     @pytest.mark.asyncio
     async def test_greedy_tokens_are_the_likeliest(
