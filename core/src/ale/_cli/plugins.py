@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, kind: str | None, name: str | None, verbose: bool) -> None:
     """List what a config can choose from, or show the options of one component.
 
-    KIND is a section of the config, such as sandbox or credit; NAME is a `type` of it. With the
-    name of a PACKAGE that failed to load, its traceback is printed.
+    KIND is a section of the config, such as sandbox or credit; NAME is a `type` of this section.
+    For the name of a PACKAGE that failed to load, its traceback is printed.
 
     \b
     Examples:

@@ -50,14 +50,14 @@ _CAUSES = 5
     "--replay",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Replay the model's responses of a stored run.",
+    help="Replay the model's responses from a stored run.",
 )
 @click.option(
     "--directory",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Run directory to create. If it holds a run already, that one is resumed with its saved "
-    "config: the same command continues what was lost.",
+    help="Run directory to create. If it already holds a run, that run is resumed with its saved "
+    "config, so the same command continues an interrupted run.",
 )
 @click.option("--dry-run", is_flag=True, help="Validate the config, print the plan and exit.")
 @click.option(

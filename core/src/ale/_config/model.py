@@ -35,8 +35,8 @@ class SandboxRequirements:
     require: tuple[Isolation, ...] = field(
         default=(),
         metadata=doc(
-            "What the sandbox must isolate: network, files, processes. A type that does not is "
-            "refused; auto skips it."
+            "What the sandbox must isolate: network, files, processes. A type that does not "
+            "isolate all of these is refused, and auto skips it."
         ),
     )
 
@@ -50,19 +50,21 @@ def _word(_: object, __: object, value: str) -> None:
 class ProcessOptions:
     """A process beside the run: an entry of ``launch.processes``."""
 
-    name: str = field(validator=_word, metadata=doc("One word, for its log."))
+    name: str = field(validator=_word, metadata=doc("Name for the process's log; one word."))
     role: Literal["server", "worker"] = field(
         metadata=doc("'server' serves a model to the run, 'worker' executes episodes for it.")
     )
     command: tuple[str, ...] = field(
         validator=validators.min_len(1), metadata=doc("Program and arguments.")
     )
-    count: int = field(default=1, validator=ge(1), metadata=doc("So many of it."))
-    cpus: int = field(default=0, validator=ge(0), metadata=doc("CPU cores of each; 0: any."))
-    gpus: int = field(default=0, validator=ge(0), metadata=doc("GPUs of each."))
+    count: int = field(default=1, validator=ge(1), metadata=doc("Number of such processes."))
+    cpus: int = field(default=0, validator=ge(0), metadata=doc("CPU cores for each; 0: any."))
+    gpus: int = field(default=0, validator=ge(0), metadata=doc("GPUs for each."))
     url: str | None = field(
         default=None,
-        metadata=doc("Answers a GET once it is ready; the run starts after that."),
+        metadata=doc(
+            "URL that answers a GET once the process is ready; the run starts after that."
+        ),
     )
 
 
@@ -76,19 +78,23 @@ class LaunchOptions:
     cpus: int = field(
         default=0,
         validator=ge(0),
-        metadata=doc("CPU cores of the run, of each of its trainer's processes; 0: any."),
+        metadata=doc("CPU cores for the run, or for each of its trainer's processes; 0: any."),
     )
-    gpus: int = field(default=0, validator=ge(0), metadata=doc("GPUs, likewise."))
+    gpus: int = field(
+        default=0,
+        validator=ge(0),
+        metadata=doc("GPUs for the run, or for each of its trainer's processes."),
+    )
     restarts: int = field(
         default=3,
         validator=ge(0),
         metadata=doc(
-            "How often a lost process (killed, or a machine gone) is started again, the run by a "
-            "resume; the next loss ends the run."
+            "How often a lost process (killed, or its machine is gone) is started again; a lost "
+            "run is resumed. The next loss ends the run."
         ),
     )
     processes: tuple[ProcessOptions, ...] = field(
-        default=(), metadata=doc("Servers and workers: {name, role, command, ...} each.")
+        default=(), metadata=doc("Servers and workers, each as {name, role, command, ...}.")
     )
 
 
@@ -158,40 +164,41 @@ class RunOptions:
         default=0,
         validator=ge(0),
         metadata=doc(
-            "Most times that a step draws further tasks in place of those whose rewards are all "
-            "equal, which the trainer then does not get. 0: it gets every group."
+            "Maximum number of times that a step draws more tasks to replace those whose rewards "
+            "are all equal; the trainer does not get the replaced groups. 0: it gets every group."
         ),
     )
     schedule: Literal["steps", "stream"] = field(
         default="steps",
         metadata=doc(
-            "What a step learns from. 'steps': the episodes that were drawn for it, however long "
-            "they take. 'stream': the first groups that are complete; the others are for a later "
-            "step."
+            "Which episodes a step learns from. 'steps': those that were drawn for it, however "
+            "long they take. 'stream': the first groups that are complete; the others are left for "
+            "a later step."
         ),
     )
     staleness: int = field(
         default=0,
         validator=ge(0),
         metadata=doc(
-            "Steps by which the sampling weights may lag behind the trained ones. Above 0, "
-            "episodes of the next step run while the trainer updates the weights. In a stream a "
-            "slow group may exceed it."
+            "Number of steps by which the sampling weights may lag behind the trained ones. Above "
+            "0, episodes of the next step run while the trainer updates the weights. In a stream, "
+            "a slow group may exceed this number."
         ),
     )
     too_stale: Literal["train", "drop"] = field(
         default="train",
         metadata=doc(
             "What a stream does with a group that took so long that it exceeds 'staleness': "
-            "'train' on it, which the trainer's correction has to weigh, or 'drop' it and draw "
-            "another, which trains on the tasks that are quick."
+            "'train' on it, and leave it to the trainer's correction to weight it, or 'drop' it "
+            "and draw another, which favours tasks that are quick."
         ),
     )
     take_first: Literal["oldest", "newest"] = field(
         default="oldest",
         metadata=doc(
-            "Which of a stream's complete groups a step learns from, by when they were drawn. "
-            "'newest' needs 'too_stale: drop', for the others might wait for ever."
+            "Which of a stream's complete groups a step learns from: those drawn first ('oldest') "
+            "or last ('newest'). 'newest' needs 'too_stale: drop', because the others might wait "
+            "for ever."
         ),
     )
     keep_checkpoints: int | None = field(
@@ -202,7 +209,7 @@ class RunOptions:
     keep_checkpoints_every: int | None = field(
         default=None,
         validator=validators.optional(ge(1)),
-        metadata=doc("Keep the checkpoint after each multiple of so many steps too."),
+        metadata=doc("Also keep the checkpoint after each multiple of this many steps."),
     )
     concurrency: int = field(
         default=8,
@@ -214,8 +221,8 @@ class RunOptions:
         default=1,
         validator=ge(0),
         metadata=doc(
-            "Retries of a broken episode (an infrastructure error, not a failed task). A model's "
-            "error is not retried: its component has retries of its own."
+            "Retries of a broken episode (an infrastructure error, not a failed task). An error of "
+            "the model is not retried here, because its component has retries of its own."
         ),
     )
     preflight: bool = field(
@@ -229,8 +236,8 @@ class RunOptions:
         default=_STOP_AFTER_BROKEN,
         validator=validators.optional(ge(1)),
         metadata=doc(
-            "Stop the run if so many episodes finish first and all break for one reason; a resume "
-            "samples them again. null: never."
+            "Stop the run if this many episodes finish first and all break for the same reason; a "
+            "resume samples them again. null: never."
         ),
     )
     deterministic: bool = field(
@@ -253,13 +260,13 @@ class RunOptions:
     grace_s: float = field(
         default=10.0,
         validator=gt(0),
-        metadata=doc("Seconds after its time limit until an agent is cancelled."),
+        metadata=doc("Seconds between an agent's time limit and its cancellation."),
     )
     on_sigterm: Literal["cancel", "drain"] = field(
         default="cancel",
         metadata=doc(
-            "At a SIGTERM, 'cancel' the running episodes, or 'drain' like the first Ctrl-C: finish "
-            "them; another signal then cancels."
+            "On a SIGTERM, 'cancel' the running episodes, or 'drain': finish them, as at the first "
+            "Ctrl-C; another signal then cancels them."
         ),
     )
 
@@ -285,8 +292,9 @@ class EvaluationOptions:
         default=None,
         validator=_temperatures,
         metadata=doc(
-            "Temperatures to sample at, such as [0, 1]. Default: 0 and the model's own where a "
-            "trainer trains it, since success at one of them alone says little; its own elsewhere."
+            "Temperatures to sample at, such as [0, 1]. Default: 0 and the model's own if a "
+            "trainer trains the model, since success at only one of them says little; otherwise "
+            "only its own."
         ),
     )
 

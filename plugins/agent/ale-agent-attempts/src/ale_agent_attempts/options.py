@@ -10,8 +10,10 @@ from ale.plugin import doc, ge, gt
 _above_0: Any = validators.optional(gt(0))
 _at_least_256: Any = validators.optional(ge(256))
 
-_SYSTEM = "Message of the system before all others; empty for none."
-_PROMPT = "First message: {goal} is the task's, {tests} and {entry_point} what it says of its code."
+_SYSTEM = "System message before all others; empty for none."
+_PROMPT = (
+    "First message: {goal} is the task's; {tests} and {entry_point} are what it says of its code."
+)
 
 
 @frozen(kw_only=True)
@@ -30,7 +32,9 @@ class StepsOptions:
     """Thoughts in <step> tags and the answer in an <answer> tag; no tools."""
 
     max_turns: int = field(
-        default=3, validator=ge(1), metadata=doc("Completions until there is an answer.")
+        default=3,
+        validator=ge(1),
+        metadata=doc("Maximum number of completions until there is an answer."),
     )
     time_limit_s: float | None = field(
         default=600.0, validator=_above_0, metadata=doc("Wall-clock seconds for an episode.")
@@ -43,7 +47,7 @@ class StepsOptions:
     prompt: str = field(default="{goal}", metadata=doc(_PROMPT))
     no_answer_prompt: str = field(
         default="There is no answer yet. Write it as <answer>...</answer>.",
-        metadata=doc("After a completion without an answer tag."),
+        metadata=doc("Message after a completion without an answer tag."),
     )
 
 
@@ -52,7 +56,9 @@ class AttemptsOptions:
     """Python code, run against the visible tests; their errors are shown, for another attempt."""
 
     max_attempts: int = field(
-        default=3, validator=ge(1), metadata=doc("Answers in an episode, with and without code.")
+        default=3,
+        validator=ge(1),
+        metadata=doc("Maximum number of answers in an episode, with or without code."),
     )
     tool_timeout_s: float | None = field(
         default=10.0, validator=_above_0, metadata=doc("Seconds for one run of code and tests.")
@@ -68,23 +74,30 @@ class AttemptsOptions:
     max_output_bytes: int = field(
         default=4096,
         validator=ge(256),
-        metadata=doc("Of the output that the model is shown; more is cut in the middle."),
+        metadata=doc(
+            "Bytes of output that the model is shown; longer output is cut in the middle."
+        ),
     )
-    python: str = field(default="python3", metadata=doc("Interpreter in the sandbox."))
+    python: str = field(default="python3", metadata=doc("Python interpreter in the sandbox."))
     system_prompt: str = field(default="", metadata=doc(_SYSTEM))
     prompt: str = field(default="{goal}", metadata=doc(_PROMPT))
     failed_prompt: str = field(
         default="The code does not pass its tests:\n\n{output}\n\n"
         "Answer with the whole corrected code in a block that begins with ```python.",
-        metadata=doc("After code that fails: {output} is what it printed and why tests failed."),
+        metadata=doc(
+            "Message after code that fails: {output} is what it printed and why tests failed."
+        ),
     )
     timeout_prompt: str = field(
         default="The code was stopped after {seconds} seconds. It printed:\n\n{output}\n\n"
         "Answer with faster code, whole, in a block that begins with ```python.",
-        metadata=doc("After code that took too long: {seconds} it was given, {output} until then."),
+        metadata=doc(
+            "Message after code that took too long: {seconds} is the time it was given, {output} "
+            "what it printed until then."
+        ),
     )
     no_code_prompt: str = field(
         default="The answer has no code block. "
         "Answer with the whole code in a block that begins with ```python.",
-        metadata=doc("After an answer without code."),
+        metadata=doc("Message after an answer without code."),
     )

@@ -34,31 +34,34 @@ class IflowOptions:
     context_max_tokens: int | None = field(
         default=8000,
         validator=_at_least_256,
-        metadata=doc("Tokens in a conversation; a longer one is compacted first."),
+        metadata=doc("Maximum tokens in a conversation; a longer one is compacted first."),
     )
     tool_format: Literal["auto", "native", "text"] = field(
         default="auto",
         metadata=doc(
-            "Native tool calls or fenced text; auto is native where the model component has it, "
-            "and text where the server then refuses tools."
+            "Native tool calls or fenced text; auto is native if the model component has it, and "
+            "text if the server then refuses tools."
         ),
     )
     max_output_bytes: int = field(
         default=8192,
         validator=ge(256),
-        metadata=doc("Of a tool's output that the model sees; more is cut in the middle."),
+        metadata=doc(
+            "Bytes of a tool's output that the model sees; longer output is cut in the middle."
+        ),
     )
     finish: Literal["text", "after-call", "tool"] = field(
         default="after-call",
         metadata=doc(
-            "What ends the episode as finished besides a call of the tool finish: an answer of "
-            "text alone (text), only once a tool call has been run (after-call), or nothing (tool)."
+            "What ends the episode as finished besides a call of the tool finish: any answer of "
+            "text alone (text), such an answer once a tool call has been run (after-call), or "
+            "nothing else (tool)."
         ),
     )
     max_reminders: int = field(
         default=2,
         validator=ge(0),
-        metadata=doc("Reminders in a row to call a tool, before the episode ends as given up."),
+        metadata=doc("Reminders in a row to call a tool before the episode ends as given up."),
     )
     compact_to: float = field(
         default=0.6,
@@ -68,12 +71,12 @@ class IflowOptions:
     keep_turns: int = field(
         default=2,
         validator=ge(1),
-        metadata=doc("Latest turns that stay whole as long as compacting the others suffices."),
+        metadata=doc("Number of latest turns that stay whole if compacting the others suffices."),
     )
     system_prompt: str | None = field(
         default=None,
         metadata=doc("Replaces the system prompt; {workdir} stands for the working directory."),
     )
     system_prompt_file: Path | None = field(
-        default=None, metadata=doc("The same, read from a UTF-8 file.")
+        default=None, metadata=doc("UTF-8 file to read system_prompt from.")
     )

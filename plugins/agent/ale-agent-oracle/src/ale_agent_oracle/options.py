@@ -23,5 +23,7 @@ class OracleOptions:
     max_output_bytes: int = field(
         default=16384,
         validator=ge(0),
-        metadata=doc("Recorded of a command's stdout and stderr each; head and tail."),
+        metadata=doc(
+            "Bytes that are recorded of each of a command's stdout and stderr: head and tail."
+        ),
     )

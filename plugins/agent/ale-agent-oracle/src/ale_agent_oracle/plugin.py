@@ -50,6 +50,6 @@ def ale_agents() -> Sequence[Component[Any, Agent]]:
             "echo",
             None,
             _build_echo,
-            summary="For dry runs: says the goal again, and does nothing else.",
+            summary="For dry runs: repeats the goal and does nothing else.",
         ),
     ]

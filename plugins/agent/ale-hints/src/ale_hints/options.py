@@ -13,7 +13,7 @@ _SOURCES = ("text", "file", "feedback")
 class HintOptions:
     """Adds a text to the system message: the same for all tasks, or one for each."""
 
-    text: str | None = field(default=None, metadata=doc("For every task."))
+    text: str | None = field(default=None, metadata=doc("Text for every task."))
     file: Path | None = field(
         default=None,
         metadata=doc("YAML or JSON: a mapping from task ids to texts; `*` is for all others."),
@@ -21,13 +21,13 @@ class HintOptions:
     feedback: Path | None = field(
         default=None,
         metadata=doc(
-            "Run directory: a task gets what was said as feedback on its episodes, newest first."
+            "Run directory: a task gets the feedback that was given on its episodes, newest first."
         ),
     )
     most: int = field(
         default=5,
         validator=validators.and_(validators.instance_of(int), ge(1)),
-        metadata=doc("Texts of feedback that a task gets, at most."),
+        metadata=doc("Maximum number of feedback texts that a task gets."),
     )
     heading: str = field(default="Hints:", metadata=doc("Line before the text."))
 

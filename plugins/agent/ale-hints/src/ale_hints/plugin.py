@@ -21,5 +21,7 @@ def _build(options: HintOptions, context: BuildContext) -> Middleware:
 @hookimpl
 def ale_middleware() -> Sequence[Component[HintOptions, Middleware]]:
     """Register ``hints``."""
-    summary = "Adds a text to the system message: one for all, one per task, or stored feedback."
+    summary = (
+        "Adds a text to the system message: one for all tasks, one per task, or stored feedback."
+    )
     return [Component("hints", "ale_hints.options:HintOptions", _build, summary=summary)]

@@ -10,7 +10,9 @@ from ale.commands import COMPONENT, PATH
 if TYPE_CHECKING:
     from ale.runs import Registry
 
-_store = click.option("--store", type=PATH, required=True, metavar="FILE", help="Store of skills.")
+_store = click.option(
+    "--store", type=PATH, required=True, metavar="FILE", help="File with the store of skills."
+)
 
 
 @click.group("skills")
@@ -26,12 +28,12 @@ def skills() -> None:
 
 @skills.command("list")
 @_store
-@click.option("--all", "retired", is_flag=True, help="Retired skills too.")
+@click.option("--all", "retired", is_flag=True, help="List retired skills too.")
 def list_(store: Path, retired: bool) -> None:
-    """List the skills, with what each was worth.
+    """List the skills, with the measured worth of each.
 
-    The worth is the mean difference in reward with the skill and without it, with its 95% interval
-    and the number of pairs.
+    The worth is the mean difference between the rewards with and without the skill, with its 95%
+    interval and the number of pairs.
 
     \b
     Example:
@@ -49,7 +51,7 @@ def list_(store: Path, retired: bool) -> None:
 @click.option(
     "--goal",
     default="",
-    help="Goal of a task that it is for: tasks are matched by its words.",
+    help="Goal of a task that the skill is for: tasks are matched by its words.",
 )
 @click.argument("text")
 def add(store: Path, goal: str, text: str) -> None:
@@ -72,21 +74,21 @@ def add(store: Path, goal: str, text: str) -> None:
 @skills.command("propose")
 @click.argument("runs", nargs=-1, required=True, type=PATH)
 @_store
-@click.option("--llm", required=True, metavar=COMPONENT, help="Model that proposes.")
+@click.option("--llm", required=True, metavar=COMPONENT, help="Model that proposes skills.")
 @click.option(
-    "--below", default=0.5, show_default=True, help="Only of episodes with a smaller reward."
+    "--below", default=0.5, show_default=True, help="Only use episodes with a smaller reward."
 )
 @click.option(
     "--most",
     type=click.IntRange(1),
     default=20,
     show_default=True,
-    help="Most requests made.",
+    help="Maximum number of requests to the model.",
 )
 @click.option(
     "--details",
     is_flag=True,
-    help="Read what criteria say of a score too, which may give answers away.",
+    help="Count what criteria say about a score as feedback too, which may give answers away.",
 )
 @click.pass_obj
 def propose(
@@ -98,10 +100,10 @@ def propose(
     most: int,
     details: bool,
 ) -> None:
-    """Ask a model for skills from the episodes of RUNS that ended badly, and feedback on them.
+    """Ask a model for skills from the episodes of RUNS that ended badly and the feedback on them.
 
-    An episode is asked about once; what says the same as a known skill, used or retired, is left
-    out.
+    The model is asked about each episode once; a proposal that says the same as a known skill,
+    used or retired, is left out.
 
     \b
     Example:
@@ -123,9 +125,9 @@ def propose(
     help="Pairs after which a skill is retired unless they show that it helps.",
 )
 def review(runs: tuple[Path, ...], store: Path, pairs: int) -> None:
-    """Measure what skills were worth in RUNS, and retire what does not help.
+    """Measure what skills were worth in RUNS, and retire those that do not help.
 
-    A pair is a task's rollouts with the skill and those without it, in one step of a run.
+    A pair is the rollouts of a task with the skill and those without it, in one step of a run.
 
     \b
     Example:

@@ -12,18 +12,20 @@ class EmbeddingOptions:
     """A server that computes vectors of texts."""
 
     base_url: str = field(
-        metadata=doc("Of an OpenAI-compatible server, as http://127.0.0.1:8000/v1.")
+        metadata=doc("URL of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
     )
-    model: str = field(metadata=doc("Name of its model."))
+    model: str = field(metadata=doc("Name of the server's model."))
     api_key_env: str | None = field(
         default=None, metadata=doc("Environment variable with the server's key.")
     )
     threshold: float = field(
         default=0.5,
         validator=validators.and_(ge(-1), le(1)),
-        metadata=doc("Least cosine of the vectors of a skill and of the task's goal."),
+        metadata=doc("Minimum cosine between the vectors of a skill and of the task's goal."),
     )
-    timeout_s: float = field(default=30.0, validator=gt(0), metadata=doc("Of one request."))
+    timeout_s: float = field(
+        default=30.0, validator=gt(0), metadata=doc("Seconds for one request.")
+    )
 
 
 @frozen(kw_only=True)
@@ -32,12 +34,12 @@ class SkillOptions:
 
     store: Path = field(metadata=doc("SQLite file that `ale skills` writes."))
     top_k: int = field(
-        default=3, validator=ge(1), metadata=doc("Skills that a task gets, at most.")
+        default=3, validator=ge(1), metadata=doc("Maximum number of skills that a task gets.")
     )
     threshold: float = field(
         default=0.1,
         validator=validators.and_(ge(0), le(1)),
-        metadata=doc("Least share of the words of the task's goal that a skill must have too."),
+        metadata=doc("Minimum share of the words of the task's goal that a skill must have too."),
     )
     measure: bool = field(
         default=True,
@@ -48,7 +50,9 @@ class SkillOptions:
     )
     embeddings: EmbeddingOptions | None = field(
         default=None,
-        metadata=doc("Find skills by the vectors of a server, in place of words and 'threshold'."),
+        metadata=doc(
+            "Find skills by vectors that a server computes, instead of by words and 'threshold'."
+        ),
     )
     heading: str = field(
         default="What was learned from earlier work:", metadata=doc("Line before the skills.")

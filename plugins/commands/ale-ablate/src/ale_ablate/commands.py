@@ -37,11 +37,15 @@ if TYPE_CHECKING:
 @click.option(
     "--sweep",
     metavar="KEY=VALUE,...",
-    help="Values to tune first: each combination gets the one with the best mean reward in runs of "
-    "its own, whose seeds are not those compared.",
+    help="Values to tune first: each combination gets the one with the best mean reward in "
+    "separate runs, whose seeds are not those of the compared runs.",
 )
 @click.option(
-    "--sweep-seeds", type=click.IntRange(1), default=2, show_default=True, help="Runs of each."
+    "--sweep-seeds",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Runs of each value of --sweep.",
 )
 @click.option(
     "--seeds",

@@ -34,10 +34,10 @@ def art() -> None:
     "--model",
     default="Qwen/Qwen2.5-3B-Instruct",
     show_default=True,
-    help="As its server lists it; with --in-process its folder or name.",
+    help="Name of the model, as its server lists it; with --in-process, its folder or name.",
 )
 @click.option(
-    "--project", default="aviato-rl-demo", show_default=True, help="Project of W&B for the metrics."
+    "--project", default="aviato-rl-demo", show_default=True, help="W&B project for the metrics."
 )
 @click.option(
     "--num-steps", type=click.IntRange(1), default=10, show_default=True, help="Training steps."
@@ -61,7 +61,7 @@ def art() -> None:
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="Answers per problem, each after the errors of the one before.",
+    help="Answers per problem; each follows the errors of the one before.",
 )
 @click.option(
     "--dataset-split",
@@ -75,7 +75,7 @@ def art() -> None:
     type=click.IntRange(0),
     default=100,
     show_default=True,
-    help="Most problems to load; 0 for all.",
+    help="Maximum number of problems to load; 0 for all.",
 )
 @click.option("--dry-run", is_flag=True, help="Rollouts without training and without W&B.")
 @click.option(
@@ -97,7 +97,7 @@ def art() -> None:
 @click.option(
     "--data",
     type=click.Path(exists=True, path_type=Path),
-    help="File of MBPP, as published; without it the library `datasets` loads it.",
+    help="File of MBPP, as published; without it, the library `datasets` loads MBPP.",
 )
 @click.option(
     "--shown-tests",

@@ -20,7 +20,10 @@ def ale_observers() -> Sequence[Component[None, object]]:
     """Register the observer ``art``."""
     return [
         Component(
-            "art", None, _build, summary="Header, a line per step and totals, on standard error."
+            "art",
+            None,
+            _build,
+            summary="Prints a header, a line per step and totals on standard error.",
         )
     ]
 

@@ -70,7 +70,9 @@ def list_(registry: "Registry", as_json: bool) -> None:
 @bench.command("run", cls=Starting)
 @click.argument("benchmark")
 @click.option("--model", help="Name of the model, as its server lists it.")
-@click.option("--base-url", help="URL of its API, up to /v1.  [default: that of the type]")
+@click.option(
+    "--base-url", help="URL of the model's API, up to /v1.  [default: the URL of its type]"
+)
 @click.option("--api-key-env", metavar="VARIABLE", help="Environment variable with the API key.")
 @click.option(
     "--llm",
@@ -88,14 +90,14 @@ def list_(registry: "Registry", as_json: bool) -> None:
     type=click.FloatRange(0),
     help="Sampling temperature.  [default: 0 for one sample, 0.8 for more]",
 )
-@click.option("--max-tokens", type=click.IntRange(1), help="Most tokens of an answer.")
+@click.option("--max-tokens", type=click.IntRange(1), help="Maximum tokens of an answer.")
 @click.option("--data", type=PATH, help="File or folder of the problems, as published.")
 @click.option(
-    "--dataset", metavar="NAME[:SUBSET]", help="Data set for the library `datasets`, instead."
+    "--dataset", metavar="NAME[:SUBSET]", help="Data set that the library `datasets` loads instead."
 )
-@click.option("--sample", is_flag=True, help="A few problems that the package ships, instead.")
+@click.option("--sample", is_flag=True, help="Use a few problems that the package ships instead.")
 @click.option("--split", help="Split of the benchmark.  [default: the test split]")
-@click.option("--limit", type=click.IntRange(0), help="Only the first so many problems; 0 for all.")
+@click.option("--limit", type=click.IntRange(0), help="Only the first N problems; 0 for all.")
 @click.option(
     "--agent", metavar=COMPONENT, help="Agent.  [default: the benchmark's own, or single-shot]"
 )
@@ -105,14 +107,19 @@ def list_(registry: "Registry", as_json: bool) -> None:
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the run."
 )
-@click.option("-n", "--concurrency", type=click.IntRange(1), help="Most episodes at a time.")
-@click.option("--no-checks", is_flag=True, help="As for `ale run`.")
+@click.option(
+    "-n",
+    "--concurrency",
+    type=click.IntRange(1),
+    help="Maximum number of episodes running at the same time.",
+)
+@click.option("--no-checks", is_flag=True, help="Skip the checks, as `ale run --no-checks` does.")
 @click.option(
     "--out",
     type=PATH,
     metavar="DIR",
-    help="Folder for the run; if it has an unfinished one, that is continued.  [default: one below "
-    "./runs named by benchmark, model and options]",
+    help="Folder for the run; if it holds an unfinished run, that run is continued.  [default: "
+    "one below ./runs, named after benchmark, model and options]",
 )
 @overrides_option
 @click.option("--print-config", is_flag=True, help="Print the config for `ale run` and exit.")

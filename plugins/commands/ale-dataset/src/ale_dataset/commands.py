@@ -41,7 +41,7 @@ def _print(report: "Report") -> None:
     type=click.Choice(["train", "evaluation", "all"]),
     default="train",
     show_default=True,
-    help="Which episodes. Evaluations are never scored.",
+    help="Which episodes to collect. Evaluations are never scored.",
 )
 @click.option("--broken", is_flag=True, help="Include episodes without a reward.")
 @click.option(
@@ -90,7 +90,7 @@ def collect(
 def score(registry: "Registry", source: Path, out: Path, chunker: str, scheme: str) -> None:
     """Cut collected episodes into chunks and assign credit to each.
 
-    For schemes with a baseline, it is the mean reward over the file.
+    For schemes with a baseline, the baseline is the mean reward over the file.
 
     \b
     Examples:
@@ -126,7 +126,7 @@ def dataset() -> None:
 @click.option(
     "--by",
     type=click.Choice(["episode", "reward", "return", "weight"]),
-    help="Value to compare by. Default: the episode's reward; with same-trajectory the chunk's.",
+    help="Value to compare by. Default: the episode's reward; with same-trajectory, the chunk's.",
 )
 @click.option(
     "--min-margin",
@@ -263,9 +263,11 @@ _FORMATS = click.Choice(["openai", "sharegpt", "trl", "atif"])
 @click.argument("files", nargs=-1, required=True, type=PATH)
 @_out
 @click.option("--format", "form", type=_FORMATS, required=True, help="Format of the files.")
-@click.option("--reward", type=float, help="Reward of every episode; such files have none.")
+@click.option(
+    "--reward", type=float, help="Reward to give every episode, because such files have none."
+)
 def import_(files: tuple[Path, ...], out: Path, form: str, reward: float | None) -> None:
-    """Import FILES of another format as rows: episodes, or preferences if they have these.
+    """Import FILES of another format as rows: episodes, or preferences if they hold these.
 
     openai is the format of chat fine-tuning, atif that of Harbor's agent trajectories.
 
@@ -286,7 +288,7 @@ def import_(files: tuple[Path, ...], out: Path, form: str, reward: float | None)
 def export(source: Path, out: Path, form: str) -> None:
     """Export episodes, conversations or preferences in another format.
 
-    atif is a file per episode if --out has no suffix, else a line per episode.
+    atif writes one file per episode if --out has no suffix, else one line per episode.
 
     \b
     Examples:

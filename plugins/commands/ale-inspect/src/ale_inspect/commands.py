@@ -54,9 +54,15 @@ def show(run: Path, episode: str | None, full: bool) -> None:
     metavar=COMPONENT,
     help="A credit scheme; repeatable to compare: --scheme ipa:gamma=0.9 --scheme grpo.",
 )
-@click.option("--chunker", metavar=COMPONENT, help="Default: the run's own.")
+@click.option("--chunker", metavar=COMPONENT, help="Chunker. Default: the run's own.")
 @click.option("--episode", help="Show this episode only: an id, its beginning, or a task's id.")
-@click.option("--limit", type=click.IntRange(0), default=3, show_default=True, help="Episodes.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="Maximum number of episodes to show.",
+)
 @click.pass_obj
 def credit(
     registry: "Registry",
@@ -91,7 +97,10 @@ def credit(
 @click.command("report")
 @run_argument
 @click.option(
-    "--output", type=PATH, metavar="FILE", help="Default: report.html in the run's directory."
+    "--output",
+    type=PATH,
+    metavar="FILE",
+    help="File to write. Default: report.html in the run's directory.",
 )
 @click.option(
     "--episodes",

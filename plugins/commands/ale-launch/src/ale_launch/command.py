@@ -39,9 +39,10 @@ def launch(
 ) -> None:
     """Start the run of CONFIG with its servers and workers.
 
-    The section `launch` of CONFIG says where they run. The output of each process is in logs/ of
-    the run directory; that of the run is shown too. The first Ctrl-C ends the run as in `ale run`:
-    running episodes are finished; the second cancels them. Everything else ends with the run.
+    The section `launch` of CONFIG says where they run. The output of each process is stored in
+    logs/ of the run directory; the output of the run is shown too. The first Ctrl-C ends the run as
+    in `ale run`: running episodes are finished; the second cancels them. All other processes end
+    with the run.
 
     \b
     Examples:

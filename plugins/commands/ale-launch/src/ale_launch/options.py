@@ -19,7 +19,9 @@ class LocalOptions:
     grace_s: float = field(
         default=30.0,
         validator=ge(0),
-        metadata=doc("Seconds from SIGTERM to SIGKILL for what is ended, at a second Ctrl-C too."),
+        metadata=doc(
+            "Seconds from SIGTERM to SIGKILL for processes that are ended, also at a second Ctrl-C."
+        ),
     )
 
 
@@ -30,16 +32,16 @@ class TorchrunOptions(LocalOptions):
     rendezvous: str | None = field(
         default=None,
         metadata=doc(
-            "HOST:PORT at which the machines meet, where 'nodes' is above 1: `ale launch` is "
-            "started on each with the same --directory."
+            "HOST:PORT at which the machines meet if 'nodes' is above 1: `ale launch` is started "
+            "on each with the same --directory."
         ),
     )
     address: str | None = field(
         default=None,
-        metadata=doc("Address of this machine for the others; default: by its name."),
+        metadata=doc("Address at which the others reach this machine; default: by its name."),
     )
     node: int = field(
         default=0,
         validator=ge(0),
-        metadata=doc("Number of this machine of several; 0 starts the servers and workers."),
+        metadata=doc("Number of this machine among several; 0 starts the servers and workers."),
     )

@@ -31,13 +31,16 @@ def ale_launchers() -> Sequence[Component[Any, Launcher]]:
     """Register ``local`` and ``torchrun``."""
     return [
         Component(
-            "local", "ale_launch.options:LocalOptions", _local, summary="Processes of this machine."
+            "local",
+            "ale_launch.options:LocalOptions",
+            _local,
+            summary="Starts the processes on this machine.",
         ),
         Component(
             "torchrun",
             "ale_launch.options:TorchrunOptions",
             _torchrun,
-            summary="The trainer's ranks by torchrun, on one machine or several.",
+            summary="Starts the trainer's ranks with torchrun, on one machine or several.",
             probe=lambda: Probe.of_package("torch", remedy="pip install torch"),
         ),
     ]

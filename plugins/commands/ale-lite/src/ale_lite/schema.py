@@ -28,17 +28,25 @@ class LlmSection:
         validator=validators.min_len(1),
         metadata=doc("Name of the model, as the server lists it."),
     )
-    temperature: float = field(default=0.2, validator=ge(0), metadata=doc("Of the sampling."))
-    max_tokens: int = field(default=1024, validator=ge(1), metadata=doc("Tokens of one answer."))
-    timeout_s: float = field(default=120.0, validator=gt(0), metadata=doc("Seconds of one answer."))
+    temperature: float = field(default=0.2, validator=ge(0), metadata=doc("Sampling temperature."))
+    max_tokens: int = field(
+        default=1024, validator=ge(1), metadata=doc("Maximum tokens of one answer.")
+    )
+    timeout_s: float = field(
+        default=120.0, validator=gt(0), metadata=doc("Seconds for one answer.")
+    )
 
 
 @frozen(kw_only=True)
 class AgentSection:
     """The limits of the agent."""
 
-    max_steps: int = field(default=40, validator=ge(1), metadata=doc("Tool calls."))
-    max_turns: int = field(default=80, validator=ge(1), metadata=doc("Answers of the model."))
+    max_steps: int = field(
+        default=40, validator=ge(1), metadata=doc("Maximum number of tool calls.")
+    )
+    max_turns: int = field(
+        default=80, validator=ge(1), metadata=doc("Maximum number of answers of the model.")
+    )
     tool_timeout_s: float = field(
         default=60.0, validator=gt(0), metadata=doc("Seconds for one tool call.")
     )
@@ -46,7 +54,7 @@ class AgentSection:
         default=600.0, validator=gt(0), metadata=doc("Wall-clock seconds for the whole task.")
     )
     context_max_tokens: int = field(
-        default=8000, validator=ge(256), metadata=doc("Tokens of the conversation.")
+        default=8000, validator=ge(256), metadata=doc("Maximum tokens of the conversation.")
     )
 
 
@@ -55,15 +63,15 @@ class SandboxSection:
     """Where commands are run."""
 
     backend: Literal["auto", "docker", "local"] = field(
-        default="auto", metadata=doc("auto is docker where its engine answers, else local.")
+        default="auto", metadata=doc("auto is docker if its engine answers, else local.")
     )
     image: str = field(
         default="python:3.11-slim",
         validator=validators.min_len(1),
-        metadata=doc("Image of the container; local has none."),
+        metadata=doc("Image of the container; local uses none."),
     )
     network: bool = field(
-        default=False, metadata=doc("Network of the container; local has the host's.")
+        default=False, metadata=doc("Give the container a network; local uses the host's.")
     )
     allowlist_paths: tuple[Path, ...] = field(
         default=(),

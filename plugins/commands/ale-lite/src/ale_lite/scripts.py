@@ -171,8 +171,8 @@ def roll_ipa_score(source: str, out: str) -> None:
 def roll_make_dpo(source: str, out: str) -> None:
     """Pair the highest and the lowest rewarded chunk of each trajectory.
 
-    These follow different contexts: such a pair is no preference between two answers to one
-    prompt. `ale dataset dpo` makes pairs that are.
+    The two chunks follow different contexts, so such a pair is not a preference between two answers
+    to one prompt. `ale dataset dpo` makes pairs that are.
 
     \b
     Example:
@@ -188,7 +188,7 @@ def roll_make_dpo(source: str, out: str) -> None:
     required=True,
     metavar="FILE",
     type=click.Path(),
-    help="model_name_or_path, dataset_path, output_dir, and options of the training.",
+    help="Config with model_name_or_path, dataset_path, output_dir, and options of the training.",
 )
 def roll_train_dpo(config: str) -> None:
     """Train a LoRA adapter on preference pairs, with TRL and PEFT.

@@ -40,7 +40,7 @@ def loop() -> None:
 def run(registry: Any, config: Path) -> None:
     """Run the loop of CONFIG until Ctrl-C or SIGTERM.
 
-    The same command continues it, after a kill too.
+    The same command continues it, also after a kill.
 
     \b
     Example:
@@ -59,13 +59,13 @@ def run(registry: Any, config: Path) -> None:
     type=click.FloatRange(0, min_open=True),
     default=600.0,
     show_default=True,
-    help="Seconds for a loop that runs: it ends a step that it has begun first.",
+    help="Seconds to wait for a running loop, which first ends a step that it has begun.",
 )
 @click.pass_obj
 def restore(registry: Any, config: Path, version: int, wait: float) -> None:
     """Deploy VERSION, which was deployed before; training continues from it.
 
-    The loop may run or not.
+    This works whether the loop is running or not.
 
     \b
     Example:
@@ -80,7 +80,7 @@ def restore(registry: Any, config: Path, version: int, wait: float) -> None:
 @_config
 @_json
 def status(config: Path, as_json: bool) -> None:
-    """Show what a loop has taken, what waits, and which version is deployed.
+    """Show which episodes a loop has taken, which wait, and which version is deployed.
 
     \b
     Example:

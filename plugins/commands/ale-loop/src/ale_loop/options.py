@@ -23,21 +23,22 @@ class GateOptions:
         ),
     )
     threshold: float = field(
-        default=0.0, metadata=doc("Least difference of rewards; below 0 tolerates a loss.")
+        default=0.0,
+        metadata=doc("Minimum difference of rewards; a value below 0 tolerates a loss."),
     )
     least_graded: float = field(
         default=0.5,
         validator=[gt(0), validators.le(1)],
         metadata=doc(
-            "Share of the held-out tasks that need a reward under both versions, at every "
-            "temperature; 2 tasks at least."
+            "Minimum share of the held-out tasks that need a reward under both versions, at every "
+            "temperature; at least 2 tasks."
         ),
     )
     retry_s: float = field(
         default=600.0,
         validator=gt(0),
         metadata=doc(
-            "Seconds until a version is evaluated again that an outage left without a decision."
+            "Seconds until a version that an outage left without a decision is evaluated again."
         ),
     )
 
@@ -70,7 +71,7 @@ class LoopOptions:
     directory: Path = field(metadata=doc("The loop's run directory."))
     episodes: tuple[Path, ...] = field(
         validator=validators.min_len(1),
-        metadata=doc("Run directories that other programs write, or folders of some."),
+        metadata=doc("Run directories that other programs write, or folders of such directories."),
     )
     train_window: str | None = field(
         default=None,
@@ -78,14 +79,20 @@ class LoopOptions:
         metadata=doc('Hours in which a step may begin: "02:00-06:00". Default: any.'),
     )
     time_zone: str = field(
-        default="UTC", validator=_zone, metadata=doc("Of the window: Europe/Berlin.")
+        default="UTC",
+        validator=_zone,
+        metadata=doc("Time zone of the window, such as Europe/Berlin."),
     )
     gate: GateOptions = field(factory=GateOptions, metadata=doc("When a new version is deployed."))
     keep: int = field(
-        default=3, validator=ge(1), metadata=doc("Deployed versions that can be restored.")
+        default=3,
+        validator=ge(1),
+        metadata=doc("Number of deployed versions that can be restored."),
     )
     poll_s: float = field(
-        default=2.0, validator=gt(0), metadata=doc("Seconds between looks at episodes and servers.")
+        default=2.0,
+        validator=gt(0),
+        metadata=doc("Seconds between two looks at episodes and servers."),
     )
 
     @property

@@ -10,13 +10,25 @@ from ale.commands import PATH
 
 @click.command("init")
 @click.argument("path", type=PATH, default=Path("ale.yaml"), required=False)
-@click.option("--yes", is_flag=True, help="Ask nothing: take what is recommended here.")
+@click.option("--yes", is_flag=True, help="Ask nothing; use what is recommended here.")
 @click.option("--tasks", metavar="FOLDER", help="Folder of tasks. Default: tasks, with an example.")
-@click.option("--sandbox", metavar="NAME", help="Default: auto, the best that is usable here.")
-@click.option("--llm", metavar="NAME", help="Default: that of a model server that answers here.")
+@click.option(
+    "--sandbox",
+    metavar="NAME",
+    help="Type of the sandbox. Default: auto, the best that is usable here.",
+)
+@click.option(
+    "--llm",
+    metavar="NAME",
+    help="Type of the model. Default: that of a model server that answers here.",
+)
 @click.option("--base-url", metavar="URL", help="URL of the model server.")
-@click.option("--model", metavar="NAME", help="Default: the first that the server lists.")
-@click.option("--agent", metavar="NAME", help="Default: iflow, where it is installed.")
+@click.option(
+    "--model", metavar="NAME", help="Name of the model. Default: the first that the server lists."
+)
+@click.option(
+    "--agent", metavar="NAME", help="Type of the agent. Default: iflow, if it is installed."
+)
 @click.option(
     "--rollouts", type=click.IntRange(1), help="Attempts at each task. Default: 4.", metavar="N"
 )
@@ -25,8 +37,8 @@ def init(registry: Any, /, path: Path, yes: bool, rollouts: int | None, **option
     """Write a config to PATH for what is on this machine, and check it.
 
     It asks which sandbox, model server, model and agent to use, among those that are installed and
-    answer here. What an option says is not asked. PATH is ale.yaml by default; a file that exists
-    is not changed.
+    answer here. It does not ask for what an option gives. PATH is ale.yaml by default; an existing
+    file is not changed.
 
     \b
     Examples:
@@ -54,12 +66,13 @@ def init(registry: Any, /, path: Path, yes: bool, rollouts: int | None, **option
     type=click.IntRange(1),
     default=20,
     show_default=True,
-    help="Runs that are shown, the newest first; those that are running are always shown.",
+    help="Number of runs to show, newest first; those that are running are always shown.",
 )
 def status(runs: Path, as_json: bool, limit: int) -> None:
     """Show the runs of a folder, and the workers, servers, proxies and loops of this machine.
 
-    A run is running, finished, or interrupted: its process is gone and did not say how it ended.
+    A run is running, finished or interrupted; if interrupted, its process is gone and did not say
+    how it ended.
 
     \b
     Examples:

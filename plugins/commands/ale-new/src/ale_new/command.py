@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     "--directory",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=Path(),
-    help="Folder that gets the package's folder; default: the current one.",
+    help="Folder in which the package's folder is created; default: the current one.",
 )
 @click.option(
     "--author", metavar="'NAME <ADDRESS>'", help="Author of the package; the address is optional."

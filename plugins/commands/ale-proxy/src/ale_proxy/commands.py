@@ -28,12 +28,13 @@ _SHARED = (
         "--session-header",
         default="X-Ale-Session",
         show_default=True,
-        help="Request header that names the session; without it, a key is one session.",
+        help="Request header that names the session; without it, requests with the same key "
+        "belong to one session.",
     ),
     click.option(
         "--ask-tokens",
         is_flag=True,
-        help="Ask the server for token ids and log-probabilities where the agent does not; its "
+        help="Ask the server for token ids and log-probabilities if the agent does not; the "
         "answers then have fields that the agent did not ask for.",
     ),
     click.option(
@@ -42,7 +43,7 @@ _SHARED = (
         default="raw",
         show_default=True,
         help="Log-probabilities that the server gives: before (raw) or after (processed) "
-        "temperature and top_p; raw ones are stored only of requests with temperature 1 and "
+        "temperature and top_p; raw ones are stored only for requests with temperature 1 and "
         "top_p 1.",
     ),
     click.option(
@@ -69,13 +70,13 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
     type=click.IntRange(0, 65535),
     default=8800,
     show_default=True,
-    help="0 takes a free port.",
+    help="Port to listen at; 0 takes a free port.",
 )
 @click.option(
     "--key-env",
     metavar="VARIABLE",
-    help="Environment variable with a key that requests to read, score or end a session need, the "
-    "current one too; without it, an agent that reaches the proxy can score itself.",
+    help="Environment variable with the key that is needed to read, score or end a session, the "
+    "current one included; without it, an agent that reaches the proxy can score itself.",
 )
 @click.pass_obj
 def proxy(registry: Any, /, upstream: str, run: Path | None, **options: Any) -> None:
@@ -103,33 +104,34 @@ def proxy(registry: Any, /, upstream: str, run: Path | None, **options: Any) -> 
     type=click.IntRange(0, 65535),
     default=8100,
     show_default=True,
-    help="0 takes a free port.",
+    help="Port to listen at; 0 takes a free port.",
 )
 @click.option(
     "--upstream",
     default="",
     metavar="URL",
-    help="Be a proxy of this model server too: what a worker asks there for a task is recorded as "
-    "its episode's turns.",
+    help="Also be a proxy of this model server: what a worker asks it for a task is recorded as "
+    "turns of the task's episode.",
 )
 @click.option(
     "--lease-s",
     type=click.FloatRange(0, min_open=True),
     default=600.0,
     show_default=True,
-    help="Seconds after which a task that was taken and not handed in is given again; each request "
-    "of its session to a model renews them.",
+    help="Seconds after which a task that was taken but not handed in is given out again; each "
+    "request of its session to a model renews this time.",
 )
 @click.option(
     "--key-env",
     metavar="VARIABLE",
-    help="Requests of managers need the key in this environment variable, and those of workers, "
-    "where they have no key of their own.",
+    help="Environment variable with the key that requests of managers need, and those of workers "
+    "too if they have no key of their own.",
 )
 @click.option(
     "--worker-key-env",
     metavar="VARIABLE",
-    help="Requests of workers need the key in this variable, which can neither assign nor grade.",
+    help="Environment variable with the key that requests of workers need; it can neither assign "
+    "nor grade.",
 )
 @click.pass_obj
 def bridge(
@@ -143,9 +145,9 @@ def bridge(
 ) -> None:
     """Let managers assign tasks and grade them, and workers take and answer them, over HTTP.
 
-    What was graded is an episode of the run directory. What was assigned and not graded stays open
-    when the bridge ends, and is open again in one with the same --run. Its URL is printed first,
-    then the run directory; URL/openapi.json describes the requests.
+    Each graded task becomes an episode of the run directory. A task that was assigned but not
+    graded stays open when the bridge ends, and is open again in a bridge with the same --run. The
+    bridge's URL is printed first, then the run directory; URL/openapi.json describes the requests.
 
     \b
     Examples:
@@ -173,7 +175,7 @@ def bridge(
 )
 @click.option(
     "--name",
-    help="Name of these assignments; that of earlier ones continues those. Default: a new one.",
+    help="Name of these assignments; the name of earlier ones continues them. Default: a new one.",
 )
 @click.option(
     "--rollouts",
@@ -187,7 +189,7 @@ def bridge(
     type=click.IntRange(1),
     default=16,
     show_default=True,
-    help="Assignments that are open at a time.",
+    help="Maximum number of assignments that are open at the same time.",
 )
 @click.option(
     "--timeout-s",
@@ -199,7 +201,7 @@ def bridge(
 @click.option(
     "--details",
     is_flag=True,
-    help="Where no model writes feedback: what the criteria say is the feedback. It may give "
+    help="If no model writes feedback, give what the criteria say as feedback. This may give "
     "answers away.",
 )
 @click.option("--worker", help="Assign to this worker. Default: to any.")
@@ -208,8 +210,9 @@ def bridge(
 def manage(registry: Any, /, config: Path, url: str, **options: Any) -> None:
     """Assign the tasks of CONFIG through a bridge, grade the results and say why.
 
-    Of CONFIG, the section `tasks` is read; `llm`, a model that grades tasks without criteria and
-    writes the feedback; and `sandbox`, where criteria run. Without `llm`, the feedback is a score.
+    These sections of CONFIG are read: `tasks`; `llm`, a model that grades tasks without criteria
+    and writes the feedback; and `sandbox`, where criteria run. Without `llm`, the feedback is a
+    score.
 
     \b
     Example:

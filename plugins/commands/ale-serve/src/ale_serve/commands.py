@@ -16,7 +16,7 @@ from ale_nats_client.commands import server_of, server_options
     "--config",
     type=PATH,
     metavar="FILE",
-    help="Serve the model of this config's section llm; the file needs no other.",
+    help="Serve the model of this config's section llm; the file needs no other section.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option(
@@ -24,9 +24,9 @@ from ale_nats_client.commands import server_of, server_options
     type=click.IntRange(0, 65535),
     default=8000,
     show_default=True,
-    help="0 takes a free port.",
+    help="Port to listen at; 0 takes a free port.",
 )
-@click.option("--name", help="Name of the model; default: that in its section.")
+@click.option("--name", help="Name of the model; default: the name in its section.")
 @click.option(
     "--api-key-env",
     metavar="VARIABLE",
@@ -35,8 +35,8 @@ from ale_nats_client.commands import server_of, server_options
 @click.option(
     "--register",
     metavar="FOLDER|URL",
-    help="Keep an entry for runs that sample here in this folder, or in NATS at "
-    "nats://HOST:PORT/BUCKET, while it runs.",
+    help="While the server runs, keep an entry for it in this folder, or in NATS at "
+    "nats://HOST:PORT/BUCKET, for runs that sample from it.",
 )
 @server_options("nats-")
 @click.option("--register-as", metavar="NAME", help="Name of the entry; default: host and process.")
@@ -62,8 +62,8 @@ def serve(
 ) -> None:
     """Serve a model over HTTP, as an OpenAI-compatible server, until Ctrl-C.
 
-    A policy can be sampled for training, too, by runs with llm: {type: servers}. The base URL is
-    printed as soon as the server answers. Any `llm` can be served: a policy with a checkpoint or an
+    Runs with llm: {type: servers} can also sample a policy for training. The base URL is printed
+    as soon as the server answers. Any `llm` can be served: a policy with a checkpoint or an
     adapter, a script, a model behind another server.
 
     \b

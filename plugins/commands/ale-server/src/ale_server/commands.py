@@ -15,11 +15,13 @@ _FOLDER = click.option(
     type=PATH,
     metavar="FOLDER",
     envvar="ALE_SERVERS",
-    help="Registry of servers: one file each, and their logs. Default: $ALE_SERVERS, or "
-    "~/.cache/ale/servers.",
+    help="Registry of servers: a folder with one file for each, and their logs. Default: "
+    "$ALE_SERVERS, or ~/.cache/ale/servers.",
 )
 _KEY = click.option(
-    "--api-key-env", metavar="VARIABLE", help="The servers want the key in this variable."
+    "--api-key-env",
+    metavar="VARIABLE",
+    help="Environment variable with the key that the servers require.",
 )
 
 
@@ -33,8 +35,8 @@ def _in_nats(command: Callable[..., None]) -> Callable[..., None]:
 def server() -> None:
     """Install, start, list and stop inference servers that runs sample from.
 
-    A run uses those of a folder by llm: {type: servers, registry: FOLDER}; they continue when it
-    ends.
+    A run uses the servers of a folder by llm: {type: servers, registry: FOLDER}; they keep running
+    when it ends.
 
     \b
     Examples:
@@ -60,9 +62,9 @@ def server() -> None:
     default=600.0,
     show_default=True,
     metavar="SECONDS",
-    help="Most seconds until a server answers; one that does not is stopped.",
+    help="Maximum seconds until a server answers; one that does not is stopped.",
 )
-@click.option("--host", metavar="ADDRESS", help="Of this machine; default: 127.0.0.1.")
+@click.option("--host", metavar="ADDRESS", help="Address of this machine; default: 127.0.0.1.")
 @_KEY
 @_in_nats
 @_FOLDER
@@ -100,13 +102,15 @@ def start(
 @server.command("install")
 @click.argument("program")
 @click.option(
-    "--build", metavar="BUILD", help="Such as cpu or cuda; default: what this machine has."
+    "--build",
+    metavar="BUILD",
+    help="Build of the program, such as cpu or cuda; default: the one for what this machine has.",
 )
 def install(program: str, build: str | None) -> None:
     """Install a server program into an environment of its own.
 
-    It is in $ALE_SERVER_ENVIRONMENTS, or ~/.cache/ale/environments, and never in the environment of
-    the trainer. What is installed already is left as it is.
+    The environment is in $ALE_SERVER_ENVIRONMENTS, or ~/.cache/ale/environments, and never that of
+    the trainer. A program that is already installed is left as it is.
 
     Example: ale server install vllm
     """
@@ -133,7 +137,9 @@ def list_(api_key_env: str | None, folder: Path | None, **nats: Any) -> None:
 
 @server.command("stop")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--all", "every", is_flag=True, help="All that were started on this machine.")
+@click.option(
+    "--all", "every", is_flag=True, help="Stop all servers that were started on this machine."
+)
 @_FOLDER
 def stop(names: tuple[str, ...], every: bool, folder: Path | None) -> None:
     """Stop servers of this machine.

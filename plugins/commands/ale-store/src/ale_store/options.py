@@ -13,7 +13,7 @@ class StoreOptions:
 
     file: Path | None = field(
         default=None,
-        metadata=doc("File of SQLite; null: index.sqlite beside the run directory."),
+        metadata=doc("SQLite file; null: index.sqlite beside the run directory."),
     )
     url_env: str | None = field(
         default=None,

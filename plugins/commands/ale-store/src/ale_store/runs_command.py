@@ -38,7 +38,8 @@ def runs() -> None:
 @folder_argument
 @run_filters
 @click.option(
-    "--outcome", help="How it ended: completed, drained, ...; none for one without an outcome."
+    "--outcome",
+    help="How the run ended: completed, drained, ...; none for a run without an outcome.",
 )
 @times("Created")
 @click.option(
@@ -47,9 +48,9 @@ def runs() -> None:
     type=click.Choice(["newest", "oldest", "best", "worst"]),
     default="newest",
     show_default=True,
-    help="By time, or by mean reward.",
+    help="Sort by time or by mean reward.",
 )
-@click.option("--limit", type=click.IntRange(1), help="Show at most this many.")
+@click.option("--limit", type=click.IntRange(1), help="Show at most this many runs.")
 @click.option("--archived", is_flag=True, help="List the archives in FOLDER instead.")
 @json_option
 @store_option
@@ -157,9 +158,12 @@ def delete(runs: tuple[Path, ...], yes: bool, store: str | None) -> None:
 @runs.command("archive")
 @_some_runs
 @click.option(
-    "--to", type=PATH, metavar="FOLDER", help="Where to write the archives. Default: beside each."
+    "--to",
+    type=PATH,
+    metavar="FOLDER",
+    help="Where to write the archives. Default: beside each run.",
 )
-@click.option("--keep", is_flag=True, help="Keep the run directories too.")
+@click.option("--keep", is_flag=True, help="Also keep the run directories.")
 @_yes
 @store_option
 def archive(
@@ -167,8 +171,8 @@ def archive(
 ) -> None:
     """Write each of RUNS as NAME.tar.gz, compare the archive with the run, and remove the run.
 
-    The run directory is removed only if every file in the archive is equal. A run that is running
-    is refused.
+    The run directory is removed only if every file in the archive is equal to the original. A run
+    that is running is refused.
 
     \b
     Examples:
@@ -190,7 +194,10 @@ def archive(
 @runs.command("restore")
 @click.argument("archives", nargs=-1, required=True, type=PATH)
 @click.option(
-    "--to", type=PATH, metavar="FOLDER", help="Where to make the runs. Default: beside each."
+    "--to",
+    type=PATH,
+    metavar="FOLDER",
+    help="Where to create the runs. Default: beside each archive.",
 )
 def restore(archives: tuple[Path, ...], to: Path | None) -> None:
     """Unpack ARCHIVES into run directories; the archives are kept.

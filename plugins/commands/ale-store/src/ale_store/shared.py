@@ -65,7 +65,7 @@ store_option = click.option(
     envvar="ALE_STORE",
     show_envvar=True,
     metavar="FILE|URL",
-    help="Database: a file of SQLite, or postgresql://... Default: index.sqlite in the folder.",
+    help="Database: an SQLite file, or postgresql://... Default: index.sqlite in the folder.",
 )
 
 update_option = click.option(
@@ -74,7 +74,9 @@ update_option = click.option(
     help="Read what is new in the run directories first. [default: update]",
 )
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one line of JSON for each result."
+)
 
 
 def run_filters(command: F) -> F:

@@ -30,16 +30,24 @@ _FILTERS: tuple[Callable[[Any], Any], ...] = (
     click.option("--prompt", metavar="TEXT", help="Part of the task's prompt, in any case."),
     click.option("--task", metavar="ID", help="Id of the task."),
     click.option("--model", help="Name of the model, as it named itself or in the config."),
-    click.option("--worker", metavar="NAME", help="The worker that ran it, of a run elsewhere."),
+    click.option(
+        "--worker", metavar="NAME", help="The worker that ran the episode, in a run with workers."
+    ),
     click.option("--min-reward", type=float, help="A reward of at least this."),
     click.option("--max-reward", type=float, help="A reward of at most this."),
     click.option(
         "--broken/--graded", default=None, help="Only broken episodes, or only graded ones."
     ),
     times("Started"),
-    click.option("--split", type=click.Choice(["train", "evaluation"]), help="Default: both."),
+    click.option(
+        "--split",
+        type=click.Choice(["train", "evaluation"]),
+        help="Split of the episodes. Default: both.",
+    ),
     click.option("--step", type=click.IntRange(0), help="Training step."),
-    click.option("--stop", metavar="REASON", help="Why the agent stopped: finished, max_turns."),
+    click.option(
+        "--stop", metavar="REASON", help="Why the agent stopped, such as finished or max_turns."
+    ),
     click.option("--tool", metavar="NAME", help="A tool that was called."),
     click.option(
         "--error", metavar="TEXT", help="Part of the error of the episode or of a tool call."
@@ -48,7 +56,7 @@ _FILTERS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--text",
         metavar="WORDS",
-        help='Words that one turn has, all of them: ls "no such file" (in this order).',
+        help='Words that must all occur in one turn: ls "no such file" (in this order).',
     ),
     run_filters,
 )
@@ -107,14 +115,20 @@ def traj() -> None:
     type=click.Choice(["newest", "oldest", "best", "worst"]),
     default="newest",
     show_default=True,
-    help="By time, or by reward.",
+    help="Sort by time or by reward.",
 )
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Episodes.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Maximum number of episodes.",
+)
 @json_option
 def query(order: Any, limit: int, as_json: bool, **given: Any) -> None:
     """Show the episodes of the runs in FOLDER that pass all filters; default: runs.
 
-    A line of JSON has the columns of the table `episodes`, with run and prompt. `ale show RUN
+    Each line of JSON has the columns of the table `episodes`, with run and prompt. `ale show RUN
     EPISODE` shows an episode turn by turn.
 
     \b
@@ -134,11 +148,17 @@ def query(order: Any, limit: int, as_json: bool, **given: Any) -> None:
 
 @traj.command("sample")
 @_filtered
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Episodes.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Maximum number of episodes.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draw.")
 @json_option
 def sample(limit: int, seed: int, as_json: bool, **given: Any) -> None:
-    """Show episodes at random, of those that pass all filters.
+    """Show a random sample of the episodes that pass all filters.
 
     The same seed gives the same episodes as long as the runs are the same.
 
@@ -162,8 +182,10 @@ def sample(limit: int, seed: int, as_json: bool, **given: Any) -> None:
     metavar="PATH",
     help="A .jsonl or .parquet file, or (no suffix) a folder with a Parquet file of each table.",
 )
-@click.option("--limit", type=click.IntRange(1), help="At most this many, chosen by --seed.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For --limit.")
+@click.option("--limit", type=click.IntRange(1), help="Export at most this many, chosen by --seed.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of the choice for --limit."
+)
 def export(out: Path, limit: int | None, seed: int, **given: Any) -> None:
     """Write the episodes that pass all filters.
 

@@ -27,7 +27,10 @@ class AttemptOptions:
     tool: str = field(
         default="attempt",
         validator=validators.min_len(1),
-        metadata=doc("Tool whose observation judges an attempt; 'attempt' is code-attempts' own."),
+        metadata=doc(
+            "Tool whose observation judges an attempt; 'attempt' is the tool of the agent "
+            "code-attempts."
+        ),
     )
 
 
@@ -38,5 +41,8 @@ class PhaseOptions:
     tools: tuple[str, ...] = field(
         default=("plan", "patch", "test", "repair"),
         validator=validators.min_len(1),
-        metadata=doc("Tools whose observation ends a phase; these are plan-patch-test's own."),
+        metadata=doc(
+            "Tools whose observation ends a phase; the default is those of the agent "
+            "plan-patch-test."
+        ),
     )

@@ -81,7 +81,8 @@ def ale_chunkers() -> Sequence[Component[Any, Chunker]]:
             "interaction",
             "ale_chunkers.options:InteractionOptions",
             _interaction,
-            summary="From one interaction with the environment to the next (the IPA paper's).",
+            summary="One chunk from each interaction with the environment to the next (the IPA "
+            "paper's).",
         ),
         Component("message", None, _message, summary="One chunk per assistant message."),
         Component("tool-call", None, _tool_call, summary="One chunk per tool call."),

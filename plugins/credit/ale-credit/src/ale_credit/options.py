@@ -23,8 +23,8 @@ class IpaOptions:
     terminal_reward: Literal["score", "all-or-nothing"] = field(
         default="score",
         metadata=doc(
-            "R of an episode: its 'score', or, 'all-or-nothing' as in the paper, 1 where every "
-            "criterion holds and else 0."
+            "R, the terminal reward of an episode: its 'score', or 'all-or-nothing' as in the "
+            "paper: 1 if every criterion holds, else 0."
         ),
     )
     failure_reward: float = field(
@@ -42,13 +42,17 @@ class IpaOptions:
     per_chunk_rewards: Literal["terminal", "terminal-and-errors"] = field(
         default="terminal",
         metadata=doc(
-            "r_k: R at the last chunk and 0 elsewhere ('terminal', the paper's), or also less "
-            "error_penalty for each failed tool call of the chunk."
+            "r_k, the reward of chunk k: R at the last chunk and 0 elsewhere ('terminal', as in "
+            "the paper), or this minus error_penalty for each failed tool call of the chunk "
+            "('terminal-and-errors')."
         ),
     )
     error_penalty: float | None = field(
         default=None,
-        metadata=doc("At least 0; only with 'terminal-and-errors', where it is 0.1 if not given."),
+        metadata=doc(
+            "Penalty of a failed tool call, at least 0; only with 'terminal-and-errors', where it "
+            "is 0.1 if not given."
+        ),
     )
 
     @error_penalty.validator
@@ -73,7 +77,9 @@ class IpaLiteOptions:
     )
     decay: float | None = field(
         default=None,
-        metadata=doc("In (0, 1); only with 'geometric', where it is 0.9 if not given."),
+        metadata=doc(
+            "Base of the weights, in (0, 1); only with 'geometric', where it is 0.9 if not given."
+        ),
     )
     error_penalty: float = field(
         default=0.1,
@@ -111,10 +117,12 @@ class OverlongOptions:
     """Soft overlong punishment (DAPO, arXiv:2503.14476, Eq. 13), added to an episode's reward."""
 
     limit: int = field(
-        validator=ge(1), metadata=doc("Sampled tokens of an episode from which it is -1.")
+        validator=ge(1),
+        metadata=doc("Number of sampled tokens of an episode from which the punishment is -1."),
     )
     buffer: int = field(
-        validator=ge(1), metadata=doc("Tokens before the limit over which it falls from 0.")
+        validator=ge(1),
+        metadata=doc("Number of tokens before the limit over which the punishment falls from 0."),
     )
 
     @buffer.validator
@@ -138,7 +146,7 @@ class GrpoOptions:
     )
     overlong: OverlongOptions | None = field(
         default=None,
-        metadata=doc("{limit, buffer}: punish long episodes, as DAPO; null does not."),
+        metadata=doc("{limit, buffer}: punish long episodes, as DAPO does; null: no punishment."),
     )
 
 
@@ -149,14 +157,14 @@ class RepairOptions:
     gamma: float = field(
         default=0.4,
         validator=[gt(0.0), lt(1.0)],
-        metadata=doc("Share of the next attempt's return that a failed one gets, in (0, 1)."),
+        metadata=doc("Share of the next attempt's return that a failed attempt gets, in (0, 1)."),
     )
     repair_bonus: float = field(
         default=0.5,
         validator=ge(0.0),
         metadata=doc(
-            "Added to the reward, as a share of it, where an earlier attempt failed. Below "
-            "1 / gamma - 1, so that failing first never pays."
+            "Added to the reward, as a share of it, if an earlier attempt failed. Must be below 1 "
+            "/ gamma - 1, so that failing first never pays."
         ),
     )
     baseline: Literal["group", "batch", "none"] = field(
@@ -187,8 +195,8 @@ class GaeOptions:
         default=0.95,
         validator=[ge(0.0), le(1.0)],
         metadata=doc(
-            "lambda, in [0, 1]: at 1 the return less the critic's value, at 0 one unit's reward "
-            "and the change of value."
+            "lambda, in [0, 1]. At 1, the advantage is the return minus the critic's value; at 0, "
+            "one unit's reward plus the change of value."
         ),
     )
     unit: Literal["token", "turn", "chunk"] = field(
@@ -198,7 +206,7 @@ class GaeOptions:
     bootstrap: tuple[StopReason, ...] = field(
         default=("time_limit",),
         metadata=doc(
-            "Episodes that stopped for these reasons were cut off, not ended: what they would have "
-            "earned is the critic's value of their last state, in place of their reward."
+            "Stop reasons of episodes that were cut off, not ended: what such an episode would "
+            "have earned is the critic's value of its last state, in place of its reward."
         ),
     )

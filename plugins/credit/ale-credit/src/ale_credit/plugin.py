@@ -101,13 +101,13 @@ def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
             _grpo,
             summary="Reward normalised within its group.",
         ),
-        Component("dr-grpo", None, _dr_grpo, summary="Reward less the group's mean."),
-        Component("rloo", None, _rloo, summary="Reward less the mean of the other rollouts."),
+        Component("dr-grpo", None, _dr_grpo, summary="Reward minus the group's mean."),
+        Component("rloo", None, _rloo, summary="Reward minus the mean of the other rollouts."),
         Component(
             "weight-one",
             None,
             _weight_one,
-            summary="The weight 1 for every chunk, whatever was earned: a control.",
+            summary="The weight 1 for every chunk, whatever its reward: a control.",
         ),
         Component(
             "repair",

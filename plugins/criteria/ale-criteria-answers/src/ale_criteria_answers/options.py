@@ -37,7 +37,9 @@ class NumericAnswerOptions:
         metadata=doc("The right number: 18, 1,000, 3/4, 18%."),
     )
     tolerance: float = field(
-        default=0.0, validator=ge(0), metadata=doc("Allowed difference, relative to the right one.")
+        default=0.0,
+        validator=ge(0),
+        metadata=doc("Allowed difference, relative to the right number."),
     )
     answer: str = field(default="message", validator=place_of_answer, metadata=_ANSWER)
 
@@ -66,8 +68,8 @@ class ExactMatchOptions:
     take: Literal["marked", "last_line", "all"] = field(
         default="marked",
         metadata=doc(
-            "What is compared: the marked answer (\\boxed{}, ####, 'the answer is') or else the "
-            "last line; the last line; or the whole text."
+            "What is compared: the marked answer (\\boxed{}, ####, 'the answer is'), or the last "
+            "line if none is marked; the last line; or the whole text."
         ),
     )
     ignore_case: bool = field(default=True, metadata=doc("Treat capital and small letters alike."))

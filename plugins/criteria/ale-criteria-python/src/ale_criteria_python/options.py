@@ -32,21 +32,21 @@ class PythonTestsOptions:
 
     tests: tuple[str, ...] = field(
         validator=[min_len(1), _python],
-        metadata=doc("Python, each run on its own: it passes where it raises nothing."),
+        metadata=doc("Python code, each test run on its own: it passes if it raises nothing."),
     )
     setup: str = field(
         default="",
         validator=_python,
         metadata=doc(
-            "Python that stands before the answer, and before the tests: imports, helpers, classes "
-            "that both use, or the beginning of a function that the answer continues."
+            "Python code that is placed before the answer and before the tests: imports, helpers, "
+            "classes that both use, or the beginning of a function that the answer continues."
         ),
     )
     names: tuple[str, ...] = field(
         default=(),
         metadata=doc(
-            "What the tests take from the answer although the set-up or Python itself defines it. "
-            "Names that nobody else defines are taken from it anyway."
+            "Names that the tests take from the answer although the set-up or Python itself "
+            "defines them. Names that nothing else defines are always taken from the answer."
         ),
     )
     answer: str = field(
@@ -73,7 +73,7 @@ class PythonTestsOptions:
     )
     partial: bool = field(
         default=False,
-        metadata=doc("The value is the fraction of tests that passed instead of 0 or 1."),
+        metadata=doc("Make the value the fraction of tests that passed instead of 0 or 1."),
     )
     env: Mapping[str, str] = field(
         factory=dict,

@@ -54,12 +54,14 @@ class CommandOptions:
     cwd: str | None = field(
         default=None, metadata=doc("Folder to run in, relative to the workspace.")
     )
-    stdin: str | None = field(default=None, metadata=doc("Text to feed; none closes stdin."))
+    stdin: str | None = field(
+        default=None, metadata=doc("Text for standard input; null closes it.")
+    )
     env: Mapping[str, str] = field(factory=dict, metadata=_ENV)
     files: Path | None = field(
         default=None,
         metadata=doc(
-            "Host file or folder that the agent never sees: it is there while the command runs, "
+            "Host file or folder that the agent never sees: it is present while the command runs, "
             "at $GRADING_FILES."
         ),
     )
@@ -77,10 +79,11 @@ class RegexInStdoutOptions(CommandOptions):
     """A regular expression matches somewhere in what a command prints."""
 
     pattern: str = field(
-        validator=_pattern, metadata=doc("Python regular expression; ^ and $ match at lines.")
+        validator=_pattern,
+        metadata=doc("Python regular expression; ^ and $ match at each line's start and end."),
     )
     exit_code: int | None = field(
-        default=None, metadata=doc("Exit code that is required too; none allows any.")
+        default=None, metadata=doc("Exit code that is required too; null allows any.")
     )
 
 
@@ -95,10 +98,14 @@ class FileContainsOptions:
     pattern: str | None = field(
         default=None,
         validator=_pattern,
-        metadata=doc("Python regular expression to find; ^ and $ match at lines."),
+        metadata=doc(
+            "Python regular expression to find; ^ and $ match at each line's start and end."
+        ),
     )
     max_bytes: int = field(
-        default=4 << 20, validator=ge(1), metadata=doc("Only so much of the file is looked at.")
+        default=4 << 20,
+        validator=ge(1),
+        metadata=doc("Only this many bytes of the file are searched."),
     )
 
     def __attrs_post_init__(self) -> None:
@@ -113,12 +120,14 @@ class UnitTestsPassOptions:
     """Python tests that the agent never saw pass against what it wrote."""
 
     tests: Path = field(
-        metadata=doc("Host file or folder (test_*.py, *_test.py); sent in for grading only.")
+        metadata=doc(
+            "Host file or folder (test_*.py, *_test.py); copied into the sandbox for grading only."
+        )
     )
     runner: Literal["builtin", "pytest"] = field(
         default="builtin",
         metadata=doc(
-            "builtin needs the standard library alone: test functions, Test classes, unittest. "
+            "builtin needs only the standard library: test functions, Test classes, unittest. "
             "pytest (fixtures, parameters) must be installed in the sandbox."
         ),
     )
@@ -143,10 +152,10 @@ class UnitTestsPassOptions:
     )
     partial: bool = field(
         default=False,
-        metadata=doc("The value is the fraction of tests that passed instead of 0 or 1."),
+        metadata=doc("Make the value the fraction of tests that passed instead of 0 or 1."),
     )
     env: Mapping[str, str] = field(factory=dict, metadata=_ENV)
     pytest_plugins: tuple[str, ...] = field(
         default=(),
-        metadata=doc("Installed pytest plugins to load, as for -p; none is loaded by itself."),
+        metadata=doc("Installed pytest plugins to load, as with -p; none is loaded automatically."),
     )

@@ -20,7 +20,7 @@ def _server(command: F) -> F:
         default="nats://127.0.0.1:4222",
         show_default=True,
         show_envvar=True,
-        help="The server; of a cluster, several URLs with commas between.",
+        help="URL of the server; for a cluster, several URLs separated by commas.",
     )
     return url(server_options()(command))
 
@@ -37,29 +37,29 @@ def _server(command: F) -> F:
     "-n",
     "--slots",
     type=click.IntRange(1),
-    help="Most episodes at the same time; default: the number of processors.",
+    help="Maximum number of episodes at the same time; default: the number of processors.",
 )
-@click.option("--name", help="Its name in messages; default: host and process id.")
+@click.option("--name", help="Name of the worker in messages; default: host and process id.")
 @click.option(
     "--exit-when-idle",
     "idle_s",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="End after so long without an episode to run; default: never.",
+    help="End after this many seconds without an episode to run; default: never.",
 )
 @click.option(
     "--require",
     metavar="A,B",
     default="",
     help="What the sandbox of a run must isolate: network, files, processes; runs whose sandbox "
-    "does not are refused.",
+    "does not isolate these are refused.",
 )
 @click.option(
     "--allow-env",
     "readable",
     metavar="VARIABLE",
     multiple=True,
-    help="A variable that the parts of a run are given; repeatable. Default: all. It does "
+    help="A variable that the components of a run are given; repeatable. Default: all. This does "
     "not hide the others from code that reads the environment of this process by itself.",
 )
 def worker(
@@ -74,8 +74,8 @@ def worker(
 ) -> None:
     """Run the episodes of runs whose executor is nats, on this machine.
 
-    It runs those of every run whose sandbox, agent, model and criteria are installed here in the
-    same versions. Secrets, such as a model's key, are read from this process's environment.
+    It runs the episodes of every run whose sandbox, agent, model and criteria are installed here in
+    the same versions. Secrets, such as a model's key, are read from this process's environment.
 
     The first Ctrl-C finishes the running episodes; the second returns them to the queue, for other
     workers.
@@ -101,8 +101,10 @@ def events() -> None:
 @events.command("tail")
 @_server
 @click.argument("run", metavar="[RUN_ID]", required=False)
-@click.option("--all", "from_start", is_flag=True, help="Begin with the oldest that is stored.")
-@click.option("--json", "as_json", is_flag=True, help="Print whole events, one JSON object a line.")
+@click.option("--all", "from_start", is_flag=True, help="Begin with the oldest stored event.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print whole events, one JSON object per line."
+)
 @click.option("--until-finished", is_flag=True, help="End when a run has finished.")
 def tail(
     url: str, run: str | None, from_start: bool, as_json: bool, until_finished: bool, **server: Any

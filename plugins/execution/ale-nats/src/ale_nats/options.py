@@ -21,14 +21,17 @@ class NatsOptions(ServerOptions):
     deliveries: int = field(
         default=5,
         validator=ge(1),
-        metadata=doc("Times that a job is given to workers and lost, until its episode is broken."),
+        metadata=doc(
+            "Number of times that a job is given to a worker and lost before its episode counts as "
+            "broken."
+        ),
     )
     queue_limit: int = field(
         default=10_000,
         validator=ge(1),
         metadata=doc(
-            "Most jobs of all runs that the server holds, set by the first run; a run waits while "
-            "it is full."
+            "Maximum number of jobs, of all runs together, that the server holds, set by the first "
+            "run; a run waits while it is full."
         ),
     )
     give_up_s: float = field(

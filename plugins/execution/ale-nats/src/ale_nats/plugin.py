@@ -29,14 +29,14 @@ def _observer(options: EventOptions, context: BuildContext) -> object:
 @hookimpl
 def ale_executors() -> Sequence[Component[Any, Executor]]:
     """Register the executor ``nats``."""
-    summary = "Episodes on workers (ale worker) over NATS JetStream."
+    summary = "Runs episodes on workers (ale worker) over NATS JetStream."
     return [Component("nats", "ale_nats.options:NatsOptions", _executor, summary=summary)]
 
 
 @hookimpl
 def ale_observers() -> Sequence[Component[Any, object]]:
     """Register the observer ``nats``."""
-    summary = "Every event of a run on a NATS server; ale events tail shows them."
+    summary = "Publishes every event of a run to a NATS server; ale events tail shows them."
     return [Component("nats", "ale_nats.options:EventOptions", _observer, summary=summary)]
 
 

@@ -14,8 +14,8 @@ class RayOptions:
     address: str | None = field(
         default=None,
         metadata=doc(
-            "HOST:PORT of the cluster; default: that of RAY_ADDRESS, or one that is started here "
-            "for this run."
+            "HOST:PORT of the cluster; default: the cluster of RAY_ADDRESS, or one that is started "
+            "here for this run."
         ),
     )
     resource: str | None = field(
@@ -28,7 +28,9 @@ class RayOptions:
     attempts: int = field(
         default=3,
         validator=ge(1),
-        metadata=doc("Nodes that may be lost with an episode before it counts as broken."),
+        metadata=doc(
+            "Number of nodes lost while they run an episode after which it counts as broken."
+        ),
     )
     give_up_s: float = field(
         default=120.0,
@@ -44,8 +46,8 @@ class RayLaunchOptions:
     address: str | None = field(
         default=None,
         metadata=doc(
-            "HOST:PORT of the cluster; default: that of RAY_ADDRESS, or one that is started here "
-            "for this launch."
+            "HOST:PORT of the cluster; default: the cluster of RAY_ADDRESS, or one that is started "
+            "here for this launch."
         ),
     )
     resource: str | None = field(
@@ -54,7 +56,8 @@ class RayLaunchOptions:
     strategy: Literal["spread", "pack"] = field(
         default="spread",
         metadata=doc(
-            "'spread' over the nodes or 'pack' on few, as far as possible, by a placement group."
+            "'spread' the processes over the nodes or 'pack' them on few, as far as possible, by a "
+            "placement group."
         ),
     )
     give_up_s: float = field(
@@ -65,5 +68,7 @@ class RayLaunchOptions:
     grace_s: float = field(
         default=30.0,
         validator=ge(0),
-        metadata=doc("Seconds from SIGTERM to SIGKILL for what is ended, at a second Ctrl-C too."),
+        metadata=doc(
+            "Seconds from SIGTERM to SIGKILL for processes that are ended, also at a second Ctrl-C."
+        ),
     )

@@ -26,7 +26,7 @@ def ale_executors() -> Sequence[Component[Any, Executor]]:
             "ray",
             "ale_ray.options:RayOptions",
             _build,
-            summary="Episodes on the nodes of a Ray cluster.",
+            summary="Runs episodes on the nodes of a Ray cluster.",
             probe=lambda: Probe.of_package("ray", remedy="pip install ale-ray"),
         )
     ]
@@ -46,7 +46,7 @@ def ale_launchers() -> Sequence[Component[Any, Launcher]]:
             "ray",
             "ale_ray.options:RayLaunchOptions",
             _launcher,
-            summary="Processes where a Ray cluster has room for them.",
+            summary="Starts the processes where a Ray cluster has room for them.",
             probe=lambda: Probe.of_package("ray", remedy="pip install ale-ray"),
         )
     ]

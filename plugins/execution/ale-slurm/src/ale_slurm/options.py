@@ -41,7 +41,9 @@ class SlurmOptions:
     )
     port: int | None = field(
         default=None,
-        metadata=doc("For several nodes: where the ranks meet; default: from the job's id."),
+        metadata=doc(
+            "Port where the ranks meet, if there are several nodes; default: from the job's id."
+        ),
     )
     detach: bool = field(
         default=False,

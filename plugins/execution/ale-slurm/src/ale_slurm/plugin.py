@@ -33,6 +33,10 @@ def ale_launchers() -> Sequence[Component[Any, Launcher]]:
     """Register ``slurm``."""
     return [
         Component(
-            "slurm", "ale_slurm.options:SlurmOptions", _build, summary="One Slurm job.", probe=probe
+            "slurm",
+            "ale_slurm.options:SlurmOptions",
+            _build,
+            summary="Submits everything as one Slurm job.",
+            probe=probe,
         )
     ]

@@ -39,7 +39,7 @@ _OPTIONS = (
     ("user-env", "VARIABLE", "Environment variable with the user's name."),
     ("password-env", "VARIABLE", "Environment variable with the password."),
     ("token-env", "VARIABLE", "Environment variable with a token."),
-    ("tls-ca", None, "Certificates of the authorities that the server's may be signed by."),
+    ("tls-ca", None, "Certificates of the authorities that may sign the server's certificate."),
     ("tls-certificate", None, "This client's own certificate."),
     ("tls-key", None, "Key of this client's certificate."),
 )

@@ -27,7 +27,7 @@ class ServerOptions:
     url: str = field(
         default="nats://127.0.0.1:4222",
         validator=_no_password,
-        metadata=doc("URL of the server; of a cluster, several with commas between."),
+        metadata=doc("URL of the server; for a cluster, several URLs separated by commas."),
     )
     credentials: Path | None = field(
         default=None, metadata=doc("A .creds file with a user's JWT and key (nsc makes it).")
@@ -43,7 +43,10 @@ class ServerOptions:
     )
     tls_ca: Path | None = field(
         default=None,
-        metadata=doc("Certificates (PEM) that the server's is checked by; default: the system's."),
+        metadata=doc(
+            "Certificates (PEM) that the server's certificate is checked against; default: the "
+            "system's."
+        ),
     )
     tls_certificate: Path | None = field(
         default=None, metadata=doc("This client's own certificate (PEM).")

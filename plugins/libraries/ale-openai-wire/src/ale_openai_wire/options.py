@@ -13,56 +13,67 @@ class ChatOptions:
     """Sampling, timeouts and retries."""
 
     temperature: float | None = field(
-        default=None, validator=validators.optional(ge(0)), metadata=doc("Default: the server's.")
+        default=None,
+        validator=validators.optional(ge(0)),
+        metadata=doc("Sampling temperature. Default: the server's."),
     )
     top_p: float | None = field(
         default=None,
         validator=validators.optional(validators.and_(gt(0), le(1))),
-        metadata=doc("Default: the server's."),
+        metadata=doc("Nucleus sampling: total probability of the tokens. Default: the server's."),
     )
     max_tokens: int | None = field(
         default=None,
         validator=validators.optional(ge(1)),
-        metadata=doc("Tokens of one answer, at most. Default: the server's."),
+        metadata=doc("Maximum tokens of one answer. Default: the server's."),
     )
     send_seed: bool = field(
         default=True,
         metadata=doc(
-            "Send a seed, derived from the episode's seed and the turn, to servers that take one."
+            "Send a seed, derived from the episode's seed and the turn, to servers that accept one."
         ),
     )
     tools: bool = field(
-        default=True, metadata=doc("The model takes tools; false: agents write calls as text.")
+        default=True, metadata=doc("The model accepts tools; false: agents write calls as text.")
     )
     reasoning_field: Literal["reasoning", "reasoning_content"] | None = field(
         default=None,
         metadata=doc("Field in which earlier reasoning is sent back; null: it is not sent."),
     )
     timeout_s: float = field(
-        default=120.0, validator=gt(0), metadata=doc("Seconds of one attempt, to its last byte.")
+        default=120.0,
+        validator=gt(0),
+        metadata=doc("Seconds for one attempt, up to its last byte."),
     )
     deadline_s: float = field(
         default=600.0,
         validator=gt(0),
-        metadata=doc("Seconds of all attempts at one answer, with the waits between them."),
+        metadata=doc("Seconds for all attempts at one answer, including the waits between them."),
     )
     max_retries: int = field(
         default=5,
         validator=ge(0),
-        metadata=doc("After 408, 409, 425, 429, 5xx, lost connections, timeouts, broken answers."),
+        metadata=doc(
+            "Retries after 408, 409, 425, 429, 5xx, lost connections, timeouts, broken answers."
+        ),
     )
     retry_min_s: float = field(
         default=0.5,
         validator=ge(0),
-        metadata=doc("First wait; doubles, less up to half at random."),
+        metadata=doc(
+            "Seconds of the first wait; later ones double, and each is less by up to half at "
+            "random."
+        ),
     )
     retry_max_s: float = field(
         default=30.0,
         validator=ge(0),
-        metadata=doc("Longest wait, unless the server asks for a longer one."),
+        metadata=doc("Seconds of the longest wait, unless the server asks for a longer one."),
     )
     max_concurrency: int = field(
-        default=64, validator=ge(1), metadata=doc("Most requests at the same time; others wait.")
+        default=64,
+        validator=ge(1),
+        metadata=doc("Maximum number of requests at the same time; others wait."),
     )
 
     def __attrs_post_init__(self) -> None:

@@ -46,12 +46,12 @@ class ContainerOptions:
         metadata=doc("Image to start when the task names neither image nor build."),
     )
     pull: Literal["missing", "never"] = field(
-        default="missing", metadata=doc("Whether an image that is not there is fetched.")
+        default="missing", metadata=doc("Whether a missing image is fetched.")
     )
     pull_silence_s: float = field(
         default=60.0,
         validator=gt(0),
-        metadata=doc("Give up a pull when nothing is heard of it for so long, seconds."),
+        metadata=doc("Give up a pull after this many seconds without news of it."),
     )
     workdir: str | None = field(
         default=None,
@@ -64,10 +64,12 @@ class ContainerOptions:
     )
     network: bool | None = field(
         default=None,
-        metadata=doc("Connect the container. Default: when the task asks. false: never."),
+        metadata=doc(
+            "Connect the container to the network. Default: if the task asks for it. false: never."
+        ),
     )
     env: Mapping[str, str] = field(
-        factory=dict, metadata=doc("Environment, under what the task sets.")
+        factory=dict, metadata=doc("Environment variables; those of the task take precedence.")
     )
     cpus: float | None = field(
         default=None,
@@ -103,7 +105,7 @@ class ContainerOptions:
         default=(),
         metadata=doc(
             "Linux capabilities to add back; all others are dropped. DOCKER_DEFAULT: the 14 that "
-            "Docker gives by itself."
+            "Docker grants by default."
         ),
     )
     new_privileges: bool = field(
@@ -115,7 +117,9 @@ class ContainerOptions:
     )
     allowlist_paths: tuple[Path, ...] = field(
         default=(),
-        metadata=doc("Host files and folders to see inside under the same path, read-only."),
+        metadata=doc(
+            "Host files and folders that the container sees under the same path, read-only."
+        ),
     )
     read_only: bool = field(
         default=False,
@@ -128,7 +132,9 @@ class ContainerOptions:
     )
     runtime: str | None = field(
         default=None,
-        metadata=doc("What starts the containers, by the engine's name for it: runc, crun, runsc."),
+        metadata=doc(
+            "Runtime that starts the containers, by the engine's name for it: runc, crun, runsc."
+        ),
     )
     max_parallel: int = field(
         default=4,

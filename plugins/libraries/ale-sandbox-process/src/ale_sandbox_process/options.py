@@ -38,5 +38,5 @@ class HostOptions:
     )
     ignore_image: bool = field(
         default=False,
-        metadata=doc("Run tasks that name an image on the host's programs all the same."),
+        metadata=doc("Run tasks that name an image anyway, with the host's programs."),
     )

@@ -24,11 +24,16 @@ class RemoteOptions:
     )
     network: bool | None = field(
         default=None,
-        metadata=doc("Let the sandbox connect. Default: when the task asks. false: never."),
+        metadata=doc(
+            "Connect the sandbox to the network. Default: if the task asks for it. false: never."
+        ),
     )
     env: Mapping[str, str] = field(
         factory=dict,
-        metadata=doc("Environment, under what the task sets. The service stores it: no secrets."),
+        metadata=doc(
+            "Environment variables; those of the task take precedence. The service stores them: no "
+            "secrets."
+        ),
     )
     lifetime_s: int = field(
         default=7200,
@@ -38,7 +43,9 @@ class RemoteOptions:
     start_timeout_s: float = field(
         default=300.0,
         validator=gt(0),
-        metadata=doc("Seconds for an accepted sandbox to run: its image may have to be fetched."),
+        metadata=doc(
+            "Seconds until an accepted sandbox must run: its image may have to be fetched."
+        ),
     )
     retry_s: float = field(
         default=120.0,

@@ -12,12 +12,14 @@ from ale.plugin import doc, ge
 class Choice:
     """Which tasks of a source are used."""
 
-    ids: tuple[str, ...] = field(default=(), metadata=doc("Only tasks with these ids, or globs."))
+    ids: tuple[str, ...] = field(
+        default=(), metadata=doc("Use only tasks with these ids, or ids that match these globs.")
+    )
     held_out: tuple[str, ...] = field(
-        default=(), metadata=doc("Leave out tasks with these ids, or globs.")
+        default=(), metadata=doc("Leave out tasks with these ids, or ids that match these globs.")
     )
     shuffle: bool = field(default=False, metadata=doc("Shuffle the tasks, by the seed."))
-    seed: int = field(default=0, validator=ge(0), metadata=doc("Of the shuffle."))
+    seed: int = field(default=0, validator=ge(0), metadata=doc("Seed of the shuffle."))
     limit: int = field(
         default=0, validator=ge(0), metadata=doc("Maximum number of tasks, applied last; 0 is all.")
     )
@@ -36,5 +38,6 @@ class Origin(Choice):
     )
     subset: str | None = field(default=None, metadata=doc("Configuration of the data set."))
     sample: bool = field(
-        default=False, metadata=doc("A few problems of our own, to try it without a download.")
+        default=False,
+        metadata=doc("Use a few problems of our own, to try the source without a download."),
     )

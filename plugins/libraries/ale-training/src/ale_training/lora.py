@@ -19,16 +19,18 @@ if TYPE_CHECKING:
 class LoraOptions:
     """Low-rank adapters (arXiv:2106.09685), made by PEFT, in place of all weights."""
 
-    r: int = field(default=16, validator=ge(1), metadata=doc("Rank."))
+    r: int = field(default=16, validator=ge(1), metadata=doc("Rank of the adapters."))
     alpha: float = field(
         default=32.0, validator=gt(0.0), metadata=doc("The update is scaled by alpha / r.")
     )
     dropout: float = field(
-        default=0.0, validator=[ge(0.0), lt(1.0)], metadata=doc("On the adapters' input.")
+        default=0.0, validator=[ge(0.0), lt(1.0)], metadata=doc("Dropout on the adapters' input.")
     )
     target: tuple[str, ...] | None = field(
         default=None,
-        metadata=doc("Names of the linear layers; all but the output layer if null."),
+        metadata=doc(
+            "Names of the linear layers that get adapters; all but the output layer if null."
+        ),
     )
 
 

@@ -16,8 +16,8 @@ class LiteLLMOptions(ChatOptions):
     model: str = field(
         validator=validators.min_len(1),
         metadata=doc(
-            "Provider and model, as in anthropic/claude-sonnet-4-5; with base_url the model alone "
-            "is one behind the OpenAI chat API."
+            "Provider and model, such as anthropic/claude-sonnet-4-5; with base_url, the name of a "
+            "model alone is one behind the OpenAI chat API."
         ),
     )
     base_url: str | None = field(
@@ -29,7 +29,9 @@ class LiteLLMOptions(ChatOptions):
     )
     drop_params: bool = field(
         default=False,
-        metadata=doc("Leave out parameters that the provider does not take; else an error."),
+        metadata=doc(
+            "Leave out parameters that the provider does not accept; false: they are an error."
+        ),
     )
     extra: Mapping[str, Any] = field(
         factory=dict, metadata=doc("Further arguments of litellm.acompletion.")

@@ -25,13 +25,16 @@ class OpenAIOptions(ChatOptions):
     model: str = field(metadata=doc("Name of the model, as the server lists it."))
     api_key_env: str | None = field(
         default=None,
-        metadata=doc("Environment variable with the key; none for a server that checks none."),
+        metadata=doc(
+            "Environment variable with the key; null for a server that does not check one."
+        ),
     )
     placeholder_key: str = field(
         default="none",
         validator=validators.min_len(1),
         metadata=doc(
-            "Sent where api_key_env is not given. It is stored with the run: never a real key."
+            "Key that is sent if api_key_env is not given. It is stored with the run, so never "
+            "give a real key."
         ),
     )
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = field(
@@ -47,8 +50,8 @@ class OpenAIOptions(ChatOptions):
     logprobs_mode: Literal["raw", "processed"] = field(
         default="raw",
         metadata=doc(
-            "What the server's log-probabilities are of: the model's own distribution, which "
-            "needs temperature 1 and top_p 1, or the one that is sampled from."
+            "What the server's log-probabilities are of: the model's own distribution ('raw'), "
+            "which needs temperature 1 and top_p 1, or the one that is sampled from ('processed')."
         ),
     )
     stream: bool = field(default=False, metadata=doc("Receive answers as server-sent events."))
@@ -125,5 +128,7 @@ class SemanticRouterOptions(OpenAIOptions):
     base_url: str = _base_url("http://127.0.0.1:8801/v1")
     model: str = field(
         default="auto",
-        metadata=doc("The name for which the router chooses; another is asked as it is."),
+        metadata=doc(
+            "Name for which the router chooses a model; a model of another name is asked directly."
+        ),
     )

@@ -24,16 +24,22 @@ class TinyOptions:
     corpus: Path | None = field(
         default=None, metadata=doc("UTF-8 text from which the vocabulary is learned.")
     )
-    layers: int = field(default=4, validator=ge(1), metadata=doc("Blocks."))
-    width: int = field(default=128, validator=ge(8), metadata=doc("Of the residual stream."))
-    heads: int = field(default=4, validator=ge(1), metadata=doc("Query heads."))
+    layers: int = field(default=4, validator=ge(1), metadata=doc("Number of transformer blocks."))
+    width: int = field(default=128, validator=ge(8), metadata=doc("Width of the residual stream."))
+    heads: int = field(default=4, validator=ge(1), metadata=doc("Number of query heads."))
     kv_heads: int = field(
-        default=2, validator=ge(1), metadata=doc("Key and value heads; must divide heads.")
+        default=2,
+        validator=ge(1),
+        metadata=doc("Number of key and value heads; must divide heads."),
     )
     head_dim: int = field(default=32, validator=ge(2), metadata=doc("Width of a head; even."))
     mlp: int = field(default=384, validator=ge(8), metadata=doc("Width inside the MLP."))
-    vocabulary: int = field(default=1024, validator=ge(300), metadata=doc("Most tokens."))
-    context: int = field(default=4096, validator=ge(64), metadata=doc("Most tokens at once."))
+    vocabulary: int = field(
+        default=1024, validator=ge(300), metadata=doc("Maximum number of tokens in the vocabulary.")
+    )
+    context: int = field(
+        default=4096, validator=ge(64), metadata=doc("Maximum number of tokens at once.")
+    )
     whole: tuple[str, ...] = field(default=(), metadata=doc(_WHOLE))
 
     def __attrs_post_init__(self) -> None:
@@ -63,12 +69,14 @@ class PolicyOptions:
             "Nucleus sampling: sample from the likeliest tokens with this total probability."
         ),
     )
-    max_tokens: int = field(default=512, validator=ge(1), metadata=doc("Of one answer."))
+    max_tokens: int = field(
+        default=512, validator=ge(1), metadata=doc("Maximum tokens of one answer.")
+    )
     stop: tuple[str, ...] = field(default=(), metadata=doc("Stop strings."))
     context: int | None = field(
         default=None,
         validator=_at_least_16,
-        metadata=doc("Most tokens of prompt and answer; the model's own limit where not given."),
+        metadata=doc("Maximum tokens of prompt and answer; default: the model's own limit."),
     )
     max_batch: int = field(
         default=64, validator=ge(1), metadata=doc("Answers sampled in parallel.")
@@ -86,7 +94,7 @@ class PolicyOptions:
     chat_template: NameOrPath | None = field(
         default=None,
         metadata=doc(
-            "chatml, trl/NAME for one of the package trl, or a Jinja file, instead of the "
+            "chatml, trl/NAME for a template of the package trl, or a Jinja file, instead of the "
             "tokenizer's own template."
         ),
     )
@@ -94,12 +102,12 @@ class PolicyOptions:
     turns: Literal["as-rendered", "as-sampled"] = field(
         default="as-rendered",
         metadata=doc(
-            "as-rendered: refuse a template that writes earlier turns in another way than they "
-            "were sampled; as-sampled: take any, and leave earlier turns as they were sampled."
+            "as-rendered: refuse a template that writes earlier turns differently from how they "
+            "were sampled; as-sampled: accept any, and leave earlier turns as they were sampled."
         ),
     )
     device: Literal["auto", "cpu", "cuda"] = field(
-        default="auto", metadata=doc("auto: CUDA if available.")
+        default="auto", metadata=doc("auto: CUDA if available, otherwise the CPU.")
     )
     dtype: Literal["auto", "float32", "bfloat16"] = field(
         default="auto", metadata=doc("auto: bfloat16 on CUDA, float32 elsewhere.")
@@ -130,8 +138,10 @@ class PolicyOptions:
 class Following:
     """The weights that a run has given its servers when its workers start."""
 
-    version: int = field(validator=ge(0), metadata=doc("Their version."))
-    digest: str = field(metadata=doc("Their digest, as `ale server list --json` shows it."))
+    version: int = field(validator=ge(0), metadata=doc("Version of these weights."))
+    digest: str = field(
+        metadata=doc("Digest of these weights, as `ale server list --json` shows it.")
+    )
 
 
 @frozen(kw_only=True)
@@ -152,62 +162,66 @@ class ServersOptions(PolicyOptions):
     nats: str | ServerOptions = field(
         default="",
         metadata=doc(
-            "The same in NATS, for several hosts: nats://HOST:PORT/BUCKET, as `ale serve "
-            "--register` takes it; or this as `url`, with users and certificates as the executor "
-            "nats has them."
+            "Registry in NATS, for several hosts: nats://HOST:PORT/BUCKET, as `ale serve "
+            "--register` takes it; or a mapping with this as `url`, and with users and "
+            "certificates as for the executor nats."
         ),
     )
     start: int = field(
         default=0,
         validator=ge(0),
-        metadata=doc("Servers of the run's own, on this machine, ended with it."),
+        metadata=doc(
+            "Number of servers that the run starts on this machine, and ends when it ends."
+        ),
     )
     server: Mapping[str, Any] = field(
         factory=dict,
         metadata=doc(
-            "What serves the model of such servers, with its options but `model`, such as "
-            "{type: vllm-server}; a policy with these options where not given."
+            "Type of the servers that the run starts, with its options except `model`, such as "
+            "{type: vllm-server}; default: a policy with the options given here."
         ),
     )
     interruption: Literal["keep", "abort"] = field(
         default="keep",
         metadata=doc(
             "What new weights do to answers in progress. keep: the server continues them, with "
-            "keys and values computed anew; abort: they come back, and are sent again with what "
-            "they have so far."
+            "keys and values recomputed; abort: the server returns them, and they are sent again "
+            "with what was sampled so far."
         ),
     )
     take_over: bool = field(
         default=False,
-        metadata=doc("Give servers that have other weights those of this run, at its start."),
+        metadata=doc(
+            "At the start of the run, give its weights to servers that have other weights."
+        ),
     )
     adapter: str = field(
         default="",
         validator=validators.matches_re(r"[A-Za-z0-9_.-]*"),
         metadata=doc(
-            "Give the servers the trainer's LoRA adapters alone, under this name: other runs may "
-            "train others over the same model on the same servers."
+            "Give the servers only the trainer's LoRA adapters, under this name: other runs may "
+            "train other adapters for the same model on the same servers."
         ),
     )
     follow: Following | None = field(
         default=None,
         metadata=doc(
-            "Sample from the newest weights of the run that a server has: another process gives "
-            "them. Set for the workers of an executor."
+            "Sample from the newest weights of the run that a server has, which another process "
+            "gives the servers. Set for the workers of an executor."
         ),
     )
     weights: Path | None = field(
         default=None,
         metadata=doc(
-            "Folder for new weights, which the servers can read; in the run directory where not "
-            "given."
+            "Folder for new weights, which the servers must be able to read; default: in the run "
+            "directory."
         ),
     )
     timeout_s: float = field(
-        default=600.0, validator=gt(0), metadata=doc("Of one answer, waiting included.")
+        default=600.0, validator=gt(0), metadata=doc("Seconds for one answer, waiting included.")
     )
     refresh_s: float = field(
-        default=2.0, validator=gt(0), metadata=doc("Between looks at the servers.")
+        default=2.0, validator=gt(0), metadata=doc("Seconds between two looks at the servers.")
     )
     api_key_env: str | None = field(
         default=None, metadata=doc("Environment variable with the servers' key.")

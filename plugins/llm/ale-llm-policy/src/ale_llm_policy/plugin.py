@@ -45,7 +45,7 @@ def ale_llms() -> Sequence[Component[Any, LLM]]:
             "servers",
             "ale_llm_policy.options:ServersOptions",
             _build_servers,
-            summary="Inference servers, exact to the token, that a trainer gives its weights.",
+            summary="Inference servers, exact to the token, to which a trainer gives its weights.",
             probe=probe,
         ),
     ]

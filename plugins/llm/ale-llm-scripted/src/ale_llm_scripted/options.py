@@ -22,10 +22,12 @@ class ScriptedOptions:
         default=0.0, validator=ge(0), metadata=doc("Seconds before every answer.")
     )
     at_end: Literal["stop", "error"] = field(
-        default="stop", metadata=doc("After the last line: an empty answer, or an error.")
+        default="stop",
+        metadata=doc("What follows the last line: an empty answer ('stop'), or an error."),
     )
     tools: bool = field(
-        default=True, metadata=doc("May call tools; off for agents that use text alone.")
+        default=True,
+        metadata=doc("The model may call tools; false for agents that use text alone."),
     )
 
     def __attrs_post_init__(self) -> None:

@@ -49,10 +49,13 @@ class Line:
 
     text: str = field(default="", metadata=doc("Content of the answer."))
     reasoning: str | None = field(default=None, metadata=doc("Reasoning before the content."))
-    shell: str | None = field(default=None, metadata=doc("Short for one call of tool shell."))
+    shell: str | None = field(
+        default=None, metadata=doc("Short form of one call of the tool shell.")
+    )
     calls: tuple[Call, ...] = field(default=(), metadata=doc("Tool calls, in order."))
     finish_reason: FinishReason | None = field(
-        default=None, metadata=doc("Default: tool_calls with calls, else stop.")
+        default=None,
+        metadata=doc("Why the answer ended. Default: tool_calls with calls, else stop."),
     )
     tokens: int | None = field(
         default=None,
@@ -68,7 +71,9 @@ class Line:
         default=0.0, validator=ge(0), metadata=doc("Seconds before this answer.")
     )
     error: str | None = field(default=None, metadata=doc("Raise LLMError with this message."))
-    transient: bool = field(default=False, metadata=doc("A retry may succeed."))
+    transient: bool = field(
+        default=False, metadata=doc("Mark the error as one after which a retry may succeed.")
+    )
 
     def __attrs_post_init__(self) -> None:
         if self.error is None and self.transient:

@@ -16,25 +16,29 @@ class SGLangServerOptions:
 
     model: Path = field(metadata=doc("Folder of a causal model, in the format of transformers."))
     dtype: Literal["float32", "bfloat16", "float16"] = field(
-        default="bfloat16", metadata=doc("Of weights and sums.")
+        default="bfloat16", metadata=doc("Data type of weights and computations.")
     )
     context: int | None = field(
         default=None,
         validator=_at_least_16,
-        metadata=doc("Most tokens of prompt and answer; the model's own limit where not given."),
+        metadata=doc("Maximum tokens of prompt and answer; default: the model's own limit."),
     )
     max_batch: int = field(
         default=64, validator=ge(1), metadata=doc("Answers sampled in parallel.")
     )
     adapters: int = field(
-        default=0, validator=ge(0), metadata=doc("Most LoRA adapters over the model; 0 for none.")
+        default=0,
+        validator=ge(0),
+        metadata=doc("Maximum number of LoRA adapters for the model; 0 for none."),
     )
-    adapter_rank: int = field(default=16, validator=ge(1), metadata=doc("Highest rank of one."))
+    adapter_rank: int = field(
+        default=16, validator=ge(1), metadata=doc("Maximum rank of an adapter.")
+    )
     start_s: float = field(
-        default=600.0, validator=gt(0), metadata=doc("Most seconds until it answers.")
+        default=600.0, validator=gt(0), metadata=doc("Maximum seconds until the server answers.")
     )
     log: Path | None = field(
-        default=None, metadata=doc("File for its output; this process's where not given.")
+        default=None, metadata=doc("File for the server's output; default: this process's output.")
     )
     arguments: tuple[str, ...] = field(
         default=(), metadata=doc("Further arguments of SGLang, such as --tp-size=2.")

@@ -37,7 +37,8 @@ def ale_llms() -> Sequence[Component[SGLangServerOptions, LLM]]:
             "sglang-server",
             "ale_sglang.options:SGLangServerOptions",
             _build,
-            summary="SGLang, as a server that samples for training; never run against a real one.",
+            summary="SGLang, as a server that samples for training; never run against a real "
+            "SGLang.",
             probe=probe,
         )
     ]

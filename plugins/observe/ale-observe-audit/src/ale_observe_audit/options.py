@@ -11,5 +11,5 @@ class AuditOptions:
 
     fsync: bool = field(
         default=False,
-        metadata=doc("Wait for the disk at each event, so that a power loss loses none either."),
+        metadata=doc("Wait for the disk at each event, so that not even a power loss loses one."),
     )

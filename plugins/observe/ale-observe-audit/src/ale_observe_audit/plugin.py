@@ -22,7 +22,7 @@ def _build(options: AuditOptions, context: BuildContext) -> object:
 @hookimpl
 def ale_observers() -> Sequence[Component[AuditOptions, object]]:
     """Register the observer ``audit``."""
-    summary = "Every event as a line of a hash chain."
+    summary = "Writes every event as a line of a hash chain."
     return [Component("audit", "ale_observe_audit.options:AuditOptions", _build, summary=summary)]
 
 

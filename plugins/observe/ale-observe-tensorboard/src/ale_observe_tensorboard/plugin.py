@@ -34,7 +34,7 @@ def ale_observers() -> Sequence[Component[TensorBoardOptions, object]]:
             "tensorboard",
             "ale_observe_tensorboard.options:TensorBoardOptions",
             _build,
-            summary="Metrics as TensorBoard event files.",
+            summary="Writes metrics as TensorBoard event files.",
             probe=probe,
         )
     ]

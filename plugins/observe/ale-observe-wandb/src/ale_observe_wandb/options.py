@@ -31,7 +31,7 @@ class WandbOptions:
     samples: int = field(
         default=0,
         validator=ge(0),
-        metadata=doc("Episodes per training step in the table 'samples', with what was said."),
+        metadata=doc("Episodes per training step in the table 'samples', with their messages."),
     )
     start_timeout_s: float = field(
         default=30.0,

@@ -38,7 +38,7 @@ def ale_observers() -> Sequence[Component[WandbOptions, object]]:
             "wandb",
             "ale_observe_wandb.options:WandbOptions",
             _build,
-            summary="Metrics in Weights & Biases, offline by default.",
+            summary="Sends metrics to Weights & Biases, offline by default.",
             probe=probe,
         )
     ]

@@ -21,11 +21,11 @@ class BubblewrapOptions(HostOptions):
 
     network: bool | None = field(
         default=None,
-        metadata=doc("Share the host's network. Default: when the task asks. false: never."),
+        metadata=doc("Share the host's network. Default: if the task asks for it. false: never."),
     )
     writable_system: bool = field(
         default=True,
-        metadata=doc("Let a task change /usr, in its own layer. false: bound read-only."),
+        metadata=doc("Let a task change /usr, in its own layer. false: /usr is bound read-only."),
     )
     allowlist_paths: tuple[Path, ...] = field(
         default=(),
@@ -35,7 +35,9 @@ class BubblewrapOptions(HostOptions):
     memory_mb: int | None = field(
         default=4096,
         validator=at_least(64),
-        metadata=doc("Memory of the sandbox, MiB; a task may ask for its own. null: no limit."),
+        metadata=doc(
+            "Memory of the sandbox, MiB; a task may ask for its own limit. null: no limit."
+        ),
     )
     processes: int | None = field(
         default=1024,
@@ -45,10 +47,10 @@ class BubblewrapOptions(HostOptions):
     cpus: float | None = field(
         default=None,
         validator=validators.optional(gt(0)),
-        metadata=doc("Processors it may use; a task may ask for its own."),
+        metadata=doc("Processors that the sandbox may use; a task may ask for its own number."),
     )
     disk_mb: int | None = field(
         default=None,
         validator=at_least(1),
-        metadata=doc("Store changes in memory, at most this much, MiB. null: on disk."),
+        metadata=doc("Store changes in memory, at most this many MiB. null: on disk."),
     )

@@ -37,14 +37,22 @@ class CwSandboxOptions(RemoteOptions):
         default=("art-rollout",), metadata=doc("Tags of every sandbox, besides those of the run.")
     )
     placement: Literal["serverless", "cks"] | None = field(
-        default=None, metadata=doc("Where it runs: the service's pool, or a cluster of your own.")
+        default=None,
+        metadata=doc(
+            "Where the sandbox runs: in the service's pool, or in a cluster of your own ('cks')."
+        ),
     )
     runtime_class: str | None = field(
-        default=None, metadata=doc("What runs the container, by the service's name: gvisor.")
+        default=None,
+        metadata=doc(
+            "Runtime that runs the container, by the service's name for it, such as gvisor."
+        ),
     )
     data_plane: Literal["auto", "direct", "gateway"] = field(
         default="auto",
-        metadata=doc("How commands and files travel: to the sandbox itself, or by the gateway."),
+        metadata=doc(
+            "How commands and files travel: directly to the sandbox, or through the gateway."
+        ),
     )
     base_url: str | None = field(
         default=None,
@@ -52,7 +60,7 @@ class CwSandboxOptions(RemoteOptions):
     )
     auth: Literal["api-key", "wandb"] | None = field(
         default=None,
-        metadata=doc("Kind of key. Default: api-key where there is one, else wandb."),
+        metadata=doc("Kind of key. Default: api-key if there is one, else wandb."),
     )
     api_key_env: str = field(
         default="CWSANDBOX_API_KEY", metadata=doc("Environment variable with the API key.")

@@ -13,7 +13,9 @@ class LocalOptions(HostOptions):
     memory_mb: int | None = field(
         default=8192,
         validator=at_least(16),
-        metadata=doc("Private writable memory of each process, MiB; a task may ask for its own."),
+        metadata=doc(
+            "Private writable memory of each process, MiB; a task may ask for its own limit."
+        ),
     )
     processes: int | None = field(
         default=4096,

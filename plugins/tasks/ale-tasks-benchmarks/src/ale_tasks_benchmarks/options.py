@@ -85,7 +85,9 @@ class Gsm8kOptions(BenchmarkOrigin):
 
     split: Split = field(
         default="test",
-        metadata=doc("Of a folder: train.jsonl or test.jsonl. A file is taken whole."),
+        metadata=doc(
+            "Split to read from a folder: train.jsonl or test.jsonl. A file is used whole."
+        ),
     )
 
 
@@ -95,7 +97,9 @@ class MathOptions(BenchmarkOrigin):
 
     split: Split = field(
         default="test",
-        metadata=doc("Of a folder with folders train and test. Any other path is taken whole."),
+        metadata=doc(
+            "Split to read from a folder with folders train and test. Any other path is used whole."
+        ),
     )
     levels: tuple[int, ...] = field(
         default=(), metadata=doc("Only problems of these levels, 1 to 5; none means all.")
@@ -130,7 +134,7 @@ class JsonlOptions(Selection):
     )
     tests: str = field(default="tests", metadata=doc("Field with the tests: a list, or one text."))
     setup: str = field(
-        default="setup", metadata=doc("Field with code that stands before answer and tests.")
+        default="setup", metadata=doc("Field with code that is placed before answer and tests.")
     )
     entry_point: str = field(
         default="entry_point", metadata=doc("Field with the name of the function to write.")

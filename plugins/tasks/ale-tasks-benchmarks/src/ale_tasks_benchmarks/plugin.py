@@ -124,6 +124,6 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
             "jsonl",
             "ale_tasks_benchmarks.options:JsonlOptions",
             _jsonl,
-            summary="Problems of a JSON-lines file of yours.",
+            summary="Problems of a JSON-lines file of your own.",
         ),
     ]

@@ -18,7 +18,7 @@ class HarborOptions:
     """Task folders of Harbor and of Terminal-Bench 1."""
 
     path: Path = field(
-        metadata=doc("A task folder, or a folder that is searched for them, folders in it too.")
+        metadata=doc("A task folder, or a folder that is searched for task folders at any depth.")
     )
     include: tuple[str, ...] = field(
         default=(), metadata=doc("Keep only tasks whose id matches one of these globs.")
@@ -40,7 +40,7 @@ class HarborOptions:
     keep_processes: tuple[str, ...] = field(
         default=(AUTO,),
         metadata=doc(
-            "Tasks whose agent's processes keep running while they are graded; those of all others "
+            "Tasks whose agent's processes keep running during grading; in all other tasks they "
             "are killed first. Globs of ids, and 'auto' for tasks whose tests or solution use a "
             "server or a daemon."
         ),
@@ -57,11 +57,15 @@ class HarborOptions:
 class Hook:
     """A command to run between the agent and the tests."""
 
-    command: str = field(metadata=doc("For sh -c, in the workspace."))
-    timeout_s: float = field(default=60.0, validator=gt(0), metadata=doc("Seconds."))
-    user: str | None = field(default=None, metadata=doc("Default: the sandbox's."))
+    command: str = field(metadata=doc("Command for sh -c, run in the workspace."))
+    timeout_s: float = field(
+        default=60.0, validator=gt(0), metadata=doc("Seconds for the command.")
+    )
+    user: str | None = field(
+        default=None, metadata=doc("User that runs the command. Default: the sandbox's.")
+    )
     service: str | None = field(
-        default=None, metadata=doc("Of the compose file. Default: the agent's.")
+        default=None, metadata=doc("Service of the compose file. Default: the agent's.")
     )
 
 
@@ -71,13 +75,14 @@ class Artifact:
 
     source: str = field(metadata=doc("Path in the container."))
     destination: str | None = field(
-        default=None, metadata=doc("Path below the kept artifacts. Default: that in the container.")
+        default=None,
+        metadata=doc("Path below the kept artifacts. Default: the path in the container."),
     )
     exclude: tuple[str, ...] = field(
-        default=(), metadata=doc("Of a folder these are left out; patterns as of tar --exclude.")
+        default=(), metadata=doc("Patterns, as for tar --exclude, of what is left out of a folder.")
     )
     service: str | None = field(
-        default=None, metadata=doc("Of the compose file. Default: the agent's.")
+        default=None, metadata=doc("Service of the compose file. Default: the agent's.")
     )
 
 
@@ -87,7 +92,7 @@ class PhaseNetwork:
 
     network: bool = field(metadata=doc("Allow all hosts."))
     allowed_hosts: tuple[str, ...] = field(
-        default=(), metadata=doc("Hosts to allow where not all are.")
+        default=(), metadata=doc("Hosts to allow if not all are allowed.")
     )
 
 
@@ -95,24 +100,24 @@ class PhaseNetwork:
 class SeparateVerifier:
     """A separate container for the tests."""
 
-    image: str | None = field(default=None, metadata=doc("Its image."))
+    image: str | None = field(default=None, metadata=doc("Image of the container."))
     build: str | None = field(
         default=None, metadata=doc("Host folder with a Dockerfile, or a compose file.")
     )
     tests_in_image: bool = field(default=False, metadata=doc("The image has the tests in /tests."))
-    workdir: str | None = field(default=None, metadata=doc("Its workspace."))
+    workdir: str | None = field(default=None, metadata=doc("Workspace in the container."))
     network: bool = field(default=False, metadata=doc("Allow all hosts."))
     allowed_hosts: tuple[str, ...] = field(
-        default=(), metadata=doc("Hosts to allow where not all are.")
+        default=(), metadata=doc("Hosts to allow if not all are allowed.")
     )
-    env: Mapping[str, str] = field(factory=dict, metadata=doc("Variables."))
+    env: Mapping[str, str] = field(factory=dict, metadata=doc("Environment variables."))
     cpus: float | None = field(default=None, metadata=doc("Processors."))
-    memory_mb: int | None = field(default=None, metadata=doc("MiB."))
+    memory_mb: int | None = field(default=None, metadata=doc("Memory, MiB."))
     setup: tuple[str, ...] = field(
         default=(), metadata=doc("Shell commands that are run before the tests.")
     )
     setup_timeout_s: float = field(
-        default=120.0, validator=gt(0), metadata=doc("Seconds for each.")
+        default=120.0, validator=gt(0), metadata=doc("Seconds for each of these setup commands.")
     )
 
 
@@ -122,24 +127,29 @@ class TaskTestsOptions:
 
     tests: tuple[str, ...] = field(
         metadata=doc(
-            "Absolute paths of the host's folders and scripts that are put into /tests, folders "
-            "by content."
+            "Absolute paths of host folders and scripts that are put into /tests; of a folder, its "
+            "content."
         )
     )
-    script: str = field(metadata=doc("The file in /tests that is run."))
+    script: str = field(metadata=doc("File in /tests that is run."))
     result: Result = field(
         default="reward",
         metadata=doc(
-            "Where the verdict is: reward.json or reward.txt in /logs/verifier, or the output, "
-            "read by this parser of Terminal-Bench."
+            "Where the verdict is: 'reward', in reward.json or reward.txt in /logs/verifier; else "
+            "in the output, which the named parser of Terminal-Bench reads."
         ),
     )
     timeout_s: float = field(
-        default=600.0, validator=gt(0), metadata=doc("Seconds for the tests. Value 0 after them.")
+        default=600.0,
+        validator=gt(0),
+        metadata=doc("Seconds for the tests; if they take longer, the value is 0."),
     )
     env: Mapping[str, str] = field(
         factory=dict,
-        metadata=doc("Variables for the tests; ${NAME} and ${NAME:-default} are the host's."),
+        metadata=doc(
+            "Environment variables for the tests; ${NAME} and ${NAME:-default} stand for the "
+            "host's."
+        ),
     )
     user: str | None = field(
         default=None, metadata=doc("User that the tests run as. Default: the sandbox's.")
@@ -155,14 +165,17 @@ class TaskTestsOptions:
         metadata=doc("Shell command that starts the container's own processes again."),
     )
     restart_timeout_s: float = field(
-        default=120.0, validator=gt(0), metadata=doc("Seconds until they must be ready.")
+        default=120.0, validator=gt(0), metadata=doc("Seconds until these processes must be ready.")
     )
     min_rewards: Mapping[str, float] = field(
         factory=dict,
-        metadata=doc("Rewards by name; if one is smaller, the task ends without its next step."),
+        metadata=doc(
+            "Minimum rewards by name; if a reward is smaller, the task ends without its next step."
+        ),
     )
     remove_tests: bool = field(
-        default=False, metadata=doc("Remove tests and rewards afterwards: another step follows.")
+        default=False,
+        metadata=doc("Remove tests and rewards afterwards, because another step follows."),
     )
     tests_network: PhaseNetwork | None = field(
         default=None, metadata=doc("Network of the tests, if it differs from the agent's.")
@@ -174,12 +187,12 @@ class TaskTestsOptions:
         default=None, metadata=doc("Run the tests in a separate container.")
     )
     same_shell: bool = field(
-        default=False, metadata=doc("Run the tests in the agent's own shell, where it has one.")
+        default=False, metadata=doc("Run the tests in the agent's own shell, if it has one.")
     )
     agent_needs: tuple[str, ...] = field(
-        default=(), metadata=doc("What the task gives to its agent and no agent supports yet.")
+        default=(), metadata=doc("What the task offers its agent but no agent supports yet.")
     )
     record_key: str | None = field(
         default=None,
-        metadata=doc("Key that signs the record of the sandbox that a setup step has written."),
+        metadata=doc("Key that signs the record of the sandbox, which a setup step has written."),
     )

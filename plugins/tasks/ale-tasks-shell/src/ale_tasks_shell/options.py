@@ -45,7 +45,10 @@ class ShellTasksOptions:
     seed: int = field(
         default=0,
         validator=ge(0),
-        metadata=doc("Other seeds give other tasks. The first tasks do not depend on the count."),
+        metadata=doc(
+            "Seed of the tasks; other seeds give other tasks. The first tasks do not depend on the "
+            "count."
+        ),
     )
     count: int = field(default=100, validator=ge(1), metadata=doc("How many tasks."))
     split: Split = field(
@@ -60,8 +63,8 @@ class ShellTasksOptions:
         default=(1, 4),
         validator=_length,
         metadata=doc(
-            f"How many commands a task takes, 1 to {LONGEST}; or [least, most], all equally often. "
-            "Lengths of such a range that the kinds can't make are left out."
+            f"How many commands a task takes, 1 to {LONGEST}; or [least, most], each length "
+            "equally often. Lengths of such a range that the kinds can't make are left out."
         ),
     )
     kinds: tuple[str, ...] = field(
@@ -70,5 +73,5 @@ class ShellTasksOptions:
     words: int = field(
         default=64,
         validator=_words,
-        metadata=doc("How many words of the vocabulary names and contents are made of, 48 to 128."),
+        metadata=doc("Number of vocabulary words that names and contents are made of, 48 to 128."),
     )

@@ -29,11 +29,15 @@ class SweOptions(Origin):
 
     split: str = field(
         default="test",
-        metadata=doc("Of a data set, or of a folder: its files SPLIT.jsonl, .json or .parquet."),
+        metadata=doc(
+            "Split of a data set, or of a folder, as files SPLIT.jsonl, .json or .parquet."
+        ),
     )
     mirrors: Path | None = field(
         default=None,
-        metadata=doc("Folder of git mirrors, OWNER/NAME.git or OWNER__NAME.git; none is cloned."),
+        metadata=doc(
+            "Folder of git mirrors, OWNER/NAME.git or OWNER__NAME.git; nothing is cloned then."
+        ),
     )
     address: str = field(
         default="https://github.com/{repo}.git",
@@ -46,13 +50,15 @@ class SweOptions(Origin):
     history: int = field(
         default=1,
         validator=ge(0),
-        metadata=doc("Commits that the agent can see, base_commit included; 0 is all before it."),
+        metadata=doc(
+            "Number of commits that the agent can see, base_commit included; 0 is all before it."
+        ),
     )
     repository: Literal["copied", "image"] = field(
         default="copied",
         metadata=doc(
-            "The work tree is copied into the workspace, or stands in the image's own working "
-            "directory already; its history is then removed."
+            "The work tree is 'copied' into the workspace, or it is already in the working "
+            "directory of the 'image', and its history is removed."
         ),
     )
     image: str | None = field(
@@ -64,12 +70,16 @@ class SweOptions(Origin):
     )
     setup: tuple[str, ...] = field(
         default=(),
-        metadata=doc("Commands in the workspace before the agent; fields are replaced likewise."),
+        metadata=doc(
+            "Commands run in the workspace before the agent; fields are replaced as in `image`."
+        ),
     )
     prompt: str = field(
         default="{problem_statement}\n\nThe repository is in the current directory. Change its "
         "code so that the issue is resolved. Hidden tests will be run.",
-        metadata=doc("What the agent is told; fields are replaced likewise, also {hints_text}."),
+        metadata=doc(
+            "What the agent is told; fields are replaced as in `image`, and {hints_text} too."
+        ),
     )
     grading: Mapping[str, Any] = field(
         factory=dict,
@@ -100,19 +110,21 @@ class SweTestsOptions:
     )
     test_patch: str = field(
         default="",
-        metadata=doc("Diff that adds the tests; its files are base_commit's with it applied."),
+        metadata=doc(
+            "Diff that adds the tests; its files are those of base_commit with the diff applied."
+        ),
     )
     fail_to_pass: tuple[str, ...] = field(
         default=(), metadata=doc("Tests that the issue makes fail: pytest's ids, FILE::TEST.")
     )
     pass_to_pass: tuple[str, ...] = field(
-        default=(), metadata=doc("Tests that pass already and still have to.")
+        default=(), metadata=doc("Tests that already pass and must still pass.")
     )
     restore: tuple[str, ...] = field(
         default=TEST_FOLDERS,
         metadata=doc(
-            "Globs of files of base_commit that are restored if the agent has changed them, beside "
-            "those of the tests and of pytest's configuration."
+            "Globs of files of base_commit that are restored if the agent has changed them, in "
+            "addition to those of the tests and of pytest's configuration."
         ),
     )
     keep: tuple[str, ...] = field(
@@ -134,10 +146,13 @@ class SweTestsOptions:
     )
     prefer: Literal["installed", "workspace"] = field(
         default="installed",
-        metadata=doc("What is imported where both have it; 'workspace' for an installed project."),
+        metadata=doc(
+            "Which one is imported if a module is both installed and in the workspace; 'workspace' "
+            "is for an installed project."
+        ),
     )
     pytest_plugins: tuple[str, ...] = field(
-        default=(), metadata=doc("Modules of pytest plugins to load; no other is.")
+        default=(), metadata=doc("Modules of pytest plugins to load; no others are loaded.")
     )
     pytest_args: tuple[str, ...] = field(
         default=(), metadata=doc("More arguments of pytest: ['-o', 'addopts='].")

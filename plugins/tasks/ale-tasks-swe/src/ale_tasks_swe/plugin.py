@@ -50,7 +50,7 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
 @hookimpl
 def ale_criteria() -> Sequence[Component[Any, Criterion]]:
     """Register ``swe_tests``."""
-    summary = "Hidden tests of a repository: which start to pass, and which still do."
+    summary = "Hidden tests of a repository: some must start to pass, others must still pass."
     return [
         Component("swe_tests", "ale_tasks_swe.options:SweTestsOptions", _criterion, summary=summary)
     ]

@@ -25,7 +25,7 @@ from ale.commands import run_argument
     help="Significance level of the test for crucial forks.",
 )
 def forks(run: Path, task: str | None, since: int, level: float) -> None:
-    """Show success before and after each turn of the experts of RUN, crucial forks marked.
+    """Show success before and after each turn of the experts of RUN, with crucial forks marked.
 
     \b
     Examples:

@@ -64,7 +64,7 @@ class ExpertOptions(InitialOptions):
     )
     prefer: Literal["shortest", "newest"] = field(
         default="shortest",
-        metadata=doc("Which of a task's successful episodes is the expert's."),
+        metadata=doc("Which of a task's successful episodes is used as the expert's."),
     )
     fallback_expert: Literal["solution", "initial"] = field(
         default="solution",
@@ -75,7 +75,7 @@ class ExpertOptions(InitialOptions):
     )
     missing: Literal["error", "initial"] = field(
         default="error",
-        metadata=doc("A task without an expert: an error, or it starts at its own beginning."),
+        metadata=doc("For a task without an expert: an error, or its own beginning as the start."),
     )
     check: Literal["exact", "exit_code", "off"] = field(
         default="exact",
@@ -94,7 +94,10 @@ class ExpertOptions(InitialOptions):
     max_snapshots: int = field(
         default=8,
         validator=ge(1),
-        metadata=doc("With `restore: fork`: open snapshots; the least recently used is closed."),
+        metadata=doc(
+            "With `restore: fork`: maximum number of open snapshots; the least recently used is "
+            "closed."
+        ),
     )
 
     def __attrs_post_init__(self) -> None:
@@ -111,13 +114,15 @@ class RollbackOptions(ExpertOptions):
         validator=[gt(0.0), le(1.0)],
         metadata=doc("Success rate at which the start moves back."),
     )
-    stride: int = field(default=1, validator=ge(1), metadata=doc("Turns that the start moves by."))
+    stride: int = field(
+        default=1, validator=ge(1), metadata=doc("Number of turns by which the start moves.")
+    )
     min_rollouts: int = field(
         default=8,
         validator=ge(1),
         metadata=doc(
-            "The success rate is over the newest steps with at least so many graded rollouts "
-            "from the start; with fewer, the start stays."
+            "The success rate is over the newest steps that have at least this many graded "
+            "rollouts from the start in total; with fewer, the start stays."
         ),
     )
     forward: bool = field(
@@ -133,5 +138,5 @@ class ParallelOptions(ExpertOptions):
     anchors: int = field(
         default=4,
         validator=ge(1),
-        metadata=doc("Starts of a task in a step; its rollouts are split among them."),
+        metadata=doc("Number of starts of a task in a step; its rollouts are split among them."),
     )

@@ -77,7 +77,8 @@ def model(
     "--memory",
     type=click.FloatRange(0, min_open=True),
     metavar="GIB",
-    help="Memory of one device. Default: that of this machine's first GPU, or its own.",
+    help="Memory of one device. Default: that of this machine's first GPU, or of the machine "
+    "itself.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
@@ -89,10 +90,10 @@ def plan(
     memory: float | None,
     as_json: bool,
 ) -> None:
-    """Estimate the memory that CONFIG needs to sample and train, and what would make it fit.
+    """Estimate the memory that CONFIG needs to sample and train, and show what would make it fit.
 
-    The model's weights are not read: a folder with its config.json is enough. Counted are tensors;
-    allocators keep some more.
+    The model's weights are not read: a folder with its config.json is enough. Only tensors are
+    counted; allocators keep some more.
 
     \b
     Examples:

@@ -14,20 +14,20 @@ class CriticOptions:
 
     type: Literal["head", "model"] = field(
         metadata=doc(
-            "'head': a linear layer on the policy's last hidden states; 'model': on those of a "
-            "model of its own."
+            "'head': a linear layer on the policy's last hidden states; 'model': a linear layer on "
+            "those of a separate model."
         )
     )
     gradient: Literal["head", "policy"] = field(
         default="head",
         metadata=doc(
-            "Of a head: how far the value loss reaches: the linear 'head' alone, or the 'policy', "
-            "whose layers it trains too."
+            "For type 'head', how far the value loss reaches: the linear 'head' alone, or the "
+            "'policy', whose layers it then trains too."
         ),
     )
     model: Path | None = field(
         default=None,
-        metadata=doc("Folder of the critic's model; a copy of the policy as it starts if null."),
+        metadata=doc("Folder of the critic's model; null: a copy of the initial policy."),
     )
     coefficient: float = field(
         default=0.5, validator=gt(0.0), metadata=doc("Factor on the value loss.")
@@ -35,19 +35,22 @@ class CriticOptions:
     value_clip: float | None = field(
         default=0.2,
         validator=validators.optional(gt(0.0)),  # type: ignore[arg-type]  # attrs infers float
-        metadata=doc("A value further than this from that before the step has no gradient; null."),
+        metadata=doc(
+            "A value that differs by more than this from the value before the step has no "
+            "gradient; null: no limit."
+        ),
     )
     lr: float | None = field(
         default=None,
         validator=validators.optional(gt(0.0)),
         metadata=doc(
-            "Learning rate of the critic's own parameters; if null 1e-3 for a head and the "
-            "trainer's for a model."
+            "Learning rate of the critic's own parameters; null: 1e-3 for a head and the trainer's "
+            "for a model."
         ),
     )
     advantages: Literal["plain", "whitened"] = field(
         default="plain",
-        metadata=doc("'whitened': less the mean over the step's tokens, divided by their std."),
+        metadata=doc("'whitened': minus the mean over the step's tokens, divided by their std."),
     )
 
     @gradient.validator

@@ -42,7 +42,7 @@ class CorrectionOptions:
             "floor and cap; 'reject' drops the whole trajectory of what is outside."
         )
     )
-    level: Level = field(default="token", metadata=doc("Over what the ratio is aggregated."))
+    level: Level = field(default="token", metadata=doc("Unit over which the ratio is aggregated."))
     aggregation: Aggregation = field(
         default="product", metadata=doc("How it is aggregated over the tokens.")
     )
@@ -70,7 +70,7 @@ class CorrectionOptions:
 class KlOptions:
     """KL(pi_theta || pi_ref) in the loss, estimated token by token."""
 
-    coefficient: float = field(validator=gt(0.0), metadata=doc("Factor on the term: beta."))
+    coefficient: float = field(validator=gt(0.0), metadata=doc("Factor beta on the KL term."))
     estimator: Literal["k1", "k2", "k3"] = field(
         default="k3",
         metadata=doc(
@@ -83,7 +83,7 @@ class KlOptions:
         metadata=doc("pi_ref: the policy at the start of the run, or another model."),
     )
     model: Path | None = field(
-        default=None, metadata=doc("Folder of the model for to: reference, of one vocabulary.")
+        default=None, metadata=doc("Folder of the model for to: reference; of the same vocabulary.")
     )
 
     @model.validator
@@ -158,16 +158,16 @@ class ObjectiveOptions:
 
     preset: Preset = field(metadata=doc("A preset's name, for the parts that are not given."))
     ratio: Level | None = field(
-        default=None, metadata=doc("Over what pi_theta / pi_old is aggregated.")
+        default=None, metadata=doc("Unit over which pi_theta / pi_old is aggregated.")
     )
     aggregation: Aggregation | None = field(
         default=None, metadata=doc("How it is aggregated over the tokens.")
     )
     positive: UpdateName | None = field(
-        default=None, metadata=doc("Coefficient where the sign is positive, from the ratio r.")
+        default=None, metadata=doc("Coefficient, from the ratio r, where the sign is positive.")
     )
     negative: UpdateName | None = field(
-        default=None, metadata=doc("Coefficient where the sign is not positive.")
+        default=None, metadata=doc("Coefficient, from the ratio r, where the sign is not positive.")
     )
     clip_low: float | None = field(
         default=None,
@@ -181,20 +181,21 @@ class ObjectiveOptions:
     )
     sign: Literal["weight", "trajectory"] | None = field(
         default=None,
-        metadata=doc("Of the token's own weight, or of the sum of its trajectory's rewards."),
+        metadata=doc("Sign of the token's own weight, or of the sum of its trajectory's rewards."),
     )
     mask: Literal["none", "token", "chunk", "trajectory"] | None = field(
-        default=None, metadata=doc("What is dropped as one where pi_old and mu_old differ (Eq. 8).")
+        default=None,
+        metadata=doc("Unit dropped as a whole where pi_old and mu_old differ (Eq. 8)."),
     )
     mask_threshold: float | None = field(
         default=None,
         validator=validators.optional(gt(0.0)),
-        metadata=doc("H: dropped where pi_old / mu_old is above it."),
+        metadata=doc("H: a unit is dropped where pi_old / mu_old is above it."),
     )
     mask_floor: float | None = field(
         default=None,
         validator=validators.optional(gt(0.0)),
-        metadata=doc("The other side: dropped where pi_old / mu_old is below it."),
+        metadata=doc("The lower bound: a unit is dropped where pi_old / mu_old is below it."),
     )
     normaliser: NormaliserName | None = field(
         default=None, metadata=doc("What the sum over tokens is divided by.")
@@ -243,7 +244,7 @@ class ImitationOptions:
         default="fallback",
         metadata=doc("'fallback': only in groups none of whose sampled episodes succeeded."),
     )
-    weight: float = field(default=0.1, validator=ge(0.0), metadata=doc("lambda_IL."))
+    weight: float = field(default=0.1, validator=ge(0.0), metadata=doc("The weight, lambda_IL."))
     gamma: float = field(
         default=1.0,
         validator=[gt(0.0), le(1.0)],
@@ -254,12 +255,12 @@ class ImitationOptions:
     epochs: int | None = field(
         default=None,
         validator=validators.optional(ge(1)),
-        metadata=doc("Epochs over a batch in which something is imitated; as the others if null."),
+        metadata=doc("Epochs over a batch in which something is imitated; null: as for others."),
     )
     lr: float | None = field(
         default=None,
         validator=validators.optional(gt(0.0)),
-        metadata=doc("Learning rate over such a batch, in place of the trainer's; that if null."),
+        metadata=doc("Learning rate for such a batch; null: the trainer's."),
     )
     fresh_moments: bool = field(
         default=False,
@@ -283,7 +284,7 @@ class LearnOptions:
     decay_updates: int | None = field(
         default=None,
         validator=validators.optional(ge(1)),
-        metadata=doc("Updates over which the rate falls linearly; null never lets it fall."),
+        metadata=doc("Updates over which the rate falls linearly; null: it never falls."),
     )
     stable_updates: int = field(
         default=0,
@@ -298,10 +299,10 @@ class LearnOptions:
     max_grad_norm: float | None = field(
         default=1.0,
         validator=validators.optional(gt(0.0)),  # type: ignore[arg-type]  # attrs infers float
-        metadata=doc("The gradient is scaled down to this norm; null leaves it."),
+        metadata=doc("The gradient is scaled down to this norm; null: not scaled."),
     )
     epochs: int = field(
-        default=1, validator=ge(1), metadata=doc("How often each batch is gone through.")
+        default=1, validator=ge(1), metadata=doc("Number of passes over each batch.")
     )
     minibatches: int = field(
         default=1, validator=ge(1), metadata=doc("Updates per epoch, over equal shares of a batch.")
@@ -320,7 +321,7 @@ class LearnOptions:
     )
     precision: Literal["fp32", "bf16"] = field(
         default="fp32",
-        metadata=doc("Of the matrix products; sums, weights and log-probabilities stay in fp32."),
+        metadata=doc("Precision of matrix products; sums, weights and log-probs stay in fp32."),
     )
     activations: Literal["keep", "recompute"] = field(
         default="keep",
@@ -329,7 +330,7 @@ class LearnOptions:
     logits_mb: float | None = field(
         default=256.0,
         validator=validators.optional(gt(0.0)),  # type: ignore[arg-type]  # attrs infers float
-        metadata=doc("Logits held at once, MiB in fp32; others are computed anew. null holds all."),
+        metadata=doc("MiB of fp32 logits held at once; others are recomputed. null holds all."),
     )
     sync: Literal["same", "copy"] = field(
         default="same",
@@ -345,12 +346,12 @@ class LearnOptions:
     )
     kl_to_start: Literal["off", "metric"] = field(
         default="off",
-        metadata=doc("'metric' keeps the first weights and measures how far the policy has gone."),
+        metadata=doc("'metric' keeps the first weights and measures how far the policy has moved."),
     )
     processes: int = field(
         default=1,
         validator=ge(1),
-        metadata=doc("Shard the copy that is trained over so many processes (FSDP2)."),
+        metadata=doc("Number of processes over which the trained copy is sharded (FSDP2)."),
     )
     replicas: int = field(
         default=1,
@@ -360,8 +361,8 @@ class LearnOptions:
     gradients: Literal["sharded", "whole"] = field(
         default="sharded",
         metadata=doc(
-            "With several processes: share gradients after each micro-batch, or once per update, "
-            "until when each process holds a 'whole' one."
+            "With several processes: share gradients after each micro-batch ('sharded'), or once "
+            "per update ('whole'): until then each process holds a whole gradient."
         ),
     )
     offload: Literal["none", "host"] = field(
@@ -470,7 +471,7 @@ class SftOptions(LearnOptions):
         ),
     )
     min_reward: float = field(
-        default=1.0, validator=[ge(0.0), le(1.0)], metadata=doc("What counts as successful.")
+        default=1.0, validator=[ge(0.0), le(1.0)], metadata=doc("Minimum reward of a success.")
     )
     normaliser: Literal["trajectories", "tokens", "trajectory-tokens"] = field(
         default="tokens", metadata=doc("What the sum over tokens is divided by.")

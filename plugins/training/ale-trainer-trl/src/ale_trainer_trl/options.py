@@ -13,7 +13,9 @@ from ale_training.lora import LoraOptions
 class LearnOptions:
     """Options of both trainers."""
 
-    learning_rate: float = field(default=1e-5, validator=gt(0.0), metadata=doc("Of AdamW."))
+    learning_rate: float = field(
+        default=1e-5, validator=gt(0.0), metadata=doc("Learning rate of AdamW.")
+    )
     lora: LoraOptions | None = field(
         factory=LoraOptions, metadata=doc("Adapters of PEFT; null trains every weight.")
     )
@@ -23,7 +25,7 @@ class LearnOptions:
     max_length: int = field(
         default=4096,
         validator=ge(8),
-        metadata=doc("Most tokens of an episode; longer ones are left out and counted."),
+        metadata=doc("Maximum tokens of an episode; longer ones are left out and counted."),
     )
 
 
@@ -67,24 +69,32 @@ class GrpoOptions(LearnOptions):
     advantage: Literal["group", "credit"] = field(
         default="group",
         metadata=doc(
-            "TRL's: the episode's reward against its group's, for all its tokens; or the weight "
-            "that the config's credit scheme gave each chunk."
+            "'group', as in TRL: the episode's reward against its group's, for all its tokens; "
+            "'credit': the weight that the config's credit scheme gave each chunk."
         ),
     )
     loss: GrpoLoss = field(default="dapo", metadata=doc("TRL's `loss_type`."))
     scale_rewards: ScaleRewards = field(
-        default="group", metadata=doc("What advantages are divided by the deviation of.")
+        default="group",
+        metadata=doc(
+            "Rewards by whose standard deviation advantages are divided; none: not divided."
+        ),
     )
     epsilon: float = field(
-        default=0.2, validator=gt(0.0), metadata=doc("The ratio is clipped to 1 - epsilon ...")
+        default=0.2,
+        validator=gt(0.0),
+        metadata=doc("The importance ratio is clipped to at least 1 - epsilon."),
     )
     epsilon_high: float | None = field(
-        default=None, metadata=doc("... and to 1 + this; null is epsilon.")
+        default=None,
+        metadata=doc("The importance ratio is clipped to at most 1 + this; null is epsilon."),
     )
     temperature: float | None = field(
         default=None,
         validator=validators.optional(gt(0.0)),
-        metadata=doc("Logits are divided by it; null is `llm.temperature`, another is refused."),
+        metadata=doc(
+            "Logits are divided by it; null is `llm.temperature`, and any other value is refused."
+        ),
     )
     iterations: int = field(
         default=1, validator=ge(1), metadata=doc("Updates on the episodes of a step.")
@@ -92,5 +102,7 @@ class GrpoOptions(LearnOptions):
     batch_size: int = field(
         default=8,
         validator=ge(1),
-        metadata=doc("Most episodes in one forward and backward pass; a step is one update."),
+        metadata=doc(
+            "Maximum number of episodes in one forward and backward pass; a step is one update."
+        ),
     )

@@ -34,7 +34,7 @@ class Training:
     )
     merge: bool = field(
         default=False,
-        metadata=doc("Write the model with its adapter merged into it too, to output_dir/merged."),
+        metadata=doc("Also write the model with its adapter merged into it, to output_dir/merged."),
     )
     quantization: Quantization | None = field(
         default=None,
@@ -42,13 +42,17 @@ class Training:
     )
     dtype: Dtype = field(
         default="auto",
-        metadata=doc("Of the weights; auto is bfloat16 on a GPU and float32 elsewhere."),
+        metadata=doc("Data type of the weights; auto is bfloat16 on a GPU and float32 elsewhere."),
     )
-    device: Device = field(default="auto", metadata=doc("auto: CUDA if available."))
+    device: Device = field(
+        default="auto", metadata=doc("auto: CUDA if available, otherwise the CPU.")
+    )
     gradient_checkpointing: bool = field(
         default=False, metadata=doc("Compute activations again in the backward pass.")
     )
-    learning_rate: float = field(default=1e-5, validator=gt(0.0), metadata=doc("Of AdamW."))
+    learning_rate: float = field(
+        default=1e-5, validator=gt(0.0), metadata=doc("Learning rate of AdamW.")
+    )
     schedule: Literal["constant", "linear", "cosine"] = field(
         default="linear", metadata=doc("How the learning rate falls after the warmup.")
     )
@@ -74,12 +78,16 @@ class Training:
         default=50, validator=ge(1), metadata=doc("Updates between two checkpoints.")
     )
     keep_checkpoints: int = field(
-        default=2, validator=ge(1), metadata=doc("Older checkpoints are removed.")
+        default=2,
+        validator=ge(1),
+        metadata=doc("Number of newest checkpoints to keep; older ones are removed."),
     )
     log_steps: int = field(
         default=10, validator=ge(1), metadata=doc("Updates over which metrics are averaged.")
     )
-    seed: int = field(default=0, metadata=doc("Of the adapters, the order of rows and dropout."))
+    seed: int = field(
+        default=0, metadata=doc("Seed of the adapters, the order of rows and dropout.")
+    )
     resume: Literal["auto", "never"] = field(
         default="auto",
         metadata=doc("auto resumes from the last checkpoint in output_dir, if there is one."),
@@ -129,21 +137,28 @@ class GrpoTraining(Training):
     max_completion_length: int = field(
         default=256, validator=ge(1), metadata=doc("Tokens of a completion.")
     )
-    temperature: float = field(default=1.0, validator=gt(0.0), metadata=doc("Of the sampler."))
+    temperature: float = field(
+        default=1.0, validator=gt(0.0), metadata=doc("Sampling temperature.")
+    )
     beta: float = field(
-        default=0.0, validator=ge(0.0), metadata=doc("Weight of the KL term; 0 is without it.")
+        default=0.0, validator=ge(0.0), metadata=doc("Weight of the KL term; 0: no KL term.")
     )
     loss: GrpoLoss = field(default="dapo", metadata=doc("TRL's `loss_type`."))
     scale_rewards: ScaleRewards = field(
-        default="group", metadata=doc("What advantages are divided by the deviation of.")
+        default="group",
+        metadata=doc(
+            "Rewards by whose standard deviation advantages are divided; none: not divided."
+        ),
     )
     epsilon: float = field(
-        default=0.2, validator=gt(0.0), metadata=doc("The ratio is clipped to 1 - epsilon ...")
+        default=0.2,
+        validator=gt(0.0),
+        metadata=doc("The importance ratio is clipped to at least 1 - epsilon."),
     )
     epsilon_high: float | None = field(
         default=None,
         validator=validators.optional(gt(0.0)),
-        metadata=doc("... and to 1 + this; null is epsilon."),
+        metadata=doc("The importance ratio is clipped to at most 1 + this; null is epsilon."),
     )
     iterations: int = field(
         default=1, validator=ge(1), metadata=doc("Updates per batch of completions.")
