@@ -56,7 +56,7 @@ async def run_agent(
 
 
 def check_answered(stop: Stop) -> None:
-    """Check the end of an agent that has a model and recorded no turn: did the model fail it?
+    """For an agent that has a model but recorded no turn: raise if the model made it stop.
 
     Raises:
         ContextLengthError: the first request was too long.
@@ -71,7 +71,7 @@ def check_answered(stop: Stop) -> None:
 def agent_context(
     plan: EpisodePlan, task: Task, sandbox: Sandbox, llm: LLM, limits: Limits, record: EpisodeRecord
 ) -> AgentContext:
-    """The context of the agent for a task, or for a step of the plan's task."""
+    """The agent's context for a task, or for a step of the plan's task."""
     return AgentContext(
         task=task,
         sandbox=sandbox,
@@ -87,7 +87,7 @@ def agent_context(
 def with_middleware(
     context: AgentContext, middleware: Sequence[tuple[str, Middleware]], record: EpisodeRecord
 ) -> AgentContext:
-    """The context with a model that is asked, and a record that is written, with it applied."""
+    """The context with the middleware applied to requests to the model and to recorded turns."""
     if not middleware:
         return context
     about = MiddlewareContext(task=context.task, conversation=context.conversation)
@@ -114,7 +114,7 @@ def model_for(llm: LLM | None, plan: EpisodePlan, record: EpisodeRecord) -> LLM:
 
 @frozen
 class _AtTemperature:
-    """A model that samples at a temperature of the run's choice."""
+    """A model that samples at a temperature that the run chooses."""
 
     llm: LLM
     temperature: float
@@ -132,7 +132,7 @@ class _AtTemperature:
 
 
 class _NoLLM:
-    """The model of a config that names none: asking it is an error that says so."""
+    """The model if the config names none: asking it raises an error that says so."""
 
     capabilities: LLMCapabilities = LLMCapabilities(tools=False)
 
@@ -143,7 +143,7 @@ class _NoLLM:
 
 
 def effective_limits(limits: Limits, constraints: Constraints) -> Limits:
-    """The agent's limits and the task's, the stricter of each."""
+    """The agent's and the task's limits, the stricter of each."""
     return replace(
         limits,
         time_limit_s=_stricter(limits.time_limit_s, constraints.time_limit_s),

@@ -97,7 +97,7 @@ def _is_credited(chunk: Chunk, episode: Episode) -> bool:
 
 
 def _creditable(rollout: Rollout) -> Rollout:
-    """Without the chunks that consist of turns with `credited` unset; the rest is renumbered."""
+    """The rollout without the chunks whose turns all have `credited` unset; the rest renumbered."""
     episode = rollout.episode
     if all(turn.credited for turn in episode.trajectory.turns):
         return rollout
@@ -106,7 +106,7 @@ def _creditable(rollout: Rollout) -> Rollout:
 
 
 def _for_all_chunks(credit: Credit, rollout: Rollout) -> Credit:
-    """The credit of the creditable chunks, with zeros for the others."""
+    """The credit for all chunks: that of the creditable ones, and zeros for the others."""
     credited = [_is_credited(chunk, rollout.episode) for chunk in rollout.chunks]
     if all(credited):
         return credit

@@ -1,4 +1,4 @@
-"""Have planned episodes run, at most `run.concurrency` at once; each is stored as it finishes."""
+"""Run planned episodes, at most `run.concurrency` at once; each is stored when it finishes."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -31,23 +31,24 @@ class Dispatcher:
     times: Times
     early_stop: EarlyStop
     _slots: asyncio.Semaphore = field(init=False)
-    """One for each episode that may run at once."""
+    """One slot for each episode that may run at once."""
     _admission: asyncio.Lock = field(factory=asyncio.Lock)
-    """Steps start their episodes one after the other: a later one gets only free slots."""
+    """Steps start their episodes in turn: a later step gets only slots that are left free."""
 
     @_slots.default
     def _make_slots(self) -> asyncio.Semaphore:
         return asyncio.Semaphore(self.options.concurrency)
 
     async def run(self, plans: Callable[[], Iterator[EpisodePlan]]) -> bool:
-        """Run the episodes that are not on disk; False where a Ctrl-C left some of them out.
+        """Run the episodes that are not on disk; False if a Ctrl-C left some of them out.
 
         Args:
             plans: called again for each pass over them, so that they are never all in memory.
 
         Raises:
             AleError: some are still missing at the end.
-            StoppedEarlyError: in a group, for the first episodes all broke for one reason.
+            StoppedEarlyError: the first episodes all broke for one reason; raised in an exception
+                group.
         """
         async with asyncio.TaskGroup() as group, self._admission:
             for plan in plans():
@@ -63,11 +64,11 @@ class Dispatcher:
         return not missing and not self.interrupt.draining
 
     async def _run_one(self, plan: EpisodePlan) -> None:
-        """Run and store one, then free its slot."""
+        """Run and store one episode, then free its slot."""
         try:
             episode = await self.jobs.run(plan)
             if episode is None or self.early_stop.cause is not None:
-                return  # finished while the run is being stopped: sampled again with the others
+                return  # finished while the run was stopping: sampled again with the others
             self.store.add_episode(episode)
             await self.jobs.stored(plan)
             self.times.add(episode)

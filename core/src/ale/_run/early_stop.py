@@ -1,4 +1,4 @@
-"""Stop a run early where its first episodes all break for one reason."""
+"""Stop a run early if its first episodes all break for the same reason."""
 
 from ale._store.diagnosis import Causes
 from ale.errors import AleError
@@ -9,7 +9,7 @@ _WIDTH = 600
 
 
 class StoppedEarlyError(AleError):
-    """The first episodes of this process all broke for one reason; the message is that reason."""
+    """The first episodes of this process all broke for the same reason, which is the message."""
 
 
 class EarlyStop:
@@ -23,7 +23,7 @@ class EarlyStop:
         self.cause: str | None = None
         """The common cause, once the run is stopped."""
         self.n_broken = 0
-        """Broken episodes so far, while no other outcome was seen."""
+        """Broken episodes so far, as long as no other outcome was seen."""
         self._limit = limit
         self._causes = Causes()
 
@@ -31,17 +31,17 @@ class EarlyStop:
         """Count a finished episode.
 
         Raises:
-            StoppedEarlyError: it is the last of the first `limit`, all broken for one reason.
+            StoppedEarlyError: it is the last of the first `limit`, all broken for the same reason.
         """
         if self._limit is None:
             return
         self._causes.add(episode)
         if episode.failure is None or len(self._causes) > 1:
-            self._limit = None  # the run works, or fails in several ways: not again checked
+            self._limit = None  # the run works, or fails in several ways: check no more
             return
         self.n_broken += 1
         if self.n_broken >= self._limit:
             failure = episode.failure
             message = f"{failure.stage}: {failure.kind}: {failure.message}"
-            self.cause = shorten(message, _WIDTH)  # wide: the message ends with what to do
+            self.cause = shorten(message, _WIDTH)  # wide: the message ends with the remedy
             raise StoppedEarlyError(self.cause)

@@ -29,7 +29,7 @@ from ale.types import Episode, Failure, Limits, Stage, Task, replace
 
 @frozen(kw_only=True)
 class EpisodeRunner:
-    """Runs episodes, any number at once."""
+    """Runs episodes, any number of them at once."""
 
     parts: WorkerParts
     options: RunOptions
@@ -39,7 +39,7 @@ class EpisodeRunner:
     supervisor: Supervisor = field(factory=Supervisor)
 
     async def run(self, plan: EpisodePlan) -> Episode:
-        """Run one; repeat it while it is broken and retries are left.
+        """Run an episode; repeat it while it is broken and retries are left.
 
         Raises nothing but `CancelledError`: a failure is in the result.
         """
@@ -72,7 +72,7 @@ class _Attempt:
                 await supervisor.run(self._pipeline(), limit, "the episode")
         except Exception as error:
             failure = failure_from(self.stages.current, error)
-            # The model's component retries by itself, as often as its own options allow.
+            # The model component itself retries as often as its own options allow.
             self.record.retryable = not isinstance(error, LLMError)
         self.stages.stop()
         return self.record.episode(
@@ -87,7 +87,7 @@ class _Attempt:
         self.stages.enter("sandbox")
         async with self._open_sandbox() as sandbox:
             if not self.runner.options.deterministic:
-                # Unlike everything else that is stored, it may depend on the machine.
+                # Unlike everything else that is stored, this may depend on the machine.
                 self.record.workdir = sandbox.workdir
             for step in self._task_steps():
                 if step.task is not self._task:
@@ -140,7 +140,7 @@ class _Attempt:
         if parts.llm is not None and len(self.record.turns) == n_turns:
             check_answered(self.record.stop)
         if not self._task.keep_processes:
-            # What the agent left running must not affect the verdict.
+            # Processes that the agent left running must not affect the verdict.
             await sandbox.end_processes()
 
     async def _grade(self, step: PreparedTask, sandbox: Sandbox) -> None:
@@ -157,7 +157,7 @@ class _Attempt:
         return self.plan.prepared.task
 
     def _task_steps(self) -> tuple[PreparedTask, ...]:
-        """The task's steps; of a task without any, the task itself."""
+        """The task's steps; for a task without steps, the task itself."""
         return self.plan.prepared.steps or (self.plan.prepared,)
 
     def _limits(self, task: Task) -> Limits:

@@ -36,12 +36,12 @@ class Evaluator:
     times: Times
     record_event: Callable[..., None]
     before: Callable[[], Awaitable[None]]
-    """Called before each evaluation: what led to it is reported first."""
+    """Called before each evaluation, so that the training that led to it is reported first."""
     reported: set[tuple[int, float | None]] = field(factory=set)
-    """Steps and temperatures that ``events.jsonl`` has: the run may be killed before that."""
+    """Steps and temperatures in ``events.jsonl``: the run may be killed before one is written."""
 
     def restore(self) -> None:
-        """Find out what an earlier session of the run has reported."""
+        """Find out which evaluations an earlier session of the run has reported."""
         for event in self.store.reader.events():
             if event["event"] == "evaluation_finished":
                 self.reported.add((event["step"], event.get("temperature")))
@@ -52,8 +52,8 @@ class Evaluator:
         Returns False after a Ctrl-C.
 
         Args:
-            due: evaluate whatever ``evaluation.every`` says, as after the last step.
-            shown: the demonstrations ended with this step, which the event log says.
+            due: evaluate regardless of ``evaluation.every``, as after the last step.
+            shown: the demonstrations ended with this step; this is noted in the event log.
         """
         evaluation = self.config.evaluation
         if evaluation is None or not (due or step % evaluation.options.every == 0):
@@ -86,7 +86,7 @@ class Evaluator:
         Returns False after a Ctrl-C.
 
         Args:
-            tasks: their ids; default: those that have no reward.
+            tasks: ids of the tasks; default: the tasks that have no reward.
         """
         found = self.store.index.evaluated(step)
         await self.before()
@@ -106,7 +106,7 @@ class Evaluator:
         found: Mapping[tuple[str, int], float | None],
         tasks: Collection[str] | None,
     ) -> Iterator[EpisodePlan]:
-        """Those of these tasks, or of the tasks without a reward."""
+        """Plans for further rollouts of these tasks, or of the tasks without a reward."""
         graded = {task for (task, _), reward in found.items() if reward is not None}
         last = max((rollout for _, rollout in found), default=-1)
         for plan in self._plans(step, temperature, first=last + 1):
@@ -119,7 +119,7 @@ class Evaluator:
         stored = [plan.key in self.store.index for plan in self._plans(step, temperature)]
         if (step, temperature) in self.reported:
             return not all(stored)
-        # A run of version 0.1 has one temperature; its policy of that step is gone.
+        # A run by version 0.1 has only one temperature, and its policy of that step is gone.
         earlier = not any(stored) and any(reported == step for reported, _ in self.reported)
         return not earlier
 

@@ -1,4 +1,4 @@
-"""Hand planned episodes to the executor as jobs; refuse what can not leave the process."""
+"""Hand planned episodes to the executor as jobs; refuse what can't leave the process."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -27,10 +27,10 @@ class Jobs:
 
     workers: Workers
     _plans: dict[str, EpisodePlan]
-    """Of the jobs that are under way, by id."""
+    """Plans of the jobs that are under way, by id."""
 
     async def run(self, plan: EpisodePlan) -> Episode | None:
-        """The episode of a plan; None where it was withdrawn.
+        """The episode of a plan; None if it was withdrawn.
 
         Raises:
             PluginError: the executor gave back something else.
@@ -46,11 +46,11 @@ class Jobs:
         return episode
 
     async def stored(self, plan: EpisodePlan) -> None:
-        """The episode of this plan is on disk."""
+        """Tell the executor that this plan's episode is on disk."""
         await self.workers.stored(job_of(plan))
 
     def drain(self) -> None:
-        """No further plan follows."""
+        """Tell the executor that no further plan follows."""
         self.workers.drain()
 
 
@@ -70,7 +70,7 @@ def job_of(plan: EpisodePlan) -> Job:
 
 @frozen(kw_only=True)
 class Executing:
-    """What a run's executor is opened with."""
+    """The arguments with which a run's executor is opened."""
 
     config: RunConfig
     registry: Registry = field(repr=False)
@@ -83,7 +83,7 @@ class Executing:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Jobs]:
-        """The run's executor, open. Raises `AleError` where it can't be opened."""
+        """The run's executor, open. Raises `AleError` if it can't be opened."""
         plans: dict[str, EpisodePlan] = {}
 
         async def run_here(job: Job) -> Episode:
@@ -117,7 +117,7 @@ async def run_spec(config: RunConfig, registry: Registry, parts: Parts, run_id: 
 
 
 def _plain(value: Any) -> Any:
-    """Values as JSON has them: a frozen mapping or a tuple becomes a plain one."""
+    """The value with JSON's types: frozen mappings and tuples become plain dicts and lists."""
     if isinstance(value, Mapping):
         return {str(key): _plain(child) for key, child in value.items()}
     if isinstance(value, list | tuple):
@@ -126,7 +126,7 @@ def _plain(value: Any) -> Any:
 
 
 def check_remote(config: RunConfig, parts: Parts) -> None:
-    """Raises `InputError` where episodes leave this process and something that they need can't."""
+    """Raise `InputError` if episodes leave this process but something that they need can't."""
     if not parts.executor.remote:
         return
     name, problems = config.executor.name, []

@@ -1,4 +1,4 @@
-"""An expert-guided policy: the expert's turns are forced, those after them sampled."""
+"""An expert-guided policy: the expert's turns are forced, later turns are sampled."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ class ExpertGuidedLLM:
     """Answers with the expert's messages until the expert has none left, then with the policy's.
 
     Args:
-        start: has an expert, or an expert's next action.
+        start: a start with an expert, or with an expert's next action.
         expert_finished: called once, between the expert's last turn and the policy's first.
     """
 
@@ -31,16 +31,16 @@ class ExpertGuidedLLM:
 
     @property
     def capabilities(self) -> LLMCapabilities:
-        """Those of the policy."""
+        """The policy's capabilities."""
         return self._policy.capabilities
 
     async def complete(self, request: CompletionRequest) -> Completion:
         """One answer.
 
         Raises:
-            ReplayError: the observations differ from those the expert saw, or the sandbox is in
-                another state.
-            LLMError: as `Policy.complete`.
+            ReplayError: the observations differ from those that the expert saw, or the sandbox is
+                in another state.
+            LLMError: as for `Policy.complete`.
         """
         if self._expert is not None:
             answer = self._expert.answer(request)
@@ -59,7 +59,7 @@ class ExpertGuidedLLM:
         try:
             trace = (await self._policy.force(request, answer)).tokens
         except LLMError as error:
-            # Only imitation needs it: the policy's own answer may fit where this one doesn't.
+            # Only imitation needs this: the policy's own answer may fit even if this one doesn't.
             return {"left_out": str(error)}
         assert trace is not None, "a policy is exact to the token"
         parts = ("output_ids", "logprobs", "policy_versions")

@@ -16,10 +16,10 @@ async def grade(
     supervisor: Supervisor,
     timeout_s: float,
 ) -> tuple[Score, ...]:
-    """One score per criterion, in their order.
+    """One score per criterion, in the order of the criteria.
 
     Args:
-        timeout_s: for each criterion, in seconds.
+        timeout_s: time limit for each criterion, in seconds.
 
     Raises:
         GradingError: a criterion took too long, or returned an invalid score.
@@ -45,6 +45,6 @@ def _checked(score: Score, spec: CriterionSpec, criterion: Criterion) -> Score:
 
 
 def reward(scores: tuple[Score, ...]) -> float:
-    """Mean of the criteria's values, by weight."""
+    """Weighted mean of the criteria's values."""
     total = math.fsum(score.weight for score in scores)
     return math.fsum(score.weight * score.value for score in scores) / total

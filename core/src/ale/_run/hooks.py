@@ -1,4 +1,4 @@
-"""Notify the observers; one that fails is reported and dropped, and the run continues."""
+"""Notify the observers; a failing one is reported and dropped, and the run continues."""
 
 import inspect
 import traceback
@@ -40,12 +40,12 @@ def observer_errors(product: object) -> list[str]:
 
 
 class Observers:
-    """The observers of one run: those of the config, and packages with event hooks of their own."""
+    """The observers of one run: those in the config, and packages with their own event hooks."""
 
     def __init__(
         self, products: Sequence[object], registry: Registry, report: Callable[[str], None]
     ) -> None:
-        """Register them.
+        """Register the observers.
 
         Args:
             report: called with a message, once for each observer that fails.

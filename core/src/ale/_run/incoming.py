@@ -1,7 +1,7 @@
-"""Learn from episodes that come from elsewhere, in the steps of a stream.
+"""Learn in the steps of a stream from episodes that come from elsewhere.
 
-An episode is stored as a rollout of the group of its task that is being filled. A group that is
-full waits, as in a stream, until a step learns from it; ``groups.jsonl`` says which did.
+An episode is stored as a rollout in the group of its task that is being filled. A full group
+waits, as in a stream, until a step learns from it; ``groups.jsonl`` says which step did.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from ale.protocols import Policy
 from ale.types import Episode, PolicySnapshot, Task, replace
 
 ORIGIN = "from"
-"""Key of an episode's metadata: the run and the episode that it was taken from."""
+"""Key in an episode's metadata: the run and the episode that it was taken from."""
 _FIRST = "initial"
 
 
@@ -36,11 +36,11 @@ class Origin:
     run: str
     episode: str
     uid: str = ""
-    """Tells runs of one name apart: of their manifests."""
+    """From the run's manifest; distinguishes runs of the same name."""
 
     @classmethod
     def of(cls, run: RunReader, episode: str) -> "Origin":
-        """An episode of a stored run."""
+        """The origin of an episode of a stored run."""
         manifest: Mapping[str, Any] = {**run.manifest}
         # Earlier versions wrote no uid.
         uid = manifest.get("uid") or manifest.get("created", "")
@@ -56,7 +56,7 @@ class _Stored(msgspec.Struct):
 
 
 def origins(run: RunReader) -> Iterator[Origin]:
-    """The episodes that a run has taken from others, in order."""
+    """The origins of the episodes that a run has taken from others, in order."""
     for stored in Lines(run.path / "episodes.jsonl", _Stored):
         if found := stored.metadata.get(ORIGIN):
             yield Origin(**found)
@@ -75,7 +75,7 @@ class Learner:
     """A run whose steps learn from episodes that it is given.
 
     Policies are numbered by the steps that they have learned from: version 0 is the first, and step
-    n makes version n + 1. It starts from a version that need not be the last (`load`).
+    n makes version n + 1. A step starts from a version that need not be the last (`load`).
     """
 
     _loop: Loop
@@ -107,26 +107,26 @@ class Learner:
 
     @property
     def draining(self) -> bool:
-        """Shall it end?"""
+        """Has the run been asked to end?"""
         return self._loop.dispatcher.interrupt.draining
 
     @property
     def waiting(self) -> int:
-        """Full groups that no step has learned from."""
+        """Number of full groups that no step has learned from."""
         return len(self._waiting)
 
     @property
     def ready(self) -> bool:
-        """Are there enough of them for a step?"""
+        """Are enough groups waiting for a step?"""
         return len(self._waiting) >= (self._loop.config.run.tasks_per_step or 1)
 
     def begun(self, step: int) -> bool:
-        """Were the groups of a step chosen? It may not have learned from them yet."""
+        """Were the groups of a step chosen? The step may not have learned from them yet."""
         return step in self._loop.store.groups.batches
 
     @property
     def needs_tokens(self) -> bool:
-        """Does it learn from token ids?"""
+        """Does the run learn from token ids?"""
         llm = self._loop.parts.llm
         return llm is not None and llm.capabilities.token_ids
 
@@ -135,9 +135,9 @@ class Learner:
         return origin in self._taken
 
     def add(self, task: Task, episode: Episode, origin: Origin) -> None:
-        """Store an episode, once: a second time nothing is done.
+        """Store an episode once; repeated calls do nothing.
 
-        A task of the same id with another goal is another task.
+        A task with the same id but another goal is another task.
 
         Raises:
             StoreError: the disk is full.
@@ -167,7 +167,7 @@ class Learner:
         self._count(key)
 
     def _id_of(self, task: Task, origin: Origin) -> str:
-        """Its id, or another where that is one of a task with another goal."""
+        """The task's id, or a new one if that id belongs to a task with another goal."""
         ids = (task.id, f"{task.id}~{origin.run}")
         free = (each for each in ids if self._goals.get(each, task.goal) == task.goal)
         return next(free, f"{task.id}~{origin.run}~{origin.uid}")
@@ -187,7 +187,7 @@ class Learner:
         return max(self._loop.store.groups.batches, default=-1) + 1
 
     async def begin(self) -> None:
-        """Keep the policy as it is before the first step, and evaluate it."""
+        """Keep the policy from before the first step, and evaluate it."""
         store, trainer = self._loop.store, self._loop.parts.trainer
         assert trainer is not None
         folder = store.checkpoints.path / _FIRST
@@ -207,11 +207,11 @@ class Learner:
         return self._folder(version).exists()
 
     def versions(self) -> Sequence[int]:
-        """Those that can be loaded."""
+        """The versions that can be loaded."""
         return [0, *(step + 1 for step in self._loop.store.checkpoints.steps())]
 
     async def load(self, version: int) -> None:
-        """Continue from a version. Raises `StoreError` where it can't be read."""
+        """Continue from a version. Raises `StoreError` if it can't be read."""
         await self._loop.training.load(self._folder(version))
 
     def forget(self, version: int) -> None:
@@ -224,9 +224,9 @@ class Learner:
         return checkpoints.folder(version - 1) if version else checkpoints.path / _FIRST
 
     async def learn(self, step: int) -> None:
-        """Learn from the groups that were full first, from the policy that is loaded.
+        """Learn from the groups that were full first, starting from the loaded policy.
 
-        A step whose groups were chosen before a kill learns from these.
+        A step whose groups were chosen before the run was killed learns from those groups.
         """
         store = self._loop.store
         if step not in store.groups.batches:
@@ -236,26 +236,26 @@ class Learner:
         await self._loop.training.learn(step, {"groups_waiting": float(len(self._waiting))})
 
     async def evaluate(self, version: int) -> bool:
-        """Evaluate the policy that is loaded, once, as ``evaluation`` says.
+        """Evaluate the loaded policy, once, as the section ``evaluation`` says.
 
         Returns False after a Ctrl-C.
         """
         return await self._loop.evaluator.evaluate(version, due=True)
 
     async def evaluate_again(self, version: int, tasks: Collection[str] | None = None) -> bool:
-        """Evaluate tasks again under a version, which is loaded.
+        """Evaluate tasks again under a version, which must be loaded.
 
         Returns False after a Ctrl-C.
 
         Args:
-            tasks: their ids; default: those that have no reward under it.
+            tasks: ids of the tasks; default: the tasks that have no reward under this version.
         """
         return await self._loop.evaluator.again(version, tasks)
 
     def evaluated(
         self, version: int
     ) -> Mapping[float | None, Mapping[tuple[str, int], float | None]]:
-        """Its rewards by temperature, and by task and rollout; None is a broken episode."""
+        """Rewards of a version by temperature, then by task and rollout; None: a broken episode."""
         return self._loop.store.index.evaluated(version)
 
     def note(self, event: str, **facts: Any) -> None:
@@ -267,13 +267,13 @@ class Learner:
         return self._loop.store.reader.events()
 
     async def wait(self, seconds: float) -> None:
-        """Wait so long, or until it shall end."""
+        """Wait this long, or until the run is asked to end."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._drained.wait(), seconds)
 
 
 def check_learning(config: RunConfig) -> None:
-    """Raises `InputError` where a section is missing that a learner needs."""
+    """Raise `InputError` if a section that a learner needs is missing."""
     problems = [
         Problem(message=message, path=path)
         for path, message, missing in (
@@ -292,7 +292,7 @@ def check_learning(config: RunConfig) -> None:
 
 
 def check_executor(config: RunConfig, parts: Parts) -> None:
-    """Raises `InputError` where workers elsewhere would have to go back to earlier weights."""
+    """Raise `InputError` if remote workers would have to go back to earlier weights."""
     if parts.executor.remote and isinstance(parts.llm, Policy):
         message = (
             f"the workers of executor '{config.executor.name}' follow newer versions of the model "
@@ -303,7 +303,7 @@ def check_executor(config: RunConfig, parts: Parts) -> None:
 
 
 def conducted(conduct: Callable[[Learner], Awaitable[str]]) -> Callable[[Loop], Awaitable[str]]:
-    """`Run.conduct` of a run that is given its episodes."""
+    """`Run.conduct` for a run that is given its episodes."""
 
     async def run(loop: Loop) -> str:
         drained, interrupt = asyncio.Event(), loop.dispatcher.interrupt

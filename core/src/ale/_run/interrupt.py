@@ -1,4 +1,4 @@
-"""Ctrl-C drains the run, a second one cancels it; SIGTERM and SIGHUP cancel it at once."""
+"""Ctrl-C drains the run, a second Ctrl-C cancels it; SIGTERM and SIGHUP cancel it at once."""
 
 import asyncio
 import signal
@@ -14,7 +14,7 @@ class Interrupt:
     """The state of a run's interruption by signals."""
 
     def __init__(self, show: Callable[[str], None] = lambda _: None) -> None:
-        """Not interrupted yet.
+        """Start in the state "not interrupted".
 
         Args:
             show: shows the user a message about what happens now.
@@ -44,7 +44,7 @@ class Interrupt:
         try:
             yield
         finally:
-            # The default handler must not be active in between: the caller still prints how the run
+            # The default handler must not be active meanwhile: the caller still prints how the run
             # ended, and another Ctrl-C must not prevent that.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -55,7 +55,7 @@ class Interrupt:
             self._target = None
 
     def on_interrupt(self) -> None:
-        """A Ctrl-C."""
+        """Handle a Ctrl-C."""
         self.signal = self.signal or signal.SIGINT
         if self.draining:
             self._cancel(CANCELLING)
@@ -65,7 +65,7 @@ class Interrupt:
             self._show(FINISHING)
 
     def on_terminate(self) -> None:
-        """A SIGTERM, or a SIGHUP because the terminal is gone."""
+        """Handle a SIGTERM, or a SIGHUP because the terminal is gone."""
         self.signal = signal.SIGTERM
         self.draining = True
         self._cancel(TERMINATED)
@@ -76,7 +76,7 @@ class Interrupt:
         self.cancelled = True
         if self._target is not None:
             self._target.cancel()
-        self._show(message)  # last: writing fails where the terminal is gone
+        self._show(message)  # last: writing fails if the terminal is gone
 
     def drain_on_terminate(self) -> None:
         """From now on, inside `listening`, count a SIGTERM like a Ctrl-C."""

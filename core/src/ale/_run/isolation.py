@@ -12,10 +12,10 @@ from ale.types import Task
 
 
 def isolation_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> list[str]:
-    """What the user should know about the chosen sandbox before the run, a line each.
+    """What the user should know about the chosen sandbox before the run, one line each.
 
     Raises:
-        InputError: the sandbox does not isolate what ``sandbox.require`` names.
+        InputError: the sandbox does not provide the isolation that ``sandbox.require`` names.
         PluginError: it has no capabilities.
     """
     capabilities = capabilities_of(config.sandbox.registration, backend)

@@ -1,4 +1,4 @@
-"""The training loop: each step has episodes, credit, training, and an evaluation if due."""
+"""The training loop: each step samples episodes, assigns credit, trains, and evaluates if due."""
 
 import asyncio
 from collections import deque
@@ -21,12 +21,12 @@ from ale.types import Episode, Split
 
 @frozen
 class _RunningStep:
-    """A step whose episodes run."""
+    """A step whose episodes are running."""
 
     demonstrates: bool
-    """Some of its starts are demonstrations."""
+    """Some of the step's starts are demonstrations."""
     complete: asyncio.Task[bool]
-    """Ends with its last episode; False after a Ctrl-C."""
+    """Ends with the step's last episode; its result is False after a Ctrl-C."""
 
 
 @frozen(kw_only=True)
@@ -43,7 +43,7 @@ class Loop:
     times: Times
 
     async def run(self) -> str:
-        """Do what is missing; returns ``completed``, or ``drained`` after a Ctrl-C.
+        """Do what remains to be done; returns ``completed``, or ``drained`` after a Ctrl-C.
 
         The episodes of a step may start when the policy has learned from all but the last
         `staleness` steps before it: admit while accepted + running < (eta + version + 1) * B
@@ -74,7 +74,7 @@ class Loop:
                 return "drained"
             await self.training.learn(step)
             self._update_starts(step)
-            # Planned before the evaluation: a scheme's plan depends on the steps alone.
+            # Planned before the evaluation: a scheme's plan depends only on the steps.
             last, following = step + 1 == n_steps, step + 1 + staleness
             starts = self._starts(following) if following < n_steps else ()
             still = running[0].demonstrates if running else _demonstrates(starts)
@@ -98,8 +98,8 @@ class Loop:
     async def _sample(self, step: int, starts: Sequence[Start]) -> bool:
         """Run a step's episodes, and those of its refills; False after a Ctrl-C.
 
-        What a refill draws follows from the rewards of what was drawn before it alone, so that a
-        resumed step draws the same.
+        What a refill draws depends only on the rewards of what was drawn before it, so a resumed
+        step draws the same.
         """
         tasks, options = self.tasks["train"], self.config.run
         drawn = list(starts)

@@ -51,10 +51,10 @@ def versions(registry: Registry) -> dict[str, str]:
 
 
 def changed_versions(manifest: Mapping[str, Any], registry: Registry) -> str:
-    """Packages installed now in another version than in the manifest; empty if there are none.
+    """Packages whose installed version differs from the manifest; empty if there are none.
 
     Returns:
-        ``ale-core 0.1.0 -> 0.2.0, ale-credit 1.0 -> 1.1``.
+        Text such as ``ale-core 0.1.0 -> 0.2.0, ale-credit 1.0 -> 1.1``.
     """
     now = versions(registry)
     return ", ".join(

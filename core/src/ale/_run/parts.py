@@ -41,7 +41,7 @@ class WorkerParts:
     agent: Agent
     starts: StartScheme | None = None
     middleware: tuple[tuple[str, Middleware], ...] = ()
-    """In the order in which they are applied, each with the name of its component."""
+    """Middleware in the order of application, each with the name of its component."""
 
 
 @frozen(kw_only=True)
@@ -73,7 +73,7 @@ def build_parts(config: RunConfig, context: BuildContext) -> Parts:
     """Build every component of a config.
 
     Raises:
-        InputError: with the problems of all of them.
+        InputError: with the problems of all components.
     """
     problems: list[Problem] = []
 
@@ -117,7 +117,7 @@ def build_parts(config: RunConfig, context: BuildContext) -> Parts:
 
 
 def _check_critic(credit: CreditScheme, trainer: Trainer) -> None:
-    """A critic without credit for it would be trained for nothing, and credit without one wrong."""
+    """Refuse a critic without credit for it (useless), and credit for a critic without one."""
     needed = isinstance(credit, CriticCredit)
     given = isinstance(trainer, CriticTrainer) and trainer.has_critic
     if needed and not given:
@@ -155,7 +155,7 @@ def read_tasks(parts: Parts, registry: Registry, context: BuildContext) -> Tasks
 
 
 def missing_features(task: Task, backend: SandboxBackend) -> list[Problem]:
-    """The features that a task or one of its steps requires and the sandboxes lack, if any."""
+    """The features that a task or one of its steps requires but the sandboxes lack, if any."""
     required: set[str] = set()
     for part in (task, *task.steps):
         required |= {*part.environment.requires}
@@ -171,7 +171,7 @@ def missing_features(task: Task, backend: SandboxBackend) -> list[Problem]:
 def _read_tasks(
     source: TaskSource, section: str, registry: Registry, context: BuildContext
 ) -> Sequence[PreparedTask]:
-    """The tasks of one source, which a section of the config chose.
+    """The tasks of one source, chosen by a section of the config.
 
     Raises:
         InputError: with every problem of every task.
@@ -199,7 +199,7 @@ def _read_tasks(
 
 
 def _in_section(section: str, problem: Problem) -> Problem:
-    """A problem that a source has with its options, which it names without their section."""
+    """A source's problem with its options, with the section added to its path."""
     if problem.file is not None:
         return problem
     option = (problem.path or "").removeprefix("tasks").lstrip(".")

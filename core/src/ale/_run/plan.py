@@ -26,11 +26,11 @@ class EpisodePlan:
     rollout: int
     seed: int
     temperature: float | None = None
-    """In place of the model's own."""
+    """Replaces the model's own temperature; None leaves it."""
 
     @property
     def key(self) -> Key:
-        """Identifies the episode, on disk too."""
+        """Identifies the episode, also on disk."""
         task_id = self.prepared.task.id
         where = (self.split, self.step, task_id, self.start.name, self.rollout)
         return (*where, self.temperature)
@@ -47,7 +47,7 @@ class EpisodePlan:
 def starts_of_step(
     tasks: Sequence[PreparedTask], options: RunOptions, step: int, scheme: StartScheme | None
 ) -> Sequence[Start]:
-    """The starts of a step: the initial states of its tasks, or what the scheme plans.
+    """The starts of a step: its tasks' initial states, or what the scheme plans.
 
     Raises:
         PluginError: the scheme broke its contract.
@@ -77,7 +77,7 @@ def starts_of_step(
 def episode_plans(
     tasks: Sequence[PreparedTask], options: RunOptions, step: int, starts: Sequence[Start]
 ) -> Iterator[EpisodePlan]:
-    """The episodes of one step, the rollouts of each start next to each other."""
+    """The episodes of one step; the rollouts of each start are adjacent."""
     by_id = {prepared.task.id: prepared for prepared in tasks}
     for start in starts:
         for rollout in range(start.rollouts):
@@ -94,7 +94,7 @@ def evaluation_plans(
     step: int,
     temperature: float | None = None,
 ) -> Iterator[EpisodePlan]:
-    """The episodes of one evaluation, with the same seeds each time, to reduce the variance."""
+    """The episodes of one evaluation, with the same seeds each time to reduce the variance."""
     for prepared in tasks:
         for rollout in range(rollouts):
             yield EpisodePlan(
@@ -113,8 +113,8 @@ def tasks_of_step(
 ) -> Sequence[PreparedTask]:
     """All tasks, or the next `tasks_per_step` of a shuffled epoch.
 
-    No task is drawn twice in an epoch; the rest of an epoch that is too small for a step is
-    dropped. The order depends on the seed alone.
+    No task is drawn twice in an epoch; the rest of an epoch is dropped if it is too small for a
+    step. The order depends only on the seed.
     """
     size = tasks_per_step(tasks, options)
     if size == len(tasks):

@@ -1,4 +1,4 @@
-"""Check model, executor and sandbox before the first episode: a run must not fail slowly."""
+"""Check model, executor and sandbox before the first episode, so that a run fails early."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -13,23 +13,23 @@ from ale.errors import AleError, InputError, Problem
 from ale.protocols import Checkable, CheckableBackend, CheckableExecutor
 
 CHECK_S = 12.0
-"""Seconds for the check of a model: a little more than its client's own limit, whose error names
-the URL."""
+"""Seconds for the check of a model: a little more than its client's own limit, as the client's
+error names the URL."""
 _HINT = "run.preflight: false skips this check, as does ale run --no-checks"
 
 
 async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int = 0) -> None:
-    """Check the model, the executor, and what the sandbox of the first task starts from, at once.
+    """Check the model, the executor, and the image of the first task's sandbox, concurrently.
 
-    Where episodes leave this process, sandboxes are opened elsewhere and not checked here.
+    If episodes leave this process, sandboxes are opened elsewhere and not checked here.
 
-    Components without a check are not checked, nor is a run that has all its episodes.
+    Components without a check are not checked, nor is a run that already has all its episodes.
 
     Args:
         n_done: number of stored episodes.
 
     Raises:
-        InputError: with the problems of all.
+        InputError: with the problems of all of them.
     """
     planned = planned_episodes(config, tasks)
     if not config.run.preflight or (planned is not None and n_done >= sum(planned.values())):

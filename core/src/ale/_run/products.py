@@ -1,4 +1,4 @@
-"""Build components, and check at once that what they built implements its protocol."""
+"""Build components, and check immediately that what they built implements its protocol."""
 
 import traceback
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ PROTOCOLS: Mapping[str, type] = {
     "launch": Launcher,
     "middleware": Middleware,
 }
-"""By component kind. An observer has no protocol, but hooks of its choice."""
+"""Protocols by component kind. An observer has no protocol, but hooks of its choice."""
 
 
 def build(selected: Selected, context: BuildContext) -> Any:

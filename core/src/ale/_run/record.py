@@ -1,4 +1,4 @@
-"""What one attempt at an episode has produced so far; it survives whatever ends the attempt."""
+"""What one attempt at an episode has produced so far, kept however the attempt ends."""
 
 import traceback
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ _NOT_STARTED = Stop(reason="agent_error", detail="the agent was never started")
 
 
 class StageTimer:
-    """Which stage an attempt is in, and how long each one took."""
+    """The stage that an attempt is in, and how long each stage took."""
 
     def __init__(self, monotonic: Callable[[], float], on_stage: Callable[[Stage], None]) -> None:
         """Start in the stage ``queued``, which is not timed.
@@ -57,16 +57,16 @@ class EpisodeRecord:
     stop: Stop = _NOT_STARTED
     scores: tuple[Score, ...] = ()
     turns_when_graded: dict[str, int] = field(factory=dict)
-    """By the id of each graded task step, the turns recorded by then."""
+    """The number of turns recorded when a task step was graded, by the step's id."""
     teardown_errors: list[str] = field(factory=list)
     workdir: str | None = None
-    """The workspace as commands saw it, which their output may contain."""
+    """The workspace's path as commands saw it; their output may contain it."""
     retryable: bool = True
     """False after an error that another attempt would only repeat."""
     restoring: Restoring | None = None
     expert_guided: ExpertGuidedLLM | None = None
     rewritings: list[Rewriting] = field(factory=list)
-    """The middleware of each task step so far, the present one last; empty without middleware."""
+    """The middleware's rewritings, one per task step so far; empty without middleware."""
 
     def append(self, turn: Turn) -> None:
         """Record a turn.
@@ -91,8 +91,8 @@ class EpisodeRecord:
     def episode(self, plan: EpisodePlan, failure: Failure | None, **fields: Any) -> Episode:
         """The episode as it is stored.
 
-        A record that could not be read back would make the whole run's file unreadable: the
-        episode is then stored without what the plugins recorded, as a failure.
+        A record that could not be read back would make the whole run's file unreadable. Such an
+        episode is stored as a failure, without what the plugins recorded.
         """
         episode = self._episode(plan, failure, **fields)
         problem = invalid_record(episode)
@@ -139,7 +139,7 @@ class EpisodeRecord:
 
 
 def failure_from(stage: Stage, error: Exception) -> Failure:
-    """The failure that an exception in this stage is recorded as."""
+    """The failure as which an exception in this stage is recorded."""
     return Failure(
         stage=stage,
         kind=type(error).__name__,

@@ -1,8 +1,8 @@
-"""Dynamic sampling: further tasks in a step, in place of those whose rewards are all equal.
+"""Dynamic sampling: further tasks in a step replace those whose rewards are all equal.
 
 A group of equal rewards has no advantage, so a step with many of them is a small batch. DAPO
-(arXiv:2503.14476, 3.2) samples until the batch is full of groups that have one; here the number of
-rounds is bounded.
+(arXiv:2503.14476, 3.2) samples until the batch is full of groups with an advantage; here the number
+of rounds is bounded.
 """
 
 import random
@@ -23,7 +23,7 @@ def has_signal(rewards: Sequence[float]) -> bool:
 
 
 def check_refills(config: RunConfig) -> None:
-    """Raises `InputError` where a group could never have a signal, or a scheme plans the starts."""
+    """Raise `InputError` if a group could never have a signal, or a scheme plans the starts."""
     if config.run.refills == 0:
         return
     problems = []
@@ -50,11 +50,11 @@ def further_starts(
     drawn: Sequence[Start],
     wanted: int,
 ) -> Sequence[Start]:
-    """As many further tasks as the drawn ones lack groups with a signal; none twice in a step.
+    """As many further tasks as groups with a signal are lacking; none is drawn twice in a step.
 
     Args:
         drawn: what the step has sampled so far; its episodes are in the index.
-        wanted: groups with a signal that fill the step.
+        wanted: number of groups with a signal that fill the step.
     """
     rewards = index.group_rewards(step)
     full = sum(has_signal(rewards.get(GroupKey(step, start.task_id), ())) for start in drawn)

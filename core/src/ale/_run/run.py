@@ -44,9 +44,9 @@ class Run:
     report: Callable[[str], None]
     """Shows a message to the user."""
     conduct: Callable[[Loop], Awaitable[str]] = Loop.run
-    """Does what is to be done, and returns the outcome."""
+    """Does the run's work, and returns the outcome."""
     startup_s: float = 0.0
-    """Seconds that the program needed before it; they count."""
+    """Seconds that the program needed before the run; they count towards its time."""
     supervisor: Supervisor = field(factory=Supervisor)
     early_stop: EarlyStop = field(init=False)
 
@@ -55,10 +55,10 @@ class Run:
         return EarlyStop(self.config.run.stop_after_broken)
 
     async def execute(self) -> RunFinished:
-        """Do what is missing, unless the first episodes all break for one reason.
+        """Do what remains to be done, unless the first episodes all break for the same reason.
 
         Raises:
-            StoreError: the run directory can't be written. What is in it stays readable.
+            StoreError: the run directory can't be written. Its content stays readable.
         """
         with self.interrupt.listening():
             if self.config.run.on_sigterm == "drain":
@@ -88,7 +88,7 @@ class Run:
         finally:
             spent = self.startup_s + self.context.clock() - started
             finished = self._finished(outcome, spent)
-            with suppress(StoreError):  # a full disk has been reported: this must not hide it
+            with suppress(StoreError):  # a full disk was reported before: do not hide that
                 self._record_event("run_finished", outcome=outcome, **self._stop_facts())
                 described = _outcome(finished, spent + before.get("seconds", 0.0))
                 self.store.set_outcome(described, discard=outcome == "stopped")
@@ -166,7 +166,7 @@ class Run:
     async def _prune(self) -> None:
         """Remove sandboxes whose run was killed; those of live runs are left alone."""
         if self.parts.executor.remote:
-            return  # there are none here: workers remove their own
+            return  # there are no sandboxes here: workers remove their own
         try:
             pruned = await self.parts.backend.prune()
         except Exception:
@@ -221,6 +221,6 @@ class Run:
 
 
 def _outcome(finished: RunFinished, seconds: float) -> dict[str, Any]:
-    """The manifest's outcome; `seconds` are those of all sessions of the run."""
+    """The manifest's outcome; `seconds` covers all sessions of the run."""
     names = ("outcome", "n_graded", "n_broken", "n_succeeded", "mean_reward")
     return {**{name: getattr(finished, name) for name in names}, "seconds": seconds}

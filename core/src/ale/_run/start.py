@@ -66,7 +66,7 @@ class Host:
 
 
 def seeded_clocks(seed: int) -> Mapping[str, Any]:
-    """Clocks that stand still, and ids that are the same for the same seed."""
+    """Clocks that stand still, and ids that depend only on the seed."""
     ids = random.Random(seed)  # noqa: S311 - not a secret
     return {
         "clock": lambda: 0.0,
@@ -76,7 +76,7 @@ def seeded_clocks(seed: int) -> Mapping[str, Any]:
 
 
 def secret_names(value: Any) -> Iterator[str]:
-    """Variables that options such as ``api_key_env`` name."""
+    """Names of the variables that options such as ``api_key_env`` give."""
     if isinstance(value, dict):
         for key, child in value.items():
             if key.endswith("_env") and isinstance(child, str):
@@ -97,15 +97,15 @@ class Prepared:
     context: BuildContext
     path: Path
     notes: tuple[str, ...] = ()
-    """What the user should know before it starts, a line each."""
+    """What the user should know before the run starts, one line each."""
 
 
 def check_run(config: RunConfig, name: str, host: Host, directory: Path | None = None) -> Prepared:
     """Build every part and read every task, without writing anything or opening a sandbox.
 
     Args:
-        name: part of the run's id, where the config has none.
-        directory: the run directory, whose name is the run's id then; default: made from the id.
+        name: part of the run's id, used if the config has no name.
+        directory: the run directory, whose name then is the run's id; default: made from the id.
 
     Raises:
         InputError: with every problem.
@@ -126,7 +126,7 @@ def check_run(config: RunConfig, name: str, host: Host, directory: Path | None =
     except InputError as error:
         raise InputError([config.located(problem) for problem in error.problems]) from error
     _refuse_secrets(config, tasks, host.redactor(config))
-    if parts.starts is not None:  # fails early where the scheme can't plan these tasks
+    if parts.starts is not None:  # fail early if the scheme can't plan these tasks
         starts_of_step(tasks["train"], config.run, 0, parts.starts)
     notes = (*config.notes, *isolation_notes(config, parts.backend, tasks))
     return Prepared(
@@ -183,10 +183,10 @@ def start(ready: Prepared, host: Host) -> Run:
 def resume(path: Path, host: Host, **options: Any) -> Run:
     """Resume a stored run with its saved config and tasks.
 
-    Plugin packages of other versions than the manifest states are reported.
+    Plugin packages whose versions differ from the manifest are reported.
 
     Args:
-        options: of section ``run``, to replace the saved ones.
+        options: options of the section ``run`` that replace the saved ones.
 
     Raises:
         InputError: it is not a run, or a part of it can't be built here any more.
@@ -229,7 +229,7 @@ def resume(path: Path, host: Host, **options: Any) -> Run:
 def _stored_tasks(store: RunDirectory, parts: Parts, host: Host, context: BuildContext) -> Tasks:
     """The tasks as they were stored; read from their sources only if some were not stored."""
     reader, manifest = store.reader, store.reader.manifest
-    # Those of recorded episodes, which come after the config's own, are never run.
+    # The tasks of recorded episodes, which come after the config's own, are never run.
     stored: dict[Split, list[Task]] = {
         "train": list(islice(reader.tasks, manifest.get("n_tasks"))),
         "evaluation": list(reader.evaluation_tasks),
@@ -240,7 +240,7 @@ def _stored_tasks(store: RunDirectory, parts: Parts, host: Host, context: BuildC
             split: [prepare(task, host.registry, context) for task in tasks]
             for split, tasks in stored.items()
         }
-    # The run was killed while it stored them, before its first episode.
+    # The run was killed while it stored its tasks, before its first episode.
     read = read_tasks(parts, host.registry, context)
     found = [len(tasks) for tasks in read.values()]
     if found != expected:

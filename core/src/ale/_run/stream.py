@@ -1,9 +1,9 @@
-"""The schedule ``stream``: groups are sampled without a pause, and a step learns from the first.
+"""The schedule ``stream``: groups are sampled without pause; a step learns from the first ones.
 
-What is on disk decides everything: a group whose episodes are all stored is complete, and
-``groups.jsonl`` says which step learned from which groups. The rest of the complete ones is the
+The state on disk decides everything: a group whose episodes are all stored is complete, and
+``groups.jsonl`` says which step learned from which groups. The other complete groups form the
 buffer. So a resumed run, which goes through the groups in the order in which they are drawn, starts
-what is missing and has the buffer back. docs/why/asynchronous.md has the reasons.
+what is missing and restores the buffer. docs/why/asynchronous.md has the reasons.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from ale.errors import InputError, Problem
 
 
 def check_stream(config: RunConfig) -> None:
-    """Raises `InputError` where options contradict the schedule."""
+    """Raise `InputError` if options contradict the schedule."""
     options = config.run
     problems = []
     if options.schedule != "stream" and options.too_stale != "train":
@@ -51,10 +51,10 @@ class _Waiting(NamedTuple):
     """A complete group in the buffer."""
 
     number: int
-    """How many were drawn before it."""
+    """Number of groups drawn before it."""
     key: GroupKey
     useful: bool
-    """The trainer gets it; it is more than a refill."""
+    """The trainer gets the group; it does not count only as a refill."""
 
 
 @define
@@ -62,7 +62,7 @@ class Buffer:
     """The complete groups that no step has learned from, in the order in which they were drawn.
 
     It holds at most the groups of `Capacity.staleness` + 1 steps, which the capacity ensures, and
-    nothing but their names: the episodes are on disk.
+    only their names: the episodes are on disk.
     """
 
     groups: Groups
@@ -74,7 +74,7 @@ class Buffer:
 
     @property
     def useful(self) -> int:
-        """Number of those that the trainer gets."""
+        """Number of groups that the trainer gets."""
         return sum(each.useful for each in self._waiting)
 
     def add(self, number: int, group: GroupKey, *, useful: bool = True) -> None:
@@ -88,11 +88,11 @@ class Buffer:
         return [each.key for each in sorted(old)]
 
     def take(self, n: int, refills: int = 0) -> list[GroupKey] | None:
-        """Take out a step's groups, in the order in which they were drawn; None: there are too few.
+        """Take out a step's groups, in the order in which they were drawn; None if too few.
 
         Args:
-            n: useful groups that fill the step.
-            refills: with at most so many times `n` further ones it is full, too.
+            n: number of useful groups that fill the step.
+            refills: the step is also full when it has this many times `n` further groups.
         """
         most = n * (refills + 1)
         if self.useful < n and len(self) < most:
@@ -108,7 +108,7 @@ class Buffer:
 
 @define(kw_only=True)
 class _State:
-    """What changes during the run."""
+    """The state that changes during the run."""
 
     version: int = 0
     """Steps that the policy has learned from."""
@@ -126,7 +126,7 @@ class StreamLoop(Loop):
     _buffer: Buffer = field(init=False)
     _capacity: Capacity = field(init=False)
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
-    """Set whenever something has changed that a step or the start of a group may wait for."""
+    """Set whenever something changes for which a step or the start of a group may wait."""
 
     @_plan.default
     def _make_plan(self) -> StreamPlan:
@@ -177,8 +177,8 @@ class StreamLoop(Loop):
     async def _evaluate_after(self, step: int) -> bool:
         """Plan what follows and evaluate; False after a Ctrl-C.
 
-        With staleness 0 no episode of the next step is sampled beside an evaluation, as without a
-        stream: what a sampler computes together can change last digits.
+        With staleness 0, as without a stream, no episode of the next step is sampled beside an
+        evaluation: computing different rows together can change a sampler's last digits.
         """
         self._plan.learn(step + 1)
         self._plan.upto(self._capacity.ahead(step + 1))
@@ -195,7 +195,7 @@ class StreamLoop(Loop):
                 self._accept(drawn)
 
     async def _fill(self, step: int) -> bool:
-        """Choose the groups of a step, once there are enough; False after a Ctrl-C."""
+        """Choose the groups of a step as soon as there are enough; False after a Ctrl-C."""
         options, n = self.config.run, self._plan.size(step)
         while step not in self.store.groups.batches:
             if self._state.stopped or self.dispatcher.interrupt.draining:
@@ -215,7 +215,7 @@ class StreamLoop(Loop):
             self._changed.set()
 
     async def _start_groups(self, tasks: asyncio.TaskGroup) -> None:
-        """Start one group after the other, as far as capacity and free slots let it."""
+        """Start one group after the other, as far as capacity and free slots allow."""
         drawn = self._plan.groups()
         while True:
             while not self._free() and not self._state.stopped:
@@ -223,7 +223,7 @@ class StreamLoop(Loop):
                     await self._change()
             if self._state.stopped:
                 return
-            # Only now, for a scheme plans a further step by what it has learned so far.
+            # Only now, because a scheme plans a further step from what it has learned so far.
             group = next(each for each in drawn if self._is_missing(each))
             self._state.running += 1
             started = asyncio.Event()
@@ -231,7 +231,7 @@ class StreamLoop(Loop):
             await started.wait()
 
     def _wanted(self) -> int:
-        """Groups of the steps that groups may be started for, and whose groups are not chosen."""
+        """Groups of the steps for which groups may be started and none have been chosen yet."""
         version = self._state.version
         ahead, chosen = self._capacity.ahead(version), self.store.groups.batches
         return sum(self._plan.size(step) for step in range(version, ahead) if step not in chosen)
@@ -246,7 +246,7 @@ class StreamLoop(Loop):
         )
 
     def _held_up(self) -> AbstractContextManager[None]:
-        """Measures how long no group may start, unless no further one is needed."""
+        """Measure how long no group may start, unless no further group is needed."""
         last = self._capacity.ahead(self._state.version) == self._capacity.steps
         lacking = self._wanted() - self._buffer.useful - self._state.running
         return self.times.holding_up_rollouts() if lacking > 0 or not last else nullcontext()
@@ -255,7 +255,7 @@ class StreamLoop(Loop):
         """Run a group's episodes.
 
         Args:
-            started: is set when each of them has a slot.
+            started: set when every episode has a slot.
         """
         complete = await self.dispatcher.run(lambda: self._plans(drawn, started))
         started.set()
@@ -270,7 +270,7 @@ class StreamLoop(Loop):
         fresh = not any(plan.key in self.store.index for plan in drawn.plans())
         for number, plan in enumerate(drawn.plans()):
             yield plan
-            # The first one has a slot from here on, and has not run yet.
+            # From here on the first episode has a slot, but has not run yet.
             if number == 0 and fresh and not self.dispatcher.interrupt.draining:
                 self.store.add_groups("started", self._state.version, [drawn.key])
         started.set()

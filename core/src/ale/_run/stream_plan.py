@@ -20,7 +20,7 @@ class Drawn:
     """A group to sample."""
 
     number: int
-    """How many were drawn before it."""
+    """Number of groups drawn before it."""
     key: GroupKey
     plans: Callable[[], Iterator[EpisodePlan]]
 
@@ -29,9 +29,9 @@ class Drawn:
 class StreamPlan:
     """The starts of each step of drawing.
 
-    What a scheme plans depends on the steps that it has learned from by then. So each plan is
-    stored in ``groups.jsonl`` with their number, and a resumed run has the scheme learn and plan in
-    the same order.
+    What a scheme plans depends on the steps that it has learned from so far. So each plan is
+    stored in ``groups.jsonl`` with the number of these steps, and a resumed run makes the scheme
+    learn and plan in the same order.
     """
 
     tasks: Sequence[PreparedTask]
@@ -39,12 +39,12 @@ class StreamPlan:
     scheme: StartScheme | None
     store: RunDirectory
     _planned: list[Sequence[Start]] = field(factory=list)
-    """Of the first steps, by a scheme."""
+    """Starts of the first steps, as planned by a scheme."""
     _learned: int = 0
-    """Steps that the scheme has learned from."""
+    """Number of steps that the scheme has learned from."""
 
     def restore(self) -> None:
-        """Plan what the run has planned before it was resumed.
+        """Plan again what the run had planned before it was resumed.
 
         Raises:
             PluginError: the scheme plans something else now.
@@ -61,7 +61,7 @@ class StreamPlan:
             self._planned.append(starts)
 
     def learn(self, version: int) -> None:
-        """Have the scheme learn from the first `version` steps, as far as it has not."""
+        """Make the scheme learn from those of the first `version` steps that are new to it."""
         if self.scheme is None:
             return
         for step in range(self._learned, version):
@@ -70,7 +70,7 @@ class StreamPlan:
             self._learned = step + 1
 
     def upto(self, steps: int) -> None:
-        """Plan the first `steps` steps now, as far as they are not planned."""
+        """Plan those of the first `steps` steps that are not planned yet."""
         while self.scheme is not None and len(self._planned) < steps:
             step = len(self._planned)
             starts = self._starts(step)
@@ -78,7 +78,7 @@ class StreamPlan:
             self._planned.append(starts)
 
     def starts(self, step: int) -> Sequence[Start]:
-        """The groups of a step, which is planned now if it is not yet."""
+        """The groups of a step, which is planned now if it was not before."""
         self.upto(step + 1)
         return self._starts(step) if self.scheme is None else self._planned[step]
 
@@ -96,7 +96,7 @@ class StreamPlan:
         """Every group in the order in which the steps of a run without a stream would draw it.
 
         Args:
-            last: the last step of drawing; None: without an end.
+            last: the last step of drawing; None: there is no end.
         """
         number = itertools.count()
         for step in itertools.count() if last is None else range(last + 1):

@@ -1,4 +1,4 @@
-"""Prepare a sandbox for a task: what it requires, its files and its setup steps."""
+"""Prepare a sandbox for a task: its requirements, files and setup steps."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from ale.protocols import HasAgentUser, Sandbox
 from ale.types import ExecResult, SandboxSpec, Task
 
 _EXCERPT_BYTES = 2000
-"""Output of a failed setup step that its error quotes."""
+"""Bytes of a failed setup step's output that the error quotes."""
 
 
 def sandbox_spec(task: Task, tags: Mapping[str, str]) -> SandboxSpec:
@@ -36,7 +36,7 @@ async def set_up(task: Task, sandbox: Sandbox, timeout_s: float) -> None:
     """Copy the task's files into the workspace, run its setup steps and hand over to the agent.
 
     Args:
-        timeout_s: for each step, in seconds.
+        timeout_s: time limit for each step, in seconds.
 
     Raises:
         SetupError: a step failed.
@@ -44,7 +44,7 @@ async def set_up(task: Task, sandbox: Sandbox, timeout_s: float) -> None:
     if task.files is not None:
         await sandbox.upload(Path(task.files), ".")
     await _run_commands(task.setup_steps, sandbox, timeout_s)
-    # Of a task with steps, each step's agent starts after its own setup.
+    # In a task with steps, each step's agent starts after that step's own setup.
     if not task.steps:
         if isinstance(sandbox, HasAgentUser):
             await sandbox.agent_started(task.environment.agent_user)

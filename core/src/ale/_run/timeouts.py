@@ -26,7 +26,7 @@ class Supervisor:
     """
 
     def __init__(self) -> None:
-        """Nothing runs yet."""
+        """Start without any calls."""
         self.abandoned: list[asyncio.Task[Any]] = []
         """Tasks that ignored their cancellation; a run can't end them."""
 
@@ -68,7 +68,7 @@ async def _without_exit(call: Coroutine[Any, Any, T], name: str) -> T:
     try:
         return await call
     except SystemExit as error:
-        # In a task it would end the event loop, and every other episode with it.
+        # Raised in a task, it would end the event loop, and every other episode with it.
         raise AleError(f"{name} raised SystemExit({error.code})") from error
 
 
@@ -76,7 +76,7 @@ async def _without_exit(call: Coroutine[Any, Any, T], name: str) -> T:
 async def open_in_time(
     sandbox: AbstractAsyncContextManager[Sandbox], limit_s: float, teardown_errors: list[str]
 ) -> AsyncIterator[Sandbox]:
-    """Open and close a sandbox, each within `limit_s` seconds.
+    """Open a sandbox and close it after the block, each within `limit_s` seconds.
 
     Both happen in the calling task, as the backend's context manager may require (a task group, a
     timeout). A sandbox that can't be closed does not invalidate the verdict: the error is added to

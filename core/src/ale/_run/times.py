@@ -12,9 +12,9 @@ from ale.types import Episode
 class Times:
     """Measures the wall-clock seconds of the run's activities and of its episodes' stages.
 
-    The run does or waits for one thing at a time: these seconds, with `idle` for the rest, add up
-    to the wall clock since the previous step. The seconds of episodes overlap, and with
-    `run.staleness` above 0 most of them pass before the run waits for these episodes.
+    The run does, or waits for, one thing at a time: the seconds of its activities, with `idle` for
+    the rest, add up to the wall clock since the previous step. The seconds of episodes overlap, and
+    with `run.staleness` above 0 most of them pass before the run waits for these episodes.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -37,7 +37,7 @@ class Times:
 
     @contextmanager
     def holding_up_rollouts(self) -> Iterator[None]:
-        """In the block no further group of a stream may start. The run does other things."""
+        """Measure a block in which no further group of a stream may start."""
         self._held_up_since = self._monotonic()
         try:
             yield
@@ -57,7 +57,7 @@ class Times:
         """The seconds of a finished step that learned from these groups, as metrics.
 
         Args:
-            stream: groups are sampled in a stream, which training may hold up.
+            stream: groups are sampled in a stream, whose start of groups training may hold up.
         """
         now = self._monotonic()
         wall = now - self._since
@@ -85,7 +85,7 @@ class Times:
 
 
 def _seconds(episode: Episode) -> Mapping[str, float]:
-    """By stage; and of the agent's stage, those in its model and in its tools."""
+    """Seconds by stage, and within the agent's stage, those in its model and in its tools."""
     model = tools = 0.0
     for turn in episode.trajectory.turns:
         used = math.fsum(observation.duration_s for observation in turn.observations)

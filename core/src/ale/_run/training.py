@@ -28,7 +28,7 @@ class _Saving:
 
     report: StepReport
     written: "asyncio.Future[None] | None"
-    """Done when it is written; None: it is."""
+    """Done when the checkpoint is written; None if it already is."""
 
 
 @frozen(kw_only=True)
@@ -43,10 +43,10 @@ class Training:
     times: Times
     record_event: Callable[..., None]
     _saving: list[_Saving] = field(factory=list, init=False)
-    """What is being written: one at most."""
+    """Checkpoints being written: at most one."""
 
     async def restore(self) -> None:
-        """Load the newest checkpoint of a resumed run, and report its step if that was missed."""
+        """Load a resumed run's newest checkpoint, and report its step if that was missed."""
         trainer, checkpoints = self.parts.trainer, self.store.checkpoints
         newest = checkpoints.newest()
         if trainer is None or newest < 0:
@@ -58,7 +58,7 @@ class Training:
     async def load(self, folder: Path) -> None:
         """Continue from a checkpoint, and sample from its policy."""
         if self.parts.trainer is not None:
-            await self.saved()  # processes that write can't read meanwhile
+            await self.saved()  # processes can't read while they are writing
             self.parts.trainer.load(folder)
             await self._update_model(self.parts.trainer)
 
@@ -84,7 +84,7 @@ class Training:
         """Credit a complete step; train on it unless a checkpoint already includes it.
 
         Args:
-            facts: metrics to add to those of the step.
+            facts: metrics to add to the step's own.
         """
         if self.has_learned(step):
             return
@@ -108,7 +108,7 @@ class Training:
             report = await trainer.step(batch)
         with self.times.on("hand_over"):
             await self._update_model(trainer)
-        await self.saved()  # at most one is written at a time
+        await self.saved()  # at most one checkpoint is written at a time
         folder = self.store.checkpoints.start(batch.step)
         with self.times.on("checkpoint"):
             finish = _start_saving(trainer, folder)
@@ -132,7 +132,7 @@ class Training:
         while self._saving:
             saving = self._saving[0]
             if saving.written is not None:
-                await asyncio.shield(saving.written)  # it continues when the run is cancelled
+                await asyncio.shield(saving.written)  # continues even if the run is cancelled
             self._saving.remove(saving)
             self.store.checkpoints.complete(saving.report.step)
             self._report(saving.report)
@@ -140,7 +140,7 @@ class Training:
 
     @asynccontextmanager
     async def saved_at_end(self) -> AsyncIterator[None]:
-        """Await `saved` however the block ends. Of two errors, that of the block is raised."""
+        """Await `saved` however the block ends. If both fail, the block's error is raised."""
         try:
             yield
         except (Exception, asyncio.CancelledError):
@@ -154,7 +154,7 @@ class Training:
         self.store.checkpoints.keep_newest(options.keep_checkpoints, options.keep_checkpoints_every)
 
     async def _update_model(self, trainer: Trainer) -> None:
-        """Give the trainer's weights to the model, under their new version."""
+        """Give the trainer's weights to the model, with their new version."""
         if isinstance(self.parts.llm, Policy):
             await self.parts.llm.load_policy(trainer.snapshot())
 
@@ -164,7 +164,7 @@ class Training:
         self.observers.notify("ale_step_finished", event)
 
     def _metrics(self, batch: Batch) -> Mapping[str, float]:
-        """Metrics of every step, whatever the trainer."""
+        """Metrics of every step, independent of the trainer."""
         step, index = batch.step, self.store.index
         rewards = list(index.rewards(step))
         guided = list(index.rewards(step, expert_guided=True))
@@ -184,7 +184,7 @@ class Training:
         return {**metrics, **self._of_stream(step)}
 
     def _of_stream(self, step: int) -> Mapping[str, float]:
-        """How stale the groups of a stream were, in steps."""
+        """Staleness of the groups of a stream, in steps."""
         found = self.store.groups
         ages = found.ages(step)
         if not ages:
@@ -198,7 +198,7 @@ class Training:
 
 
 def _start_saving(trainer: Trainer, folder: Path) -> Callable[[], None] | None:
-    """Save, or begin to: then returns what waits for the end."""
+    """Save, or begin to save and return a function that waits for the end."""
     if isinstance(trainer, BackgroundSaver):
         return trainer.start_saving(folder)
     trainer.save(folder)
@@ -211,7 +211,7 @@ def _rewards(credited: CreditedGroup) -> list[float]:
 
 
 def _returns(batch: Batch) -> Iterator[float]:
-    """The return of the first chunk of each episode that no expert guided."""
+    """The return of the first chunk of each episode that was not expert-guided."""
     for credited in batch.groups:
         for rollout, credit in zip(credited.group.rollouts, credited.credits, strict=True):
             if credit.returns and not rollout.episode.start:

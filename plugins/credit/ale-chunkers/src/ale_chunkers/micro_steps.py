@@ -1,4 +1,4 @@
-"""Finding ``<micro-step>...</micro-step>`` and other tags, whatever the model made of them."""
+"""Find ``<micro-step>...</micro-step>`` and other tags, even malformed ones."""
 
 import re
 from collections.abc import Sequence
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from ale.types import Range
 
 Piece = tuple[str, int]
-"""Kind (a tag's name or ``message``) and where in the text it ends."""
+"""Kind (a tag's name or ``message``), and where in the text the piece ends."""
 
 MICRO_STEP = ("micro-step",)
 
 
 def tagged(text: str, tags: Sequence[str]) -> list[tuple[str, Range]]:
-    """Where the tags of `text` lie, with their names, in order, none inside another.
+    """The tags of `text` by name, with their ranges, in order; none lies inside another.
 
-    A closing tag closes the nearest open one of its name. An opening tag that is never closed and
-    a closing tag with nothing to close are plain text; a pair inside another is part of the outer
-    one.
+    A closing tag closes the nearest open tag of its name. An opening tag that is never closed and
+    a closing tag with nothing to close are plain text; a pair inside another pair is part of the
+    outer pair.
 
     Returns:
         Half-open ranges of characters. Takes time linear in the text, for one tag.
@@ -40,15 +40,15 @@ def tagged(text: str, tags: Sequence[str]) -> list[tuple[str, Range]]:
 
 
 def micro_steps(text: str) -> list[Range]:
-    """Where the micro-steps of `text` lie; see `tagged`."""
+    """The ranges of the micro-steps of `text`; see `tagged`."""
     return [where for _, where in tagged(text, MICRO_STEP)]
 
 
 def pieces(text: str, tags: Sequence[str] = MICRO_STEP) -> list[Piece]:
-    """`text` cut at its tags: each pair, and what is written before, between and after.
+    """`text` cut at its tags: each pair, and the text before, between and after pairs.
 
-    Nothing but white space is no piece: it belongs to the piece before it, or, at the start, to
-    the one after it. At least one piece, even of an empty text.
+    White space alone is not a piece: it belongs to the piece before it or, at the start, to the
+    one after it. There is at least one piece, even for an empty text.
     """
     found: list[Piece] = []
     position = 0

@@ -1,4 +1,4 @@
-"""Options of the chunkers that have any."""
+"""Options of the chunkers that have options."""
 
 from typing import Literal
 

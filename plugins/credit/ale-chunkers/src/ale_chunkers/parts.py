@@ -7,7 +7,7 @@ from ale_chunkers.micro_steps import pieces
 from ale_chunkers.spans import Cut, cut_turn
 
 Part = tuple[str, Span]
-"""A kind and the one span of a chunk."""
+"""A chunk's kind, and its only span."""
 
 
 def _chunks(
@@ -23,9 +23,9 @@ def _chunks(
 class ToolCallChunker:
     """One chunk per tool call, together with its observation.
 
-    The text before the calls is the reasoning that led to the first of them and belongs to its
-    chunk. A turn whose calls are in its text is one chunk. A turn without calls is one too, of
-    kind ``message``.
+    The text before the calls is the reasoning that led to the first call and belongs to its chunk.
+    A turn whose calls are in its text is one chunk. So is a turn without calls, of kind
+    ``message``.
     """
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
@@ -49,7 +49,7 @@ class TagChunker:
     The calls of a turn belong to its last piece. See `tagged` for tags that do not match.
 
     Args:
-        tags: names; a chunk's kind is the name of its tag, or ``message``.
+        tags: names of tags; a chunk's kind is the name of its tag, or ``message``.
     """
 
     def __init__(self, tags: Sequence[str]) -> None:
@@ -73,8 +73,8 @@ class TagChunker:
 class AleLiteChunker:
     """Each message's text, cut at its micro-steps, then each of its calls with its observation.
 
-    Blank text before a call is no message and belongs to that call's chunk. Calls in the text make
-    the last piece of it a chunk of kind ``tool-call``, together with their observations. A turn
+    Blank text before a call is not a message and belongs to that call's chunk. If calls are in the
+    text, its last piece is a chunk of kind ``tool-call``, together with their observations. A turn
     that has neither text nor calls is a chunk of kind ``message``.
     """
 

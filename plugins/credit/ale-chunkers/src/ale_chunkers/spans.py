@@ -1,7 +1,7 @@
-"""Cutting one turn into spans, and finding the tokens of each.
+"""Cut one turn into spans, and find the tokens of each span.
 
-A turn is in the order that the model wrote: the characters of its text, then its calls. A cut is a
-position in that order, `(characters, calls)`, so that whatever is cut is a partition by
+A turn is taken in the order in which the model wrote it: the characters of its text, then its
+calls. A cut is a position in that order, `(characters, calls)`, so any cuts give a partition by
 construction.
 """
 
@@ -35,7 +35,7 @@ def checked_offsets(index: int, trace: TokenTrace) -> tuple[int, ...] | None:
     """The text offsets of the trace, one per token; None where they were not recorded.
 
     Raises:
-        ChunkError: there is not one per token, or they are not in ascending order.
+        ChunkError: there is not one offset per token, or they are not in ascending order.
     """
     offsets = trace.text_offsets
     if offsets is None:
@@ -51,7 +51,7 @@ def checked_offsets(index: int, trace: TokenTrace) -> tuple[int, ...] | None:
 
 
 def _token_ranges(index: int, turn: Turn, cuts: Sequence[Cut]) -> Sequence[Range | None]:
-    """The tokens between the cuts; None next to a cut inside a token."""
+    """The token ranges between the cuts; None next to a cut that lies inside a token."""
     trace = turn.completion.tokens
     if trace is None:
         return [None] * len(cuts)
@@ -65,10 +65,11 @@ def _token_ranges(index: int, turn: Turn, cuts: Sequence[Cut]) -> Sequence[Range
 
 
 def _token_at(offsets: Sequence[int] | None, cut: Cut, n_characters: int) -> int | None:
-    """The first token after a cut, where the cut falls between two tokens, else None.
+    """The first token after a cut if the cut falls between two tokens, else None.
 
-    The end of the text always does: what starts there or later (a call's tokens, the end-of-turn
-    token) is not text. Where one call ends and the next starts is not recorded.
+    The end of the text always falls between two tokens: what starts there or later (a call's
+    tokens, the end-of-turn token) is not text. Where one call ends and the next starts is not
+    recorded.
     """
     text, calls = cut
     if offsets is None or calls > 0:

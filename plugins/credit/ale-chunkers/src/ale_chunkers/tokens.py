@@ -1,4 +1,4 @@
-"""The finest cut: every generated token an action of its own."""
+"""The finest cut: every generated token is an action of its own."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,9 +10,9 @@ from ale_chunkers.spans import checked_offsets
 class TokenChunker:
     """One chunk per generated token.
 
-    A token has the characters that it starts, where the text offsets are recorded; otherwise the
-    whole text goes with the turn's last token, as do the calls always: they are made once the
-    last token is there. A turn without tokens is one chunk, whose token range is empty.
+    If text offsets are recorded, a token gets the characters that start in it; otherwise the whole
+    text belongs to the turn's last token. Calls always do, as they are made once the last token is
+    there. A turn without tokens is one chunk, whose token range is empty.
     """
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
@@ -50,7 +50,7 @@ def _token_spans(index: int, turn: Turn) -> Iterator[Span]:
 
 
 def _texts(turn: Turn, n_tokens: int, offsets: tuple[int, ...] | None) -> Sequence[Range]:
-    """The characters of each token: from where it starts to where the next one does."""
+    """The characters of each token: from where it starts to where the next one starts."""
     end = len(turn.completion.message.content)
     if offsets is None:
         return [(0, 0)] * (n_tokens - 1) + [(0, end)]

@@ -21,10 +21,10 @@ class InteractionChunker:
     """From one interaction with the environment to the next: reasoning, then the calls that act.
 
     A chunk ends with a turn that calls a tool, and at the end of the trajectory; nothing else ends
-    one. Whether the observation is empty or missing plays no part, so that two turns that act
-    never share a chunk. A turn that calls nothing is reasoning before the next act and joins it
-    (`turns_without_calls: join`), or, where the message after such a turn counts as an answer
-    of the environment, is its own chunk (``own``).
+    it. It does not matter whether the observation is empty or missing, so two turns that act never
+    share a chunk. A turn that calls nothing is reasoning before the next act and joins its chunk
+    (`turns_without_calls: join`) or, if the message after such a turn counts as an answer of the
+    environment, is its own chunk (``own``).
 
     Source: arXiv:2512.24873, 3.2.4.2.
     """
@@ -33,7 +33,7 @@ class InteractionChunker:
         self._joins = options.turns_without_calls == "join"
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
-        """As many chunks as turns that act, and one for what follows the last of them."""
+        """One chunk per turn that acts, and one for what follows the last of these turns."""
         chunks: list[Chunk] = []
         pending: list[Span] = []
         for index, turn in enumerate(trajectory.turns):
@@ -47,13 +47,14 @@ class InteractionChunker:
 
 
 class PhaseChunker:
-    """One chunk per phase: all turns up to one with an observation of a tool that ends a phase.
+    """One chunk per phase: all turns up to one with an observation from a phase-ending tool.
 
-    Where a turn has several, the first says the kind. What follows the last phase is a chunk, too.
+    If a turn has several such observations, the first determines the kind. What follows the last
+    phase is a chunk, too.
 
     Args:
-        tools: whose observations end a phase, with the kind of its chunk.
-        rest: kind of what follows the last phase, and of a trajectory without any.
+        tools: tools whose observations end a phase, each with the kind of the phase's chunk.
+        rest: kind of what follows the last phase, and of a trajectory without phases.
     """
 
     def __init__(self, tools: Mapping[str, str], *, rest: str) -> None:
@@ -61,7 +62,7 @@ class PhaseChunker:
         self._rest = rest
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
-        """As many chunks as turns that end a phase, and one for what follows."""
+        """One chunk per turn that ends a phase, and one for what follows the last."""
         chunks: list[Chunk] = []
         pending: list[Span] = []
         for index, turn in enumerate(trajectory.turns):
@@ -78,7 +79,7 @@ class PhaseChunker:
 class AttemptChunker(PhaseChunker):
     """One chunk per attempt: all turns up to the one whose observation judges it.
 
-    What follows the last of them is one more chunk, of kind ``untested``; so is a trajectory in
+    What follows the last attempt is one more chunk, of kind ``untested``; so is a trajectory in
     which nothing was tested.
     """
 
@@ -87,7 +88,7 @@ class AttemptChunker(PhaseChunker):
 
 
 class TrajectoryChunker:
-    """All of the trajectory as one action."""
+    """The whole trajectory as one action."""
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
         """One chunk; none for a trajectory without turns."""

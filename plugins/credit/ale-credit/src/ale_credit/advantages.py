@@ -1,7 +1,7 @@
 """Advantages of whole episodes, relative to the group of rollouts of the same task.
 
-Sums are correctly rounded (`math.fsum`), so that the order of the rollouts changes nothing, not
-even the last bit. Each function takes n rewards and gives n advantages, in the same order.
+Sums are correctly rounded (`math.fsum`), so the order of the rollouts changes nothing, not even the
+last bit. Each function takes n rewards and returns n advantages, in the same order.
 """
 
 import math
@@ -18,8 +18,8 @@ def mean_centred(rewards: Sequence[float]) -> tuple[float, ...]:
     Returns:
         n values that sum to 0, up to rounding. With n = 1: 0.
 
-    Source: Dr. GRPO, arXiv:2503.20783, section 3.2. The baseline includes R_i itself, so that
-    this is (n - 1) / n times `leave_one_out`.
+    Source: Dr. GRPO, arXiv:2503.20783, section 3.2. The baseline includes R_i itself, so this is
+    (n - 1) / n times `leave_one_out`.
     """
     mean = math.fsum(rewards) / len(rewards)
     return tuple(reward - mean for reward in rewards)
@@ -61,7 +61,7 @@ def leave_one_out(rewards: Sequence[float]) -> tuple[float, ...]:
         rewards: R_1 ... R_n, unitless, n at least 2.
 
     Returns:
-        n values. The baseline does not contain R_i, so that it adds no bias.
+        n values. The baseline does not contain R_i, so it adds no bias.
 
     Raises:
         ValueError: fewer than two rewards.

@@ -27,7 +27,7 @@ def _skipped(weights: Sequence[float], reason: str) -> str | None:
 class Ipa:
     """The weight of a chunk is its return: G_k = r_k + gamma * G_(k+1).
 
-    No baseline and no normalisation: what the other rollouts earned plays no part.
+    There is no baseline and no normalisation: the rewards of other rollouts have no influence.
 
     Source: arXiv:2512.24873, Eq. 7.
     """
@@ -71,8 +71,8 @@ class IpaLite:
 
     The reward of chunk k is R * w_k - error_penalty * (its failed tool calls), with weights w_k
     that grow with the position (`position_weights`). Its advantage, the weight, is that reward
-    less the mean reward of the batch's episodes. Nothing is summed over later chunks, so that
-    `returns` repeats `rewards`.
+    less the mean reward of the batch's episodes. Nothing is summed over later chunks, so `returns`
+    repeats `rewards`.
     """
 
     def __init__(self, options: IpaLiteOptions) -> None:
@@ -135,12 +135,12 @@ class Reinforce:
 class WeightOne:
     """The weight 1 for every chunk of every episode, whatever it earned.
 
-    The control of a claim that rewards taught something: it imitates all that was sampled, which
-    can sharpen the policy, and knows no reward. The returns repeat the weights.
+    The control for a claim that rewards taught something: it imitates everything that was sampled,
+    which can sharpen the policy, and uses no reward. The returns repeat the weights.
     """
 
     def assign(self, group: Group) -> Sequence[Credit]:
-        """Ones."""
+        """Weights of 1."""
         return [self._credit(rollout) for rollout in group.rollouts]
 
     def _credit(self, rollout: Rollout) -> Credit:

@@ -14,9 +14,9 @@ class GaeScheme:
 
         delta_k = r_k + gamma V(s_(k+1)) - V(s_k)
 
-    over the units of an episode. V is the trainer's, so that it computes the advantages, from
-    `rewards` and `gae` of each credit. The weights given here are those of V = 0 everywhere:
-    sum_l (gamma lam)^l r_(k+l). With lam = 1 and ``unit: chunk`` that is IPA's return.
+    over the units of an episode. V belongs to the trainer, which therefore computes the advantages
+    from `rewards` and `gae` of each credit. The weights given here are those for V = 0 everywhere:
+    sum_l (gamma lam)^l r_(k+l). With lam = 1 and ``unit: chunk`` this is IPA's return.
 
     Source: Schulman et al., arXiv:1506.02438, Eq. 16, with PPO's critic (arXiv:1707.06347).
     """
@@ -71,5 +71,5 @@ def _units(chunks: Sequence[Chunk], unit: str) -> Sequence[tuple[int, int]]:
 
 
 def _tokens(span: Span) -> int:
-    """Tokens of a span; 1 where none were recorded, which no trainer with a critic accepts."""
+    """Tokens of a span; 1 if none were recorded, which no trainer with a critic accepts."""
     return 1 if span.tokens is None else span.tokens[1] - span.tokens[0]

@@ -23,16 +23,16 @@ def _nothing_to_compare(rewards: Sequence[float]) -> str | None:
 
 
 class _GroupScheme:
-    """A group of one, or one whose rewards are all equal, gets weights of exactly 0 and says so."""
+    """A group of one, or with all rewards equal, is skipped: its weights are exactly 0."""
 
     name: str
 
     def advantages(self, rewards: Sequence[float]) -> Sequence[float]:
-        """One per reward; asked only where at least two rewards differ."""
+        """One advantage per reward; called only if at least two rewards differ."""
         raise NotImplementedError
 
     def reward(self, rollout: Rollout) -> float:
-        """R of an episode, before it is compared."""
+        """R of an episode, before it is compared with the group."""
         return reward_of(rollout.episode)
 
     def assign(self, group: Group) -> Sequence[Credit]:
@@ -49,8 +49,8 @@ class _GroupScheme:
         self, rollout: Rollout, reward: float, advantage: float, reason: str | None
     ) -> Credit:
         n_chunks = len(rollout.chunks)
-        # A reward that is the group's mean has an advantage of 0 and is not skipped: DAPO counts
-        # its tokens, and leaves out only groups in which there is nothing to compare.
+        # An episode whose reward is the group's mean has an advantage of 0 but is not skipped: DAPO
+        # counts its tokens, and leaves out only groups in which there is nothing to compare.
         return Credit(
             episode_id=rollout.episode.id,
             scheme=self.name,
@@ -70,7 +70,7 @@ class Grpo(_GroupScheme):
         self._options = options
 
     def reward(self, rollout: Rollout) -> float:
-        """Less what the episode's length costs."""
+        """The episode's reward, less the penalty for its length."""
         reward, overlong = reward_of(rollout.episode), self._options.overlong
         if overlong is None:
             return reward

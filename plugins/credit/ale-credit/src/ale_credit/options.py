@@ -8,7 +8,7 @@ from ale.plugin import doc, ge, gt, le, lt
 from ale.types import StopReason
 
 _LARGEST = 1e6
-"""Bound of rewards and penalties, so that no sum of them can overflow."""
+"""Bound on rewards and penalties, so that no sum of them can overflow."""
 
 
 @frozen(kw_only=True)

@@ -13,9 +13,9 @@ from ale_credit.returns import error_counts, returns_to_go, reward_of, terminal_
 class Repair:
     """The weight of attempt k is G_k - b, with G_k = r_k + gamma * G_(k+1).
 
-    The last attempt earns r_K = R, or (1 + repair_bonus) * R where R is positive and an attempt
-    before it failed; the others earn 0. So a failed attempt gets a share of what its repair
-    earned, and less than a success: gamma * (1 + repair_bonus) is below 1.
+    The last attempt earns r_K = R, or (1 + repair_bonus) * R if R is positive and an earlier
+    attempt failed; the others earn 0. So a failed attempt gets a share of what its repair earned,
+    but less than a success: gamma * (1 + repair_bonus) is below 1.
 
     Source: the discounted sum over later attempts, and 0.4 as gamma, are those of
     arXiv:2507.11948 (multi-turn training on kernels); the bonus is this package's.
@@ -25,7 +25,7 @@ class Repair:
         self._options = options
 
     def assign(self, group: Group) -> Sequence[Credit]:
-        """One credit per rollout. Its chunks should be attempts: the chunker `attempt`."""
+        """One credit per rollout. Chunks should be attempts, from the chunker `attempt`."""
         rewards = [self._rewards(rollout) for rollout in group.rollouts]
         returns = [returns_to_go(earned, self._options.gamma) for earned in rewards]
         baseline = self._baseline(group, list(chain.from_iterable(returns)))
@@ -46,7 +46,7 @@ class Repair:
             return group.batch.mean_reward
         if self._options.baseline == "none" or not returns:
             return 0.0
-        # Exactly the return where all are equal: the mean could differ by a rounding error.
+        # If all returns are equal, use exactly that: the mean could differ by a rounding error.
         equal = min(returns) == max(returns)
         return returns[0] if equal else math.fsum(returns) / len(returns)
 

@@ -33,7 +33,7 @@ def terminal_rewards(reward: float, n_chunks: int) -> tuple[float, ...]:
 
 
 def sampled_tokens(trajectory: Trajectory) -> int:
-    """Tokens that the model sampled, forced completions left out; as the provider counts them where
+    """Number of tokens that the model sampled, without forced completions; the provider's count if
     it gives no ids.
     """
     completions = [turn.completion for turn in trajectory.turns if not turn.completion.forced]
@@ -59,13 +59,13 @@ def returns_to_go(rewards: Sequence[float], gamma: float) -> tuple[float, ...]:
         gamma: discount per chunk, in (0, 1].
 
     Returns:
-        K values, first chunk first. At most sum |r_k| in absolute value; a return further than
-        the range of floats allows from its reward is 0.
+        K values, first chunk first, at most sum |r_k| in absolute value. A return is 0 if its
+        reward is so many chunks away that the discount is below the range of floats.
 
     Raises:
         ValueError: gamma outside (0, 1].
 
-    Source: the general form of arXiv:2512.24873, Eq. 7, with a reward per chunk; of
+    Source: the general form of arXiv:2512.24873, Eq. 7, with a reward per chunk; for
     `terminal_rewards` it gives G_k = gamma^(K-k) * R, which is Eq. 7 with j = K.
     """
     if not 0.0 < gamma <= 1.0:
@@ -85,7 +85,7 @@ def position_weights(n_chunks: int, decay: float | None) -> tuple[float, ...]:
     Args:
         n_chunks: K, at least 0.
         decay: None, or in (0, 1). The growth is strict as long as decay^K is a normal float (for
-            0.9: some 6,700 chunks); before that the weights are 0.
+            0.9: some 6,700 chunks); weights of earlier chunks than that are 0.
 
     Returns:
         K values in [0, 1], unitless, first chunk first.
@@ -114,7 +114,7 @@ def error_counts(trajectory: Trajectory, chunks: Sequence[Chunk]) -> tuple[int, 
 def less_penalties(
     rewards: Sequence[float], errors: Sequence[int], penalty: float
 ) -> tuple[float, ...]:
-    """r_k - penalty * errors_k, each chunk paying for its own failed calls.
+    """r_k - penalty * errors_k: each chunk pays for its own failed calls.
 
     Args:
         rewards: K values, unitless.

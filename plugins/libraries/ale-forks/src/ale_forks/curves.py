@@ -30,7 +30,7 @@ class Point:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95%, by Wilson: see `ale.text.wilson`."""
+        """The 95% Wilson interval: see `ale.text.wilson`."""
         return wilson(self.successes, self.trials)
 
 
@@ -41,27 +41,27 @@ class Fork:
     before: Point
     after: Point
     p_value: float
-    """One-sided, of equal success before and after; not yet corrected."""
+    """One-sided, for equal success before and after; not yet corrected."""
     crucial: bool
     """Significant after correction for all forks of the curve."""
 
     @property
     def turns(self) -> range:
-        """Those of the expert, 0-based."""
+        """The expert's turns in this fork, 0-based."""
         return range(self.before.p, self.after.p)
 
 
 @frozen(kw_only=True)
 class Curve:
-    """Success from along one expert's episode."""
+    """Success from the starts along one expert's episode."""
 
     task_id: str
     tag: str
-    """Which expert: see `Place.tag`."""
+    """Identifies the expert: see `Place.tag`."""
     turns: int
-    """K, those of the expert's whole episode."""
+    """K, the turns of the expert's whole episode."""
     points: tuple[Point, ...]
-    """By rising p. That of p = 0 is shared by all experts of a task."""
+    """In order of p. The point at p = 0 is shared by all experts of a task."""
     forks: tuple[Fork, ...]
     """One between every two points."""
     replayed: Mapping[int, str] = field(factory=dict)
@@ -70,14 +70,14 @@ class Curve:
 
 @frozen(kw_only=True)
 class Curves:
-    """What the episodes of a run say about their starts."""
+    """What the episodes of a run show about their starts."""
 
     curves: tuple[Curve, ...]
-    """By task, then by expert."""
+    """Ordered by task, then by expert."""
     beginnings: Mapping[str, Point]
-    """Of each task's own beginning, whether or not it has a curve."""
+    """The point of each task's own beginning, whether or not the task has a curve."""
     other: int
-    """Graded episodes left out, as their start is no place in an expert's episode."""
+    """Graded episodes left out, as their start is not a place in an expert's episode."""
 
     def replayed(self, task_id: str, start: str) -> tuple[Fork, ...]:
         """The forks of the turns that an episode with this start replayed, in order."""
@@ -104,9 +104,9 @@ def curves(episodes: Iterable[Episode], *, since: int = 0, level: float = LEVEL)
 
 
 class Counts:
-    """Sums, for whoever goes through episodes anyhow; one episode in memory at a time.
+    """Running sums over episodes, of which only one needs to be in memory at a time.
 
-    Counts are pooled over steps, and so over versions of the policy.
+    Counts are pooled over steps, and thus over versions of the policy.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class Counts:
         """The curves of the episodes counted so far.
 
         Args:
-            level: of the test, over all forks of one curve (Holm's correction), in (0, 1).
+            level: significance level over all forks of one curve (Holm's correction), in (0, 1).
         """
         first = {task_id: _point(0, all_) for task_id, all_ in sorted(self._beginnings.items())}
         made = []
@@ -181,7 +181,7 @@ def _forks(points: Sequence[Point], level: float) -> tuple[Fork, ...]:
 
 
 def fisher(won_before: int, n_before: int, won_after: int, n_after: int) -> float:
-    """How likely so few successes before are, were success before and after the same.
+    """The probability of so few successes before, if success before and after were equally likely.
 
     One-sided: P(X <= won_before) where X, given all successes, is hypergeometric.
 
@@ -190,7 +190,7 @@ def fisher(won_before: int, n_before: int, won_after: int, n_after: int) -> floa
         n_before, n_after: trials, at least 1 each.
 
     Returns:
-        In (0, 1].
+        The p-value, in (0, 1].
 
     Source: Fisher (1935), The Design of Experiments, chapter 2 (the exact test).
     """

@@ -1,4 +1,4 @@
-"""Rows of data sets: collect, score, pair, import and export stored episodes, streaming."""
+"""Rows of data sets: collect, score, pair, import and export stored episodes as streams."""
 
 from ale_rows.chat import chat, chats, chunk_answer, record
 from ale_rows.chattools import chat_tools, read_tools

@@ -24,12 +24,12 @@ def make_rl(
 
     Args:
         source: JSON Lines of `ScoredRow`.
-        out: of `RlRow`, in the form that `write_rows` picks.
+        out: file or folder of `RlRow`, in the form that `write_rows` picks.
         min_abs_weight: leave out chunks with a smaller absolute weight.
 
     Raises:
         InputError: the source is damaged or of another kind.
-        StoreError, NotUsableError: as `write_rows`.
+        StoreError, NotUsableError: as for `write_rows`.
     """
     refuse_overwriting(out, source)
     counts = Counts()
@@ -54,7 +54,7 @@ def _rows(source: Path, min_abs_weight: float, counts: Counts) -> Iterator[RlRow
 
 
 def chunk_row(row: ScoredRow, chunk: Chunk) -> RlRow | str:
-    """The row of a chunk; or why there is none."""
+    """The row of a chunk, or the reason why there is none."""
     trajectory, credit = row.episode.trajectory, row.credit
     first = chunk.spans[0]
     if any(trajectory.turns[span.turn].completion.forced for span in chunk.spans):
@@ -84,7 +84,7 @@ def chunk_row(row: ScoredRow, chunk: Chunk) -> RlRow | str:
 
 
 def _tokens(trajectory: Trajectory, chunk: Chunk) -> tuple[ChunkTokens, ...] | None:
-    """None where a turn has no tokens, or where the chunk starts or ends inside one."""
+    """The chunk's tokens; None if a turn has none, or the chunk starts or ends inside a token."""
     made = []
     for span in chunk.spans:
         trace = trajectory.turns[span.turn].completion.tokens

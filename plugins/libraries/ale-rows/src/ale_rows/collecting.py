@@ -42,19 +42,19 @@ def collect(
 ) -> Report:
     """Write the episodes of runs as rows: run by run, then by step, task, start and rollout.
 
-    Lines are copied unchanged, one in memory at a time; memory holds their offsets. Of an episode
-    that a run has twice the later line is used.
+    Lines are copied unchanged, one in memory at a time; memory holds their offsets. If a run has an
+    episode twice, the later line is used.
 
     Args:
         runs: run directories, and folders that hold some at any depth.
         out: JSON Lines of `EpisodeRow`.
         split: ``evaluation``: only evaluations, which `score` ignores; ``all``: both.
         broken: include episodes without a reward.
-        tools: override of the tools that the episodes have recorded, for runs stored before tools
+        tools: override the tools that the episodes have recorded, for runs stored before tools
             were recorded.
 
     Raises:
-        InputError: no run was found, two runs have one id, or a line is damaged.
+        InputError: no run was found, two runs have the same id, or a line is damaged.
         StoreError: `out` can't be written.
     """
     readers = [RunReader(path) for path in found_runs(runs)]
@@ -86,7 +86,7 @@ def found_runs(paths: Sequence[Path]) -> list[Path]:
     """The run directories among and below `paths`, each once, sorted below each path.
 
     Raises:
-        InputError: one holds none.
+        InputError: a path holds no run.
     """
     found: dict[Path, Path] = {}
     for path in paths:
@@ -109,7 +109,7 @@ def _below(path: Path) -> Iterator[Path]:
 
 
 def _refuse_duplicates(readers: Sequence[RunReader]) -> None:
-    """Two runs with one id: their episodes would have the same ids."""
+    """Refuse two runs with the same id: their episodes would have the same ids."""
     seen: dict[str, Path] = {}
     for reader in readers:
         name = str(reader.manifest["run_id"])

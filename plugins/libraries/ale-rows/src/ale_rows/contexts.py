@@ -14,7 +14,7 @@ from ale.types import Message, ToolSpec, Trajectory, Turn
 from ale_rows.workdirs import without_workdir
 
 _SIZE = 16
-"""Bytes of a digest; 10^9 prompts collide with a probability of about 10^-21."""
+"""Bytes of a digest; among 10^9 prompts, a collision has a probability of about 10^-21."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -74,7 +74,7 @@ class Answer:
     content: bytes
     """Digest of the answer."""
     empty: bool
-    """Neither text nor a call: nothing to learn from."""
+    """The answer has neither text nor a call: there is nothing to learn from."""
 
 
 def answers(
@@ -85,8 +85,8 @@ def answers(
     """Every turn's answer, in order.
 
     Args:
-        tools: override of the recorded ones.
-        workdir: the rollout's own working directory, equal to those of other rollouts.
+        tools: override the recorded tools.
+        workdir: the rollout's own working directory, treated as equal to that of other rollouts.
     """
     since: list[bytes] = []
     turns: Sequence[Turn | SlimTurn] = trajectory.turns

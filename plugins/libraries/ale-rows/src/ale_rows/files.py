@@ -39,7 +39,7 @@ def write_rows(rows: Iterable[Any], out: Path, kind: type[Any], *, form: Form | 
     Args:
         out: a file, or for ``datasets`` a folder, which is replaced. It is unchanged if something
             fails.
-        kind: their class.
+        kind: class of the rows.
         form: None picks it by the suffix of `out`: ``.jsonl``, ``.parquet``, or none for
             ``datasets``, the folder that ``datasets.load_from_disk`` reads.
 

@@ -30,13 +30,13 @@ def make_sft(
 
     Args:
         source: JSON Lines of `EpisodeRow` or `ScoredRow`.
-        out: of `SftRow`, in the form that `write_rows` picks.
-        min_reward: only episodes with at least this reward: 1 is rejection sampling.
+        out: file or folder of `SftRow`, in the form that `write_rows` picks.
+        min_reward: only episodes with at least this reward; 1 gives rejection sampling.
         min_weight: train only on answers whose chunks all have at least this weight.
 
     Raises:
-        InputError: `min_weight` is set and the source has no weights, or it is damaged.
-        StoreError, NotUsableError: as `write_rows`.
+        InputError: `min_weight` is set but the source has no weights, or the source is damaged.
+        StoreError, NotUsableError: as for `write_rows`.
     """
     refuse_overwriting(out, source)
     kind = stored_kind(source)

@@ -32,20 +32,21 @@ def make_dpo(
     and the lowest mean value over their rollouts. This is a preference as DPO defines it.
 
     ``same-trajectory`` compares the chunks of each trajectory with the highest and the lowest
-    value. The two have different contexts; their prompt is the trajectory's first prompt. It is
+    value. The two have different contexts; their prompt is the trajectory's first prompt. This is
     ALE-lite's scheme, and not a preference between answers to one prompt.
 
     Args:
         source: JSON Lines of `ScoredRow`; for ``same-prompt`` by ``episode`` also `EpisodeRow`.
-        out: of `DpoRow`, in the form that `write_rows` picks.
+        out: file or folder of `DpoRow`, in the form that `write_rows` picks.
         by: the value to compare. ``episode``: the reward of the whole episode, the default of
-            ``same-prompt``. Of the chunk (with ``same-prompt`` that in which the answer starts):
-            its ``reward``, the default of ``same-trajectory``, its ``return`` or its ``weight``.
+            ``same-prompt``. ``reward`` (the default of ``same-trajectory``), ``return`` or
+            ``weight``: that of the chunk; with ``same-prompt``, the one in which the answer starts.
         min_margin: leave out pairs whose values differ by less, at least 0.
 
     Raises:
-        InputError: the scheme can't compare by that, or the source is damaged or of another kind.
-        StoreError, NotUsableError: as `write_rows`.
+        InputError: the scheme can't compare by this value, or the source is damaged or of another
+            kind.
+        StoreError, NotUsableError: as for `write_rows`.
     """
     refuse_overwriting(out, source)
     by = by or ("episode" if pairing == "same-prompt" else "reward")
@@ -99,7 +100,7 @@ Extreme = tuple[float, int]
 
 
 def _extremes(row: ScoredRow, by: By, counts: Counts) -> tuple[Extreme, Extreme] | str:
-    """The lowest (of equals the first) and the highest (of equals the last); or why there are none.
+    """The lowest (first among equals) and the highest (last among equals), or why there are none.
 
     Chunks without an answer of the model, demonstrations, and chunks of turns that did nothing are
     ignored.

@@ -69,7 +69,7 @@ class _Candidate:
     """One answer to a prompt, with all rollouts that gave it."""
 
     offset: int
-    """Of the first row with it."""
+    """Offset of the first row with this answer."""
     turn: int
     empty: bool
     total: float = 0.0
@@ -82,16 +82,16 @@ class _Candidate:
 
 
 Table = dict[bytes, dict[bytes, _Candidate]]
-"""By the digest of a prompt, then of an answer."""
+"""Candidates by the digest of the prompt, then by that of the answer."""
 
 
 def same_prompt_pairs(source: Path, by: By, margin: float, counts: Counts) -> Iterator[DpoRow]:
-    """A pair per prompt with different answers of different value.
+    """One pair for each prompt that has different answers of different value.
 
     Memory holds the digests of one task, and the offsets of all rows.
 
     Args:
-        counts: of prompts, episodes, and prompts without a pair by reason.
+        counts: counts prompts, episodes, and prompts without a pair by reason.
     """
     kind = stored_kind(source)
     if kind is EpisodeRow and by != "episode":
@@ -173,7 +173,7 @@ def _first_chunks(row: ScoredRow) -> dict[int, int]:
 
 
 def _pair(tried: list[_Candidate], margin: float) -> tuple[_Candidate, _Candidate] | str:
-    """The best and the worst answer, of equals the first; or why there is no pair."""
+    """The best and the worst answer (the first among equals), or why there is no pair."""
     if len(tried) < 2:
         return (
             "every rollout gave the same answer"

@@ -1,4 +1,4 @@
-"""Read lines one at a time or by offset, with an explanation of invalid ones."""
+"""Read lines one at a time or by offset, and explain invalid ones."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -72,7 +72,7 @@ def opened(path: Path) -> BinaryIO:
     """A file of lines, open for reading.
 
     Raises:
-        InputError: it is not there, or can't be read.
+        InputError: it does not exist, or can't be read.
     """
     try:
         return path.open("rb", buffering=1 << 20)
@@ -116,10 +116,10 @@ def damaged(error: Exception, path: Path, number: int | None, *, below: str = ""
 
 
 def refuse_schema(episode: Episode, path: Path) -> None:
-    """Refuse an episode of an unsupported version.
+    """Refuse an episode with an unsupported version.
 
     Raises:
-        InputError: it is one.
+        InputError: the version is not supported.
     """
     if episode.schema != 1:
         message = f"episode of schema {episode.schema}; this version of ale-rows reads 1"

@@ -33,7 +33,7 @@ class Report:
     """Other numbers, such as the mean reward."""
 
     def lines(self) -> list[str]:
-        """For a terminal."""
+        """The report as lines for a terminal."""
         written, read = counted(self.written, "row"), counted(self.read, self.unit[:-1])
         lines = [f"{self.output}: {written} from {read}"]
         lines += [f"  {name}: {value:g}" for name, value in self.notes.items()]
@@ -45,9 +45,9 @@ class Counts:
     """What a stage counts while it streams rows."""
 
     seen: Counter[str] = field(factory=Counter)
-    """By name; that of the stage's unit is what it read, the others are notes."""
+    """Counts by name; the one named like the stage's unit is what it read, others are notes."""
     dropped: Counter[str] = field(factory=Counter)
-    """By reason."""
+    """Counts by reason."""
 
     def report(
         self,
@@ -63,7 +63,7 @@ class Counts:
         """The report of a finished stage, which is written next to the output.
 
         Args:
-            notes: before what was seen.
+            notes: notes that precede the counted ones.
 
         Raises:
             StoreError: it can't be written.

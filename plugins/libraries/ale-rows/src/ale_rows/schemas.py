@@ -32,7 +32,7 @@ def _schema(kind: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write them into the folder that the command names."""
+    """Write the schemas into the folder that the command names."""
     for name, schema in json_schemas().items():
         Path(sys.argv[1], name).write_text(json.dumps(schema, indent=2) + "\n")
 

@@ -78,11 +78,11 @@ def score(
 
     Args:
         source: JSON Lines of `EpisodeRow`.
-        out: JSON Lines of `ScoredRow`, group by group, in the order of their first rows.
+        out: JSON Lines of `ScoredRow`, group by group, in the order of the groups' first rows.
         registry: the installed packages.
-        chunker: a component as after ``--chunker``: ``interaction:turns_without_calls=own``; or a
-            mapping as in a config.
-        scheme: likewise a credit scheme.
+        chunker: a component, written as for ``--chunker`` (``interaction:turns_without_calls=own``)
+            or as a mapping as in a config.
+        scheme: a credit scheme, written in the same way.
 
     Raises:
         InputError: there is no such component, or a line is damaged.

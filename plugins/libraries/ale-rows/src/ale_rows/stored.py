@@ -66,7 +66,7 @@ def stored_rows(source: Path, kind: type[RowT]) -> Iterator[RowT]:
 
 
 SKIPPED = "chunks skipped (the turns did nothing)"
-"""Name of their number in a report."""
+"""Name under which a report counts skipped chunks."""
 
 
 def is_credited(trajectory: Trajectory, chunk: Chunk) -> bool:

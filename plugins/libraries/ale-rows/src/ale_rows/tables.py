@@ -21,7 +21,7 @@ from ale_rows.writing import replacing
 TABULAR = (DpoRow, SftRow, RlRow)
 _JSON_COLUMN = "tools"
 _BATCH = 256
-"""Rows in memory at once, which are one row group of the file."""
+"""Rows in memory at once; they form one row group of the file."""
 
 
 def optional(module: str, extra: str) -> Any:
@@ -77,7 +77,7 @@ def write_dataset(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
 
 
 def _is_data_set(path: Path) -> bool:
-    """Whether a folder has a data set of `write_dataset` and nothing else."""
+    """Whether a folder holds a data set written by `write_dataset` and nothing else."""
     if not (path / "dataset_info.json").is_file():
         return False
     names = {each.name for each in path.iterdir() if each.suffix != ".arrow"}
@@ -149,7 +149,7 @@ def _plain_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _whole(plain: dict[str, Any]) -> dict[str, Any]:
-    """A row without its nulls, which tables have for absent values."""
+    """A row without the nulls that tables have for absent values."""
     tools = plain.get(_JSON_COLUMN)
     whole = {key: _without_nulls(value) for key, value in plain.items()}
     whole[_JSON_COLUMN] = msgspec.json.decode(tools) if isinstance(tools, str) else tools

@@ -49,11 +49,11 @@ class Trained:
     steps: int
     """Steps done in total."""
     resumed: int
-    """Of these, steps of earlier calls."""
+    """The number of these steps that earlier calls did."""
     checkpoint: Path | None
-    """The newest; None if the file has no rows."""
+    """The newest checkpoint; None if the file has no rows."""
     learned: bool | None
-    """Whether a step of this call changed the policy; None if none is trained in this process."""
+    """Whether a step of this call changed the policy; None if no policy is trained here."""
 
 
 async def train(
@@ -76,9 +76,9 @@ async def train(
         source: JSON Lines of `ScoredRow`.
         out: folder for ``checkpoints/<step>``, ``events.jsonl`` and ``training.json``.
         trainer: not attached yet.
-        llm: the model that it trains, if it trains one in this process. The episodes should be of
-            this model: most objectives correct for another policy's tokens only near their own.
-        groups: in each step, at least 1.
+        llm: the model to train, if one is trained in this process. The episodes should come from
+            this model: most objectives correct for another policy's tokens only if it is close.
+        groups: number of groups in each step, at least 1.
         epochs: passes over the rows, at least 1.
         on_step: called after each step of this call.
 

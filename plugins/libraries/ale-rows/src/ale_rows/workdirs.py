@@ -1,9 +1,9 @@
 """The working directory of each rollout, which some sandboxes name anew for every episode.
 
-Prompts of one task that differ in that path alone, say in the output of a command, count as the
-same prompt; an answer to one becomes an answer to the other by replacing the path. Runs store it
-with each episode. Deterministic and older ones do not: there it is inferred from the first prompts,
-where the agent has put it into them (``{workdir}``).
+Prompts of one task that differ only in that path, say in the output of a command, count as the same
+prompt; an answer to one becomes an answer to the other by replacing the path. Runs store the path
+with each episode, except deterministic and older runs. For these it is inferred from the first
+prompts, if the agent has put it into them (``{workdir}``).
 """
 
 import re
@@ -31,7 +31,7 @@ class _Prompt:
 
     texts: Sequence[str]
     workdir: str | None = None
-    """The working directory in `texts`, once the prompt of another rollout differs in it."""
+    """The working directory in `texts`; known once another rollout's prompt differs there."""
 
 
 class Workdirs:
@@ -45,8 +45,8 @@ class Workdirs:
         """Add one rollout of a task.
 
         Args:
-            texts: of its first prompt.
-            stored: the working directory, where the run has stored it.
+            texts: the texts of the rollout's first prompt.
+            stored: the working directory, if the run has stored it.
         """
         if stored is not None:
             self._rollouts[rollout] = _Rollout(_Prompt(texts), stored)
@@ -74,7 +74,7 @@ def differing(one: Sequence[str], other: Sequence[str]) -> tuple[str, str] | Non
     """The paths in which two conversations differ; None if they differ in anything else.
 
     Returns:
-        The path in the one and in the other, up to the first folder that differs.
+        The paths in `one` and in `other`, up to the first folder that differs.
     """
     if len(one) != len(other):
         return None

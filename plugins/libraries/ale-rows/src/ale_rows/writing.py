@@ -23,7 +23,7 @@ def refuse_overwriting(out: Path, *sources: Path) -> None:
     """Refuse an output that is one of the inputs.
 
     Raises:
-        InputError: it is one.
+        InputError: the output is one of the inputs.
     """
     if any(source.resolve() == out.resolve() for source in sources):
         message = f"{out} is read and can't be written at the same time"
@@ -35,8 +35,8 @@ def replacing(out: Path, *, folder: bool = False) -> Iterator[Path]:
     """A path to write to in the block, which then replaces `out`.
 
     Args:
-        folder: the path is a new folder, and `out` may be one, which is replaced with its
-            contents. Otherwise a folder is refused.
+        folder: the path is a new folder, and `out` may be an existing folder, which is replaced
+            with its contents. Otherwise a folder is refused.
 
     Raises:
         InputError: `out` is a folder where a file is to be written.
@@ -57,7 +57,7 @@ def writing_lines(out: Path) -> Iterator[Callable[[bytes], object]]:
 
 
 def write_lines(lines: Iterable[bytes], out: Path) -> int:
-    """Write lines, given without their newlines; returns their number. Errors as `replacing`."""
+    """Write lines, given without newlines; returns their number. Errors as for `replacing`."""
     written = 0
     with writing_lines(out) as write:
         for line in lines:

@@ -1,7 +1,7 @@
 """The weight channel `folder`: one folder per version on a disk that trainer and servers share.
 
-A version is written beside its place, synchronised to the disk, and renamed. Its marker, written
-last, lists the files with their sizes, so that a folder that is not whole is not read, whatever the
+A version is written beside its final place, synchronised to the disk, and renamed. Its marker,
+written last, lists the files with their sizes, so an incomplete folder is not read, whatever the
 file system makes of the rename.
 """
 
@@ -24,15 +24,15 @@ class _Marker(msgspec.Struct, forbid_unknown_fields=True):
     version: int
     digest: str
     files: dict[str, int]
-    """Sizes in bytes by name."""
+    """Sizes in bytes by file name."""
 
 
 class WeightFolder:
     """The versions of one run.
 
     Args:
-        root: created where it is missing.
-        keep: versions that stay; older ones are removed when a new one is published.
+        root: folder of the versions; created if missing.
+        keep: number of versions to keep; older ones are removed when a new one is published.
     """
 
     def __init__(self, root: Path, *, keep: int = 2) -> None:
@@ -40,7 +40,7 @@ class WeightFolder:
         self._keep = keep
 
     def publish(self, version: int, write: Callable[[Path], str]) -> Weights:
-        """Write a version; one that is there already is replaced.
+        """Write a version; an existing one is replaced.
 
         Args:
             write: writes ``*.safetensors`` into an empty folder and returns the digest.
@@ -61,11 +61,11 @@ class WeightFolder:
         """Remove all versions."""
         for folder in self._versions():
             shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError):  # somebody else's files are in it
+        with contextlib.suppress(OSError):  # it may contain somebody else's files
             self.root.rmdir()
 
     def _versions(self) -> list[Path]:
-        """Those with a marker: other folders of such a name are somebody else's."""
+        """The folders with a marker: others with such a name are somebody else's."""
         named = [each for each in self.root.glob("v*") if re.fullmatch(r"v\d{8,}", each.name)]
         return [each for each in named if (each / MARKER).is_file()]
 
@@ -80,7 +80,7 @@ def files_of(weights: Weights) -> list[Path]:
     """The files of published weights.
 
     Raises:
-        WeightsError: the folder is missing, not whole, or of another version.
+        WeightsError: the folder is missing or incomplete, or has another version.
     """
     folder = Path(weights.folder)
     try:

@@ -23,12 +23,12 @@ from ale_servers.records import (
 
 CONNECT_S = 5.0
 STATUS_S = 10.0
-"""Seconds for the answer to anything that takes no time."""
+"""Seconds to wait for the answer to a request that takes no time."""
 CONTROL_S = 600.0
-"""Seconds for reading weights and taking them."""
+"""Seconds to wait while a server reads weights and takes them."""
 _IDLE_S = 3.0
-"""Below a server's own limit (5 s of vLLM and uvicorn, 75 s of `ale serve`), so that no request is
-sent into a connection that the server is closing."""
+"""Below a server's own limit (5 s in vLLM and uvicorn, 75 s in `ale serve`), so that no request is
+sent over a connection that the server is closing."""
 
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
@@ -56,10 +56,10 @@ class Connections:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def session(self) -> aiohttp.ClientSession:
-        """Of the running event loop."""
+        """The session of the running event loop."""
         loop = asyncio.get_running_loop()
         if self._session is None or self._loop is not loop:
-            # No limit: how many requests run is for who sends them to decide.
+            # No limit: the sender decides how many requests run.
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S)
             self._session = aiohttp.ClientSession(
                 connector=connector,
@@ -71,7 +71,7 @@ class Connections:
         return self._session
 
     async def aclose(self) -> None:
-        """Close them. Idempotent."""
+        """Close the connections. Idempotent."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -81,7 +81,7 @@ class HTTPServer:
     """A server behind a URL. An `InferenceServer`.
 
     Args:
-        entry: where it is.
+        entry: the server's address.
         connections: shared with the clients of other servers.
     """
 
@@ -90,7 +90,7 @@ class HTTPServer:
         self._connections = connections
 
     async def sample(self, request: SampleRequest) -> Sampled:
-        """As `InferenceServer.sample`; waits without a limit of its own."""
+        """As `InferenceServer.sample`; has no time limit of its own."""
         return await self._asked("sample", request, _sampled, timeout_s=None)
 
     async def abort(self, ids: tuple[str, ...] | None = None) -> None:

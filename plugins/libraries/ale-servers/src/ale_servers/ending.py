@@ -1,8 +1,8 @@
 """``python -m ale_servers.ending COMMAND...``: runs a program, and ends all of it when asked.
 
-For a program that starts processes of its own and knows nothing of its parent: it ends, with what
-it has started, when this process gets SIGTERM or its standard input is closed, by whatever has
-ended the parent.
+For a program that starts processes of its own and knows nothing about its parent. The program and
+what it has started end when this process gets SIGTERM or its standard input is closed, which
+happens however the parent ends.
 """
 
 import contextlib
@@ -13,11 +13,11 @@ import sys
 import threading
 
 END_S = 10.0
-"""From SIGTERM to SIGKILL."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 def main(argv: list[str]) -> int:
-    """Run the command to its end; its exit status."""
+    """Run the command to its end; returns its exit status."""
     ended = threading.Event()
 
     def end(*_: object) -> None:
@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     # Before the program starts: a signal in between would leave it behind.
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    # A group of its own, which its children are in.
+    # The program gets its own process group, which its children are in.
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True) as program:
 
         def until_closed() -> None:
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
         _signal(program.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             program.wait(END_S)
-        _signal(program.pid, signal.SIGKILL)  # what it has left behind
+        _signal(program.pid, signal.SIGKILL)  # kills what it has left behind
         return program.wait()
 
 

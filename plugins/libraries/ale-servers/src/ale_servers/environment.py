@@ -17,14 +17,14 @@ _MARKER = "ale.json"
 
 @frozen(kw_only=True)
 class Recipe:
-    """What is installed.
+    """What is installed in an environment.
 
     Attributes:
-        name: of the environment.
+        name: the environment's.
         packages: pinned requirements.
         overrides: requirements that replace those of the packages.
-        python: version.
-        source: folder of a package of ours that is installed too; its build backend is setuptools.
+        python: version of Python.
+        source: folder of a package of ours to install too; its build backend is setuptools.
     """
 
     name: str
@@ -43,12 +43,12 @@ def root() -> Path:
 
 
 def folder_of(recipe: Recipe) -> Path:
-    """Where it is, or would be."""
+    """The folder where this environment is, or would be."""
     return root() / recipe.name
 
 
 def is_made(recipe: Recipe) -> bool:
-    """Was exactly this installed, to the end?"""
+    """Was exactly this recipe installed completely?"""
     try:
         return (folder_of(recipe) / _MARKER).read_bytes() == _made(recipe)
     except OSError:
@@ -62,10 +62,10 @@ def _made(recipe: Recipe) -> bytes:
 
 
 def make(recipe: Recipe, uv: str) -> Path:
-    """Make an environment, or do nothing where it is made; its folder.
+    """Make an environment, or do nothing if it exists; returns its folder.
 
     Args:
-        uv: the program.
+        uv: path of the program uv.
 
     Raises:
         AleError: something can't be installed; what was made so far is removed.
@@ -92,7 +92,7 @@ def _make(recipe: Recipe, uv: str, folder: Path) -> None:
         _run(uv, *install, "--override", str(overrides), *recipe.packages)
         if recipe.source is not None:
             shutil.copytree(recipe.source, copy)
-            # It is built with what the packages have brought.
+            # It is built with the build tools that the packages have installed.
             _run(uv, *install, "--no-deps", "--no-build-isolation", str(copy))
         (folder / _MARKER).write_bytes(_made(recipe))
     except BaseException:
@@ -104,7 +104,7 @@ def _make(recipe: Recipe, uv: str, folder: Path) -> None:
 
 
 def _run(*argv: str) -> None:
-    # The constraints are of the caller's own environment.
+    # These constraints belong to the caller's own environment.
     mine: Sequence[str] = ("UV_CONSTRAINT", "PIP_CONSTRAINT", "VIRTUAL_ENV")
     environ = {name: value for name, value in os.environ.items() if name not in mine}
     done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)

@@ -27,7 +27,7 @@ from ale_servers.records import (
 from ale_servers.tensors import digest_of, shapes_of, stored_in
 
 _ABORT_S = 0.1
-"""Between two tries to end a request that the program may not have had yet."""
+"""Seconds between two tries to end a request that may not have reached the program yet."""
 OnStart = Callable[[], None]
 
 
@@ -36,11 +36,11 @@ class Model:
     """What a program serves.
 
     Attributes:
-        folder: of the model, in the format of transformers.
+        folder: the model's, in the format of transformers.
         name: for records.
         context: most tokens of prompt and answer.
-        max_running: answers sampled at once.
-        start_s: seconds in which the program has to answer.
+        max_running: most answers sampled at once.
+        start_s: seconds within which a starting program must answer.
         adapters: most adapters; 0 for none.
     """
 
@@ -57,7 +57,7 @@ class _Job:
     """A request in progress."""
 
     program: str | None
-    """Name of its adapter in the program."""
+    """Name of the job's adapter in the program."""
     aborted: bool = False
 
 
@@ -66,8 +66,8 @@ class Gateway:
 
     Args:
         model: what the program serves.
-        program: is asked.
-        run: starts the program, and calls back after each start; started with the first request.
+        program: the API through which the program is asked.
+        run: starts the program, and calls back after each start; called at the first request.
     """
 
     def __init__(
@@ -92,17 +92,17 @@ class Gateway:
         self._checked: Weights | None = None
         self._beside: set[asyncio.Task[None]] = set()
         self._removals: dict[str, asyncio.Task[None]] = {}
-        """Of adapters that requests still use, by their names in the program."""
+        """Removals of adapters that requests still use, by the adapters' names in the program."""
         self._restarting = False
         self._deadline = 0.0
-        """Of the start, by the event loop's clock."""
+        """Deadline of the start, by the event loop's clock."""
         self._instance, self._since = "", time.time()
 
     async def started(self) -> None:
         """Wait until the program answers.
 
         Raises:
-            LLMError: it does not, in time.
+            LLMError: it does not answer in time.
             WeightsError: the model's folder can't be read.
         """
         async with self._opening:
@@ -128,20 +128,20 @@ class Gateway:
         self._running = running
 
     async def _begun(self) -> "asyncio.Task[None]":
-        while self._ready is None:  # noqa: ASYNC110 - the first start, in a moment
+        while self._ready is None:  # noqa: ASYNC110 - the first start comes in a moment
             await asyncio.sleep(0.01)
         return self._ready
 
     def _on_start(self) -> None:
         if self._ready is None or self._ready.done():
             self._deadline = asyncio.get_running_loop().time() + self._model.start_s
-        else:  # it ended while it started: no more time for another try
+        else:  # it ended while it was starting: another try gets no extra time
             self._ready.cancel()
         self._instance, self._since = os.urandom(6).hex(), time.time()
         assert self._first is not None
         self._now, self._adapters, self._paused = self._first, {}, False
         self._checked = None
-        for removal in self._removals.values():  # of the program before
+        for removal in self._removals.values():  # from the previous program
             removal.cancel()
         self._ready = asyncio.create_task(self._begin())
         self._ready.add_done_callback(_retrieved)
@@ -187,7 +187,7 @@ class Gateway:
                 del self._jobs[request.id]
 
     def _held(self, request: SampleRequest) -> Held:
-        """The weights that the request is sampled from, if it begins now."""
+        """The weights from which the request is sampled if it begins now."""
         held = self._adapters.get(request.adapter) if request.adapter else self._now
         if held is None:
             raise NotSampledError(f"it has no adapter '{request.adapter}'")
@@ -215,7 +215,7 @@ class Gateway:
 
     def _scored(self, request: SampleRequest, held: Held, logprobs: tuple[float, ...]) -> Sampled:
         if self._held(request) != held:
-            # Nobody knows which of them have scored which id; scoring can be repeated.
+            # It is not known which weights have scored which id; scoring can be repeated.
             raise NotSampledError("the weights were changed while it scored")
         return Sampled(
             ids=request.forced_ids,
@@ -226,7 +226,7 @@ class Gateway:
         )
 
     async def abort(self, ids: tuple[str, ...] | None = None) -> None:
-        """As `InferenceServer.abort`; returns when they have ended."""
+        """As `InferenceServer.abort`; returns when the requests have ended."""
         names = self._jobs.keys() if ids is None else self._jobs.keys() & {*ids}
         concerned = {name: self._jobs[name] for name in names}
         while left := [name for name, job in concerned.items() if self._jobs.get(name) is job]:
@@ -269,8 +269,8 @@ class Gateway:
             self._lease = None
 
     async def prepare(self, weights: Weights) -> None:
-        """As `InferenceServer.prepare`. An adapter is loaded beside the present one, as soon as
-        the last request has ended that began with the one before that: a program has room for two.
+        """As `InferenceServer.prepare`. A program has room for two versions of an adapter: the new
+        one is loaded beside the present one, once no request uses the one before that.
         """
         await self.started()
         if self._checked != weights:
@@ -307,7 +307,7 @@ class Gateway:
         if earlier := self._removals_of(weights.adapter):
             await asyncio.wait(earlier)
         try:
-            with contextlib.suppress(RefusedError):  # of a preparation that was not taken
+            with contextlib.suppress(RefusedError):  # left over from an unused preparation
                 await self._program.unload_adapter(name)
             await self._program.load_adapter(name, Path(weights.folder))
         except RefusedError as error:
@@ -320,9 +320,9 @@ class Gateway:
     async def update(self, weights: Weights) -> None:
         """As `InferenceServer.update`.
 
-        An answer in progress that is sampled from an adapter ends under the one with which it has
-        begun; one that is sampled from the weights themselves continues under the new ones. New
-        weights remove all adapters, which are not theirs.
+        An answer in progress that is sampled from an adapter ends under the version with which it
+        began; one that is sampled from the weights themselves continues under the new weights. New
+        weights remove all adapters, since these were not made for them.
         """
         await self.prepare(weights)
         instance = self._instance
@@ -370,8 +370,8 @@ class Gateway:
             ) from error
 
     async def _restart(self) -> None:
-        """With the weights of its start: it may have half of others, and answers nobody until it
-        has ended.
+        """Restart with the initial weights: the program may have half of other weights, and answers
+        nothing until it has ended.
         """
         self._restarting = True
         try:
@@ -432,8 +432,8 @@ def _read_label(label: str) -> tuple[int, str]:
 
 
 def _program_name(adapter: str, held: Held) -> str:
-    """Of an adapter's version in the program: a name has one content for ever, so that no cache of
-    keys and values that a program has by name is of another one.
+    """The name of an adapter's version in the program. The content of a name never changes, so a
+    program's cache of keys and values by name can't be that of another version.
     """
     return f"{adapter}@{held.version}-{held.digest[:12]}"
 
@@ -452,6 +452,6 @@ def _check_shapes(
 
 
 def _retrieved(task: "asyncio.Task[None]") -> None:
-    """An exception is for whoever waits for the task; with nobody there it is not a surprise."""
+    """Retrieve a task's exception, so that asyncio does not warn if nobody waits for the task."""
     if not task.cancelled():
         task.exception()

@@ -15,18 +15,18 @@ from ale_servers.program import Asked, Launch, Program, RefusedError, started
 
 log = logging.getLogger(__name__)
 NAME = "policy"
-"""Of the model, in the program."""
+"""The model's name in the program."""
 
 
 class HostedLLM:
-    """An `LLM` that answers by the chat API of a program on this machine; `server` samples for
+    """An `LLM` that answers through the chat API of a program on this machine; `server` samples for
     training. The program starts with the first request.
 
     Args:
-        model: what it serves, under the name `NAME`.
-        launch: how it is started.
-        url: where it then listens.
-        program: its API.
+        model: what the program serves, under the name `NAME`.
+        launch: how the program is started.
+        url: where the program then listens.
+        program: makes the program's API.
     """
 
     def __init__(
@@ -36,22 +36,22 @@ class HostedLLM:
         self._connections = Connections()
         self.asked = Asked(url, self._connections)
         self.server = Gateway(model, program(self.asked), self._run)
-        """For clients that have ids."""
+        """Samples for clients that have ids."""
 
     def _run(self, on_start: OnStart) -> AbstractAsyncContextManager[None]:
         return started(self.launch, log.warning, on_start)
 
     @property
     def capabilities(self) -> LLMCapabilities:
-        """Of the chat API: text alone. Clients with ids use `server`."""
+        """The capabilities of the chat API: text only. Clients with ids use `server`."""
         return LLMCapabilities(tools=False)
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        """One answer by the model's own chat template.
+        """One answer, with the model's own chat template.
 
         Raises:
             ContextLengthError: the conversation is too long.
-            LLMError: the program failed, or has not started.
+            LLMError: the program failed, or did not start.
         """
         await self.server.started()
         body = {
@@ -80,10 +80,10 @@ def model_in(
     """The model in a folder, in the format of transformers.
 
     Args:
-        context: most tokens of prompt and answer; the model's own limit if None.
+        context: most tokens of prompt and answer; None takes the model's own limit.
 
     Raises:
-        InputError: there is none.
+        InputError: the folder holds no model.
     """
     folder = folder.absolute()
     try:
@@ -95,7 +95,7 @@ def model_in(
     return Model(
         folder=folder,
         name=folder.name,
-        # One place is for the token that programs sample even if they are asked for scores alone.
+        # Leave a place for the token that programs sample even when asked only for scores.
         context=min(own, context or own) - 1,
         max_running=max_running,
         start_s=start_s,

@@ -1,7 +1,7 @@
 """A registry for several hosts: a bucket of keys and values in NATS JetStream.
 
-An entry that is not renewed is removed by NATS. What the bucket has is watched, so that looking at
-it costs nothing; while NATS can't be reached, what was there last stays.
+NATS removes an entry that is not renewed. The bucket is watched, so looking at it costs nothing;
+while NATS can't be reached, the last known entries stay.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ class NatsRegistry:
     """Servers with entries in a bucket. Opens no connection before the first call.
 
     Args:
-        options: whose URL ends with the bucket: ``nats://HOST:PORT/BUCKET``.
-        environ: has the variables that the options name.
+        options: their URL ends with the bucket: ``nats://HOST:PORT/BUCKET``.
+        environ: contains the variables that the options name.
         expiry_s: seconds after which an entry that was not renewed has expired.
     """
 
@@ -48,7 +48,7 @@ class NatsRegistry:
         self._bucket = parts.path.strip("/") or BUCKET
         self._expiry_s = expiry_s
         self._seen: dict[str, tuple[Entry, float]] = {}
-        """Entries, and when each was renewed last, by this process's clock."""
+        """Entries, and when each was last renewed, by this process's clock."""
         self._lost_at = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -61,7 +61,7 @@ class NatsRegistry:
         return f"{self._options.url}/{self._bucket}"
 
     def entries(self) -> Sequence[Entry]:
-        """Those that have not expired, by name.
+        """The entries that have not expired, ordered by name.
 
         Raises:
             ConnectionError: NATS can't be reached, at the first call.
@@ -101,7 +101,7 @@ class NatsRegistry:
             loop.close()
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something in the thread of the connection."""
+        """Run `work` in the connection's thread."""
         with self._opening:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -118,7 +118,7 @@ class NatsRegistry:
         if self._client is not None:
             with contextlib.suppress(*LOST):
                 await self._client.close()
-        # The watch has tasks of its own in the client.
+        # The client runs tasks of its own for the watch.
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -141,7 +141,7 @@ class NatsRegistry:
             return await stream.create_key_value(config)
 
     async def _listing(self) -> None:
-        """Begin to watch, and wait until what is there now was listed."""
+        """Begin to watch, and wait until the present entries have been listed."""
         if self._watching is None or self._watching.done():
             bucket = await self._opened()
             self._listed = asyncio.Event()
@@ -151,13 +151,13 @@ class NatsRegistry:
                 await self._listed.wait()
 
     async def _lost(self) -> None:
-        """What has expired until now does not come back."""
+        """Drop the entries that have expired, so that they do not come back."""
         self._lost_at = time.monotonic()
         oldest = self._lost_at - self._expiry_s
         self._seen = {key: seen for key, seen in self._seen.items() if seen[1] >= oldest}
 
     async def _watch_anew(self) -> None:
-        """After a lost connection: what was there has had no chance to be renewed meanwhile."""
+        """After a lost connection: the entries could not be renewed in the meantime."""
         away = time.monotonic() - self._lost_at
         self._seen = {key: (entry, at + away) for key, (entry, at) in self._seen.items()}
         if self._watching is not None:
@@ -166,7 +166,7 @@ class NatsRegistry:
     async def _watch(self, bucket: KeyValue) -> None:
         watcher = await bucket.watchall()
         async for update in watcher:
-            if update is None:  # all that was there has come
+            if update is None:  # all existing entries have been received
                 self._listed.set()
             elif update.operation is not None or not update.value:
                 self._seen.pop(update.key, None)

@@ -1,4 +1,4 @@
-"""A registry by what names it in a config or on a command line."""
+"""Find a registry by its name in a config or on a command line."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +11,6 @@ def registry_at(place: Path | ServerOptions, environ: Mapping[str, str]) -> Writ
     """The registry in a folder, or in a bucket of NATS: ``nats://HOST:PORT/BUCKET``."""
     if isinstance(place, Path):
         return FolderRegistry(place)
-    from ale_servers.nats_registry import NatsRegistry  # late: most need none
+    from ale_servers.nats_registry import NatsRegistry  # late: most callers need none
 
     return NatsRegistry(place, environ)

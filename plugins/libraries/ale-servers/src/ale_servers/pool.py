@@ -36,19 +36,19 @@ class PoolOptions:
     """How a pool asks its servers."""
 
     timeout_s: float = 600.0
-    """For a whole answer, waiting and interruptions included."""
+    """Seconds for a whole answer, waiting and interruptions included."""
     interruption: Interruption = "keep"
     """What an update does to requests in progress."""
     refresh_s: float = 2.0
     """Seconds between looks at the registry and at each server."""
     take_over: bool = False
-    """Give servers with weights of somebody else this run's weights, where they fit."""
+    """Give this run's weights to servers that have somebody else's, if they fit."""
     follow: bool = False
     """Sample from the newest weights of the run that a server has; another process gives them."""
     adapter: str = ""
-    """Name of the adapter that this pool's updates are of, over the weights of the start."""
+    """Name of the adapter that this pool updates, over the initial weights."""
     pause_s: float = 120.0
-    """Servers resume by themselves after these, should this process be killed."""
+    """Seconds after which servers resume by themselves, should this process be killed."""
 
 
 @define(eq=False)
@@ -61,24 +61,24 @@ class Member:
     reason: str = "not asked yet"
     status: ServerStatus | None = None
     in_flight: int = 0
-    """Requests of this pool."""
+    """Number of requests of this pool."""
     others: int = 0
-    """Requests of anybody else when it was last asked."""
+    """Number of other clients' requests when the server was last asked."""
     asked: set[str] = field(factory=set)
     """Ids of requests of this pool."""
     catching_up: "asyncio.Task[None] | None" = None
-    """An update that it has missed."""
+    """Brings the server an update that it has missed."""
 
     @property
     def load(self) -> float:
-        """Requests per row of its batch."""
+        """Requests per row of the server's batch."""
         rows = 1 if self.status is None else max(1, self.status.max_running)
         return (self.in_flight + self.others) / rows
 
     @property
     def has_room(self) -> bool:
-        """A server always has the next requests at hand, and no more: a queue in it is one that
-        can't be given to another."""
+        """A server always has the next requests at hand, but no more: what is queued there can't be
+        given to another server."""
         return self.load < 2
 
 
@@ -87,13 +87,13 @@ class ServerPool:
 
     Args:
         registry: where they are found.
-        connect: makes the client of one.
-        fingerprint: of the model; a server of another one is refused.
+        connect: makes the client of a server.
+        fingerprint: the model's; a server of another model is refused.
         initial: the weights before the first update; their folder may be empty, if they have not
             been written.
-        run: id of the run; what it has published before, it knows by this.
+        run: id of the run, by which it recognises what it has published before.
         present: an adapter over the initial weights that the servers have.
-        options: how they are asked.
+        options: how the servers are asked.
     """
 
     def __init__(
@@ -113,9 +113,9 @@ class ServerPool:
         self._run = run
         self._options = options or PoolOptions()
         self.weights = present or initial
-        """Those that are sampled from."""
+        """The weights that are sampled from."""
         self.base = initial
-        """Those under the adapter, or the same."""
+        """The weights under the adapter; the same if there is none."""
         self._digests = {each.version: each.digest for each in (initial, self.weights)}
         self._members: dict[str, Member] = {}
         self._sessions: OrderedDict[str, Member] = OrderedDict()
@@ -132,15 +132,15 @@ class ServerPool:
         return tuple(self._members.values())
 
     async def sample(self, request: SampleRequest, session: str) -> Sampled:
-        """One answer, of one server or, after interruptions, of several.
+        """One answer, from one server or, after interruptions, from several.
 
         Args:
-            request: its id is that of the first part; later parts have others.
+            request: its id is used for the first part; later parts get other ids.
             session: requests of one session are sent to one server, for its prefix cache.
 
         Raises:
             ContextLengthError: the ids fill the context.
-            LLMError: there was no server, or no answer within the time, or it was lost.
+            LLMError: there was no server, no answer in time, or the answer was lost.
         """
         self._keep_fresh()
         parts: list[Sampled] = []
@@ -155,7 +155,7 @@ class ServerPool:
     async def _part(
         self, request: SampleRequest, parts: Sequence[Sampled], session: str
     ) -> Sampled:
-        """The next part of an answer; sent again while nothing was sampled."""
+        """The next part of an answer; the request is sent again while nothing was sampled."""
         done = [token for part in parts for token in part.ids]
         asked = msgspec.structs.replace(
             request,
@@ -183,7 +183,7 @@ class ServerPool:
             wait = min(2 * wait, _LONGEST_WAIT_S)
 
     async def _check(self, member: Member, part: Sampled) -> None:
-        """Refuse tokens of weights that this run has not published."""
+        """Refuse tokens sampled from weights that this run has not published."""
         if self._options.follow and not self._digests.keys() >= {*part.versions}:
             await self._look_at(member)  # the run may have updated it
         for version in {*part.versions}:
@@ -193,7 +193,7 @@ class ServerPool:
                 raise LLMError(f"{member.entry.url} is refused: {reason}; is another run using it?")
 
     async def _acquire(self, session: str) -> Member:
-        """The server of the session, else the least loaded one, as soon as one has room."""
+        """The session's server, or else the least loaded one, as soon as one has room."""
         member = self._sessions.get(session)
         if member is None or member.state != "ready" or not member.has_room:
             member = self._least_loaded()
@@ -225,7 +225,7 @@ class ServerPool:
         )
 
     def _hand_out(self) -> None:
-        """Give waiting requests servers, in their order."""
+        """Assign servers to waiting requests, in order."""
         while self._waiting:
             if self._waiting[0].done():  # cancelled
                 self._waiting.popleft()
@@ -251,7 +251,7 @@ class ServerPool:
         return "; ".join([f"{text} servers are ready", *self.unusable()])
 
     def unusable(self) -> list[str]:
-        """Why each server that is not sampled from is not."""
+        """For each server that is not sampled from, the reason."""
         return [
             f"{each.entry.url} is {each.state}: {each.reason}"
             for each in self._members.values()
@@ -259,13 +259,13 @@ class ServerPool:
         ]
 
     def written(self, weights: Weights) -> None:
-        """The present weights are in a folder from now on, for servers that have others."""
+        """From now on the present weights are in a folder, for servers that have others."""
         self.weights = weights
         if not weights.adapter:
             self.base = weights
 
     async def start(self) -> None:
-        """Look at the servers, and again from time to time; the first request does so too."""
+        """Look at the servers now and from time to time; the first request starts this too."""
         await self.refresh()
         self._keep_fresh()
 
@@ -288,7 +288,7 @@ class ServerPool:
         await asyncio.gather(*filter(None, catching_up))
 
     async def _look(self) -> None:
-        """The same, without waiting for those that are updated."""
+        """As `refresh`, without waiting for the servers that are being updated."""
         async with self._looking:
             try:
                 found = {each.url: each for each in await asyncio.to_thread(self._registry.entries)}
@@ -312,11 +312,11 @@ class ServerPool:
         member.status = status
         member.others = max(0, status.running + status.waiting - member.in_flight)
         if switches != self._switches or switches % 2 or _is_running(member.catching_up):
-            return  # it may have had the weights of before, or have those of afterwards
+            return  # its answer may be about the weights before or after a switch
         state, reason = self._judged(status)
         self._set(member, state, reason)
         if state == "behind" and self.weights.folder:
-            # Beside everything else: a server may hang in the middle of it.
+            # In a task of its own, as a server may hang in the middle of it.
             member.catching_up = asyncio.create_task(self._catch_up(member, self.weights))
 
     def _judged(self, status: ServerStatus) -> tuple[State, str]:
@@ -347,8 +347,8 @@ class ServerPool:
         return "refused", f"{what}, which another run has given it"
 
     def _follow(self, status: ServerStatus) -> None:
-        """Take newer weights of the run as the present ones; a server with older ones has missed an
-        update, or has restarted.
+        """Take newer weights of the run as the present ones. A server with older weights has missed
+        an update, or has restarted.
         """
         adapter = self._options.adapter
         held: ServerStatus | Held | None = status.adapters.get(adapter) if adapter else status
@@ -389,16 +389,16 @@ class ServerPool:
     async def update(self, weights: Weights) -> None:
         """Sample from these weights: prepare all servers, pause all, update all, resume all.
 
-        An adapter needs no pause: answers in progress end under the one with which they began, or
-        come back, if they are to be interrupted by ``abort``. A server that is catching up with an
+        An adapter needs no pause: answers in progress end under the version with which they began,
+        or come back if the interruption is ``abort``. A server that is still catching up with an
         earlier update is not waited for.
 
-        A server that can't be reached, or fails to take what it has prepared, is not sampled from
-        until it has been updated; a warning names it.
+        A server that can't be reached, or fails to take the weights that it has prepared, is not
+        sampled from until it has been updated; a warning names it.
 
         Raises:
-            AleError: a server refuses the weights, or none has taken them. All servers still have
-                the old ones.
+            AleError: a server refuses the weights, or none has taken them. All servers then still
+                have the old ones.
         """
         if not self._members:
             await self._look()
@@ -427,7 +427,7 @@ class ServerPool:
 
     async def _switch(self, members: Sequence[Member], weights: Weights) -> None:
         mode, pause_s = self._options.interruption, self._options.pause_s
-        # Known before any server has them: a kept request samples from them at once.
+        # Record it before any server has the weights: a kept request samples from them at once.
         self._digests[weights.version] = weights.digest
         paused: Mapping[str, AleError | None] = {each.entry.url: None for each in members}
         if not weights.adapter:
@@ -454,7 +454,7 @@ class ServerPool:
     async def _each(
         self, members: Sequence[Member], do: "Callable[[InferenceServer], object]"
     ) -> Mapping[str, AleError | None]:
-        """Do something with all of them at once; the error of each by URL."""
+        """Do something with all servers at once; returns the error of each by URL."""
 
         async def one(member: Member) -> AleError | None:
             try:

@@ -1,4 +1,4 @@
-"""A server program of somebody else: what a gateway asks of it, over HTTP, and its process."""
+"""A third-party server program: what a gateway asks of it over HTTP, and its process."""
 
 import asyncio
 import contextlib
@@ -20,14 +20,14 @@ from ale_servers.records import Interruption, SampleReason, SampleRequest
 from ale_servers.supervisor import Command, supervised
 
 POLL_S = 0.25
-"""Between looks at a program that is starting."""
+"""Seconds between looks at a program that is starting."""
 
 
 class RefusedError(LLMError):
     """The program answered with an error.
 
     Attributes:
-        status: of HTTP.
+        status: the HTTP status.
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -42,23 +42,23 @@ class Answered:
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     labels: tuple[str, ...]
-    """Of the weights that sampled each token, as they were given to `Program.load`."""
+    """For each token, the label of its weights, as given to `Program.load`."""
     reason: SampleReason
 
 
 class Program(Protocol):
-    """The API of a server program, as far as a gateway needs it."""
+    """The part of a server program's API that a gateway needs."""
 
     async def is_ready(self) -> bool:
-        """Does it answer? False while it starts."""
+        """Does the program answer? False while it starts."""
         ...
 
     async def begin(self, label: str) -> None:
-        """After each start: the weights that it has started with get this label."""
+        """Called after each start: the weights that the program started with get this label."""
         ...
 
     async def sample(self, request: SampleRequest, model: str | None) -> Answered:
-        """Sample; an aborted request comes back with what it has. The ids may fill the context.
+        """Sample; an aborted request returns what it has so far. The ids may fill the context.
 
         Args:
             model: an adapter's name, as given to `load_adapter`.
@@ -73,11 +73,11 @@ class Program(Protocol):
         ...
 
     async def abort(self, ids: Sequence[str]) -> None:
-        """End requests; those that it does not know (yet) are ignored."""
+        """End requests; those that the program does not know (yet) are ignored."""
         ...
 
     async def pause(self, mode: Interruption) -> None:
-        """Sample nothing from the reply on, and forget all keys and values."""
+        """After the reply, sample nothing; forget all keys and values."""
         ...
 
     async def resume(self) -> None:
@@ -85,14 +85,14 @@ class Program(Protocol):
         ...
 
     async def load(self, folder: Path, label: str) -> None:
-        """Take weights, while it is paused."""
+        """Take weights, while the program is paused."""
         ...
 
     async def load_adapter(self, name: str, folder: Path) -> None:
-        """Add an adapter under a name that it has not had before.
+        """Add an adapter under a name that was never used before.
 
         Raises:
-            RefusedError: it does not take it, and has what it had.
+            RefusedError: the program does not take it, and keeps what it had.
         """
         ...
 
@@ -116,12 +116,12 @@ class Asked:
     async def post(
         self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = 600.0
     ) -> Any:
-        """Its answer: decoded JSON, or text.
+        """The program's answer: decoded JSON, or text.
 
         Raises:
             NotSampledError: it can't be reached.
             RefusedError: it answered with an error.
-            LLMError: the connection was lost, or there was no answer within the time.
+            LLMError: the connection was lost, or there was no answer in time.
         """
         return await self._asked("POST", path, body, timeout_s)
 
@@ -169,7 +169,7 @@ class Launch:
 async def started(
     launch: Launch, report: Callable[[str], None], on_start: Callable[[], None]
 ) -> AsyncIterator[None]:
-    """Keep a program running while the block runs; it ends with this process, however that ends.
+    """Keep a program running in the block; it ends with this process, however that one ends.
 
     Args:
         report: gets a message for each unexpected end.

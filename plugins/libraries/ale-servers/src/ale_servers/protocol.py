@@ -1,4 +1,4 @@
-"""What an inference server has to do to sample for training, and its errors."""
+"""What an inference server has to do to sample for training, and the errors that it raises."""
 
 from typing import Protocol, runtime_checkable
 
@@ -7,14 +7,14 @@ from ale_servers.records import Interruption, Sampled, SampleRequest, ServerStat
 
 
 class NotSampledError(LLMError):
-    """The request was not begun, so that it may be sent again, to this server or another."""
+    """The request was not begun, so it may be sent again, to this server or another."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, transient=True)
 
 
 class WeightsError(AleError):
-    """The weights can't be taken; the server still has those that it had."""
+    """The weights can't be taken; the server keeps its previous ones."""
 
 
 @runtime_checkable
@@ -22,7 +22,7 @@ class InferenceServer(Protocol):
     """A server that samples for training, or a client of one."""
 
     async def sample(self, request: SampleRequest) -> Sampled:
-        """Sample one answer. Called for many at once; held while the server is paused.
+        """Sample one answer. Many calls may run at once; they are held while the server is paused.
 
         Cancelling the call ends the sampling.
 
@@ -34,12 +34,12 @@ class InferenceServer(Protocol):
         ...
 
     async def abort(self, ids: tuple[str, ...] | None = None) -> None:
-        """End requests, or all, with what they have so far; unknown ids are ignored."""
+        """End these requests, or all, with what they have so far; unknown ids are ignored."""
         ...
 
     async def pause(self, mode: Interruption, seconds: float) -> None:
-        """Sample nothing from now on, until `resume`, or for so many seconds. Idempotent; a pause
-        by ``abort`` also ends what an earlier one held.
+        """Sample nothing from now on, until `resume` or for this many seconds. Idempotent; a pause
+        with ``abort`` also ends the requests that an earlier pause held.
         """
         ...
 
@@ -47,16 +47,16 @@ class InferenceServer(Protocol):
         """Read and check weights while sampling continues under the present ones.
 
         Raises:
-            WeightsError: they can't be read, or are not of this model.
+            WeightsError: they can't be read, or belong to another model.
         """
         ...
 
     async def update(self, weights: Weights) -> None:
         """Sample from these weights: each token from now on carries their version, and nothing
-        computed from the old weights is used again. All of them are taken, or none.
+        computed from the old weights is used again. Either all weights are taken, or none.
 
         Raises:
-            WeightsError: as `prepare`.
+            WeightsError: as for `prepare`.
         """
         ...
 
@@ -65,5 +65,5 @@ class InferenceServer(Protocol):
         ...
 
     async def status(self) -> ServerStatus:
-        """What it is, has and does. Answered within a moment, paused or not."""
+        """The server's identity, weights and load. Answers within a moment, even when paused."""
         ...

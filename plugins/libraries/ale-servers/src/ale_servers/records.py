@@ -5,19 +5,19 @@ from typing import Literal
 import msgspec
 
 Interruption = Literal["keep", "abort"]
-"""What a pause does to requests in progress: ``keep`` holds them, and they continue under the
-weights that are there at the resumption, with keys and values computed anew; ``abort`` ends them
-with what they have so far."""
+"""What a pause does to requests in progress: ``keep`` holds them, and on resumption they continue
+under the weights present then, with keys and values computed anew; ``abort`` ends them with what
+they have so far."""
 
 
 class SampleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Sample an answer to token ids."""
 
     id: str
-    """Of this request, to abort it; unique among those in progress."""
+    """Id by which this request can be aborted; unique among those in progress."""
     prompt_ids: tuple[int, ...]
     answer_ids: tuple[int, ...] = ()
-    """The beginning of the answer, which the rest is sampled after: of an interrupted request."""
+    """The beginning of an interrupted request's answer, after which the rest is sampled."""
     forced_ids: tuple[int, ...] = ()
     """Ids to score instead of sampling: at temperature 1, over all tokens."""
     max_tokens: int
@@ -30,13 +30,13 @@ class SampleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     stop: tuple[str, ...] = ()
     """Texts; the token that completes one is the answer's last."""
     seed: str = ""
-    """The same text, ids and weights give the same answer, where the server is deterministic. An
-    answer continued after `answer_ids` is the one that was interrupted."""
+    """The same text, ids and weights give the same answer if the server is deterministic. Continued
+    after `answer_ids`, the answer is the one that was interrupted."""
     least_version: int = 0
     """A server with older weights has missed an update, and samples nothing."""
     adapter: str = ""
-    """The adapter over the server's weights to sample from; empty for none. Versions are then its
-    own."""
+    """The adapter over the server's weights to sample from; empty for none. Versions are then those
+    of the adapter."""
 
 
 SampleReason = Literal["stop", "length", "abort", "forced"]
@@ -47,7 +47,7 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    """Natural, of the sampler: after temperature and top-p."""
+    """Natural log-probabilities of the sampler: after temperature and top-p."""
     versions: tuple[int, ...]
     """The version of the weights that sampled each token."""
     reason: SampleReason
@@ -63,18 +63,18 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """SHA-256 over names, types, shapes and values of the tensors."""
     folder: str
     run: str = ""
-    """Id of the run that has published them."""
+    """Id of the run that published the weights."""
     adapter: str = ""
-    """The adapter that they are, over weights that the server has; empty for all weights."""
+    """Name of the adapter, over weights that the server has; empty if these are whole weights."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """The adapter that a server has by a name."""
+    """The adapter that a server has under a name."""
 
     version: int
     digest: str
     run: str = ""
-    """Id of the run that has given it."""
+    """Id of the run that gave the adapter."""
 
 
 class PauseRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,30 +82,30 @@ class PauseRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Interruption = "keep"
     seconds: float = 120.0
-    """The server resumes by itself after these: who paused it may have been killed."""
+    """The server resumes by itself after this time: its client may have been killed."""
 
 
 class AbortRequest(msgspec.Struct, frozen=True, kw_only=True):
     """End requests with what they have so far."""
 
     ids: tuple[str, ...] | None = None
-    """None is all of them."""
+    """None means all requests."""
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A server as it is now."""
 
     instance: str
-    """Of this process; a restarted server has another."""
+    """Id of this server process; a restarted server has another."""
     model: str
     fingerprint: str
-    """Of architecture and vocabulary: which weights and ids fit. Empty where the server can't tell:
-    names and shapes are then compared when it is given weights."""
+    """Fingerprint of architecture and vocabulary, which decides what weights and ids fit. Empty if
+    the server can't tell: names and shapes are then compared when it is given weights."""
     version: int
     digest: str
-    """Of the weights that the next token is sampled from."""
+    """Digest of the weights that the next token is sampled from."""
     run: str = ""
-    """Id of the run that has given it these weights; empty if none has."""
+    """Id of the run that gave the server these weights; empty if none did."""
     paused: bool
     running: int
     waiting: int
@@ -117,7 +117,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     since: float
     """Start of the process, seconds since the epoch."""
     adapters: dict[str, Held] = {}
-    """By name."""
+    """Adapters by name."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,11 +128,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     host: str = ""
     pid: int = 0
-    """0 where it is not known."""
+    """0 if not known."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a request was not done."""
+    """Why a request was refused."""
 
     kind: Literal["invalid", "context", "not-sampled", "weights", "failed", "unauthorized"]
     message: str

@@ -1,7 +1,7 @@
 """Where a client finds its servers: addresses, or files in a folder that all can reach.
 
-Each server has one JSON file, written beside its place and renamed, whose modification time it
-renews. One that was killed stops doing so, and its entry expires.
+Each server has one JSON file, written beside its final place and renamed, and renews the file's
+modification time. A server that was killed stops renewing it, and its entry expires.
 """
 
 import asyncio
@@ -31,19 +31,19 @@ class Registry(Protocol):
     """A source of servers."""
 
     def entries(self) -> Sequence[Entry]:
-        """Those that are there now; called every few seconds."""
+        """The servers present now; called every few seconds."""
         ...
 
 
 class Writable(Registry, Protocol):
-    """One that servers can enter themselves into."""
+    """A registry in which servers can enter themselves."""
 
     def add(self, entry: Entry) -> None:
         """Write an entry, or renew it with other contents."""
         ...
 
     def renew(self, entry: Entry) -> None:
-        """Renew an entry; written again if somebody has removed it."""
+        """Renew an entry; it is written again if somebody has removed it."""
         ...
 
     def remove(self, name: str) -> None:
@@ -70,7 +70,7 @@ class FolderRegistry:
     """Servers with entries in a folder.
 
     Args:
-        folder: created where it is missing.
+        folder: created if missing.
         expiry_s: age, in seconds by the clock of the folder's file system, of an expired entry.
     """
 
@@ -82,7 +82,7 @@ class FolderRegistry:
         return str(self.folder)
 
     def entries(self) -> Sequence[Entry]:
-        """Those that have not expired, by name; files that can't be read are none."""
+        """The entries that have not expired, by name; files that can't be read are ignored."""
         self.folder.mkdir(parents=True, exist_ok=True)
         oldest = self._now() - self._expiry_s
         found = []
@@ -98,7 +98,7 @@ class FolderRegistry:
             partial.write_bytes(msgspec.json.encode(entry))
 
     def renew(self, entry: Entry) -> None:
-        """Renew an entry; written again if somebody has removed it."""
+        """Renew an entry; it is written again if somebody has removed it."""
         try:
             os.utime(self._file(entry.name))
         except FileNotFoundError:
@@ -166,5 +166,5 @@ def base_url(url: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """A name as that of a file."""
+    """The file name for an entry's name."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", name).lstrip(".") or "_"

@@ -1,7 +1,7 @@
-"""A server as a subprocess: with a log, started again after a crash, and ended with its parent.
+"""A server as a subprocess: it has a log, is restarted after a crash, and ends with its parent.
 
-Whatever ends the parent, even SIGKILL, closes the server's standard input, by which it ends too
-(`ale serve --end-with-stdin`).
+Whatever ends the parent, even SIGKILL, closes the server's standard input, which ends the server,
+too (`ale serve --end-with-stdin`).
 """
 
 import asyncio
@@ -16,23 +16,23 @@ from pathlib import Path
 from attrs import frozen
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
-"""Between a crash and the next start; doubled after each crash."""
+"""Seconds between a crash and the next start, doubled after each crash up to the second."""
 STEADY_S = 60.0
-"""A server that has run for so long begins anew with the shortest wait."""
+"""After running for this many seconds, a server begins again with the shortest wait."""
 END_S = 15.0
-"""From SIGTERM to SIGKILL."""
+"""Seconds between SIGTERM and SIGKILL."""
 MISTAKE = 2
-"""The exit status of a program that was given something wrong: it would end again."""
+"""The exit status of a program that got wrong input: started again, it would end again."""
 
 
 @frozen(kw_only=True)
 class Command:
-    """What is run.
+    """The command to run.
 
     Attributes:
         argv: program and arguments; it ends when its standard input is closed.
         log: its output is appended to this file.
-        environ: replaces that of this process.
+        environ: replaces this process's environment.
     """
 
     argv: Sequence[str]
@@ -41,11 +41,11 @@ class Command:
 
 
 def serve_command(served: Sequence[str], register: Sequence[str], name: str) -> Sequence[str]:
-    """An `ale serve` on a free port of this machine, in the registry under this name.
+    """An `ale serve` command on a free port of this machine, registered under this name.
 
     Args:
-        served: what it serves, as `ale serve` takes it.
-        register: its options for the registry: ``--register FOLDER``, say.
+        served: what to serve, as arguments of `ale serve`.
+        register: the options for the registry, such as ``--register FOLDER``.
     """
     place = ("--port", "0", *register, "--register-as", name)
     return (sys.executable, "-m", "ale", "serve", *served, *place, "--end-with-stdin")
@@ -59,7 +59,7 @@ async def supervised(
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Keep the command running while the block runs, in a task that ends when it gives up.
 
-    It gives up a program that ends with exit status 2, a mistake in what it was given.
+    It gives up if the program ends with exit status 2, which means that its input was wrong.
 
     Args:
         report: gets a message for each unexpected end.
@@ -90,7 +90,7 @@ async def _run_always(
             stdin=asyncio.subprocess.PIPE,
             stdout=log,
             stderr=log,
-            start_new_session=True,  # a Ctrl-C is for the parent, which ends it in its turn
+            start_new_session=True,  # a Ctrl-C goes to the parent, which then ends this
             env=None if command.environ is None else dict(command.environ),
         )
         try:

@@ -34,18 +34,18 @@ class Stored:
 
     file: Path
     dtype: str
-    """As torch writes it."""
+    """The type's name as torch writes it."""
     shape: tuple[int, ...]
     begin: int
     end: int
-    """Bytes of the file."""
+    """Position in the file, in bytes."""
 
 
 def stored_in(files: Sequence[Path]) -> dict[str, Stored]:
     """The tensors of ``*.safetensors`` files by name.
 
     Raises:
-        WeightsError: there are none, or a file can't be read.
+        WeightsError: there are no tensors, or a file can't be read.
     """
     found: dict[str, Stored] = {}
     for file in files:

@@ -27,17 +27,17 @@ _STATUS = {
     "not-sampled": 503,
 }
 MOST_BODY = 64 << 20
-"""Bytes of a request: the ids of some ten million tokens."""
+"""Most bytes of a request's body: the ids of some ten million tokens."""
 _CLIENT_LEFT = 499
-"""As nginx logs it; the client has disconnected."""
+"""The status that nginx logs when the client has disconnected."""
 
 
 def routes(server: InferenceServer, admits: Callable[[Request], bool]) -> list[Route]:
     """``POST /ale/sample``, ``abort``, ``pause``, ``prepare``, ``update``, ``resume``, ``status``.
 
     Args:
-        server: does what is asked.
-        admits: whether a request has the key, where one is needed.
+        server: carries out the requests.
+        admits: whether a request has the key, if one is needed.
     """
     asked = _Asked(server)
     verbs = (asked.sample, asked.abort, asked.pause, asked.prepare, asked.update, asked.resume)
@@ -50,7 +50,7 @@ def _route(
     async def handle(request: Request) -> Response:
         if not admits(request):
             return _refused("unauthorized", "the key is missing or wrong")
-        # What a page in a browser can send without being allowed to has another type.
+        # Requests that a page in a browser can send without permission have another type.
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return _refused("invalid", "expected Content-Type: application/json")
         try:
@@ -109,7 +109,7 @@ class _Asked:
 
 
 async def while_connected(request: Request, answering: Coroutine[Any, Any, Response]) -> Response:
-    """The answer; cancelled when the client disconnects, so that no tokens are sampled in vain.
+    """The answer; cancelled when the client disconnects, so that no sampled tokens are wasted.
 
     The request's body must have been read.
     """

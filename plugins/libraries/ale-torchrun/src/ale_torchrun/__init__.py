@@ -1,4 +1,4 @@
-"""The ranks of a trainer under torchrun: the command, and how the run has ended."""
+"""The ranks of a trainer under torchrun: the command, and how the run ended."""
 
 import json
 import os
@@ -21,11 +21,11 @@ __all__ = [
 
 _RANK = Path(__file__).with_name("rank.py")
 RANK_0 = ".rank0.json"
-"""Name of the file, beside the logs, in which rank 0 says how the run has ended."""
+"""Name of the file, beside the logs, in which rank 0 records how the run ended."""
 
 
 def check_ranks(launch: Launch) -> None:
-    """Raise `InputError` where the ranks can't be spread evenly, or the trainer has none."""
+    """Raise `InputError` if the ranks can't be spread evenly, or the trainer has no ranks."""
     run, nodes = launch.run, launch.nodes
     if run.rank_command is None:
         message = "the trainer has no processes that torchrun could start"
@@ -41,7 +41,7 @@ def torchrun(launch: Launch, where: Sequence[str], *, restarts: int) -> Sequence
 
     Args:
         where: torchrun's own options about the machines: ``--standalone``, ``--nnodes`` and more.
-        restarts: how often it starts all ranks again when one is lost.
+        restarts: how often torchrun starts all ranks again after one is lost.
     """
     assert launch.run.rank_command is not None
     return (
@@ -54,17 +54,17 @@ def torchrun(launch: Launch, where: Sequence[str], *, restarts: int) -> Sequence
 
 
 def record_of(launch: Launch) -> Path:
-    """The file of rank 0; to be removed before the start."""
+    """The file that rank 0 writes; to be removed before the start."""
     return launch.log(launch.run.name).with_name(RANK_0)
 
 
 def status_of_run(launch: Launch, code: int) -> int:
-    """The run's exit status by that of torchrun, which is 0 where rank 0 has come to an end."""
+    """The run's exit status, given torchrun's, which is 0 if rank 0 has come to an end."""
     return code or int(_read(record_of(launch)).get("status", 0))
 
 
 def process_of_rank_0(launch: Launch) -> int | None:
-    """The id of rank 0's process, where it runs on this machine."""
+    """The id of rank 0's process, if it runs on this machine."""
     record = _read(record_of(launch))
     return record.get("pid") if record.get("host") == os.uname().nodename else None
 

@@ -1,9 +1,9 @@
-"""One rank of torchrun: becomes its command; rank 0 says how the run has ended.
+"""One rank of torchrun: becomes its command; rank 0 records how the run ended.
 
 Run by its path, with only the standard library: FILE COMMAND... torchrun starts all ranks again
-after any status but 0, and does not pass rank 0's on. So an end that is one (completed, broken
-episodes, interrupted, bad input) is written to FILE, with the id of the process until then, and the
-status is 0. What killed rank 0, or a failure that leaves other ranks waiting, stays a failure.
+after any status but 0, and does not pass on rank 0's status. So a final status (completed, broken
+episodes, interrupted, bad input) is written to FILE, which until then holds the process id, and the
+status is 0. If rank 0 was killed, or its failure leaves other ranks waiting, it stays a failure.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ _FAILED = 1
 def main() -> None:
     """Execute the command."""
     file, *command = sys.argv[1:]
-    # A killed agent of torchrun would leave its ranks.
+    # Otherwise the ranks would outlive a killed torchrun agent.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
     if os.environ.get("RANK") != "0":
         os.execvp(command[0], command)  # noqa: S606

@@ -1,1 +1,1 @@
-"""What trainers of the model that samples share. Imports no torch."""
+"""Code shared by trainers of the model that samples. Imports no torch."""

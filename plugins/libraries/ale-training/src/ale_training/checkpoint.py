@@ -20,7 +20,7 @@ SCHEMA = 1
 
 
 class State(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What every trainer stores beside its tensors; a trainer adds fields of its own."""
+    """What every trainer stores besides its tensors; a trainer adds its own fields."""
 
     schema: int = SCHEMA
     trainer: str
@@ -37,7 +37,7 @@ def write(directory: Path, state: State, tensors: Mapping[str, Tensor]) -> None:
     """Write both files atomically, the counters last.
 
     Raises:
-        StoreError: one can't be written.
+        StoreError: a file can't be written.
     """
     path = directory / TENSORS
     try:
@@ -63,7 +63,7 @@ def read(
 
 
 def check_fingerprint(directory: Path, state: State, fingerprint: str) -> None:
-    """Raise `StoreError` where a checkpoint is of another model than the one with this."""
+    """Raise `StoreError` if a checkpoint's model does not have this fingerprint."""
     if state.fingerprint != fingerprint:
         raise StoreError(
             f"{directory} is a checkpoint of another model or other adapters: its fingerprint is "
@@ -72,7 +72,7 @@ def check_fingerprint(directory: Path, state: State, fingerprint: str) -> None:
 
 
 def read_tensors(directory: Path, prefixes: tuple[str, ...]) -> dict[str, Tensor]:
-    """Read the tensors whose names begin so.
+    """Read the tensors whose names begin with one of the prefixes.
 
     Raises:
         StoreError: the file can't be read.

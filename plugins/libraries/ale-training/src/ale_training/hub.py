@@ -1,4 +1,4 @@
-"""Models by name: a folder, or one of the Hugging Face hub, which may be out of reach."""
+"""Models by name: a folder, or a name on the Hugging Face hub, which may be unreachable."""
 
 import ssl
 import urllib.error
@@ -13,9 +13,9 @@ CHECK_S = 10.0
 
 
 def only_local(name: str, *, path: str) -> bool:
-    """Whether a model has to be read without the hub: what ``local_files_only`` is to be.
+    """Whether a model has to be read without the hub: the value for ``local_files_only``.
 
-    The hub's client asks an unreachable hub again for half a minute; here it is asked once.
+    The hub's client retries an unreachable hub for half a minute; here it is asked only once.
 
     Args:
         name: a folder, or a name on the hub.
@@ -40,7 +40,7 @@ def only_local(name: str, *, path: str) -> bool:
 
 
 def _unreachable(endpoint: str) -> str:
-    """Why no request reaches the hub; empty where one does, whatever the answer."""
+    """Why no request reaches the hub; empty if one does, whatever the answer."""
     try:
         urllib.request.urlopen(endpoint, timeout=CHECK_S).close()  # noqa: S310 - the hub
     except urllib.error.HTTPError:
@@ -54,12 +54,12 @@ def _unreachable(endpoint: str) -> str:
 
 
 def is_hub_name(name: str) -> bool:
-    """Whether it can be a name on the hub: ``MODEL`` or ``OWNER/MODEL``."""
+    """Whether `name` can be a name on the hub: ``MODEL`` or ``OWNER/MODEL``."""
     return name.count("/") <= 1 and not name.startswith((".", "/", "~"))
 
 
 def unloadable(name: str, reason: str, *, path: str, hint: str | None = None) -> InputError:
-    """The error for a model that can't be loaded, with what to do.
+    """The error for a model that can't be loaded, with a remedy.
 
     Args:
         reason: what the system or the library says.

@@ -35,7 +35,7 @@ class LoraOptions:
 
 
 def lora_config(options: LoraOptions | None) -> Any:
-    """PEFT's config of the adapters; None without any."""
+    """PEFT's config of the adapters; None without adapters."""
     if options is None:
         return None
     from peft import LoraConfig  # late: most runs need none
@@ -53,7 +53,7 @@ def full_weights(model: Any) -> dict[str, Tensor]:
     """A copy of all weights under the names of the plain model, adapters merged into them.
 
     Args:
-        model: of transformers, not PEFT's model around it; may be sharded.
+        model: the transformers model, not PEFT's wrapper around it; may be sharded.
     """
     return dict(each_full_weight(model))
 
@@ -61,10 +61,10 @@ def full_weights(model: Any) -> dict[str, Tensor]:
 def each_full_weight(
     model: Any, *, dtype: torch.dtype | None = None
 ) -> Iterator[tuple[str, Tensor]]:
-    """As `full_weights`, one after the other. Of a sharded model this is collective.
+    """As `full_weights`, but one weight at a time. For a sharded model this is collective.
 
     Args:
-        dtype: of weights of floating point; None: their own.
+        dtype: the dtype for floating-point weights; None: their own.
     """
     import torch
 

@@ -19,11 +19,11 @@ class InProcess(Protocol):
     """The attribute `policy` of a model component that runs in this process."""
 
     model: Any
-    """A causal model of transformers."""
+    """A transformers causal model."""
     tokenizer: Any
     version: int
     fingerprint: str
-    """Of architecture and vocabulary, not of weights."""
+    """Fingerprint of architecture and vocabulary, not of weights."""
     lock: AbstractContextManager[Any]
     """Held while the model runs or its weights change."""
 
@@ -32,7 +32,7 @@ def policy_of(llm: LLM | None) -> InProcess:
     """The policy of a model component.
 
     Raises:
-        InputError: it has none, or records no token ids.
+        InputError: the component has no policy, or records no token ids.
     """
     if llm is None:
         raise _refused("this trainer needs section 'llm': it trains the model that samples")
@@ -49,10 +49,10 @@ def policy_of(llm: LLM | None) -> InProcess:
 
 
 def training_device(llm: LLM | None) -> torch.device:
-    """Where the model of a component is trained.
+    """The device on which the model of a component is trained.
 
-    One that does not sample itself has it in its attribute `training_device`, and its weights in
-    the processor's memory: a GPU need not hold them whole where they are sharded.
+    A component that does not itself sample names it in its attribute `training_device` and keeps
+    its weights in the processor's memory: if they are sharded, no GPU needs to hold them whole.
     """
     given: torch.device | None = getattr(llm, "training_device", None)
     return given or next(policy_of(llm).model.parameters()).device
@@ -78,14 +78,14 @@ class OtherEngine:
 
 
 def other_engine(llm: LLM | None) -> OtherEngine | None:
-    """What is known of an engine that computes probabilities otherwise than a trainer does.
+    """What is known about an engine that computes probabilities differently from a trainer.
 
     Args:
-        llm: samples; its attribute `same_engine` says whether it computes as a trainer in this
-            process does, None where that is not known. One without the attribute does.
+        llm: the model that samples. Its attribute `same_engine` says whether it computes as a
+            trainer in this process does; None: not known. Without the attribute, it does.
 
     Returns:
-        None where it computes alike.
+        None if both compute in the same way.
     """
     same: bool | None = getattr(llm, "same_engine", True)
     if same:
@@ -100,12 +100,12 @@ def sampled_temperature(given: float | None, llm: LLM | None, *, uses_ratio: boo
 
     Args:
         given: ``trainer.temperature``.
-        llm: samples; its attribute `sampling` has the defaults of every request.
-        uses_ratio: log-probabilities are compared with the sampler's, so both must be of the same
-            distribution. Imitation may use any temperature.
+        llm: the model that samples; its attribute `sampling` has the defaults of every request.
+        uses_ratio: log-probabilities are compared with the sampler's, so both must come from the
+            same distribution. Imitation may use any temperature.
 
     Raises:
-        InputError: the distributions differ, or nobody states a temperature.
+        InputError: the distributions differ, or no temperature is given anywhere.
     """
     sampling = getattr(llm, "sampling", None)
     if sampling is None or sampling.temperature is None:

@@ -4,7 +4,7 @@ from typing import Any
 
 
 def is_quantised(model: Any) -> bool:
-    """Are a model's weights quantised, so that nothing but adapters over them can be trained?"""
+    """Are a model's weights quantised, so that only adapters over them can be trained?"""
     return bool(getattr(model, "is_quantized", False))
 
 
@@ -12,8 +12,8 @@ def keep_format(model: Any) -> None:
     """Make bitsandbytes leave a loaded model's weights as they are.
 
     On a CPU with AVX-512 it otherwise rewrites them in the first forward pass outside training, for
-    a kernel that computes in bfloat16, has no gradient and refuses some widths: what samples would
-    differ from what is trained.
+    a kernel that computes in bfloat16, has no gradient and refuses some widths: the model that
+    samples would differ from the one that is trained.
     """
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):

@@ -1,4 +1,4 @@
-"""For tests: credited episodes of exact tokens, and a stand-in for the model component."""
+"""For tests: credited episodes with exact tokens, and a stand-in for the model component."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from ale.types import (
 
 
 class InProcessLLM:
-    """The part of a model component that a trainer looks at."""
+    """The part of a model component that a trainer uses."""
 
     capabilities = LLMCapabilities(token_ids=True, logprobs=True)
 
@@ -53,7 +53,7 @@ class TokenTurn:
     prompt: Sequence[int]
     output: Sequence[int]
     logps: Sequence[float] | None = None
-    """Under the sampler, nats; -1 each if None."""
+    """Log-probabilities under the sampler, nats; None: -1 each."""
     forced: bool = False
     fresh: bool = False
     """A new context begins here."""
@@ -82,9 +82,9 @@ class TokenEpisode:
     turns: Sequence[TokenTurn]
     reward: float = 1.0
     weights: Sequence[float] | None = None
-    """The reward for each chunk if None."""
+    """One weight per chunk; None: the episode's reward for each."""
     rewards: Sequence[float] | None = None
-    """The reward for the last chunk if None."""
+    """One reward per chunk; None: the episode's reward at the last chunk."""
     skipped: str | None = None
     metadata: Mapping[str, Any] = field(factory=dict)
 
@@ -104,7 +104,7 @@ def credited(
     """A group of these episodes.
 
     Args:
-        chunks: of each episode; the turns' own if None.
+        chunks: the chunks of each episode; None: the turns' own.
     """
     rollouts, credits = [], []
     for number, each in enumerate(episodes):

@@ -1,7 +1,7 @@
 """A model through litellm.
 
-litellm's own retries are off, so that one rule with a deadline and a seeded jitter holds for every
-provider. There are no token traces: what litellm passes on of a server's token ids differs by
+litellm's own retries are off, so that one rule with a deadline and a seeded jitter applies to every
+provider. There are no token traces: which of a server's token ids litellm passes on differs by
 provider and version; `ale-llm-openai` asks such servers directly.
 """
 
@@ -36,10 +36,10 @@ from ale_openai_wire import (
 )
 
 _LIST_S = 10.0
-"""Seconds for the list of models, which costs a server nothing."""
+"""Seconds to wait for the list of models, which costs a server nothing."""
 _NO_CONNECTION = re.compile(r"Connection error|Cannot connect to host|Connect call failed", re.I)
 _NO_KEY = re.compile(r"Missing credentials|api_key client option must be set", re.I)
-"""What the SDK says before anything is sent; litellm makes a status 500 of it."""
+"""What the SDK says before anything is sent; litellm turns it into a status 500."""
 _PLACEHOLDER = "none"
 
 
@@ -59,7 +59,7 @@ class LiteLLM(ChatClient):
 
     @property
     def capabilities(self) -> LLMCapabilities:
-        """Tools as the options say; never token ids."""
+        """Tools if the options say so; never token ids."""
         return LLMCapabilities(tools=self._options.tools)
 
     async def complete(self, request: CompletionRequest) -> Completion:
@@ -75,10 +75,9 @@ class LiteLLM(ChatClient):
         return completion(answer, turn=request.turn, model=self._options.model)
 
     async def check(self) -> None:
-        """With a `base_url`: does the server answer there, with the model? Else: is there a key?
+        """With a `base_url`: does a server answer there and have the model? Else: is there a key?
 
-        A model that is missing is an error where the server is known to refuse such names, else a
-        warning.
+        A missing model is an error if the server is known to refuse unknown names, else a warning.
 
         Raises:
             LLMError: requests would fail.
@@ -99,7 +98,7 @@ class LiteLLM(ChatClient):
         self._closed = True
 
     def _placeholder(self) -> str | None:
-        """A key for a server that checks none: litellm's SDKs refuse to send a request without."""
+        """A key for a server that checks none: litellm's SDKs send no request without a key."""
         if self._options.base_url is None or not self._missing_keys():
             return None
         return _PLACEHOLDER
@@ -117,10 +116,10 @@ class LiteLLM(ChatClient):
             )
 
     async def _models(self, base_url: str) -> Mapping[str, str]:
-        """Owners of the models that the server lists, by name; empty where it has no list.
+        """Owners of the models that the server lists, by name; empty if it has no list.
 
         Raises:
-            AttemptError: it is not there, does not answer, or refuses the key.
+            AttemptError: the server is not there, does not answer, or refuses the key.
         """
         timeout_s = min(_LIST_S, self._options.timeout_s)
         client = openai.AsyncOpenAI(
@@ -160,7 +159,7 @@ class LiteLLM(ChatClient):
         }
         if request.tools:
             fields["tools"] = tools(request.tools)
-            # Else litellm looks whether a tool is one of an MCP gateway's, for which it imports
+            # Otherwise litellm checks whether a tool belongs to an MCP gateway. For this it imports
             # its proxy, which needs packages that it does not depend on (seen with 1.106).
             fields["_skip_mcp_handler"] = True
         if self._seeded:
@@ -170,20 +169,20 @@ class LiteLLM(ChatClient):
     async def _attempt(self, fields: dict[str, Any]) -> Answer:
         try:
             response = await self._litellm.acompletion(**fields)
-        except openai.OpenAIError as error:  # the base of all that litellm raises of providers
+        except openai.OpenAIError as error:  # base of all provider errors that litellm raises
             status = getattr(error, "status_code", None)
             cut = _NO_CONNECTION.search(str(error)) is not None
             failed = self._failed(error, with_tools="tools" in fields)
         else:
             self._reached = True
             return _answer(response.model_dump())
-        # Out here, litellm's error, which has the request in it, is no longer the context.
+        # Raised here, so that litellm's error, which contains the request, is not its context.
         if (cut and not self._reached) or (status == 404 and failed.kind is LLMError):
             failed = await self._explained(failed)
         raise failed
 
     async def _explained(self, failed: AttemptError) -> AttemptError:
-        """A 404 or a lost connection, by what the server answers to a request for its models."""
+        """A 404 or a lost connection, explained by what the server lists as its models."""
         if self._options.base_url is None:
             return failed
         try:

@@ -46,5 +46,5 @@ class LiteLLMOptions(ChatOptions):
 
     @property
     def provider_and_model(self) -> str:
-        """As litellm takes it."""
+        """Provider and model in the form that litellm takes."""
         return self.model if "/" in self.model else f"openai/{self.model}"

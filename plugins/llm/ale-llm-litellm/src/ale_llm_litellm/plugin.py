@@ -28,7 +28,7 @@ def _build(options: LiteLLMOptions, context: BuildContext) -> LLM:
 
 
 def probe() -> Probe:
-    """Is litellm installed? It is not imported, which takes seconds, and no server is asked."""
+    """Is litellm installed? It is not imported, as that takes seconds, and no server is asked."""
     return Probe.of_package("litellm", remedy=REMEDY)
 
 

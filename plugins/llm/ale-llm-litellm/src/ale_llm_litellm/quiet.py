@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _AT_IMPORT = {
-    # Else the import loads a .env file of the working directory into the environment,
+    # Otherwise the import loads a .env file of the working directory into the environment
     "LITELLM_MODE": "PRODUCTION",
     # and asks GitHub and litellm.ai for prices, headers and news.
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -20,7 +20,7 @@ _AT_IMPORT = {
 
 @contextmanager
 def _environment() -> Iterator[None]:
-    """Set what the user has not set, for the time of the import."""
+    """Set the variables that the user has not set, for the duration of the import."""
     added = [name for name in _AT_IMPORT if name not in os.environ]
     for name in added:
         os.environ[name] = _AT_IMPORT[name]
@@ -32,7 +32,7 @@ def _environment() -> Iterator[None]:
 
 
 def load() -> Any:
-    """Import litellm, once, which takes some seconds."""
+    """Import litellm, only once, as this takes some seconds."""
     with _environment():
         litellm: Any = importlib.import_module("litellm")
     litellm.suppress_debug_info = True

@@ -44,13 +44,13 @@ _log = logging.getLogger(__name__)
 
 _DRAIN_S = 0.1
 _LIST_S = 10.0
-"""Seconds for the list of models, which costs a server nothing."""
+"""Seconds to wait for the list of models, which costs a server nothing."""
 
 
 def _transport_errors(name: str) -> tuple[type[Exception], ...]:
-    """A class of errors of the HTTP library under the SDK, which passes them on.
+    """A class of errors that the SDK passes on from the HTTP library it uses.
 
-    That library is httpx2 under newer SDKs and httpx under older ones.
+    That library is httpx2 with newer SDKs and httpx with older ones.
     """
     modules = [sys.modules.get(module) for module in ("httpx2", "httpx")]
     return tuple(getattr(module, name) for module in modules if module is not None)
@@ -80,7 +80,7 @@ class OpenAILLM(ChatClient):
 
     @property
     def capabilities(self) -> LLMCapabilities:
-        """As the options say: a server does not list what it supports."""
+        """As given in the options: a server does not list what it supports."""
         return LLMCapabilities(
             tools=self._options.tools,
             token_ids=self._options.return_token_ids,
@@ -108,10 +108,9 @@ class OpenAILLM(ChatClient):
         return made
 
     async def check(self) -> None:
-        """Ask the server for its models: is it there, does it take the key, has it the model?
+        """Ask the server for its models: is it there, does it take the key, does it have the model?
 
-        A model that is missing is an error where the server is known to refuse such names, else a
-        warning.
+        A missing model is an error if the server is known to refuse unknown names, else a warning.
 
         Raises:
             LLMError: requests would fail.
@@ -148,7 +147,7 @@ class OpenAILLM(ChatClient):
         return {**fields, "extra_body": extra}
 
     def _sampled_from(self, sampling: Sampling) -> bool:
-        """Are the server's log-probabilities those of the distribution that it samples from?"""
+        """Do the server's log-probabilities belong to the distribution that it samples from?"""
         raw = self._options.logprobs_mode == "raw"
         return not raw or (sampling.temperature, sampling.top_p) == (1, 1)
 
@@ -176,7 +175,7 @@ class OpenAILLM(ChatClient):
             failed = stream_error(error.error, redact=self._redact)
         except BrokenStreamError as error:
             failed = AttemptError(self._redact(str(error)), transient=True)
-        # Out here, the SDK's error, which has the request's headers, is no longer the context.
+        # Raised here, so that the SDK's error, which has the request's headers, is not its context.
         if status == 404 and failed.kind is LLMError:
             failed = await self._not_found(failed)
         raise failed
@@ -195,10 +194,10 @@ class OpenAILLM(ChatClient):
         return AttemptError(f"{failed.reason}: {hint}", transient=False)
 
     async def _models(self) -> Mapping[str, str]:
-        """Owners of the models that the server lists, by name; empty where it has no list.
+        """Owners of the models that the server lists, by name; empty if it has no list.
 
         Raises:
-            AttemptError: it is not there, does not answer, or refuses the key.
+            AttemptError: the server is not there, does not answer, or refuses the key.
         """
         timeout_s = min(_LIST_S, self._options.timeout_s)
         try:
@@ -231,8 +230,8 @@ class OpenAILLM(ChatClient):
             raise BrokenStreamError(str(error)) from error
 
     async def _drain(self, chunks: AsyncIterator[bytes]) -> None:
-        """Read what follows ``[DONE]``, so that the connection can be used again; nothing is lost
-        where that fails.
+        """Read what follows ``[DONE]``, so that the connection can be reused; nothing is lost if
+        this fails.
         """
         with contextlib.suppress(TimeoutError, *self._transport_errors):
             async with asyncio.timeout(_DRAIN_S):

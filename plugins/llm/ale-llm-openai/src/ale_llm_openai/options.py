@@ -102,7 +102,7 @@ _IGNORED_BY_OLLAMA: Mapping[str, str] = {
     "keep_alive": "set OLLAMA_KEEP_ALIVE for the server",
     "think": "give reasoning_effort: none, low, medium or high",
 }
-"""Fields of its own API, and how the same is said where its OpenAI API is asked."""
+"""Fields of Ollama's own API, and the equivalent for requests to its OpenAI API."""
 
 
 @frozen(kw_only=True)

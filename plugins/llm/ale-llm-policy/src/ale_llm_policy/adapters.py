@@ -26,14 +26,14 @@ _PLAIN: Mapping[str, tuple[Any, ...]] = {
     "alpha_pattern": ({}, None),
     "modules_to_save": ([], None),
 }
-"""Values with which an adapter is alpha / r times the product of its two matrices."""
+"""Config values under which an adapter is alpha / r times the product of its two matrices."""
 
 
 def write(folder: Path, model: Any) -> str:
-    """Write the adapter ``default`` of a model that PEFT has added it to; the digest.
+    """Write the adapter ``default`` that PEFT has added to a model; returns its digest.
 
     Raises:
-        AleError: the model has none, or its layers' adapters have different ranks or scales.
+        AleError: the model has no adapter, or its layers' adapters differ in rank or scale.
     """
     layers = {name: part for name, part in model.named_modules() if hasattr(part, "lora_A")}
     shapes = {(part.r["default"], part.scaling["default"]) for part in layers.values()}
@@ -56,14 +56,14 @@ def write(folder: Path, model: Any) -> str:
 
 
 def merged(base: Mapping[str, Tensor], folder: Path) -> tuple[dict[str, Tensor], str]:
-    """The weights with an adapter of a folder merged into them, and its digest.
+    """The weights with the adapter in a folder merged into them, and the adapter's digest.
 
     Args:
-        base: by the names of the plain model; left as they are.
+        base: weights by the names of the plain model; not changed.
 
     Raises:
-        WeightsError: it can't be read, is of another kind, or does not fit.
-        InputError: its tensors can't be read.
+        WeightsError: the adapter can't be read, is of another kind, or does not fit.
+        InputError: the adapter's tensors can't be read.
     """
     try:
         config = json.loads((folder / CONFIG).read_text())

@@ -1,10 +1,10 @@
 """Grouped-query attention over the KV cache.
 
 On a CPU a row's result is bitwise independent of the rest of the batch, of the number of columns,
-and of whether its tokens came one by one or together. Masked columns add exact zeros; the order of
-the other sums could differ. So, for MKL's products: at least four queries, columns in multiples of
-16 (`kv_cache.VECTOR`), and no sum over more than 192 columns at once, which MKL splits at a
-position that depends on their number.
+and of whether its tokens were computed one by one or together. Masked columns add exact zeros, but
+the order of the other sums could differ. Products given to MKL therefore have at least four queries
+and a multiple of 16 columns (`kv_cache.VECTOR`), and no sum goes over more than 192 columns at
+once, as MKL splits longer sums at a position that depends on the number of columns.
 """
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 MIN_QUERIES = 4
-"""With fewer rows MKL uses another kernel, whose last bits differ."""
+"""With fewer rows MKL uses another kernel, whose results differ in the last bits."""
 _CUT = 192
 _MAX_SCORES = 1 << 23
 """Numbers in one table of scores, 32 MiB."""
@@ -27,7 +27,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: flo
         query: ``[rows, heads, tokens, width]``; one token, or a multiple of four.
         keys, values: ``[rows, kv_heads, columns, width]``.
         bias: ``[rows, 1, tokens, columns]``, added to the scores; the queries' type.
-        scale: of the scores.
+        scale: factor on the scores.
 
     Returns:
         ``[rows, heads, tokens, width]``.

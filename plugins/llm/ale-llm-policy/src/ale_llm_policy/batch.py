@@ -29,7 +29,7 @@ class Forward(Protocol):
         ...
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Of some hidden states, float32."""
+        """Logits of some hidden states, float32."""
         ...
 
 
@@ -38,11 +38,11 @@ class Batch:
 
     On a CPU the results of a row must not depend on the other rows. So every attention product has
     at least four rows, and every pass a multiple of four queries, dummies included. Products with
-    weights need more: see `packed`.
+    weights need more rows: see `packed`.
 
     Args:
-        model: over the KV cache.
-        device: of the weights.
+        model: computes over the KV cache.
+        device: the weights' device.
     """
 
     def __init__(self, model: Forward, device: torch.device) -> None:
@@ -118,19 +118,19 @@ class Batch:
         return len(job.ids) - job.cached
 
     def _chunk(self, rows: list[int]) -> list[Tensor]:
-        """Advance rows by one chunk; each one's state after its last new token."""
+        """Advance rows by one chunk; returns each row's state after its last new token."""
         tokens = min(CHUNK, max(self._n_missing(row) for row in rows))
         ends = [min(tokens, self._n_missing(row)) - 1 for row in rows]
         hidden = self._pass(rows, tokens)
         return [hidden[i, end] for i, end in enumerate(ends)]
 
     def _pass(self, rows: list[int], tokens: int, width: int | None = None) -> Tensor:
-        """Compute up to `tokens` more tokens of adjacent rows; hidden states, ``[rows, >=tokens]``.
+        """Compute up to `tokens` more tokens of adjacent rows: hidden states, ``[rows, >=tokens]``.
 
-        Padding is written behind a row's end, where it is masked until overwritten.
+        Padding is written after a row's end, where it is masked until it is overwritten.
 
         Args:
-            width: tokens with padding; 1 for all rows at once, else the next multiple of four.
+            width: tokens including padding; 1 for all rows at once, else the next multiple of four.
         """
         width = width or -(-tokens // MIN_QUERIES) * MIN_QUERIES
         starts, ids = [], []

@@ -40,7 +40,7 @@ def build(options: PolicyOptions, *, seed: int) -> PolicyLLM:
 
 
 def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
-    """Load or create the policy whose weights the servers get. Asks no server.
+    """Load or create the policy whose weights the servers get. No server is asked.
 
     Raises:
         InputError: the model can't be loaded, or the key's variable is not set.
@@ -59,10 +59,10 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
             environ={**os.environ, **context.environ},
         )
     registry = own.registry if own else _registry(options, context)
-    # Several runs may be given one folder.
+    # Several runs may be given the same folder.
     folder = run / "weights" if options.weights is None else options.weights / context.run_id
     if options.adapter:
-        folder /= options.adapter  # agents of one run may have one each
+        folder /= options.adapter  # agents of one run may have an adapter each
     return ServersLLM(
         policy,
         registry,
@@ -88,8 +88,8 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
 
 
 def _on_host(options: ServersOptions, device: torch.device) -> ServersOptions:
-    """With the model in the processor's memory, since nothing samples from it here; in the
-    precision for the device.
+    """The options with the model in the processor's memory, since nothing samples from it here,
+    but in the device's precision.
     """
     dtype: Any = str(resolve_dtype(options.dtype, device)).removeprefix("torch.")
     return evolve(options, device="cpu", dtype=dtype)
@@ -123,7 +123,7 @@ def _key(options: ServersOptions, context: BuildContext) -> str | None:
 
 
 def _own_section(options: ServersOptions) -> dict[str, Any]:
-    """The section ``llm`` of own servers, less the model."""
+    """The section ``llm`` for own servers, without the model."""
     if options.server:
         return dict(options.server)
     same = ("max_batch", "prefix_cache_mb", "decoder", "device", "dtype", "threads", "calls")
@@ -226,9 +226,9 @@ def _forward(policy: TorchPolicy, options: PolicyOptions) -> Forward:
 def _check(policy: TorchPolicy, model: Forward) -> None:
     """Compare the engine's log-probabilities with the model's, on two rows of different length.
 
-    They may differ by as much as roundings do: four times what the model's own differ by when the
-    sequence is longer, which changes nothing but the order of sums, or one unit in the last place
-    of the largest logit, where that is more. All differences are roots of mean squares.
+    They may differ by as much as rounding allows: four times the difference of the model's own when
+    the sequence is longer, which changes only the order of sums, or one unit in the last place of
+    the largest logit, if that is more. All differences are root mean squares.
 
     Raises:
         InputError: they differ, so the model violates the engine's assumptions.

@@ -23,7 +23,7 @@ class Engine:
     """Continuous batching over one policy.
 
     Args:
-        policy: what is sampled from; its lock is held during each step.
+        policy: the policy to sample from; its lock is held during each step.
         model: the policy's model over a KV cache.
         max_batch: maximum number of rows; further jobs wait in order.
         cache_bytes: size of the prefix cache.
@@ -46,7 +46,7 @@ class Engine:
         self._batch = Batch(model, policy.device)
         self.prefix_cache = PrefixCache(cache_bytes)
         self.n_prefilled = 0
-        """Tokens computed in prefills; a metric of what the prefix cache saves."""
+        """Tokens computed in prefills; shows how much the prefix cache saves."""
         self.n_steps = 0
         self._changed = threading.Condition()
         self._inbox: deque[Job] = deque()
@@ -123,7 +123,7 @@ class Engine:
 
     @property
     def max_batch(self) -> int:
-        """Rows."""
+        """Most rows in the batch."""
         return self._max_batch
 
     def pause(self) -> None:
@@ -221,7 +221,7 @@ class Engine:
     def _admit(self) -> list[Job]:
         """Take the pending jobs to prefill together now.
 
-        A job that shares an uncomputed prefix with a chosen one waits for the next pass, when the
+        A job that shares an uncomputed prefix with a chosen job waits for the next pass, when the
         prefix is in the cache.
         """
         chosen: list[Job] = []
@@ -243,7 +243,7 @@ class Engine:
 
     def _prefill(self, jobs: list[Job]) -> None:
         first = len(self._batch.jobs)
-        # Sorted by missing tokens, so that a pass has little padding.
+        # Sorted by number of missing tokens, so that a pass has little padding.
         found = {id(job): self.prefix_cache.find(job.ids) for job in jobs}
         jobs.sort(key=lambda job: len(job.ids) - found[id(job)][1])
         for job in jobs:
@@ -280,7 +280,7 @@ class Engine:
         job.done(job, Outcome("forced"))
 
     def _finish_ended(self, first: int) -> None:
-        """Free the rows, from `first` on, of jobs that have ended, and report them."""
+        """From row `first` on, free the rows of jobs that have ended, and report these jobs."""
         text = self._policy.template.token_bytes.text
         for job in self._batch.jobs[first:]:
             outcome = job.outcome(lambda ids: text(ids).text)

@@ -17,7 +17,7 @@ class Rules:
     temperature: float
     top_p: float
     max_tokens: int
-    """At least 1; no more than the context leaves."""
+    """At least 1, at most what the context leaves."""
     ends: frozenset[int]
     """End-of-turn ids, which are part of the answer."""
     stop: tuple[str, ...] = ()

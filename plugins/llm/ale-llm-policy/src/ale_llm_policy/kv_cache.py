@@ -14,7 +14,7 @@ from attrs import Factory, frozen
 from torch import Tensor
 
 VECTOR = 16
-"""The number of columns in attention is a multiple of this; see `attention`."""
+"""The number of columns in attention is a multiple of this number; see `attention`."""
 
 KVTensors = list[tuple[Tensor, Tensor]]
 """Keys and values of a sequence, per layer: ``[heads, width, length], [heads, length, width]``."""
@@ -43,7 +43,7 @@ class KVCache:
     """Preallocated keys and values of all layers; grows by doubling.
 
     Args:
-        device: of the tensors.
+        device: the tensors' device.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -81,9 +81,9 @@ class KVCache:
         """The positions of the next `tokens` tokens of some rows.
 
         Args:
-            first: row.
+            first: first row.
             starts: ``[rows]`` on the device, current length of each row.
-            longest: the largest of them.
+            longest: the largest of these lengths.
         """
         rows = len(starts)
         columns = -(-(longest + tokens) // VECTOR) * VECTOR

@@ -25,7 +25,7 @@ from ale_servers.records import Sampled, SampleRequest
 
 
 class TokenLLM:
-    """Messages to ids, and sampled ids to messages; whatever samples them.
+    """Turns messages into ids, and sampled ids into messages, whatever samples the ids.
 
     Args:
         policy: model, tokenizer and template; read by trainers.
@@ -46,7 +46,7 @@ class TokenLLM:
 
     @property
     def capabilities(self) -> LLMCapabilities:
-        """All of them."""
+        """All capabilities are supported."""
         return LLMCapabilities(tools=True, token_ids=True, logprobs=True, deterministic=True)
 
     @property
@@ -76,13 +76,13 @@ class TokenLLM:
     async def force(self, request: CompletionRequest, answer: Message) -> Completion:
         """The completion for a given answer, with log-probabilities from a forward pass.
 
-        They are of the model at temperature 1 over all tokens, because a demonstration may be
+        They are the model's at temperature 1 over all tokens, because a demonstration may be
         impossible under top-p. The answer ends where a sampled one would, with the token that
-        completes a stop string: text after it can't be sampled and must not be imitated.
+        completes a stop string: text after that can't be sampled and must not be imitated.
 
         Raises:
             ContextLengthError: prompt and answer together don't fit.
-            LLMError: as `complete`; or the answer has text after a stop string.
+            LLMError: as for `complete`; or the answer has text after a stop string.
         """
         prompt = self._prompt(request)
         ids, at = self._as_sampled(answer, request.sampling.stop or self._defaults.stop)
@@ -145,7 +145,7 @@ class TokenLLM:
         sampled: Sampled,
         limit: int | None,
     ) -> Completion:
-        """The record; `limit` is where in the text a stop string starts."""
+        """The record; `limit` is the position in the text where a stop string starts."""
         prompt, output = asked.prompt_ids, sampled.ids
         answer = self.policy.template.read(
             output, turn=request.turn, tools=request.tools, limit=limit
@@ -202,8 +202,9 @@ class PolicyLLM(TokenLLM):
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         """Sample from these weights, starting with the next decoding step.
 
-        `snapshot.weights` is None or this policy if they are in the model already; else a mapping
-        of names to tensors, copied in place. If it is None, `snapshot.path` is read.
+        `snapshot.weights` is this policy if the model already has the weights, or a mapping of
+        names to tensors, which are copied in place. If it is None, `snapshot.path` is read; if
+        that is None too, the model already has the weights.
 
         Raises:
             InputError: the weights do not fit this model.

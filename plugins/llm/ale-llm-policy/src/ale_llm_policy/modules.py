@@ -52,10 +52,10 @@ class Modules:
     """Forward passes through the model's own modules.
 
     Args:
-        model: of transformers, every layer of which has full or sliding-window attention.
+        model: a transformers model whose layers all have full or sliding-window attention.
 
     Raises:
-        InputError: it has other layers, whose state is not keys and values per token.
+        InputError: it has other layers, whose state is not one key and value per token.
     """
 
     def __init__(self, model: Any) -> None:
@@ -105,8 +105,8 @@ class Modules:
         return hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """As `Packed.logits`; the model's own forward pass, from its last hidden states on, as some
-        models scale or cap what the output layer gives.
+        """As `Packed.logits`, but by the model's own forward pass from its last hidden states on,
+        as some models scale or cap the output layer's result.
         """
         base = self._model.base_model
         base.forward = lambda *_, **__: self._output(last_hidden_state=hidden[None])

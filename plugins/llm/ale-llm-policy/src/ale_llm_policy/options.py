@@ -10,7 +10,7 @@ from ale.plugin import doc, ge, gt, le
 from ale.strict import NameOrPath
 from ale_nats_client.options import ServerOptions
 
-# mypy takes a field's type from its default, and would have None refused.
+# mypy takes a field's type from its default, and would refuse None.
 _at_least_1: Any = validators.optional(ge(1))
 _at_least_16: Any = validators.optional(ge(16))
 Calls = Literal["hermes", "xml", "llama3", "mistral", "harmony", "glm", "deepseek", "gemma"]
@@ -146,10 +146,10 @@ class Following:
 
 @frozen(kw_only=True)
 class ServersOptions(PolicyOptions):
-    """Inference servers that sample the policy, whose weights a trainer in this process changes.
+    """Inference servers that sample the policy; a trainer in this process changes its weights.
 
     Give one of `urls`, `registry`, `nats` and `start`. `max_batch`, `prefix_cache_mb` and `decoder`
-    are of servers that the run starts.
+    apply to servers that the run starts.
     """
 
     urls: tuple[str, ...] = field(
@@ -237,7 +237,7 @@ class ServersOptions(PolicyOptions):
         ways = (bool(self.urls), self.registry is not None, bool(self.nats), self.start > 0)
         if sum(ways) != 1:
             raise ValueError("give one of 'urls', 'registry', 'nats' and 'start'")
-        _ = self.nats_server  # raises where it is no URL
+        _ = self.nats_server  # raises if it is not a URL
         if self.server and not (self.start and "type" in self.server):
             raise ValueError("'server' is for 'start', and needs a 'type'")
         if self.follow is not None and (self.take_over or self.start > 0):

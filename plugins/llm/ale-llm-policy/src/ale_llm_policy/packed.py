@@ -19,8 +19,8 @@ from ale_training.quantised import is_quantised
 
 FAMILY = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
 MIN_ROWS = 16
-"""Least rows of a product with weights on a CPU. With fewer, for widths of about 25 per row and
-more, MKL uses another kernel, whose last bits differ."""
+"""Fewest rows of a product with weights on a CPU. With fewer, for widths of about 25 per row and
+more, MKL uses another kernel, whose results differ in the last bits."""
 _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
 
@@ -192,7 +192,7 @@ def _copy(weight: Tensor) -> Tensor:
 
 
 def weight_of(module: Any) -> Tensor:
-    """The matrix that a linear layer multiplies with, LoRA adapters of PEFT merged in."""
+    """The matrix by which a linear layer multiplies, with PEFT's LoRA adapters merged in."""
     base = getattr(module, "base_layer", module)
     weight: Tensor = base.weight.detach()
     if base is module or module.disable_adapters or module.merged:
@@ -204,6 +204,6 @@ def weight_of(module: Any) -> Tensor:
 
 
 def bias_of(module: Any) -> Tensor | None:
-    """The bias of a linear layer, None where it has none."""
+    """The bias of a linear layer; None if it has none."""
     bias = getattr(getattr(module, "base_layer", module), "bias", None)
     return None if bias is None else bias.detach()

@@ -52,7 +52,7 @@ class PrefixCache:
     def find(self, ids: Sequence[int]) -> tuple[Entry | None, int]:
         """The entry with the longest common prefix with `ids`, and its length in tokens.
 
-        At most all but the last of `ids`: its logits have to be computed.
+        At most all but the last of `ids`, whose logits have to be computed.
         """
         packed = pack(ids)
         most = len(ids) - 1
@@ -67,7 +67,7 @@ class PrefixCache:
         return None, 0
 
     def add(self, ids: Sequence[int], tensors: KVTensors) -> None:
-        """Cache a sequence. Cached prefixes of it are dropped: they are found in this one."""
+        """Cache a sequence. Cached prefixes of it are dropped, as this one contains them."""
         packed = pack(ids)
         n_bytes = size(tensors)
         keys = tuple(block_keys(packed))
@@ -112,7 +112,7 @@ def block_keys(packed: bytes) -> Iterator[int]:
 
 
 def common(first: bytes, second: bytes, most: int) -> int:
-    """Tokens that two packed sequences share from their beginning on, `most` at most."""
+    """Number of tokens in the common prefix of two packed sequences, at most `most`."""
     low, high = 0, min(len(first) // 4, len(second) // 4, most)
     while low < high:  # the longest equal beginning, by halves: comparing bytes is fast
         middle = (low + high + 1) // 2

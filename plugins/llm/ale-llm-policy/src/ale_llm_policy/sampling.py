@@ -41,7 +41,7 @@ def draw(logits: Tensor, draws: Sequence[Draw]) -> tuple[list[int], list[float]]
     target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
     ids = torch.searchsorted(cumulative, target, right=True)
     chosen = logp.gather(1, ids)
-    # tolist once for both: on a GPU each call waits for it.
+    # Call tolist once for both: on a GPU each call waits for the device.
     both = torch.cat([ids.double(), chosen.double()], 1).tolist()
     return [int(row[0]) for row in both], [min(0.0, row[1]) for row in both]
 
@@ -63,7 +63,7 @@ def scale(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
 
 
 def nucleus(logits: Tensor, top_p: Sequence[float]) -> Tensor:
-    """-inf for all but the fewest likeliest tokens whose probabilities sum to at least `top_p`.
+    """The logits, with -inf outside the smallest set of most likely tokens that reaches `top_p`.
 
     Args:
         logits: ``[rows, vocabulary]``.
@@ -75,7 +75,7 @@ def nucleus(logits: Tensor, top_p: Sequence[float]) -> Tensor:
     probability = ordered.softmax(-1)
     before = probability.cumsum(-1) - probability
     limit = torch.tensor(list(top_p), device=logits.device)[:, None]
-    # The likeliest token always stays, whatever rounding makes of a tiny limit.
+    # The likeliest token always stays, whatever rounding does to a tiny limit.
     outside = before >= limit
     outside[:, 0] = False
     return torch.empty_like(logits).scatter_(1, order, ordered.masked_fill(outside, float("-inf")))

@@ -33,10 +33,10 @@ class EngineServer:
     """An `InferenceServer` in this process.
 
     Args:
-        policy: what is sampled from.
+        policy: the policy to sample from.
         engine: samples from it.
         context: most tokens of prompt and answer together.
-        copied: a copy of both, for an adapter: each has merged weights and an engine of its own.
+        copied: makes a copy of both for an adapter, which has merged weights and its own engine.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class EngineServer:
         )
 
     async def run(self, request: SampleRequest) -> Sampled:
-        """The same without digests, which take a moment to compute for each version."""
+        """As `sample`, without digests, which take a moment to compute for each version."""
         n = len(request.prompt_ids) + len(request.answer_ids)
         forced = request.forced_ids
         if n >= self._context or n + len(forced) > self._context:
@@ -102,12 +102,12 @@ class EngineServer:
         )
         numbers = Random(request.seed)  # noqa: S311
         for _ in request.answer_ids:
-            numbers.random()  # as when they were sampled
+            numbers.random()  # drawn when these ids were sampled
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[Outcome] = loop.create_future()
 
         def done(_: Job, outcome: Outcome | Exception) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is waiting
                 loop.call_soon_threadsafe(_settle, ended, outcome)
 
         prompt, begun = request.prompt_ids, request.answer_ids
@@ -227,7 +227,7 @@ class EngineServer:
         self._adapters[weights.adapter] = made
 
     async def close_adapters(self) -> None:
-        """End their engines."""
+        """End the adapters' engines."""
         adapters, self._adapters = self._adapters, {}
         for adapter in adapters.values():
             await asyncio.to_thread(adapter._engine.close)
@@ -266,7 +266,7 @@ class EngineServer:
         )
 
     async def _digest(self) -> str:
-        """Of the present weights; computed where they did not come from a folder."""
+        """Digest of the present weights; computed if they did not come from a folder."""
 
         def computed() -> str:
             version = self._policy.version

@@ -35,10 +35,10 @@ class OwnServers:
     """Servers that a run starts on this machine and ends.
 
     Attributes:
-        n: how many.
+        n: number of servers.
         folder: for their model, their logs and their registry.
-        section: of the config, for `ale serve`, without the model.
-        environ: theirs.
+        section: the config's section for `ale serve`, without the model.
+        environ: their environment.
     """
 
     n: int
@@ -48,11 +48,11 @@ class OwnServers:
 
     @property
     def registry(self) -> FolderRegistry:
-        """Where they are found."""
+        """Where the servers are found."""
         return FolderRegistry(self.folder / "registry")
 
     def commands(self, policy: TorchPolicy, named: Mapping[str, Tensor]) -> list[Command]:
-        """What is run, after the model has been written into the folder.
+        """The commands to run, after writing the model into the folder.
 
         Args:
             policy: model, tokenizer and template.
@@ -80,19 +80,19 @@ class ServersLLM(TokenLLM):
 
     Args:
         policy: model, tokenizer and template.
-        training_device: where a trainer computes with the model, whose weights wait in the
-            processor's memory. Read by trainers.
+        training_device: where a trainer computes with the model, whose weights stay in the
+            processor's memory until then. Read by trainers.
         registry: where the servers are found.
         channel: where weights are written.
         run: id of the run.
-        following: what the run has given its servers, if this is one of its workers.
+        following: the weights that the run has given its servers, if this is one of its workers.
         options: how the servers are asked.
         key: sent to them as a bearer token.
-        own: servers to start, which are those of the registry.
+        own: servers to start; the registry then contains these.
         client: options with which another process samples from the same servers.
         defaults: for options that a request leaves open; all set.
         context: most tokens of prompt and answer together.
-        report: gets messages about own servers.
+        report: receives messages about own servers.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ServersLLM(TokenLLM):
         self._own = own
         self._client = client
         self._report = report
-        # Adapters, which a trainer may add later, change names and, by roundings, values.
+        # Adapters, which a trainer may add later, change names and, by rounding, values.
         self._first = dict(policy.base.named_parameters())
         self._names = list(self._first)
         self._run = run
@@ -145,20 +145,20 @@ class ServersLLM(TokenLLM):
 
     @property
     def capabilities(self) -> LLMCapabilities:
-        """Those that every server has; whether one is deterministic differs."""
+        """The capabilities that every server has; only some servers are deterministic."""
         return LLMCapabilities(tools=True, token_ids=True, logprobs=True)
 
     @property
     def same_engine(self) -> bool | None:
-        """Is each token's probability computed as by a trainer of this policy? Read by trainers.
+        """Is each token's probability computed as a trainer of this policy does? Read by trainers.
 
-        None where the servers were started by somebody else.
+        None if the servers were started by somebody else.
         """
         return None if self._own is None else self._own.section["type"] == "policy"
 
     @property
     def policy_version(self) -> int:
-        """Of the weights that the next token is sampled from."""
+        """Version of the weights that the next token is sampled from."""
         return self.policy.version
 
     async def check(self) -> None:
@@ -167,7 +167,7 @@ class ServersLLM(TokenLLM):
         Own servers start with the first request.
 
         Raises:
-            LLMError: none is there, or one has other weights.
+            LLMError: no server is there, or one has other weights.
         """
         if self._own is not None:
             return
@@ -206,14 +206,14 @@ class ServersLLM(TokenLLM):
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         """Give all servers these weights, and sample from them.
 
-        `snapshot.weights` is None or this policy if they are in its model; else a mapping of names
-        to tensors. If it is None, `snapshot.path` is read, if that is given. Once there was a
-        mapping, the model's own weights are dropped: they are no longer the policy's.
+        `snapshot.weights` is this policy if its model has the weights, or a mapping of names to
+        tensors. If it is None, `snapshot.path` is read; if that is None too, the model has the
+        weights. After a mapping, the model's own weights, now outdated, are dropped.
 
         Raises:
             InputError: the weights do not fit this model.
-            AleError: a server refuses them, or none has taken them. All still have the old ones; or
-                this component follows another one.
+            AleError: a server refuses the weights, or none has taken them, and all still have the
+                old ones; or this component follows another one.
         """
         if self._options.follow:
             raise AleError("llm.follow: the servers' weights are another process's to change")
@@ -263,7 +263,7 @@ class ServersLLM(TokenLLM):
             await self._running.enter_async_context(supervised(command, self._report))
 
     async def _publish(self, pool: ServerPool) -> None:
-        """Write the weights of the start, for servers that have others."""
+        """Write the initial weights, for servers that have others."""
         async with self._opening:
             if not pool.weights.folder:
                 snapshot = PolicySnapshot(version=self.policy.version)
@@ -312,5 +312,5 @@ class ServersLLM(TokenLLM):
 
 
 def temporary() -> Path:
-    """A folder for where no run directory is given; created when something is written."""
+    """A folder to use if no run directory is given; created when something is written."""
     return Path(tempfile.gettempdir()) / f"ale-servers-{os.urandom(6).hex()}"

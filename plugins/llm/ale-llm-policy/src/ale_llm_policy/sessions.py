@@ -27,7 +27,7 @@ class Sessions:
     """Prompts of requests, as extensions of earlier ids where possible.
 
     Args:
-        template: of the policy.
+        template: the policy's.
     """
 
     def __init__(self, template: ChatTemplate) -> None:
@@ -37,9 +37,9 @@ class Sessions:
     def prompt(self, request: CompletionRequest) -> tuple[int, ...]:
         """The prompt's ids.
 
-        A request that extends the stored conversation gets its ids unchanged, plus those of the
-        added messages; a repeated request gets the same ids again. A fresh context, or an unknown
-        conversation, is rendered.
+        A request that extends the stored conversation gets the stored ids unchanged, plus those of
+        the added messages; a repeated request gets the same ids again. A fresh context, or an
+        unknown conversation, is rendered.
         """
         before = self._conversations.get(request.conversation.episode_id)
         if not request.fresh_context and before is not None:

@@ -1,4 +1,4 @@
-"""A small policy, requests to it, and the forward pass that its numbers must agree with."""
+"""A small policy, requests to it, and a forward pass with which its numbers must agree."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ Make = Callable[..., PolicyLLM]
 
 
 def new_policy(seed: int = 3, shape: TinyShape = SHAPE) -> TorchPolicy:
-    """Fresh weights, larger than a tiny policy's, so that distributions are far from uniform."""
+    """A policy with weights larger than a tiny policy's: distributions are far from uniform."""
     policy = tiny_policy(CORPUS, shape, seed=seed)
     with torch.no_grad():
         policy.model.lm_head.weight *= 12
@@ -30,7 +30,7 @@ def new_policy(seed: int = 3, shape: TinyShape = SHAPE) -> TorchPolicy:
 def request(
     text: str, *, seed: int = 0, episode: str | None = None, n: int = 24, **fields: Any
 ) -> CompletionRequest:
-    """A first turn of an episode of its own."""
+    """A request for the first turn of an episode of its own."""
     name = episode or f"{text}/{seed}"
     who = Conversation(episode_id=name, task_id="demo", rollout=0, seed=seed)
     sampling = fields.pop("sampling", Sampling(max_tokens=n))
@@ -43,7 +43,7 @@ def request(
 def forward_logits(
     policy: TorchPolicy, prompt: tuple[int, ...], output: tuple[int, ...]
 ) -> torch.Tensor:
-    """Logits from which each token of `output` was drawn, ``[n, vocabulary]``, by one pass."""
+    """Logits from which each token of `output` was drawn, ``[n, vocabulary]``, in one pass."""
     ids = torch.tensor([prompt + output])
     with torch.no_grad():
         logits: torch.Tensor = policy.model(ids, use_cache=False).logits[0].float()

@@ -10,10 +10,10 @@ AtEnd = Literal["stop", "error"]
 
 
 class Lines(Protocol):
-    """Where the answers come from. The same conversation and turn always give the same one."""
+    """The source of the answers. The same conversation and turn always give the same answer."""
 
     traced_end: bool
-    """The answer of `last` has a token trace where the other answers have."""
+    """Does the answer of `last` have a token trace if the other answers do?"""
 
     @property
     def capabilities(self) -> LLMCapabilities:
@@ -38,7 +38,7 @@ class Lines(Protocol):
 
 
 class ScriptedLLM:
-    """Answers from `Lines`, by conversation and turn only: order and time change nothing.
+    """Answers from `Lines`, by conversation and turn only; order and time have no influence.
 
     Args:
         latency_s: seconds before every answer, errors included.
@@ -52,7 +52,7 @@ class ScriptedLLM:
 
     @property
     def capabilities(self) -> LLMCapabilities:
-        """Those of the lines; without tokens if the answer after the last line has none."""
+        """Capabilities of the lines; without tokens if the answer after the last line has none."""
         held = self._lines.capabilities
         if self._at_end == "stop" and not self._lines.traced_end:
             return LLMCapabilities(tools=held.tools, deterministic=held.deterministic)

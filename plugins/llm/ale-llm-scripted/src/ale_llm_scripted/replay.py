@@ -74,7 +74,7 @@ class Recording:
     """The answers that the model of a recorded run gave.
 
     An episode is found by its id, so that a run of several training steps replays each step;
-    failing that by task and rollout, in the earliest step that has it. Where an id is recorded
+    failing that, by task and rollout, in the earliest step that has it. If an id is recorded
     twice (a broken episode that was run again), the last line counts.
     """
 
@@ -113,7 +113,7 @@ class Recording:
         return self._capabilities
 
     async def line(self, request: CompletionRequest) -> Completion | None:
-        """The recorded answer, to the byte."""
+        """The recorded answer, byte for byte."""
         return await asyncio.to_thread(self._read, self._find(request.conversation), request.turn)
 
     def last(self, request: CompletionRequest) -> Completion:
@@ -142,7 +142,7 @@ class Recording:
             heading = decoder.decode(line)
         except msgspec.DecodeError as error:
             if not line.endswith(b"\n"):
-                # What a run that was killed while it wrote has left: its reader skips it too.
+                # Left by a run that was killed while writing: the run's reader skips it too.
                 log.warning("%s:%d: half a line at the end, left out", self._path, number)
                 return
             raise StoreError(f"{self._path}:{number}: not an episode: {error}") from error

@@ -85,7 +85,7 @@ class Line:
 
     @property
     def all_calls(self) -> tuple[Call, ...]:
-        """`calls`, or what `shell` is short for."""
+        """`calls`, or the call that `shell` abbreviates."""
         if self.shell is None:
             return self.calls
         return (Call(name=SHELL, arguments={"command": self.shell}),)
@@ -111,7 +111,7 @@ class Script:
 
 @frozen(kw_only=True)
 class _File:
-    """The keys of a script file. What is below the last two is read turn by turn."""
+    """The keys of a script file. The content of the last two is read turn by turn."""
 
     model: str = field(default="scripted", metadata=doc("Name that the answers carry."))
     tokens: bool = field(default=False, metadata=doc("Give every answer a token trace."))

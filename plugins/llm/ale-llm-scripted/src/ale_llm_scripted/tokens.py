@@ -1,8 +1,8 @@
 """The tokens of a scripted model: one per byte, and one per role and end of message.
 
-Not a model's tokenizer and not meant to be: small, exact, and with the property that matters to
-what is tested with it: the prompt of a turn begins with the prompt and the output of the turn
-before, so long as the conversation was only added to.
+This is not a model's tokenizer and not meant to be. It is small and exact, and has the property
+that matters in tests: the prompt of a turn begins with the prompt and the output of the turn
+before, as long as messages were only added to the conversation.
 """
 
 import hashlib
@@ -38,12 +38,12 @@ def body_ids(message: Message) -> tuple[int, ...]:
 
 
 def count_prompt(messages: tuple[Message, ...]) -> int:
-    """The number of ids of `prompt_ids`, without making them."""
+    """The number of ids that `prompt_ids` returns, without making them."""
     return sum(1 + count_body(message) for message in messages) + 1
 
 
 def count_body(message: Message) -> int:
-    """The number of ids of `body_ids`, without making them."""
+    """The number of ids that `body_ids` returns, without making them."""
     n = len(message.content.encode()) + 1
     if message.reasoning is not None:
         n += len(message.reasoning.encode()) + 2
@@ -76,7 +76,7 @@ def _logprobs(request: CompletionRequest, n: int) -> tuple[float, ...]:
 
 
 def _text_offsets(message: Message, n: int) -> tuple[int, ...]:
-    """The character that each token belongs to; reasoning is before all, calls after all."""
+    """The character that each token belongs to; reasoning counts as before, calls as after all."""
     before = 0 if message.reasoning is None else len(message.reasoning.encode()) + 2
     within = [i for i, char in enumerate(message.content) for _ in char.encode()]
     after = n - before - len(within)

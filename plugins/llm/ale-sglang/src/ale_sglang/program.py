@@ -1,4 +1,4 @@
-"""SGLang's HTTP API, as a gateway needs it; written from its sources and documentation."""
+"""SGLang's HTTP API, as a gateway needs it; written from SGLang's sources and documentation."""
 
 import asyncio
 import zlib
@@ -20,12 +20,12 @@ _FLUSH_TRIES = 100
 class SGLang:
     """A `Program`: SGLang 0.5, whose answers do not say which weights sampled which token.
 
-    So that this is known all the same, a pause always ends the requests, and those that are to be
-    kept are sent again afterwards, prompt and beginning, from here: no request is in SGLang while
-    its weights change.
+    To know it all the same, a pause always ends the requests; those that are to be kept are sent
+    again from here afterwards, with prompt and beginning. So no request is in SGLang while its
+    weights change.
 
     Args:
-        asked: where it is.
+        asked: the running program.
     """
 
     def __init__(self, asked: Asked) -> None:
@@ -103,7 +103,7 @@ class SGLang:
     async def score(self, request: SampleRequest, model: str | None) -> tuple[float, ...]:
         """As `Program.score`."""
         n = len(request.prompt_ids) + len(request.answer_ids)
-        # It always samples a token, which is not looked at.
+        # SGLang always samples a token, which is ignored.
         sampling = {"max_new_tokens": 1, "temperature": 0.0}
         more = (*request.answer_ids, *request.forced_ids)
         fields = {"logprob_start_len": max(0, n - 1)}
@@ -152,7 +152,7 @@ class SGLang:
         if mode == "keep":
             self._kept |= self._inside
         await self._asked.post("/pause_generation", {"mode": "abort"})
-        while inside := [*self._inside]:  # one may have been on its way there
+        while inside := [*self._inside]:  # a request may have been on its way
             for name in inside:
                 await self._asked.post("/abort_request", {"rid": name})
             await asyncio.sleep(0.02)
@@ -172,7 +172,7 @@ class SGLang:
         self._label = label
 
     async def _flush(self) -> None:
-        """Forget all keys and values; refused while a request is still being removed."""
+        """Forget all keys and values; SGLang refuses while a request is still being removed."""
         for _ in range(_FLUSH_TRIES):
             try:
                 await self._asked.post("/flush_cache")
@@ -221,7 +221,7 @@ def _sampling(request: SampleRequest) -> dict[str, Any]:
     if request.stop:
         wanted["stop"] = list(request.stop)
     if request.seed:
-        # What continues an answer must not draw the numbers of its beginning again.
+        # The continuation must not draw the random numbers of the beginning again.
         seed = f"{request.seed}/{len(request.answer_ids)}"
         wanted["sampling_seed"] = zlib.crc32(seed.encode()) & 0x7FFFFFFF
     return wanted

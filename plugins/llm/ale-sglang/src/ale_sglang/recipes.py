@@ -1,4 +1,4 @@
-"""What is installed for SGLang, and where. Never installed and started here."""
+"""What is installed for SGLang, and where. It was never installed and started here."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from ale_servers.environment import Recipe, folder_of, is_made, make
 
 VERSION = "0.5.23"
 RECIPE = Recipe(name=f"sglang-{VERSION}-cuda", packages=(f"sglang=={VERSION}",))
-"""For CUDA: on a CPU its kernels have to be built from source."""
+"""For CUDA only: for a CPU, SGLang's kernels have to be built from source."""
 
 
 def install(build: str | None = None) -> Path:
-    """Make the environment, where it is not made yet; its folder.
+    """Make the environment if it does not exist yet; returns its folder.
 
     Raises:
         InputError: there is no such build.
@@ -29,7 +29,7 @@ def python() -> Path:
     """The interpreter of the environment.
 
     Raises:
-        InputError: it has not been made, or is of another version.
+        InputError: the environment has not been made, or has another version.
     """
     if not is_made(RECIPE):
         message = f"SGLang {VERSION} is not installed in {folder_of(RECIPE)}"

@@ -35,7 +35,7 @@ def build(options: SGLangServerOptions, context: BuildContext) -> HostedLLM:
 
 
 def arguments(options: SGLangServerOptions, model: Model, url: str) -> list[str]:
-    """Of the interpreter of SGLang's environment."""
+    """Arguments for the interpreter of SGLang's environment."""
     given: dict[str, Any] = {
         "model-path": model.folder,
         "served-model-name": NAME,
@@ -44,12 +44,12 @@ def arguments(options: SGLangServerOptions, model: Model, url: str) -> list[str]
         "context-length": model.context + 1,
         "max-running-requests": model.max_running,
         "dtype": options.dtype,
-        # Not the sampling that a model's folder suggests, such as its top-k.
+        # Ignore the sampling defaults that a model's folder suggests, such as its top-k.
         "sampling-defaults": "openai",
     }
     flags = []
     if options.adapters:
-        # The present version of each, and the next one.
+        # Room for the present version of each adapter, and the next one.
         given |= {
             "max-loras-per-batch": 2 * options.adapters,
             "max-lora-rank": options.adapter_rank,

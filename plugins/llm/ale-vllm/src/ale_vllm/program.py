@@ -11,7 +11,7 @@ from ale_servers.protocol import NotSampledError
 from ale_servers.records import Interruption, SampleReason, SampleRequest
 
 _PREFIX = "generate-tokens-"
-"""What vLLM writes before the ids of requests to its route for tokens."""
+"""The prefix that vLLM adds to request ids on its route for tokens."""
 _REASONS: Mapping[str, SampleReason] = {"stop": "stop", "length": "length", "abort": "abort"}
 
 
@@ -19,10 +19,10 @@ class VLLM:
     """A `Program`: vLLM 0.32 with its routes for tokens, weights and adapters.
 
     Args:
-        asked: where it is.
-        seeded: sample with the seeds of requests. On a CPU that ends vLLM as soon as a prompt is
-            computed in parts: it takes back a number that it has drawn, and the generator of a CPU
-            can't ("CPU Generator does not use offset").
+        asked: the running program.
+        seeded: sample with the seeds of requests. On a CPU this ends vLLM as soon as a prompt is
+            computed in parts: vLLM takes back a number that it has drawn, which a CPU's generator
+            can't do ("CPU Generator does not use offset").
     """
 
     def __init__(self, asked: Asked, *, seeded: bool) -> None:
@@ -68,21 +68,21 @@ class VLLM:
             "logprobs": 0,
             "stop_token_ids": list(request.stop_ids),
             "ignore_eos": True,  # what ends an answer is in the request
-            "skip_special_tokens": False,  # in the text in which `stop` is looked for
+            "skip_special_tokens": False,  # in the text that is searched for `stop`
             "spaces_between_special_tokens": False,
             "detokenize": bool(request.stop),
         }
         if request.stop:
             wanted |= {"stop": list(request.stop), "include_stop_str_in_output": True}
         if request.seed and self._seeded:
-            # What continues an answer must not draw the numbers of its beginning again.
+            # The continuation must not draw the random numbers of the beginning again.
             wanted["seed"] = zlib.crc32(f"{request.seed}/{len(request.answer_ids)}".encode())
         return wanted
 
     async def score(self, request: SampleRequest, model: str | None) -> tuple[float, ...]:
         """As `Program.score`."""
         forced = request.forced_ids
-        # It always samples a token, which is not looked at.
+        # vLLM always samples a token, which is ignored.
         sampling = {"max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0, "detokenize": False}
         more = (*request.answer_ids, *forced)
         done = await self._generated(request, model, sampling, more)

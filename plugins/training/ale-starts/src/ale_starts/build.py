@@ -15,20 +15,20 @@ def initial(options: InitialOptions, context: BuildContext) -> StartScheme:
 
 
 def rollback(options: RollbackOptions, context: BuildContext) -> StartScheme:
-    """The scheme ``rollback``. Raises as `experts_of`."""
+    """The scheme ``rollback``. Raises the errors of `experts_of`."""
     experts, required = experts_of(options)
     return _with_options(Rollback(options, experts, required=required), options, experts)
 
 
 def parallel(options: ParallelOptions, context: BuildContext) -> StartScheme:
-    """The scheme ``parallel``. Raises as `experts_of`."""
+    """The scheme ``parallel``. Raises the errors of `experts_of`."""
     experts, required = experts_of(options)
     scheme = Parallel(options, experts, required=required, seed=context.seed)
     return _with_options(scheme, options, experts)
 
 
 def _with_options(scheme: StartScheme, options: ExpertOptions, experts: Experts) -> StartScheme:
-    # With `expert: own` there are no own successes yet: reference solutions are demonstrated.
+    # With `expert: own` there are no own successes yet, so reference solutions are demonstrated.
     shown = experts if options.expert == "episodes" else ReferenceSolutions()
     whole = _demonstrating(scheme, options, shown)
     return ForkedStarts(whole, options.max_snapshots) if options.restore == "fork" else whole

@@ -61,7 +61,7 @@ class EpisodeDemonstration:
 
     @property
     def turns(self) -> int:
-        """Those of the episode."""
+        """Turns of the episode."""
         return len(self.exchanges)
 
     def expert(self, upto: int | None) -> Expert:
@@ -83,7 +83,7 @@ def demonstration_of(episode: Episode, check: Check, *, tagged: bool) -> Episode
     """The demonstration in an episode.
 
     Args:
-        tagged: a later one may replace it for the same task in the same run.
+        tagged: a later demonstration of the same task may replace this one in the same run.
     """
     found = exchanges(episode.trajectory.turns)
     return EpisodeDemonstration(exchanges=found, check=check, tag=digest(found) if tagged else "")
@@ -120,7 +120,7 @@ class ReferenceSolutions:
     """The tasks' own reference solutions."""
 
     def initial(self, task: Task) -> Demonstration | None:
-        """Its solution."""
+        """The task's solution."""
         return None if task.solution is None else SolutionDemonstration(commands=task.solution)
 
     def add_episode(self, episode: Episode) -> None:
@@ -190,7 +190,7 @@ class OwnSuccesses:
         self._best: dict[str, Demonstration] = {}
 
     def initial(self, task: Task) -> Demonstration | None:
-        """The fallback's."""
+        """The fallback's demonstration."""
         return None if self._fallback is None else self._fallback.initial(task)
 
     def add_episode(self, episode: Episode) -> None:
@@ -203,5 +203,5 @@ class OwnSuccesses:
             self._best[episode.task_id] = new
 
     def own_success(self, task_id: str) -> Demonstration | None:
-        """The stored one."""
+        """The stored success."""
         return self._best.get(task_id)

@@ -28,7 +28,7 @@ class SolutionExpert:
 
     commands: Sequence[str]
     upto: int | None = None
-    """Number of turns answered; None: all, one per command and the closing one."""
+    """Number of turns answered; None: all of them, one per command and a closing turn."""
 
     def answer(self, request: CompletionRequest) -> Message | None:
         """The turn's command, as a call of the agent's own tool; None after the last turn.
@@ -91,7 +91,7 @@ class Exchange:
 
 
 def exchanges(turns: Sequence[Turn]) -> tuple[Exchange, ...]:
-    """What is needed to repeat an episode; token traces are dropped, call ids renumbered."""
+    """What is needed to repeat an episode: no token traces, and call ids are renumbered."""
     return tuple(_exchange(number, turn) for number, turn in enumerate(turns))
 
 
@@ -117,7 +117,7 @@ class EpisodeExpert:
         """The recorded answer of this turn, after checking the previous turn's observations.
 
         Raises:
-            ReplayError: they differ from the recording; names both.
+            ReplayError: they differ from the recording; the message names both.
         """
         turn = request.turn
         if turn > self.upto:
@@ -166,5 +166,5 @@ def _diverged(turn: int, recorded: str, shown: str | None, check: Check) -> str:
 
 
 def _excerpt(text: str) -> str:
-    """The end of the text: it states how a command ended."""
+    """The end of the text, which states how a command ended."""
     return repr(text if len(text) <= _EXCERPT else f"...{text[-_EXCERPT:]}")

@@ -107,7 +107,7 @@ class ExpertOptions(InitialOptions):
 
 @frozen(kw_only=True)
 class RollbackOptions(ExpertOptions):
-    """Start before the expert's last turn; move back when success from there is high enough."""
+    """Start before the expert's last turn; move back when the success rate is high enough."""
 
     threshold: float = field(
         default=0.5,

@@ -50,7 +50,7 @@ class Initial:
         return [start_at(task, rollouts, 0, None) for task in distinct(tasks)]
 
     def learn(self, step: int, episodes: Iterable[Episode]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class WithDemonstrations:
@@ -103,7 +103,7 @@ class WithDemonstrations:
         """End the demonstrations if enough probes succeeded; pass all episodes on."""
         seen = list(episodes)
         if self._repeats and step < self._steps:
-            # From the episodes: a resumed run has not planned the steps that are on disk.
+            # Read from the episodes: a resumed run has not planned the steps that are on disk.
             # A step of a stream may have learned from two demonstrations of a task.
             shown = {each.task_id: each for each in seen if each.start == DEMONSTRATION}
             self._shown[step] = [
@@ -132,7 +132,7 @@ def require_experts(tasks: Sequence[Task]) -> None:
     """Refuse tasks without an expert.
 
     Raises:
-        InputError: there are any; names each.
+        InputError: a task has no expert; the message names each such task.
     """
     if tasks:
         expected = "an expert for every task, or starts.missing: initial"
@@ -161,7 +161,7 @@ class Parallel:
         self._seed = seed
 
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
-        """Up to `anchors` starts of each task, its rollouts split as evenly as can be.
+        """Up to `anchors` starts of each task, with its rollouts split as evenly as possible.
 
         Raises:
             InputError: a task has no expert and must have one.
@@ -177,7 +177,7 @@ class Parallel:
         demonstration = self._of(task)
         places = 1 if demonstration is None else demonstration.turns
         n_anchors = min(self._options.anchors, rollouts, places)
-        # A text seeds the same generator everywhere; a tuple's hash would not.
+        # A text gives the same seed everywhere; a tuple's hash would not.
         rng = random.Random(f"anchors\x1f{self._seed}\x1f{step}\x1f{task.id}")  # noqa: S311
         anchors = [0, *sorted(rng.sample(range(1, places), n_anchors - 1))]
         each, over = divmod(rollouts, n_anchors)
@@ -197,7 +197,7 @@ class _Curriculum:
     demonstration: Demonstration | None
     p: int
     seen: list[SuccessCount] = Factory(list)
-    """Per step since the start was last moved."""
+    """Counts per step since the start was last moved."""
 
     @property
     def name(self) -> str:
@@ -226,7 +226,7 @@ class _StepOutcome:
     """Results of one step for a task."""
 
     counts: dict[str, SuccessCount] = Factory(dict)
-    """By start."""
+    """Counts by start."""
     expert: Demonstration | None = None
     """The best own success of the run so far."""
 
@@ -276,11 +276,11 @@ class Rollback:
             self._outcomes[task_id].append(one)
 
     def _apply(self, at: _Curriculum, outcome: _StepOutcome) -> None:
-        """Update the start by the results of one step."""
+        """Update the start from the results of one step."""
         if at.name in outcome.counts:
             at.seen.append(outcome.counts[at.name])
         rate = at.rate(self._options.min_rollouts)
-        # A new expert is only used when the start moves: another state needs new counts.
+        # A new expert is used only when the start moves: another state needs new counts.
         best = outcome.expert or at.demonstration
         if rate is None or best is None:
             return

@@ -27,11 +27,11 @@ class NoTrainer:
         return PolicySnapshot(version=0)
 
     def save(self, directory: Path) -> None:
-        """A file that says that there is nothing."""
+        """Write a file that says that there is nothing to restore."""
         (directory / CHECKPOINT).write_text(_MARK)
 
     def load(self, directory: Path) -> None:
-        """Nothing to continue from.
+        """Check the checkpoint; there is nothing to restore.
 
         Raises:
             StoreError: it is a checkpoint of another trainer.

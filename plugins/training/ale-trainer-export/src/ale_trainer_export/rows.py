@@ -29,7 +29,7 @@ class ChunkPart:
     chunk_return: float
     """G_k."""
     weight: float
-    """Factor on grad log pi of each of its tokens."""
+    """Factor on grad log pi of each token of this part."""
 
 
 @frozen(kw_only=True, slots=False)
@@ -39,7 +39,7 @@ class Tokens:
     prompt_ids: Sequence[int]
     ids: Sequence[int]
     logprobs: Sequence[float]
-    """Natural, of the sampler itself."""
+    """Natural log-probabilities from the sampler itself."""
     policy_versions: Sequence[int]
     weights: Sequence[float] | None
     """One per token; null if a chunk begins inside a token, which then has no single weight."""
@@ -56,11 +56,11 @@ class Row:
     task: str
     rollout: int
     turn: int
-    """0-based."""
+    """0-based number of the turn."""
     reward: float
-    """Of the whole episode."""
+    """Reward of the whole episode."""
     scheme: str
-    """Credit scheme of the weights."""
+    """Name of the credit scheme that gave the weights."""
     skipped: str | None
     """Why the scheme skipped this episode, else null."""
     model: str

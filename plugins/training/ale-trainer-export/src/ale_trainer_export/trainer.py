@@ -81,7 +81,7 @@ class ExportTrainer:
         )
 
     def load(self, directory: Path) -> None:
-        """Continue after the step that `save` wrote; the next step removes rows of later ones.
+        """Continue after the step that `save` wrote; the next step removes the rows of later steps.
 
         Raises:
             StoreError: it is not a checkpoint of an export.
@@ -100,9 +100,9 @@ def metrics_of(rows: Sequence[Row], n_kept: int, rewards: Sequence[float]) -> Ma
     """Metrics of a step.
 
     Args:
-        rows: of the batch, including those left out.
+        rows: all rows of the batch, including those left out.
         n_kept: how many of them were written.
-        rewards: of each episode of the batch.
+        rewards: one for each episode of the batch.
 
     Returns:
         ``rows`` and ``rows_left_out``; ``episodes``; ``mean_reward`` over the episodes;

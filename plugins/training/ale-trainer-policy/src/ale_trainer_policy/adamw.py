@@ -10,12 +10,12 @@ from ale_training.lora import whole
 
 
 class Trained:
-    """Parameters that one optimiser updates, clipped by a norm of their own.
+    """Parameters that one optimiser updates; their gradient norm is clipped by itself.
 
     Args:
         named: names and parameters; those without `requires_grad` are left out.
-        options: of any trainer of this package.
-        fused: one kernel for all of them.
+        options: those of any trainer of this package.
+        fused: update all of them in one kernel.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class Trained:
         wanted = [(name, parameter) for name, parameter in named if parameter.requires_grad]
         self.names = [name for name, _ in wanted]
         self.parameters: list[Tensor] = [parameter for _, parameter in wanted]
-        # Small updates are lost in half precision, so the optimiser works on an fp32 copy then.
+        # Half precision would lose small updates, so there the optimiser works on an fp32 copy.
         self.masters = [_master(parameter) for parameter in self.parameters]
         self.optimizer = torch.optim.AdamW(
             self.masters,
@@ -78,7 +78,7 @@ class Trained:
         self.zero_grad()
 
     def state(self) -> dict[str, Tensor]:
-        """Tensors of a checkpoint by name: parameters and moments themselves, to be read into."""
+        """A checkpoint's tensors by name: the parameters and moments themselves, not copies."""
         found: dict[str, Tensor] = {}
         for name, master in zip(self.names, self.masters, strict=True):
             found[f"weight/{name}"] = master.detach()
@@ -87,7 +87,7 @@ class Trained:
         return found
 
     def make_room(self, names: Iterable[str]) -> None:
-        """Have the moments with these names of `state`, and no others, to read them into."""
+        """Allocate the moments that `state` gave these names, and no others, for reading into."""
         self.zero_grad()
         self.optimizer.state.clear()
         masters = dict(zip(self.names, self.masters, strict=True))
@@ -100,7 +100,7 @@ class Trained:
     def _moment(self, key: str, master: Tensor) -> Tensor:
         if key != "step":
             return torch.zeros_like(master)
-        # A fused AdamW counts its updates on the parameter's device, any other one on the host.
+        # A fused AdamW counts its updates on the parameter's device; any other counts on the host.
         fused = bool(self.optimizer.defaults["fused"])
         return torch.zeros((), device=master.device if fused else "cpu")
 
@@ -112,7 +112,7 @@ class Trained:
                     parameter.copy_(master)
 
     def check(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        """Do tensors of these shapes fit?
+        """Check that tensors of these shapes fit.
 
         Raises:
             KeyError, ValueError: a tensor is missing, or has another shape.

@@ -21,8 +21,8 @@ def add(model: Any, options: LoraOptions, weights: Mapping[str, Tensor]) -> Any:
     """Add adapters to a plain model, as the trainer does, with a checkpoint's weights.
 
     Args:
-        model: of transformers; changed in place.
-        weights: by name, as the trainer stores them.
+        model: a transformers model; changed in place.
+        weights: tensors by name, as the trainer stores them.
 
     Returns:
         PEFT's tuner around it, for `write`.
@@ -46,10 +46,10 @@ def add(model: Any, options: LoraOptions, weights: Mapping[str, Tensor]) -> Any:
 def merge(model: Any, options: LoraOptions, weights: Mapping[str, Tensor]) -> None:
     """Merge a checkpoint's adapters into a plain model's weights, in place.
 
-    Quantised weights become whole ones first: merged into 4 bits, most of an adapter would be lost.
+    Quantised weights are dequantised first: merging into 4 bits would lose most of an adapter.
 
     Raises:
-        StoreError: as `add`.
+        StoreError: as for `add`.
     """
     if is_quantised(model):
         with _silent():
@@ -59,7 +59,7 @@ def merge(model: Any, options: LoraOptions, weights: Mapping[str, Tensor]) -> No
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Without the warning that dequantising takes memory."""
+    """Suppress the warning that dequantising takes memory."""
     before = logging.get_verbosity()
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:

@@ -1,8 +1,8 @@
-"""Attention over a forest, registered with transformers under a name of its own.
+"""Attention over a forest, registered with transformers under its own name.
 
 On a CPU each run of the forest attends to its ancestors' runs and to itself through the ordinary
 scaled-dot-product kernel: flex attention has no backward there, and dense masks over everything
-are slower than padding. On a GPU flex attention with an interval test does all in one kernel.
+are slower than padding. On a GPU flex attention with an interval test does it all in one kernel.
 """
 
 from collections.abc import Callable, Iterator
@@ -89,7 +89,7 @@ def tree_attention(
     n_rep = query.shape[1] // key.shape[1]
     if n_rep > 1:
         key, value = key.repeat_interleave(n_rep, dim=1), value.repeat_interleave(n_rep, dim=1)
-    # Splitting once, not slicing per run: the backward of a slice fills all of the sequence.
+    # Split once instead of slicing per run: a slice's backward pass fills the whole sequence.
     queries, keys, values = (torch.split(x, list(tree.lengths), dim=2) for x in (query, key, value))
     found = []
     for number, chain in enumerate(tree.chains):
@@ -128,7 +128,7 @@ def _make_run_mask(
     if not windowed and (len(chain) == 1 or length == 1):
         return None
     device = tree.position.device
-    # A chain holds every position from 0 on once, so that depth is the index.
+    # A chain holds every position from 0 on exactly once, so a token's depth is its index.
     here = torch.arange(total - length, total, device=device)[:, None]
     there = torch.arange(total, device=device)[None, :]
     seen = there <= here

@@ -15,7 +15,7 @@ class BadBatches:
     """Counts consecutive steps with a non-finite loss or gradient.
 
     Args:
-        folder: returns the folder for the batches; called when the first is written.
+        folder: returns the folder for the batches; called when the first batch is written.
     """
 
     def __init__(self, folder: Callable[[], Path]) -> None:
@@ -23,7 +23,7 @@ class BadBatches:
         self.in_a_row = 0
 
     def count(self, batch: Batch, *, bad: bool) -> int:
-        """Count a step, and write its batch if it was bad; returns 1 then, else 0.
+        """Count a step, and write its batch if it was bad; return 1 if it was bad, else 0.
 
         Raises:
             AleError: it is the third bad step in a row.

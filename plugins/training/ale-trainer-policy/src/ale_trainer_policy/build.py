@@ -76,13 +76,13 @@ def sft_trainer(options: SftOptions, context: BuildContext) -> PolicyTrainer:
 
 
 def _refuse(problems: Iterable[Problem]) -> None:
-    """Raises `InputError` if there are any."""
+    """Raise `InputError` if there are any problems."""
     if found := list(problems):
         raise InputError(found)
 
 
 def _shared_weights(options: LearnOptions, context: BuildContext) -> Iterator[Problem]:
-    """With staleness, episodes are sampled while weights are trained: they can't be shared."""
+    """With staleness, sampling and training overlap, so they can't share one set of weights."""
     if context.staleness > 0 and options.sync == "same":
         message = f"run.staleness is {context.staleness}: the model samples while it is trained"
         hint = "trainer.sync: copy, which hands weights over after each step"
@@ -90,8 +90,8 @@ def _shared_weights(options: LearnOptions, context: BuildContext) -> Iterator[Pr
 
 
 def _is_stale(options: PolicyOptions, context: BuildContext) -> bool:
-    """Is pi_old another policy than the one that sampled, so that pi_theta / pi_old is exactly 1 at
-    the first update, however stale the tokens?
+    """Is pi_old another policy than the one that sampled? Then pi_theta / pi_old is exactly 1 at
+    the first update, however stale the tokens are.
     """
     return context.staleness > 0 and options.old_policy in (None, "recompute")
 
@@ -126,7 +126,7 @@ def _corrected_twice(options: PolicyOptions, correction: CorrectionOptions) -> I
 
 
 def _too_few_versions(options: PolicyOptions, context: BuildContext) -> Iterator[Problem]:
-    """A token may be of the current version or of any of the `staleness` ones before it."""
+    """A token may come from the current version or any of the `staleness` versions before it."""
     needed = context.staleness + 1
     if options.old_policy != "rollout_version":
         return

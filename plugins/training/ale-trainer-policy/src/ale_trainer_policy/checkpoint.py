@@ -1,4 +1,4 @@
-"""What a checkpoint holds beside its tensors."""
+"""What a checkpoint holds besides its tensors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ class State(checkpoint.State):
     """State of the generator that shuffles minibatches."""
     kept_versions: list[int]
     fresh_moments_next: bool = False
-    """As of the last step's `Schedule`."""
+    """The value in the last step's `Schedule`."""
 
 
 def plain(state: Any) -> Any:

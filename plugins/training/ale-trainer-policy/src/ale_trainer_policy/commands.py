@@ -110,7 +110,7 @@ def plan(
 
 
 def _need_torch() -> None:
-    """Raises NotUsableError without it."""
+    """Raise NotUsableError if torch is not installed."""
     from ale.errors import NotUsableError
     from ale_trainer_policy.packages import probe
 

@@ -1,8 +1,8 @@
-"""The critic: V of a state, a linear layer on hidden states, and its loss.
+"""The critic: V of a state, computed by a linear layer on hidden states, and its loss.
 
-The state before a token is the hidden state that predicts it: of the policy's own last layer
-(``head``), or of a model of the critic's own (``model``). The layer starts at 0, so that the first
-step's advantages are those without a critic.
+The state before a token is the hidden state that predicts the token. It comes from the policy's
+last layer (``head``) or from a separate model of the critic (``model``). The linear layer starts at
+0, so the first step's advantages are those without a critic.
 """
 
 from typing import Any
@@ -19,11 +19,11 @@ from ale_training.policy import InProcess
 
 
 class Critic(torch.nn.Module):
-    """V(s), with a model of its own or on hidden states that it is given.
+    """V(s), with its own model or on hidden states that are passed in.
 
     Args:
-        options: of the critic.
-        model: of transformers, without output layer; None takes the policy's hidden states.
+        options: the critic's.
+        model: a transformers model without output layer; None: use the policy's hidden states.
         like: a weight of the output layer that reads these hidden states.
     """
 
@@ -43,8 +43,8 @@ class Critic(torch.nn.Module):
 
         Args:
             hidden: the policy's states, (n, width), for a critic without a model.
-            inputs: of its model.
-            at: the n positions of its states, over all leading dimensions.
+            inputs: for the critic's own model.
+            at: the n positions of the states in that model's output, leading dimensions flattened.
         """
         if self.model is not None:
             assert inputs is not None
@@ -52,16 +52,16 @@ class Critic(torch.nn.Module):
         assert hidden is not None
         if self.options.type == "head" and self.options.gradient == "head":
             hidden = hidden.detach()
-        # No autocast: a value in half precision could not tell rewards 0.004 apart.
+        # No autocast: values in half precision could not tell apart rewards that differ by 0.004.
         with torch.autocast(hidden.device.type, enabled=False):
             found = self.head(hidden.to(self.head.weight.dtype))
-        # Not a view of it, from which FSDP could lose its hooks.
+        # Not a view, which could lose FSDP's hooks.
         return found.sum(-1)
 
 
 @frozen(kw_only=True, eq=False)
 class ValueTerms:
-    """The value loss of a micro-batch, without a gradient but in `loss`."""
+    """The value loss of a micro-batch; only `loss` carries a gradient."""
 
     loss: Tensor
     clipped: Tensor
@@ -74,11 +74,11 @@ def value_loss(
     """sum_t w_t 1/2 max((V_t - G_t)^2, (V_old + clip(V_t - V_old, -eps, eps) - G_t)^2).
 
     Args:
-        values: V_t with its gradient, (T,); the others likewise.
+        values: V_t with its gradient, (T,); the other tensors have this shape too.
         old: V under the critic before the step.
         target: G, the lambda-return.
-        weight: 0 where nothing is to be learned, else 1 over the number of units of the update.
-        clip: eps; None takes the first error alone.
+        weight: 0 where nothing is to be learned, else 1 / (number of units in the update).
+        clip: eps; None: only the first, unclipped error is used.
 
     Source: PPO's value loss, arXiv:1707.06347, Eq. 9, clipped as in OpenAI's baselines.
     """
@@ -96,11 +96,11 @@ def value_loss(
 def make_critic(
     policy: InProcess, options: LearnOptions, chosen: CriticOptions | None
 ) -> Critic | None:
-    """The critic that the options choose, before adapters are added to the policy; None if none.
+    """The critic that the options choose, if any; called before the policy gets adapters.
 
     Raises:
         InputError: the policy has no output layer whose input could be valued, or the folder of the
-            critic's model holds none with the policy's vocabulary.
+            critic's model holds no model with the policy's vocabulary.
     """
     if chosen is None:
         return None

@@ -64,10 +64,10 @@ class CriticOptions:
             raise ValueError("'model' is of type: model; a head is on the policy's layers")
 
     def rate(self, lr: float) -> float:
-        """Learning rate, its default resolved.
+        """The critic's learning rate, with its default resolved.
 
         Args:
-            lr: the trainer's.
+            lr: the trainer's learning rate.
         """
         if self.lr is not None:
             return self.lr

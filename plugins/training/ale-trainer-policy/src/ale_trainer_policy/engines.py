@@ -1,4 +1,4 @@
-"""Where the sampler computes probabilities otherwise than the trainer."""
+"""Samplers that compute probabilities differently from the trainer."""
 
 import logging
 
@@ -11,10 +11,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def check_engine(llm: LLM | None, options: PolicyOptions) -> None:
-    """Ask for a correction where another engine than the trainer's samples.
+    """Require a correction where the sampling engine is not the trainer's.
 
     Raises:
-        InputError: it does, and no correction was chosen.
+        InputError: another engine samples, and no correction was chosen.
     """
     other = other_engine(llm)
     if other is None or options.old_policy == "rollout_engine":

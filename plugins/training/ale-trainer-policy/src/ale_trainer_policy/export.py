@@ -84,9 +84,9 @@ def write_model(
 
     Args:
         out: a folder that does not exist.
-        after: number of steps; None: the newest checkpoint.
+        after: number of steps; None takes the newest checkpoint.
         merge: write the whole model of a run that trained LoRA adapters.
-        overrides: ``llm.key=value``, over the run's own section.
+        overrides: ``llm.key=value`` settings that replace those of the run's own section.
 
     Raises:
         InputError: `run` has no trainer of this package or no such checkpoint, `out` exists or
@@ -130,7 +130,7 @@ def _trainer(manifest: Node) -> tuple[str, LearnOptions]:
     """The name and the options of the run's trainer.
 
     Raises:
-        InputError: the run has no trainer, or one of another package.
+        InputError: the run has no trainer, or its trainer belongs to another package.
     """
     part = _part(manifest, "trainer")
     entries = dict(part.mapping or {})
@@ -170,7 +170,7 @@ def _count(steps: int) -> str:
 
 
 def _ranges(steps: Sequence[int]) -> str:
-    """``0 to 3, 7``."""
+    """Consecutive steps as text, such as ``0 to 3, 7``."""
     parts: list[list[int]] = []
     for step in steps:
         if parts and parts[-1][1] == step - 1:

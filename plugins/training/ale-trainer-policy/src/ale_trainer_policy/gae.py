@@ -1,7 +1,7 @@
 """Generalised advantage estimation over the steps of an episode, in numpy.
 
-A step (unit) is a token, a turn or a chunk: its sampled tokens. Its state is all that came before
-its first token. Forced tokens and turns that are not credited are no steps of the policy.
+A step (unit) is the sampled tokens of a token, a turn or a chunk. Its state is everything before
+its first token. Forced tokens and turns that are not credited are not steps of the policy.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ Bools = NDArray[np.bool_]
 
 @frozen(kw_only=True, eq=False)
 class Units:
-    """The U units of an episode, of S of its T tokens."""
+    """The U units of an episode, made up of S of its T tokens."""
 
     token: Ints
     """Indices of the tokens that are in a unit: (S,)."""
     unit: Ints
-    """The unit of each of these, ascending: (S,)."""
+    """The unit of each of these tokens, ascending: (S,)."""
     rewards: Floats
     """r of each unit: (U,)."""
     gae: Gae
@@ -47,12 +47,12 @@ class Units:
 def units_of(
     rollout: Rollout, credit: Credit, *, turn: Ints, chunk: Ints, sampled: Bools
 ) -> Units | None:
-    """The units of an episode; None without any, or where the credit has no `gae`.
+    """The units of an episode; None if it has none or its credit has no `gae`.
 
-    A chunk's reward is earned at its last token, or, where it has none, at the last one before it.
+    A chunk's reward is earned at its last token or, if it has none, at the last token before it.
 
     Args:
-        turn: of each token, (T,); `chunk` and `sampled` likewise.
+        turn: the turn of each token, (T,); `chunk` and `sampled` have one entry per token too.
     """
     if credit.gae is None:
         return None
@@ -101,7 +101,7 @@ def advantages(rewards: Floats, values: Floats, after: float, gamma: float, lam:
 
 
 def whitened(values: Sequence[Floats]) -> list[Floats]:
-    """(A - mean) / std over all of them; left alone where they are all equal."""
+    """(A - mean) / std over all values; unchanged if all are equal."""
     flat = np.concatenate([np.zeros(0), *values])
     deviation = float(flat.std()) if len(flat) else 0.0
     if deviation == 0.0:

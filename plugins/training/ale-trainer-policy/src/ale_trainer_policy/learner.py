@@ -33,7 +33,7 @@ class Measured:
     """Measurements of a forward and backward pass over one datum."""
 
     terms: Terms
-    """Their loss includes the critic's."""
+    """The loss in these terms includes the critic's."""
     value: ValueTerms | None
     logp: Tensor
     entropy: Tensor
@@ -52,8 +52,8 @@ class Learner(Scorer):
     Args:
         model: a transformers causal model; its parameters that require a gradient are trained,
             and changed in place.
-        options: of any trainer of this package.
-        critic: of the samples' units; trained beside the model.
+        options: those of any trainer of this package.
+        critic: values the samples' units; trained beside the model.
     """
 
     scale = 1.0
@@ -87,7 +87,7 @@ class Learner(Scorer):
 
     @property
     def parameters(self) -> list[Tensor]:
-        """Those of the policy that are trained."""
+        """The policy's trained parameters."""
         return self.policy_trained.parameters
 
     @property
@@ -129,8 +129,8 @@ class Learner(Scorer):
 
     @contextmanager
     def training(self) -> Iterator[None]:
-        """What a forward pass and its backward pass are computed in: recomputed layers must use the
-        same attention.
+        """The context for a forward pass and its backward pass: recomputed layers must use the same
+        attention.
         """
         with self._mode(training=True), self._attention():
             yield
@@ -162,13 +162,13 @@ class Learner(Scorer):
         """Clip and apply the accumulated gradients, then reset them.
 
         Args:
-            lr: as of `rate`, of the policy.
-            policy: change the policy; False where nothing in the update is about it.
+            lr: the policy's, as for `rate`.
+            policy: change the policy; False if nothing in the update concerns it.
             critic: the same for the critic, if there is one. A gradient of 0 changes nothing.
 
         Returns:
             The norms before clipping, of policy and critic; empty if there was nothing to change;
-            None if one is not finite, and nothing was applied.
+            None if one is not finite; then nothing was applied.
         """
         norms = [each.grad_norm() for each in self.trained.values()]
         if not all(map(math.isfinite, norms)):
@@ -192,7 +192,7 @@ class Learner(Scorer):
         """The learning rate of the next update: warm-up, a plateau, and a linear decay.
 
         Args:
-            lr: of the plateau; that of the options if None.
+            lr: the plateau's rate; None takes the one in the options.
 
         Source: the WSD schedule of MiniCPM (arXiv:2404.06395), with a linear end.
         """
@@ -212,7 +212,7 @@ class Learner(Scorer):
             each.zero_grad()
 
     def reset_moments(self) -> None:
-        """Drop the policy's moments, as where its objective changes."""
+        """Drop the policy's moments, for example when its objective changes."""
         self.policy_trained.optimizer.state.clear()
 
     def weights(self) -> dict[str, Tensor]:
@@ -230,7 +230,7 @@ class Learner(Scorer):
         }
 
     def load(self, directory: Path, updates: int) -> None:
-        """Restore parameters and moments from a checkpoint. Raises as `take`, and `StoreError`."""
+        """Restore parameters and moments from a checkpoint; raises `StoreError`, or as `take`."""
         self.take(stored(directory), updates)
 
     def take(self, found: Stored, updates: int) -> None:
@@ -361,12 +361,12 @@ class Learner(Scorer):
 
 
 def local_part(tensor: Tensor) -> Tensor:
-    """This process's part of a sharded tensor; another one is whole."""
+    """This process's part of a sharded tensor; an unsharded tensor is returned whole."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _below(prefix: str, shapes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
-    """Those whose names begin so, without it."""
+    """The entries whose names begin with `prefix`, with the prefix removed."""
     return {
         name.removeprefix(prefix): shape
         for name, shape in shapes.items()

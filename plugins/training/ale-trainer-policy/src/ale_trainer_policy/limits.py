@@ -1,4 +1,4 @@
-"""The memory that a process may take on this machine: what is there, or what its cgroup allows."""
+"""The memory that a process may use on this machine: all of it, or what its cgroup allows."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ def host_memory(root: Path = Path("/")) -> tuple[float, str]:
     machine's memory elsewhere. Every cgroup above a process limits it too.
 
     Args:
-        root: under which ``proc`` and ``sys`` are.
+        root: the folder that contains ``proc`` and ``sys``.
     """
     physical = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     limits = [(limit, str(file)) for file in _files(root) if (limit := _limit(file)) is not None]
@@ -22,7 +22,7 @@ def host_memory(root: Path = Path("/")) -> tuple[float, str]:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """The files that may limit this process, of version 2 and of version 1."""
+    """The files that may limit this process, of cgroup versions 2 and 1."""
     base = root / "sys/fs/cgroup"
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -47,7 +47,7 @@ def _upwards(base: Path, path: str) -> Iterator[Path]:
 
 
 def _limit(file: Path) -> float | None:
-    """Bytes; None where there is no such file, or no limit."""
+    """The limit in bytes; None if the file does not exist or sets no limit."""
     try:
         text = file.read_text().strip()
     except OSError:

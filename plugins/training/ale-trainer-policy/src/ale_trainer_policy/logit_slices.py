@@ -3,8 +3,8 @@
 With a large vocabulary the logits take most of a step's memory. Here only one slice of positions
 has logits at a time; the backward pass recomputes them slice by slice.
 
-Some models scale or cap what their output layer gives: Gemma 2, Cohere, Granite. What a model's
-forward pass does there is recorded while it runs, and done to each slice.
+Some models, such as Gemma 2, Cohere and Granite, scale or cap the output of their output layer.
+What a model's forward pass does there is recorded while it runs, and applied to each slice.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,11 +23,11 @@ from ale.errors import InputError, Problem
 from ale_trainer_policy.samples import Ints
 
 Project = Callable[[Tensor], Tensor]
-"""Hidden states to logits."""
+"""Maps hidden states to logits."""
 _CHECKED = 5
-"""Tokens: several slices of two, and one more."""
+"""Number of tokens compared: several slices of two, and one more."""
 _NOT_SLICED = (TypeError, ValueError, IndexError, AttributeError, RuntimeError, TraceError)
-"""Raised by code that does to logits what can't be recorded, or not be done to a slice."""
+"""Raised by code that does something to logits that can't be recorded or applied to a slice."""
 
 
 @define(eq=False)
@@ -37,15 +37,15 @@ class LogprobReader:
     at: Ints
     """Index of the hidden state of each token, over all leading dimensions: (T,)."""
     ids: Ints
-    """Of the tokens: (T,)."""
+    """Ids of the tokens: (T,)."""
     rows: int
-    """Positions of one slice."""
+    """Number of positions in one slice."""
     temperature: float
     entropy_gradient: bool = False
     logp: Tensor = field(init=False)
     """log pi, nats, (T,), float32 or wider."""
     entropy: Tensor = field(init=False)
-    """Of the distributions, nats, (T,); with a gradient if asked for."""
+    """Entropy of the distributions, nats, (T,); with a gradient if asked for."""
 
     def read(self, hidden: Tensor, project: Project) -> Tensor:
         """Compute and return `logp`; sets `entropy` too.
@@ -82,7 +82,7 @@ class LogprobReader:
                 logits = logits / self.temperature
             scores = torch.log_softmax(logits, dim=-1)
             logp = scores[at, ids]
-            # Last, so that recomputation stops before it where it has no gradient.
+            # Last, so that recomputation stops before the entropy where it has no gradient.
             with torch.set_grad_enabled(self.entropy_gradient and torch.is_grad_enabled()):
                 entropy = -(scores.exp() * scores).sum(-1)[at]
             return logp, entropy
@@ -103,7 +103,7 @@ def check_head(model: Any) -> None:
     Raises:
         InputError: they differ, or can't be sliced.
     """
-    # A wrapper around a model of transformers may lack this method.
+    # A wrapper around a transformers model may lack this method.
     if getattr(model, "get_output_embeddings", lambda: None)() is None:
         raise _refused(model, "come from no output layer that it names")
     size = model.config.get_text_config().vocab_size
@@ -124,7 +124,7 @@ def check_head(model: Any) -> None:
             sliced = torch.cat(found)
         except _NOT_SLICED as error:
             raise _refused(model, f"can't be computed in slices: {error}") from error
-    # Products of other shapes are rounded otherwise.
+    # Matrix products of different shapes round differently.
     bound = max(1e-4, 4 * torch.finfo(whole.dtype).eps) * float(whole[whole.isfinite()].abs().max())
     if sliced.shape != whole.shape or not torch.allclose(sliced, whole, rtol=0, atol=bound):
         raise _refused(model, "differ where they are computed in slices")
@@ -140,8 +140,8 @@ def _refused(model: Any, what: str) -> InputError:
 def logprobs_for_logits(model: Any, reader: LogprobReader) -> Iterator[None]:
     """Inside, the model's forward pass returns the reader's log-probabilities as its logits.
 
-    The model's own output layer is used, adapters and shards included, on slices of its input, and
-    then what the model does to its output.
+    The model's own output layer, adapters and shards included, is applied to slices of its input,
+    followed by what the model does to that layer's output.
     """
     with _read_instead(model, reader.read):
         yield
@@ -149,8 +149,8 @@ def logprobs_for_logits(model: Any, reader: LogprobReader) -> Iterator[None]:
 
 @contextmanager
 def _read_instead(model: Any, read: Callable[[Tensor, Project], Tensor]) -> Iterator[None]:
-    """Inside, the model's forward pass returns as its logits what `read` makes of the output
-    layer's input and of the function from there to logits.
+    """Inside, the model's forward pass returns the result of `read` as its logits; `read` gets the
+    output layer's input and the function from there to logits.
     """
     head = model.get_output_embeddings()
     project, forward = head.forward, model.forward
@@ -180,7 +180,7 @@ def _read_instead(model: Any, read: Callable[[Tensor, Project], Tensor]) -> Iter
 
 
 def _node(logits: Any) -> Any:
-    """What was recorded of logits. Raises TypeError."""
+    """The recorded node of logits. Raises TypeError."""
     if not isinstance(logits, Proxy):
         raise TypeError("they are not made from what its output layer gives")
     return logits.node

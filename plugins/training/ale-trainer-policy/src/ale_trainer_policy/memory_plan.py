@@ -1,8 +1,8 @@
-"""What a run's model, sampler and trainer need of memory, and what would make them fit.
+"""How much memory a run's model, sampler and trainer need, and what would make them fit.
 
-Weights, moments and copies are counted from the options; what an update allocates is traced, see
-`ale_trainer_policy.traced`. Counted are tensors: an allocator keeps some more, and a process has
-some hundred MiB of its own.
+Weights, moments and copies are counted from the options; what an update allocates is traced (see
+`ale_trainer_policy.traced`). Only tensors are counted: an allocator keeps somewhat more, and a
+process itself takes some hundred MiB.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,26 +18,26 @@ from ale_training.lora import LoraOptions
 GIB = float(2**30)
 _FP32 = 4
 _PACKED = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
-"""Models of which the sampler of ale-llm-policy has a copy of its own; see its option `decoder`."""
+"""Models whose weights ale-llm-policy's sampler copies into its own form: see option `decoder`."""
 
 
 @frozen(kw_only=True)
 class Sampler:
-    """The options of the model that samples, as far as they need memory."""
+    """The options of the model that samples, as far as they affect memory."""
 
     dtype: torch.dtype
     context: int
     """Tokens of the longest episode."""
     rows: int
-    """Answers at once."""
+    """Answers sampled at once."""
     packed: bool
-    """Has it a packed copy of the weights, where there is such a form?"""
+    """Does the sampler keep a packed copy of the weights, if the model has such a form?"""
     prefix_cache: int
     """Bytes."""
     on_host: bool = False
-    """Is it in the memory of the processor?"""
+    """Is the model in the processor's memory?"""
     quantised: bool | None = False
-    """Are its weights in 4 bits? None: it is not loaded, and they can't be."""
+    """Are the model's weights in 4 bits? None: it is not loaded, and its weights can't be."""
     elsewhere: bool = False
     """Do servers sample? The weights for them are in the processor's memory."""
 
@@ -49,22 +49,22 @@ class Part:
     name: str
     bytes: float
     when: str = "always"
-    """Or ``training``, or ``handing over``, which comes after it."""
+    """``always``, ``training``, or ``handing over``, which comes after training."""
 
 
 @frozen(kw_only=True)
 class MemoryPlan:
-    """The parts of one process, of rank 0, which samples too, if there are several. On a processor
-    the others' are among them, as they share its memory.
+    """The parts of one process: rank 0, which also samples, if there are several. On a processor
+    they include the parts of the other processes, which share its memory.
     """
 
     model: str
-    """Its class."""
+    """The model's class."""
     parameters: int
     trained: int
     parts: tuple[Part, ...]
     on_host: float = 0.0
-    """Bytes beside GPUs, in the processor's memory, of all processes."""
+    """Bytes in the processor's memory, over all processes, when they compute on GPUs."""
 
     @property
     def peak(self) -> float:
@@ -78,7 +78,7 @@ class MemoryPlan:
 
 @frozen(kw_only=True)
 class Change:
-    """An option that would need less memory."""
+    """A change of one option that would need less memory."""
 
     overrides: tuple[str, ...]
     """As for ``--set``."""
@@ -92,7 +92,7 @@ class Planner:
         """Start without any plan.
 
         Args:
-            config: of the model, of transformers.
+            config: the model's transformers config.
         """
         self._config = config
         self._traced: dict[Any, Traced] = {}
@@ -117,10 +117,10 @@ class Planner:
     def changes_that_fit(
         self, sampler: Sampler, options: LearnOptions, memory: float
     ) -> tuple[Sequence[Change], Change]:
-        """Single options with which a run would fit, and all that would need less, together.
+        """Single changes that make a run fit, and all changes that need less memory, combined.
 
         Args:
-            memory: bytes.
+            memory: available bytes.
         """
         alone: list[Change] = []
         names: list[str] = []
@@ -154,7 +154,7 @@ def _cache_bytes(config: Any, sampler: Sampler) -> int:
     text = config.get_text_config()
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    # Both grow by doubling.
+    # Rows and columns both grow by doubling.
     rows, columns = (1 << (n - 1).bit_length() for n in (sampler.rows, max(256, sampler.context)))
     per_token = 2 * heads * width * text.num_hidden_layers * sampler.dtype.itemsize
     return int(rows * columns * per_token)
@@ -163,7 +163,7 @@ def _cache_bytes(config: Any, sampler: Sampler) -> int:
 def _of_first_rank(
     sampler: Sampler, options: LearnOptions, traced: Traced, cache: int
 ) -> Iterator[Part]:
-    """What the process needs that samples."""
+    """What the process that samples needs."""
     weights = _weights(sampler, traced)
     copied = options.sync == "copy"
     if sampler.on_host or not (copied and sampler.elsewhere):
@@ -181,7 +181,7 @@ def _of_first_rank(
 
 
 def _of_each_rank(sampler: Sampler, options: LearnOptions, traced: Traced) -> Iterator[Part]:
-    """What every process needs that trains."""
+    """What every process that trains needs."""
     trained = traced.trained
     yield from (
         _sharded(sampler, options, traced)
@@ -198,19 +198,19 @@ def _of_each_rank(sampler: Sampler, options: LearnOptions, traced: Traced) -> It
 
 
 def _others(ranks: Sequence[Part], n: int) -> Iterator[Part]:
-    """What `n` more processes need, each of them these parts."""
+    """What `n` more processes need, each with these parts."""
     for name, when in (("other processes", "always"), ("other processes' update", "training")):
         bytes_ = n * sum(part.bytes for part in ranks if part.when == when)
         yield Part(name=name, bytes=bytes_, when=when)
 
 
 def _beside_gpus(sampler: Sampler, options: LearnOptions, traced: Traced) -> float:
-    """Bytes of what all processes with a GPU have on the host."""
+    """Bytes that all processes with a GPU hold on the host."""
     exact, weights = _FP32 * traced.trained, _weights(sampler, traced)
     copied = options.sync == "copy"
     whole = weights * (copied and sampler.elsewhere) + weights * (copied and options.is_sharded)
     copies = int(options.epochs * options.minibatches > 1) + int(options.saving == "background")
-    # Weights and two moments, to undo the step or to write.
+    # Weights and two moments, copied to undo the step or to write a checkpoint.
     found = whole + options.replicas * copies * 3 * exact
     if options.offload == "host":
         frozen = weights + traced.adapters - sampler.dtype.itemsize * traced.trained
@@ -223,12 +223,12 @@ def _weights(sampler: Sampler, traced: Traced) -> int:
 
 
 def shards(options: LearnOptions) -> int:
-    """Parts into which what is trained is cut."""
+    """Number of parts into which the trained weights are cut."""
     return options.processes // options.replicas
 
 
 def _alone(sampler: Sampler, options: LearnOptions, traced: Traced) -> Iterator[Part]:
-    """What is trained, in one process."""
+    """What training needs in one process."""
     if options.sync == "copy":
         yield Part(name="copy that is trained", bytes=traced.weights + traced.adapters)
     if sampler.dtype != torch.float32:
@@ -238,7 +238,7 @@ def _alone(sampler: Sampler, options: LearnOptions, traced: Traced) -> Iterator[
 
 
 def _sharded(sampler: Sampler, options: LearnOptions, traced: Traced) -> Iterator[Part]:
-    """One rank's shards, unless they are on the host, and what it gathers."""
+    """One rank's shards, unless they are on the host, and the layers that it gathers."""
     n = shards(options)
     frozen = traced.weights + traced.adapters - sampler.dtype.itemsize * traced.trained
     if options.offload == "none" or sampler.on_host:
@@ -254,7 +254,7 @@ def _sharded(sampler: Sampler, options: LearnOptions, traced: Traced) -> Iterato
 
 
 def _references(options: LearnOptions) -> int:
-    """Models that a KL is taken to."""
+    """Number of models to which a KL is computed."""
     kl = None
     if isinstance(options, PolicyOptions):
         kl = resolve_objective(options.objective).kl

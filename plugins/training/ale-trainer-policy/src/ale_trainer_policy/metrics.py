@@ -34,7 +34,7 @@ COUNTS = (
     "turns_without_tokens",
     "updates",
 )
-"""Reported by every step, also when 0."""
+"""Reported by every step, even when 0."""
 NORMS = ("grad_norm", "critic_grad_norm")
 QUANTILES = {"min": 0.0, "p05": 0.05, "p50": 0.5, "p95": 0.95, "max": 1.0}
 
@@ -50,8 +50,8 @@ class MetricsAccumulator:
     _losses: "Counter[str]" = field(factory=Counter)
     _norms: list[Sequence[float]] = field(factory=list)
     log_ratios: dict[str, Floats] = field(factory=dict)
-    """log pi_theta - log mu_old of each token of an episode, (T,), by the episode's id, in the last
-    pass over it; NaN for forced tokens."""
+    """log pi_theta - log mu_old of each token of an episode, (T,), from the last pass over it, by
+    episode id; NaN for forced tokens."""
 
     def add(self, datum: Datum, measured: Measured) -> None:
         """Add a pass with a finite loss."""
@@ -91,7 +91,7 @@ class MetricsAccumulator:
         self._values["value_clipped_fraction"].append(counted)
 
     def add_values(self, valued: Sequence[Valued]) -> None:
-        """Add the units of a step, as the critic values them before it."""
+        """Add the units of a step with the critic's values from before that step."""
         if not valued:
             return
         values = np.concatenate([each.values for each in valued])
@@ -128,7 +128,7 @@ class MetricsAccumulator:
         self.counts["updates"] = 0
 
     def add_start(self, logp: Floats, start_logp: Floats, sampled: Bools) -> None:
-        """Add log-probabilities under the current and the initial weights, of the same tokens."""
+        """Add log-probabilities of the same tokens under the current and the initial weights."""
         self._values["kl_start"].append(_k3(start_logp - logp)[sampled])
 
     def metrics(self) -> dict[str, float]:
@@ -153,7 +153,7 @@ class MetricsAccumulator:
 
 
 def _causes(terms: Terms) -> Mapping[str, Bools]:
-    """Why a token's gradient is not its weight's, by the metric of its share; each (T,)."""
+    """Reasons why a token's gradient differs from its weight's, by metric name; each (T,)."""
     unmasked, mismatch, ratio, coefficient, correction, corrected, limited = (
         each.cpu().numpy()
         for each in (
@@ -182,14 +182,14 @@ def _causes(terms: Terms) -> Mapping[str, Bools]:
 
 
 def _chunks_with(chunk: Ints, where: Bools) -> Floats:
-    """1 for each chunk that has a token where this is true, 0 for each other one; (C,)."""
+    """1 for each chunk with a token where `where` is true, 0 for every other chunk; (C,)."""
     chunks, number = np.unique(chunk, return_inverse=True)
     hits = np.bincount(number, weights=where, minlength=len(chunks))
     return (hits > 0).astype(np.float64)
 
 
 def _effective_share(log_weights: Floats) -> float:
-    """(sum w)^2 / (n sum w^2): as many equally weighted tokens, as a share of n. Kish, 1965."""
+    """(sum w)^2 / (n sum w^2), the effective sample size as a share of n (Kish, 1965)."""
     weights = np.exp(log_weights - log_weights.max())
     return float(weights.sum() ** 2 / (len(weights) * (weights**2).sum()))
 
@@ -200,6 +200,6 @@ def _quantiles(name: str, values: Floats) -> Mapping[str, float]:
 
 
 def _k3(log_ratio: Floats) -> Floats:
-    """exp(x) - 1 - x of x = log q - log p, whose mean under p is KL(p || q); never negative."""
+    """exp(x) - 1 - x for x = log q - log p; its mean under p is KL(p || q); never negative."""
     found: Floats = np.expm1(log_ratio) - log_ratio
     return found

@@ -16,7 +16,7 @@ from ale_training.lora import LoraOptions, lora_config
 from ale_training.policy import InProcess
 
 _SAMPLED = 64
-"""Values of each frozen tensor that a fingerprint looks at."""
+"""Number of values of each frozen tensor that a fingerprint includes."""
 
 
 def prepare(policy: InProcess, options: LearnOptions) -> Any:
@@ -40,7 +40,7 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
 
 
 def check_quantised(options: LearnOptions) -> None:
-    """Over quantised weights adapters alone can be trained, in the model that samples.
+    """Check that, over quantised weights, only adapters are trained, in the model that samples.
 
     Raises:
         InputError: the options train something else.
@@ -62,14 +62,14 @@ def check_quantised(options: LearnOptions) -> None:
 
 
 def copied(model: Any, options: LearnOptions) -> Any:
-    """A copy to train. Where ranks take their shards of it, its weights are the model's own."""
+    """A copy to train. If ranks take shards from it, it shares the model's own weights."""
     return view(model) if options.is_sharded else copy.deepcopy(model)
 
 
 def recompute_activations(model: Any, options: LearnOptions) -> None:
     """Recompute each layer in the backward pass, if the options say so.
 
-    A model that is sharded is told so on each rank: it can't be sent to the others afterwards.
+    For a sharded model this is done on each rank: afterwards it can't be sent to other ranks.
     """
     if options.activations == "keep":
         return
@@ -87,7 +87,7 @@ def _check_attention(model: Any, options: LearnOptions) -> None:
 
 
 def reference_model(policy: InProcess, folder: Path | None, options: LearnOptions) -> Any:
-    """The model that a KL is taken to, without gradients: the policy as it is, or a folder's model.
+    """The KL's reference model, without gradients: the present policy, or a folder's model.
 
     Raises:
         InputError: the folder holds no model, or one of another vocabulary or attention.
@@ -101,10 +101,10 @@ def reference_model(policy: InProcess, folder: Path | None, options: LearnOption
 
 
 def loaded_model(policy: InProcess, folder: Path, options: LearnOptions, path: str) -> Any:
-    """A folder's model, beside the policy and in its precision.
+    """A folder's model, on the policy's device and in its precision.
 
     Args:
-        path: of the option that names the folder.
+        path: the path of the option that names the folder.
 
     Raises:
         InputError: the folder holds no model, or one of another vocabulary or attention.
@@ -134,7 +134,7 @@ def add_adapters(model: Any, options: LoraOptions) -> None:
     """Add adapters to a model in place; they alone are trained.
 
     Raises:
-        InputError: a layer that they are for does not exist.
+        InputError: a layer that the options name does not exist.
     """
     from peft import inject_adapter_in_model  # late: most runs need none
 
@@ -148,10 +148,10 @@ def add_adapters(model: Any, options: LoraOptions) -> None:
 
 
 def fingerprint_of(policy: InProcess, options: LearnOptions) -> str:
-    """Identifies the model and its trained parameters; a checkpoint is valid for the same only.
+    """Identifies the model and its trained parameters; a checkpoint is valid only for these.
 
-    With adapters it includes the frozen weights: they are not in the checkpoint, and may be all
-    in which two models of one family differ.
+    With adapters it includes the frozen weights: they are not in the checkpoint, and may be the
+    only difference between two models of one family.
     """
     if options.lora is None:
         return policy.fingerprint

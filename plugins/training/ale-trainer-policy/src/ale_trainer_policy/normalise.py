@@ -23,12 +23,12 @@ Normaliser = Callable[[Sequence[Counted], float], Sequence[float]]
 
 
 def by_trajectories(counted: Sequence[Counted], constant: float) -> Sequence[float]:
-    """Z = N, the number of trajectories: 1/N sum_i sum_t. IPA's, as we read arXiv:2512.24873."""
+    """Z = N, the number of trajectories: 1/N sum_i sum_t. Our reading of IPA, arXiv:2512.24873."""
     return [float(len(counted))] * len(counted)
 
 
 def by_constant(counted: Sequence[Counted], constant: float) -> Sequence[float]:
-    """Z = N * constant: no length plays a part. Dr. GRPO, arXiv:2503.20783 (generation budget)."""
+    """Z = N * constant, whatever the lengths. Dr. GRPO, arXiv:2503.20783 (generation budget)."""
     return [len(counted) * constant] * len(counted)
 
 

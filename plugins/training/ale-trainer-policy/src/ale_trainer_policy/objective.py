@@ -5,8 +5,9 @@ L = - sum_t m_t f_t c(rho_t, sign_t) w_t log pi_theta(t)  -  sum_t b_t log pi_th
 
 w: credit weight over Z; b: imitation weight over its Z; rho, m, c and f: ratio, mask,
 coefficient and correction as chosen in `ObjectiveParts`. Only log pi_theta carries a gradient
-(arXiv:2512.24873, Eq. 9 and 10). A clipped surrogate such as GRPO's has the same gradient and
-another value. z: 1/Z of every sampled token; k: an estimator of KL(pi_theta || pi_ref); H: entropy.
+(arXiv:2512.24873, Eq. 9 and 10). A clipped surrogate such as GRPO's has the same gradient but a
+different value. z: 1/Z for every sampled token; k: an estimator of KL(pi_theta || pi_ref); H:
+entropy.
 """
 
 import torch
@@ -37,14 +38,14 @@ class Tokens:
     chunk_id: Tensor
     trajectory_id: Tensor
     regularised: Tensor | None = None
-    """z; None is 0."""
+    """z; None means 0."""
     reference_logp: Tensor | None = None
     """log pi_ref, nats; None without a KL term."""
 
 
 @frozen(kw_only=True, eq=False)
 class Terms:
-    """The loss and its components. All but the losses have shape (T,) and no gradient."""
+    """The loss and its components. All but the losses have shape (T,) and carry no gradient."""
 
     loss: Tensor
     reinforcement: Tensor
@@ -58,7 +59,7 @@ class Terms:
     coefficient: Tensor
     """c: before weight, mask and correction."""
     limited: Tensor
-    """Where a clip, clamp or bound made c another value than the ratio; booleans."""
+    """Where a clip, clamp or bound made c differ from the ratio; booleans."""
     correction: Tensor
     """f."""
     corrected: Tensor
@@ -79,7 +80,7 @@ def evaluate(
         logp: log pi_theta, (T,), with its gradient.
         old_logp: log pi_old, (T,); None where pi_old is pi_theta itself.
         tokens: the other inputs per token.
-        entropy: of the distribution of each token, nats, (T,), with its gradient; only needed where
+        entropy: of the distribution of each token, nats, (T,), with its gradient; needed only if
             the objective has an entropy term.
     """
     now = logp.detach()
@@ -147,7 +148,7 @@ def _entropy_loss(coefficient: float, entropy: Tensor, tokens: Tokens) -> Tensor
 def _corrected(
     options: CorrectionOptions, log_mismatch: Tensor, tokens: Tokens
 ) -> tuple[Tensor, Tensor]:
-    """The correction's factor, and where it differs from the ratio pi_old / mu_old."""
+    """The correction's factor, and a mask of where it differs from the ratio pi_old / mu_old."""
     if options.method == "none":
         factor = torch.ones_like(log_mismatch)
         return factor, torch.zeros_like(tokens.sampled)

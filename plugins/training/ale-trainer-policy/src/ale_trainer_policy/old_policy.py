@@ -34,9 +34,9 @@ class OldPolicy:
         self._weights_of: OrderedDict[int, Mapping[str, Tensor]] = OrderedDict()
 
     def store_version(self, version: int, learner: Learner | WorkerGroup) -> None:
-        """Store the weights that are sampled from now on, if they will be needed."""
+        """Store the weights that sampling uses from now on, if they will be needed."""
         if self._choice == "rollout_version":
-            # The options refuse it with several processes.
+            # The options refuse rollout_version with several processes.
             assert isinstance(learner, Learner)
             self._weights_of[version] = learner.weights()
             while len(self._weights_of) > self._keep:

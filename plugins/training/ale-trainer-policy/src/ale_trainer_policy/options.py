@@ -34,7 +34,7 @@ CorrectionName = Literal["none", "truncate", "mask", "reject"]
 
 @frozen(kw_only=True)
 class CorrectionOptions:
-    """What pi_old / mu_old of a token, chunk or trajectory does to the weight of its tokens."""
+    """How pi_old / mu_old of a token, chunk or trajectory changes the weight of its tokens."""
 
     method: CorrectionName = field(
         metadata=doc(
@@ -62,7 +62,7 @@ class CorrectionOptions:
 
     @property
     def lowest(self) -> float:
-        """The floor, its default resolved."""
+        """The floor, with its default resolved."""
         return 1.0 / self.cap if self.floor is None else self.floor
 
 
@@ -114,7 +114,7 @@ class ObjectiveParts:
 
     @property
     def is_regularised(self) -> bool:
-        """Does the loss have terms of tokens without credit?"""
+        """Does the loss have terms for tokens without credit?"""
         return self.kl is not None or self.entropy != 0
 
 
@@ -219,14 +219,14 @@ class ObjectiveOptions:
 def resolve_correction(
     chosen: CorrectionName | CorrectionOptions | None,
 ) -> CorrectionOptions:
-    """The correction of a method's name; null is none."""
+    """The correction with this method name; null means none."""
     if isinstance(chosen, CorrectionOptions):
         return chosen
     return CorrectionOptions(method=chosen or "none")
 
 
 def resolve_objective(chosen: "str | ObjectiveOptions") -> ObjectiveParts:
-    """The parts of a preset's name, or of a preset with parts replaced."""
+    """The parts of a named preset, or of a preset with parts replaced."""
     if isinstance(chosen, str):
         return PRESETS[chosen]
     given = asdict(chosen, recurse=False, filter=lambda _, value: value is not None)
@@ -238,7 +238,7 @@ def resolve_objective(chosen: "str | ObjectiveOptions") -> ObjectiveParts:
 
 @frozen(kw_only=True)
 class ImitationOptions:
-    """What forced completions teach (arXiv:2512.24873, Eq. 10)."""
+    """What is learned from forced completions (arXiv:2512.24873, Eq. 10)."""
 
     when: Literal["off", "fallback", "always"] = field(
         default="fallback",
@@ -272,7 +272,7 @@ class ImitationOptions:
 
 @frozen(kw_only=True)
 class LearnOptions:
-    """What every trainer of this package has."""
+    """Options that every trainer of this package has."""
 
     lr: float = field(default=1e-5, validator=gt(0.0), metadata=doc("AdamW's learning rate."))
     betas: tuple[float, float] = field(default=(0.9, 0.95), metadata=doc("AdamW's."))
@@ -383,7 +383,7 @@ class LearnOptions:
 
     @property
     def is_sharded(self) -> bool:
-        """Is what is trained another model than the one in this process?"""
+        """Is the trained model a different one from the model in this process?"""
         return self.processes > 1 or self.offload == "host"
 
     @betas.validator

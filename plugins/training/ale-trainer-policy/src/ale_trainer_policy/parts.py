@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def group_sum(value: Tensor, group: Tensor) -> Tensor:
-    """Sum over the tokens of each token's group, given back to each of them: (T,)."""
+    """For each token, the sum over all tokens of its group: (T,)."""
     n = int(group.max()) + 1 if group.numel() else 0
     total = torch.zeros(n, dtype=value.dtype, device=value.device).index_add_(0, group, value)
     return total[group]
@@ -24,9 +24,9 @@ def geometric_mean_ratio(log_ratio: Tensor, group: Tensor) -> Tensor:
 
     Args:
         log_ratio: log p_t - log q_t, nats.
-        group: numbers of chunks (IPA) or trajectories (Eq. 4, GSPO); each its own for a token.
+        group: numbers of chunks (IPA) or trajectories (Eq. 4, GSPO); all distinct at token level.
 
-    Source: arXiv:2512.24873, Eq. 4 and 8; the sequence's form is GSPO's s, arXiv:2507.18071.
+    Source: arXiv:2512.24873, Eq. 4 and 8; for whole sequences it is GSPO's s, arXiv:2507.18071.
     """
     return torch.exp(group_sum(log_ratio, group) / group_sum(torch.ones_like(log_ratio), group))
 
@@ -40,13 +40,13 @@ def product_ratio(log_ratio: Tensor, group: Tensor) -> Tensor:
 
 
 def within(mismatch: Tensor, floor: float | None, threshold: float | None) -> Tensor:
-    """m = 1 where floor <= mismatch <= threshold, else 0; a side that is None is open.
+    """m = 1 where floor <= mismatch <= threshold, else 0; None means no bound on that side.
 
     Args:
         mismatch: exp(mean(log pi_old - log mu_old)) over the token, chunk or trajectory.
 
     Returns:
-        Booleans. What is not a number is not kept.
+        Booleans; False where mismatch is NaN.
 
     Source: arXiv:2512.24873, Eq. 8, with H as the threshold and no floor.
     """
@@ -63,17 +63,17 @@ Update = Callable[[Tensor, bool, float, float], Tensor]
 
 
 def without_ratio(ratio: Tensor, positive: bool, low: float, high: float) -> Tensor:
-    """1: the likelihood's own gradient. IPA's and TOPR's positive side; REINFORCE's both."""
+    """1: the likelihood's own gradient. Positive side of IPA and TOPR; both of REINFORCE."""
     return torch.ones_like(ratio)
 
 
 def full_ratio(ratio: Tensor, positive: bool, low: float, high: float) -> Tensor:
-    """r: the gradient of r * A."""
+    """r, which gives the gradient of r * A."""
     return ratio
 
 
 def truncated(ratio: Tensor, positive: bool, low: float, high: float) -> Tensor:
-    """clamp(r, 0, 1). IPA's and TOPR's negative side: arXiv:2512.24873 Eq. 9, 2503.14286."""
+    """clamp(r, 0, 1). Negative side of IPA and TOPR: arXiv:2512.24873 Eq. 9, 2503.14286."""
     return ratio.clamp(0.0, 1.0)
 
 
@@ -91,7 +91,7 @@ def clipped(ratio: Tensor, positive: bool, low: float, high: float) -> Tensor:
 
 
 def bounded(ratio: Tensor, positive: bool, low: float, high: float) -> Tensor:
-    """clip(r, 1 - low, 1 + high), a weight for every token. Source: CISPO, arXiv:2506.13585."""
+    """clip(r, 1 - low, 1 + high), the weight of every token. Source: CISPO, arXiv:2506.13585."""
     return ratio.clamp(1.0 - low, 1.0 + high)
 
 
@@ -104,7 +104,7 @@ def truncated_ratio(
 ) -> Tensor:
     """min(kappa, cap).
 
-    With a clipped update it is AReaL's decoupled objective (arXiv:2505.24298, Eq. 5): the ratio
+    With a clipped update this is AReaL's decoupled objective (arXiv:2505.24298, Eq. 5): the ratio
     pi_theta / pi_old is clipped, and pi_old / mu_old multiplies it.
     """
     return ratio.clamp(max=cap)
@@ -136,14 +136,14 @@ def k2(x: Tensor) -> Tensor:
 
 
 def k3(x: Tensor) -> Tensor:
-    """exp(x) - 1 - x: its mean under pi_theta is the KL; its gradient's is that of the other
-    direction, KL(pi_ref || pi_theta). GRPO's, arXiv:2402.03300, Eq. 4.
+    """exp(x) - 1 - x: its mean under pi_theta is the KL; its gradient's mean is the gradient of
+    the other direction, KL(pi_ref || pi_theta). GRPO's, arXiv:2402.03300, Eq. 4.
     """
     return torch.expm1(x) - x
 
 
 KL_ESTIMATORS: Mapping[str, Callable[[Tensor], Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
-"""Of KL(pi_theta || pi_ref) by a token that pi_theta sampled, from x = log pi_ref - log pi_theta.
+"""Estimate KL(pi_theta || pi_ref) at a token of pi_theta, from x = log pi_ref - log pi_theta.
 Source: Schulman, Approximating KL Divergence, 2020."""
 CORRECTIONS: Mapping[str, Correction] = {
     "truncate": truncated_ratio,
@@ -162,4 +162,4 @@ UPDATES: Mapping[str, Update] = {
     "bound": bounded,
 }
 LIMITS = ("clamp", "clip", "bound")
-"""Of these, the ones whose coefficient is the ratio inside limits."""
+"""The updates whose coefficient is the ratio kept within limits."""

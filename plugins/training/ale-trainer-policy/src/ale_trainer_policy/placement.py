@@ -27,16 +27,16 @@ class Placement:
     device: str
     """Type of the device that computes."""
     half: torch.dtype | None
-    """Of gathered weights and matrix products; None: of the weights themselves."""
+    """Type of gathered weights and matrix products; None: that of the weights themselves."""
     handed: torch.dtype | None
-    """Of the weights that are handed over, as the sampler has them; None: their own."""
+    """Type of the weights that are handed over, as the sampler holds them; None: their own."""
     on_host: bool
     """Shards, gradients and moments stay in the processor's memory."""
     replicas: int
-    """Whole copies of the sharded model."""
+    """Number of whole copies of the sharded model."""
 
     def mesh(self, n: int) -> DeviceMesh:
-        """Of all `n` ranks: one dimension, or copies and their shards (HSDP)."""
+        """The mesh of all `n` ranks: one dimension, or copies and their shards (HSDP)."""
         if self.replicas == 1:
             return init_device_mesh(self.device, (n,))
         shape = (self.replicas, n // self.replicas)
@@ -46,8 +46,8 @@ class Placement:
         """Shard a module in place, layer by layer.
 
         Args:
-            layers: the transformers model that has them; None: no layers.
-            exact: what is in no layer computes in its own precision.
+            layers: the transformers model that has the layers; None: no layers.
+            exact: parts outside the layers compute in their own precision.
         """
         mixed = MixedPrecisionPolicy()
         if self.half is not None:
@@ -63,10 +63,10 @@ class Placement:
         fully_shard(module, mesh=mesh, mp_policy=rest, offload_policy=offload)
 
     def fill(self, module: Any, source: Any | None) -> None:
-        """Allocate a sharded module that is on no device, and give it weights; collective.
+        """Allocate a sharded module that is on no device, and fill in its weights; collective.
 
         Args:
-            source: the module that has them, on rank 0; None elsewhere.
+            source: the module that has the weights, on rank 0; None elsewhere.
         """
         kept = [
             (owner, name, buffer)
@@ -75,7 +75,7 @@ class Placement:
         ]
         module.to_empty(device="cpu" if self.on_host else self.device)
         for owner, name, buffer in kept:
-            # Among them are those that no state dict has, such as frequencies of positions.
+            # This includes buffers that no state dict holds, such as position frequencies.
             owner._buffers[name] = buffer.to(self.device)
         with torch.no_grad():
             for name, parameter in module.named_parameters():
@@ -86,7 +86,7 @@ class Placement:
 
 
 def _take(parameter: DTensor, whole: Tensor) -> None:
-    """Give each rank its shard of rank 0's tensor."""
+    """Copy each rank's shard out of rank 0's tensor."""
     found = distribute_tensor(whole, parameter.device_mesh, parameter.placements)
     parameter.to_local().copy_(found.to_local())
 
@@ -111,7 +111,7 @@ def view(model: Any) -> Any:
 
 
 def skeleton(module: Any) -> Any:
-    """A copy on no device. What is trained is in float32: small updates are lost in half of it."""
+    """A copy on no device. Trained weights are float32: half precision loses small updates."""
     own: dict[int, Any] = {}
     for each in module.parameters():
         exact = each.requires_grad and each.dtype in HALF
@@ -121,7 +121,7 @@ def skeleton(module: Any) -> Any:
 
 
 def device_of(model: Any) -> torch.device:
-    """Where a model computes, wherever its weights are."""
+    """The device on which a model computes, wherever its weights are."""
     first = next(model.parameters())
     mesh = getattr(first, "device_mesh", None)
     if mesh is not None and mesh.device_type == "cuda":

@@ -1,4 +1,4 @@
-"""``ale plan``: read a config, and print what it needs of memory."""
+"""``ale plan``: read a config, and print how much memory it needs."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def planned(
 
     Args:
         context: tokens of the longest episode; the model's own limit if None.
-        memory: GiB of one device; of this machine if None.
+        memory: GiB of one device; None takes this machine's.
 
     Raises:
-        InputError: the config is invalid, or names another model or trainer.
+        InputError: the config is invalid, or names a model or trainer that can't be planned.
     """
     tree = apply_overrides(read_yaml(path), overrides)
     config = written_config(tree, registry)
@@ -94,7 +94,7 @@ def _sampler(
     """The config of the model that samples, and how it samples; its weights are not read.
 
     Raises:
-        InputError: it is another component than ``policy``, or its model can't be read.
+        InputError: the component is not ``policy``, or its model can't be read.
     """
     section = config.get("llm") or {}
     given = {key: value for key, value in section.items() if key != "type"}

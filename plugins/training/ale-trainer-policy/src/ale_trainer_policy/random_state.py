@@ -1,4 +1,4 @@
-"""A torch random state of the trainer's own, so that a resumed run draws the same numbers."""
+"""The trainer's own torch random state, so that a resumed run draws the same numbers."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 class RandomState:
-    """The state of dropout and of the adapters' first weights.
+    """The random state for dropout and for the adapters' initial weights.
 
     Args:
-        seed: of the run.
+        seed: the run's.
         device: where the model is; a GPU has a state of its own.
     """
 
@@ -50,5 +50,5 @@ class RandomState:
             KeyError: a tensor is missing.
         """
         self._cpu = tensors["random/cpu"].clone()
-        # A checkpoint of a machine without this GPU has none: its generator starts from the seed.
+        # A checkpoint from a machine without this GPU has no state for it: use the seed.
         self._gpu = [tensors.get(f"random/gpu{i}", old) for i, old in enumerate(self._gpu)]

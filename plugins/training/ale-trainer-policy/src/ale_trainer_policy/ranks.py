@@ -28,7 +28,7 @@ from ale_trainer_policy.placement import Placement
 from ale_trainer_policy.sharded import ShardedLearner, sharded_learner
 
 TIMEOUT = timedelta(minutes=30)
-"""Of a collective of a call; between calls, ranks wait as long as a step samples."""
+"""Limit on a collective within a call; between calls, ranks wait as long as sampling takes."""
 CALL_TIMEOUT = timedelta(days=365)
 FAILED = 1
 """Exit status of ``ale`` after a failure during a run."""
@@ -36,14 +36,14 @@ LEARN = "learn"
 """The first call of rank 0, with model, options, critic and placement."""
 
 _calls: dist.ProcessGroup | None = None
-"""The group that calls are sent over."""
+"""The process group over which calls are sent."""
 
 
 def join_process_group(method: str, rank: int, n: int, *, local_rank: int, gpu: bool) -> None:
     """Join the process group and wait for the other ranks.
 
     Args:
-        method: as of ``init_process_group``: ``env://``, or a file that does not exist yet.
+        method: as for ``init_process_group``: ``env://``, or a file that does not exist yet.
     """
     if gpu:
         torch.cuda.set_device(local_rank)
@@ -79,7 +79,7 @@ def serve_calls() -> None:
         if method == LEARN:
             learner = _learner(*arguments)
         else:
-            # Files of checkpoints fail on all ranks together, and rank 0 tells the reason.
+            # Errors with checkpoint files are raised on all ranks at once; rank 0 reports them.
             with suppress(StoreError):
                 getattr(learner, method)(*arguments, **named)
     if learner is not None:
@@ -113,7 +113,7 @@ def main() -> None:
     rank, n, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     join_process_group("env://", rank, n, local_rank=local, gpu=torch.cuda.is_available())
     if rank != 0:
-        # torchrun sends SIGTERM to every rank and later kills: rank 0 needs the others to drain.
+        # torchrun sends SIGTERM to every rank and later kills them: rank 0 drains with the others.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         serve_calls()
         exit_process(0)
@@ -143,7 +143,7 @@ def exit_process(status: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    # The module that the trainer imports has to be the one that has joined: it holds the group.
+    # The trainer must import the same module that joined, because that one holds the group.
     import ale_trainer_policy.ranks
 
     ale_trainer_policy.ranks.main()

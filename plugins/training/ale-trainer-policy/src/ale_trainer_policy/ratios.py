@@ -17,7 +17,7 @@ from ale.types import Batch, Turn
 from ale_trainer_policy.samples import Floats, Sample
 
 DIGITS = 4
-"""Decimals stored: an error of 5e-5 in a log ratio, in a third of the size."""
+"""Decimals stored: a log ratio's error is at most 5e-5, and the file a third of the size."""
 
 
 class RatioFiles:
@@ -36,10 +36,10 @@ class RatioFiles:
         """Write the file of a step atomically; a file of an earlier attempt is replaced.
 
         Args:
-            batch: of the step.
-            samples: of its episodes.
+            batch: the step's.
+            samples: those of the batch's episodes.
             log_ratios: by episode, log pi_theta - log mu_old of each token of its sample, nats.
-                Episodes that are not in it have no line; NaN becomes null.
+                Episodes that are missing here get no line; NaN becomes null.
 
         Raises:
             StoreError: the file can't be written.
@@ -76,7 +76,7 @@ def _by_turn(turns: Sequence[Turn], sample: Sample, log_ratio: Floats) -> list[l
     found: list[list[float] | None] = []
     for number, turn in enumerate(turns):
         trace = turn.completion.tokens
-        # The expert's next action has the same turn number, and is not sampled.
+        # The expert's next action has the same turn number, but is not sampled.
         here = (sample.turn == number) & sample.sampled
         if trace is None or np.isnan(rounded[here]).all():
             found.append(None)

@@ -1,7 +1,7 @@
 """Converts a batch to samples, one per episode, exact to the token. Pure.
 
 Nothing is rendered or tokenised again, and no token's chunk is guessed: tokens without a recorded
-chunk are not trained on, and counted.
+chunk are counted, but not trained on.
 """
 
 import math
@@ -29,10 +29,10 @@ EXPERT_NEXT = "expert_next"
 
 @frozen(kw_only=True, eq=False)
 class ValueTargets:
-    """What the critic learns, an entry per token, (T,); only the first of each unit counts."""
+    """What the critic learns, one entry per token, (T,); only each unit's first token counts."""
 
     weight: Floats
-    """1 at the first token of each unit, over the number of units of the update; else 0."""
+    """1 / (number of units in the update) at the first token of each unit; else 0."""
     target: Floats
     """G: the lambda-return."""
     old: Floats
@@ -53,13 +53,13 @@ class Sample:
     row: Ints
     """Index into `rows`."""
     at: Ints
-    """Index into that row; at least 1."""
+    """Index into the row; at least 1."""
     turn: Ints
-    """Number of its turn in the trajectory."""
+    """Number of the token's turn in the trajectory."""
     place: Ints
-    """Index among the tokens that its turn generated."""
+    """Index among the tokens generated in that turn."""
     chunk: Ints
-    """Number of its chunk in the trajectory."""
+    """Number of the token's chunk in the trajectory."""
     weight: Floats
     """Factor on grad log pi: the chunk's credit weight, 0 for forced tokens."""
     imitation: Floats
@@ -67,9 +67,9 @@ class Sample:
     sampled: Bools
     """False where the token was forced."""
     behaviour_logp: Floats
-    """log mu_old: of the sampler itself, nats."""
+    """log mu_old, from the sampler itself, nats."""
     version: Ints
-    """Version of the weights that sampled it."""
+    """Version of the weights that sampled the token."""
     positive: bool
     """The sum of the trajectory's rewards, as its credit has them, is above 0."""
     skipped: bool = False
@@ -81,7 +81,7 @@ class Sample:
     regularised: float = 0.0
     """Factor on the KL and entropy terms of each sampled token; 0 without such terms."""
     units: Units | None = None
-    """Steps for a critic; None where the credit is complete, or without a sampled token."""
+    """Units for a critic; None if the credit is complete, or no token was sampled."""
     value: ValueTargets | None = None
     """None until the critic has valued the units."""
 
@@ -97,7 +97,7 @@ class Sample:
 
     @property
     def moves_policy(self) -> bool:
-        """Does any token count in the policy's loss, the critic's aside?"""
+        """Does any token count in the policy's loss, leaving the critic's aside?"""
         return self.has_signal or bool(self.regularised and self.sampled.any())
 
     @property
@@ -196,7 +196,7 @@ def with_expert_next(episode: Episode, sample: Sample, counts: "Counter[str]") -
     if trace is None:
         return sample
     ids = np.asarray((*trace.prompt_ids, *trace.output_ids), dtype=np.int64)
-    # A chunk number of its own: it is no answer of the episode.
+    # It gets its own chunk number, as it is not an answer of the episode.
     n, own = len(trace.output_ids), int(sample.chunk.max(initial=-1)) + 1
     place = {"turn": int(recorded["turn"]), "row": len(sample.rows)}
     known = np.arange(n) + len(trace.prompt_ids) > 0
@@ -209,7 +209,7 @@ def with_expert_next(episode: Episode, sample: Sample, counts: "Counter[str]") -
 
 
 def _expert_trace(episode: Episode, recorded: Mapping[str, Any]) -> TokenTrace | None:
-    """The expert's next action as tokens; None if not recorded, or the turn does not exist."""
+    """The expert's next action as tokens; None if not recorded, or if the turn is missing."""
     turns = episode.trajectory.turns
     if "left_out" in recorded or recorded["turn"] >= len(turns):
         return None

@@ -1,4 +1,4 @@
-"""A model that gives log-probabilities of samples, and is not changed."""
+"""Computes log-probabilities of samples under a model, without changing it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,7 +18,7 @@ class Scorer:
 
     Args:
         model: a transformers causal model.
-        options: of any trainer of this package.
+        options: those of any trainer of this package.
     """
 
     def __init__(self, model: Any, options: LearnOptions) -> None:

@@ -26,7 +26,7 @@ class Scored:
     logp: Tensor
     """log pi, nats, (T,), float32 or wider."""
     entropy: Tensor
-    """Of the token's distribution, nats, (T,); with a gradient if asked for."""
+    """Entropy of the token's distribution, nats, (T,); with a gradient if asked for."""
     computed: int
     """Tokens that went through the model, padding included."""
     states: Tensor | None = None
@@ -50,12 +50,12 @@ def score(
     Args:
         model: a transformers causal model.
         datum: with at least one target token.
-        packing: ``tree`` and ``packed`` compute each token of the forest once, ``padded`` every row
-            in full.
+        packing: ``tree`` and ``packed`` compute each token of the forest once, ``padded`` computes
+            every row in full.
         temperature: logits are divided by it, as the sampler does.
-        padding: the side on which short rows are filled, for ``padded``; changes nothing.
+        padding: for ``padded``: the side on which short rows are filled; results are the same.
         weights: parameters to use instead of the model's own, by name.
-        logits_mb: hold logits of so many MiB at once, in fp32; None holds all.
+        logits_mb: hold at most this many MiB of fp32 logits at once; None holds all.
         entropy_gradient: entropies carry a gradient too.
         states: return hidden states too, with their gradient.
 
@@ -69,7 +69,7 @@ def score(
             "sampled from another model"
         )
     inputs, row, column = _inputs(datum, device_of(model), packing, padding)
-    # Logits are only computed for columns that predict a target token in some row.
+    # Logits are computed only for columns that predict a target token in some row.
     needed, which = np.unique(column, return_inverse=True)
     at = row * len(needed) + which
     inputs["logits_to_keep"] = torch.as_tensor(needed, device=inputs["input_ids"].device)
@@ -98,7 +98,7 @@ def _attention(model: Any, packing: Packing) -> AbstractContextManager[Any]:
 
 @contextmanager
 def _hidden_states(model: Any, *, wanted: bool) -> Iterator[list[Tensor]]:
-    """Collects what the output layer is given inside this block."""
+    """Collect the output layer's inputs inside this block."""
     found: list[Tensor] = []
     if not wanted:
         yield found
@@ -115,8 +115,8 @@ def value_states(critic: Any, datum: Datum, *, packing: Packing = "tree") -> Ten
     """V of the states before each target, and of the states of `Datum.ends`: (T + E,).
 
     Args:
-        critic: with a model of its own.
-        packing: as of `score`.
+        critic: one with its own model.
+        packing: as for `score`.
     """
     inputs, row, column = _inputs(datum, device_of(critic), packing, "right")
     at = torch.as_tensor(row * inputs["input_ids"].shape[1] + column)
@@ -147,8 +147,8 @@ def _read(
 def _inputs(
     datum: Datum, device: torch.device, packing: Packing, padding: str
 ) -> tuple[dict[str, Any], Ints, Ints]:
-    """A model's inputs, and row and column of the T + E states: those before each target, which
-    predict it, and those of `Datum.ends`.
+    """A model's inputs, and the row and column of each of the T + E states: those before each
+    target, which predict it, and those of `Datum.ends`.
     """
     if packing == "padded":
         return _row_inputs(datum, device, padding)
@@ -190,7 +190,7 @@ def _row_inputs(
 
 
 def _row_targets(datum: Datum) -> tuple[Ints, Ints]:
-    """For each target token: its row among those of all samples, and its index there."""
+    """For each target token, its row among the rows of all samples, and its index in that row."""
     first = np.cumsum([0, *(len(sample.rows) for sample in datum.samples)])
     which = [sample.row + first[number] for number, sample in enumerate(datum.samples)]
     return np.concatenate(which), np.concatenate([sample.at for sample in datum.samples])

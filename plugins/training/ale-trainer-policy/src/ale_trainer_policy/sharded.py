@@ -34,11 +34,11 @@ class ShardedLearner(Learner):
     """One rank's part of the learner; its methods are collective.
 
     Args:
-        model: sharded.
+        model: a sharded model.
         options: as for `Learner`.
-        critic: sharded too.
+        critic: also sharded.
         mesh: over all ranks.
-        handed: type of the weights that are handed over; None: their own.
+        handed: dtype of the weights that are handed over; None: their own.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class ShardedLearner(Learner):
         self._rank, self._n = dist.get_rank(), mesh.size()
         self._handed = handed
         super().__init__(model, options, critic, fused=False)
-        # FSDP averages over the ranks, and a loss here is a plain sum.
+        # FSDP averages over the ranks, but a loss here is a plain sum.
         self.scale = float(self._n)
         self.collective = True
-        # Of its own, as shards may be written while the others are used.
+        # A separate group, as shards may be written while the other groups are in use.
         self._group = dist.new_group(backend="gloo")
         self._written: Callable[[], None] = nothing
 
@@ -65,15 +65,15 @@ class ShardedLearner(Learner):
         return device_of(self.model)
 
     def _precision(self) -> AbstractContextManager[Any]:
-        # The gathered weights have it already.
+        # The gathered weights already have this precision.
         return nullcontext()
 
     def round(self, pieces: Pieces, parts: ObjectiveParts, last: bool) -> list[Measured]:
-        """Forward and backward over at most one micro-batch per rank; measurements, on rank 0.
+        """Forward and backward over at most one micro-batch per rank; rank 0 gets the measurements.
 
         Args:
-            last: of the update. Only then are gradients there on all ranks: until then ranks may
-                hold their own.
+            last: this is the update's last round. Only then are gradients shared with all ranks;
+                until then each rank may hold its own.
         """
         for module in (self.model, *([] if self.critic is None else [self.critic])):
             module.set_is_last_backward(last)
@@ -86,12 +86,12 @@ class ShardedLearner(Learner):
         return found
 
     def round_logp(self, pieces: Pieces) -> list[Floats]:
-        """As `round`, of log pi."""
+        """Like `round`, but returns log pi."""
         found: list[Floats] = self._gathered(self.logp(self._mine(pieces)), len(pieces))
         return found
 
     def round_values(self, pieces: Pieces) -> list[Floats]:
-        """As `round`, of the critic's values."""
+        """Like `round`, but returns the critic's values."""
         found: list[Floats] = self._gathered(self.value(self._mine(pieces)), len(pieces))
         return found
 
@@ -115,29 +115,29 @@ class ShardedLearner(Learner):
         return [] if everyone is None else everyone[:n]
 
     def full_weights(self) -> dict[str, Tensor]:
-        """As of `Learner`, on rank 0 and not on its GPU; the others return none."""
+        """As for `Learner`, on rank 0, in host memory; the other ranks return no weights."""
         named = each_full_weight(self.model, dtype=self._handed)
         return {name: tensor.cpu() for name, tensor in named if self._rank == 0}
 
     def start_saving(self, folder: Path, *, background: bool) -> None:
-        """Write this rank's shards, once earlier ones are written. Raises as `finish_saving`."""
+        """Write this rank's shards after earlier ones are written. Raises as `finish_saving`."""
         self.finish_saving()
         self._written = start_writing(folder, self.state(), self._group, background=background)
 
     def finish_saving(self) -> None:
-        """Wait until all ranks have written what they were told to.
+        """Wait until all ranks have finished writing.
 
         Raises:
-            StoreError: one of them could not.
+            StoreError: one of them could not write.
         """
         written, self._written = self._written, nothing
         written()
 
     def load(self, directory: Path, updates: int) -> None:
-        """As of `Learner`; each rank reads its own parts.
+        """As for `Learner`; each rank reads its own parts.
 
         Raises:
-            StoreError: one of them can't, on all ranks.
+            StoreError: a rank can't read its parts; raised on all ranks.
         """
         found = self._agreed(lambda: stored(directory, self._group))
         self._agreed(lambda: self._taken(found, updates, directory))
@@ -149,7 +149,7 @@ class ShardedLearner(Learner):
             raise StoreError(f"{directory} is incomplete: {error}") from error
 
     def _agreed(self, call: Callable[[], T]) -> T:
-        """The result of a call, if it succeeds on all ranks, so that none waits for another."""
+        """The result of a call if it succeeds on all ranks; no rank waits for a failed one."""
         found: list[T] = []
         reason = None
         try:
@@ -175,7 +175,7 @@ def sharded_learner(
     """This rank's learner; its process must have joined the group. Collective.
 
     Args:
-        model: on no device; it is sharded in place, as is the critic.
+        model: a model on no device; it is sharded in place, as is the critic.
         sources: model and critic with their weights, on rank 0; None elsewhere.
     """
     mesh = placement.mesh(dist.get_world_size())

@@ -1,7 +1,7 @@
 """A checkpoint's tensors: in one safetensors file, or in shards that each rank has written.
 
-Shards are of torch.distributed.checkpoint: whatever number of ranks wrote them, any number of ranks
-reads its own parts of them. No rank holds a whole model, in either form.
+Shards have torch.distributed.checkpoint's format: each rank reads its own parts of them, even if
+the number of ranks that wrote them was different. In neither form does a rank hold a whole model.
 """
 
 import pickle
@@ -26,7 +26,7 @@ from ale_training import checkpoint
 from ale_training.checkpoint import TENSORS, WEIGHT
 
 SHARDS = "shards"
-"""Folder of the shards, in that of a checkpoint."""
+"""Folder of the shards inside a checkpoint's folder."""
 
 
 class Stored(Protocol):
@@ -34,11 +34,11 @@ class Stored(Protocol):
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Of every tensor."""
+        """The shape of every tensor."""
         ...
 
     def read(self, into: Mapping[str, Tensor]) -> None:
-        """Fill tensors in place; of a sharded one, this rank's part.
+        """Fill tensors in place; of a sharded tensor, only this rank's part.
 
         Raises:
             StoreError: they can't be read.
@@ -47,7 +47,7 @@ class Stored(Protocol):
 
 
 class StoredFile:
-    """Those of a safetensors file."""
+    """The tensors of a safetensors file."""
 
     def __init__(self, path: Path) -> None:
         """Read names and shapes; raises `StoreError`."""
@@ -64,7 +64,7 @@ class StoredFile:
             raise StoreError(f"{self._path} can't be read: {error}") from error
 
     def read(self, into: Mapping[str, Tensor]) -> None:
-        """As of `Stored`; one tensor at a time is whole."""
+        """As for `Stored`; only one tensor at a time is whole."""
         with self._opened() as file, torch.no_grad():
             for name, tensor in into.items():
                 found = file.get_tensor(name)
@@ -80,11 +80,11 @@ class StoredFile:
 
 
 class StoredShards:
-    """Those that the ranks have written; reading is collective where there are several.
+    """The tensors that ranks wrote as shards; reading is collective if several ranks read.
 
     Args:
-        folder: of the shards.
-        group: of the ranks that read; None in a process of its own.
+        folder: the folder of the shards.
+        group: the ranks that read; None for a process on its own.
     """
 
     def __init__(self, folder: Path, group: "dist.ProcessGroup | None") -> None:
@@ -105,9 +105,9 @@ class StoredShards:
             raise StoreError(f"{self._folder} can't be read: {_first(error)}") from error
 
     def read(self, into: Mapping[str, Tensor]) -> None:
-        """As of `Stored`."""
+        """As for `Stored`."""
         with self._reading(), warnings.catch_warnings():
-            # Alone is what is meant.
+            # Reading without other ranks is intended.
             warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
             load(
                 dict(into),
@@ -117,7 +117,7 @@ class StoredShards:
             )
 
     def empty(self, prefix: str) -> dict[str, Tensor]:
-        """Tensors to read into, by names that begin so."""
+        """Empty tensors to read into, for the names that begin with `prefix`."""
         return {
             name: torch.empty(shape, dtype=self._dtypes[name])
             for name, shape in self.shapes.items()
@@ -129,8 +129,8 @@ def stored(directory: Path, group: "dist.ProcessGroup | None" = None) -> Stored:
     """The trained parameters and moments of a checkpoint.
 
     Args:
-        directory: of the checkpoint.
-        group: of all ranks that are to read.
+        directory: the checkpoint's.
+        group: all ranks that are to read.
 
     Raises:
         StoreError: they can't be read.
@@ -159,14 +159,14 @@ def start_writing(
     """Write this rank's shards; collective.
 
     Args:
-        group: of all ranks, and of nothing else: a thread uses it while training continues.
+        group: all ranks, used for nothing else: a thread uses it while training continues.
         background: return as soon as the tensors have been copied.
 
     Returns:
-        Waits until all ranks have written.
+        A function that waits until all ranks have written.
 
     Raises:
-        StoreError: they can't be written; so does the function that is returned.
+        StoreError: they can't be written; the returned function raises this too.
     """
     writer = FileSystemWriter(folder)
     if not background:
@@ -183,7 +183,7 @@ def start_writing(
 
 
 def nothing() -> None:
-    """What is left to wait for where everything is written."""
+    """Do nothing: everything is written already."""
 
 
 @contextmanager
@@ -195,7 +195,7 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def _first(error: BaseException) -> str:
-    """What went wrong on the first rank where something did."""
+    """What went wrong on the first rank that failed."""
     failures = getattr(error, "failures", None)
     if failures:
         rank, (cause, _) = min(failures.items())

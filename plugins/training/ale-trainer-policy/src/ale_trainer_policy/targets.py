@@ -37,7 +37,7 @@ class Schedule:
     epochs: int | None = None
     lr: float | None = None
     fresh_moments_next: bool = False
-    """The next batch without this begins with fresh moments of AdamW."""
+    """The next batch without this flag begins with fresh AdamW moments."""
 
 
 class TrainingTarget(Protocol):
@@ -49,7 +49,7 @@ class TrainingTarget(Protocol):
         ...
 
     def read(self, batch: Batch) -> SampleBatch:
-        """The samples of a batch, weights as credited; includes samples without any weight."""
+        """The samples of a batch, with weights as credited; includes samples without any weight."""
         ...
 
     def normalised(self, samples: Sequence[Sample]) -> Sequence[Sample]:
@@ -101,7 +101,7 @@ class Reinforcement:
         return evolve(sample, imitation=wanted)
 
     def schedule(self, samples: Sequence[Sample]) -> Schedule:
-        """Imitation's own epochs and learning rate: it is never off-policy."""
+        """Imitation's own epochs and learning rate, as imitation is never off-policy."""
         if not any(sample.imitation.any() for sample in samples):
             return Schedule()
         return Schedule(
@@ -111,8 +111,8 @@ class Reinforcement:
         )
 
     def normalised(self, samples: Sequence[Sample]) -> Sequence[Sample]:
-        """Divide by the objective's Z, imitation by the number of imitated episodes, and the
-        critic's loss by the number of units.
+        """Divide weights by the objective's Z, imitation by the number of imitated episodes, and
+        the critic's loss by the number of units.
 
         Episodes without sampled tokens do not count in Z; episodes with credit 0 do.
         """
@@ -182,7 +182,7 @@ class Imitation:
         return Schedule()
 
     def normalised(self, samples: Sequence[Sample]) -> Sequence[Sample]:
-        """Divide by Z, over the imitated tokens and episodes."""
+        """Divide by Z, computed over the imitated tokens and episodes."""
         chosen = [sample for sample in samples if sample.imitation.any()]
         counted = [Counted(tokens=int(s.imitation.sum()), skipped=False) for s in chosen]
         divisors = NORMALISERS[self.options.normaliser](counted, 1.0)

@@ -1,4 +1,4 @@
-"""Memory of one update, found by running it over tensors without data.
+"""Memory of one update, found by running the update over tensors without data.
 
 Every operation of the forward and backward pass is executed with the shapes that it would have, and
 what each allocates and frees is counted: for any architecture, packing and option, in seconds, and
@@ -23,30 +23,30 @@ from ale_trainer_policy.samples import Sample
 _BLOCK, _BLOCKS_OF_SCALES = 64, 256
 """NF4: a byte per scale of 64 numbers, and 4 per 256 of these scales (arXiv:2305.14314)."""
 _MICROBATCHES = 2
-"""The second one finds the gradients of the first."""
+"""The second micro-batch runs with the gradients of the first in memory."""
 
 
 @frozen(kw_only=True)
 class Traced:
-    """Bytes of a model and of one update of it."""
+    """Memory in bytes of a model and of one update of it."""
 
     model: str
-    """Its class."""
+    """The model's class."""
     parameters: int
-    """A number, not bytes."""
+    """Number of parameters, not bytes."""
     trained: int
-    """The same, of those that are trained."""
+    """Number of trained parameters."""
     weights: int
     quantised: int
-    """Of the weights with those of the linear layers, less the output layer, in 4 bits."""
+    """Bytes of the weights if the linear layers, except the output layer, are in 4 bits."""
     dequantised: int
-    """Of the largest of these in the model's own dtype."""
+    """Bytes of the largest of these layers in the model's own dtype."""
     adapters: int
-    """Of the weights of adapters, which are not among `weights`."""
+    """Bytes of the adapters' weights, which are not included in `weights`."""
     gathered: int
-    """Of the weights of two layers and of what is in no layer: what a rank has whole at once."""
+    """Bytes that a rank holds whole at once: two layers' weights and all weights outside layers."""
     activations: int
-    """The most that is allocated at once beside weights and accumulated gradients."""
+    """The most bytes allocated at once besides weights and accumulated gradients."""
 
 
 class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -88,10 +88,10 @@ def trace(
     """Run one update of a model with this config over tensors without data.
 
     Args:
-        config: of transformers.
-        dtype: of the weights.
-        options: of the trainer.
-        entropy: factor of the objective on the entropy, whose gradient needs memory.
+        config: the model's transformers config.
+        dtype: the weights' dtype.
+        options: the trainer's.
+        entropy: the objective's factor on the entropy, whose gradient needs memory.
         context: tokens of the longest trajectory. As many of this length as fit are in a
             micro-batch, and they share no prefix.
     """
@@ -107,7 +107,7 @@ def trace(
         matrices = _in_4_bits(model)
         if options.lora is not None:
             add_adapters(model, options.lora)
-            # Elsewhere PEFT makes adapters in the dtype of their layer, but not on this device.
+            # On other devices PEFT makes adapters in the dtype of their layer, but not on this one.
             model.to(dtype)
     with FakeTensorMode(allow_non_fake_inputs=True), _Live() as live:
         model.to_empty(device="cpu")
@@ -155,13 +155,13 @@ def _gathered(model: Any) -> int:
         if type(module).__name__ in blocks
     ]
     rest = sum(each.nbytes for each in model.parameters()) - sum(sizes)
-    # The next one is gathered while one computes.
+    # While one layer computes, the next is gathered.
     return int(rest + sum(sorted(sizes)[-2:]))
 
 
 def _forward_backward(learner: Learner, samples: list[Sample], *, entropy: float) -> None:
-    """As of `Learner`, without the objective: it is about a few numbers per token, and looks at
-    values, which these tensors do not have.
+    """As `Learner` does it, but without the objective, which takes only a few numbers per token
+    and looks at values, which these tensors do not have.
     """
     with learner.training():
         scored = learner.scored(learner.packed(samples), entropy_gradient=entropy != 0)
@@ -174,7 +174,7 @@ def sample_of(length: int, vocabulary: int) -> Sample:
     """A trajectory of which every token but the first is trained on."""
     n = length - 1
     zeros, ones = np.zeros(n, np.int64), np.ones(n)
-    # Random, so that two of them share no prefix that is worth a thought.
+    # Random, so that two of them share no prefix of any length that matters.
     ids = np.random.default_rng().integers(0, vocabulary, length)
     return Sample(
         episode="",

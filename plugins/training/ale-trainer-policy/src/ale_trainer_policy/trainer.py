@@ -49,16 +49,16 @@ class PolicyTrainer:
     """Trains the model that samples, in this process.
 
     Args:
-        name: of the component; a checkpoint of another one is refused.
-        options: common to the trainers of this package.
+        name: the component's; a checkpoint of another component is refused.
+        options: those common to the trainers of this package.
         target: turns batches into weighted samples.
         parts: the objective.
         old_policy: computes log pi_old.
         bad_batches: stores batches with a non-finite loss.
         ratios: writes each step's importance ratios; None writes none.
-        critic: of the episodes' units; None leaves the credit as it is.
-        values: writes what the critic makes of each step; None writes nothing.
-        seed: of the order of minibatches.
+        critic: values the episodes' units; None leaves the credit as it is.
+        values: writes the critic's values and advantages of each step; None writes nothing.
+        seed: for the order of minibatches.
     """
 
     def __init__(
@@ -99,15 +99,15 @@ class PolicyTrainer:
 
     @property
     def has_critic(self) -> bool:
-        """Does it complete credit with the values of a critic?"""
+        """Does this trainer complete credit with the values of a critic?"""
         return self._critic is not None
 
     def attach(self, llm: LLM | None) -> None:
         """Take the model that samples.
 
         Raises:
-            InputError: it gives no token ids, does not run in this process, samples from another
-                distribution than the one that is to be trained, or in another engine without a
+            InputError: the model gives no token ids, does not run in this process, samples from a
+                different distribution than the one to be trained or in another engine without a
                 correction, or has quantised weights that the options would train.
         """
         policy = policy_of(llm)
@@ -118,7 +118,7 @@ class PolicyTrainer:
         given, uses_ratio = self._options.temperature, self._target.uses_ratio
         temperature = sampled_temperature(given, llm, uses_ratio=uses_ratio)
         self._options = evolve(self._options, temperature=temperature)
-        # Attention is exchanged and weights change in place: nobody samples meanwhile.
+        # Attention is exchanged and weights change in place, so nothing may sample meanwhile.
         self._model_lock = policy.lock if self._options.sync == "same" else nullcontext()
         self._fingerprint = fingerprint_of(policy, self._options)
         self._version = int(policy.version)
@@ -205,7 +205,7 @@ class PolicyTrainer:
         ordered = self._old_policy.with_old_policy(learner, ordered, self._split, n_updates=updates)
         ordered = self._with_reference(ordered)
         self._measure_start(learner, ordered, accumulator)
-        # A single bad update changes nothing. Of several, those before it have to be undone.
+        # A single bad update changes nothing; with several, the earlier ones have to be undone.
         if updates > 1:
             learner.remember()
         shares = self._shares(ordered, epochs)
@@ -234,7 +234,7 @@ class PolicyTrainer:
         lr: float | None,
         accumulator: MetricsAccumulator,
     ) -> bool:
-        """One update; False if its loss or gradient was not finite, and nothing was changed."""
+        """One update; False if its loss or gradient was not finite: then nothing was changed."""
         trainable = [each for each in self._target.normalised(share) if each.trainable]
         if not trainable:
             return True
@@ -270,7 +270,7 @@ class PolicyTrainer:
         """The samples with credit completed by the critic as it is before the step."""
         if self._critic is None:
             return samples
-        # Split in one order, whatever order the episodes ended in.
+        # Split in a fixed order, regardless of the order in which the episodes ended.
         ordered = sorted(samples, key=lambda each: each.episode)
         completed, found = with_values(learner, ordered, self._split, self._critic)
         accumulator.add_values(list(found.values()))
@@ -317,13 +317,13 @@ class PolicyTrainer:
         self._write(directory, background=False)
 
     def start_saving(self, directory: Path) -> Callable[[], None] | None:
-        """Write what `save` writes; with ``saving: background`` only begin to.
+        """Write what `save` writes; with ``saving: background``, only begin to write it.
 
         Returns:
-            Waits until it is written, in any thread; None: it is.
+            A function that waits, in any thread, until it is written; None if it already is.
 
         Raises:
-            StoreError: it can't be written; so does the function that is returned.
+            StoreError: it can't be written; the returned function raises this too.
         """
         return self._write(directory, background=self._options.saving == "background")
 
@@ -354,13 +354,13 @@ class PolicyTrainer:
 
         def finish() -> None:
             shards_written()
-            # Last: without its counters it is no checkpoint.
+            # Counters last: without them, the folder is not a checkpoint.
             checkpoint.write(directory, state, copied)
 
         return finish
 
     def load(self, directory: Path) -> None:
-        """Restore what `save` wrote; training continues equal to the bit.
+        """Restore what `save` wrote; training continues bit for bit.
 
         Raises:
             StoreError: it is not a checkpoint of this trainer, or is of another model.

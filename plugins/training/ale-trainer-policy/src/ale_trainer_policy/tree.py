@@ -57,8 +57,8 @@ class Tree:
         """
         index = np.arange(len(self.ids))
         heads = index[self.parent != index - 1]
-        # A branch also ends its parent's run: the parent's first child starts one. A root's parent
-        # is -1, which gives token 0.
+        # A branch also ends its parent's run: the parent's first child starts a new one. A root's
+        # parent is -1, which gives token 0.
         return np.unique(np.concatenate([index[:1], heads, self.parent[heads] + 1]))
 
 
@@ -88,7 +88,7 @@ class Datum:
     value_target: Floats
     old_value: Floats
     ends: Ints
-    """Indices of the E targets whose own states are valued: last ones of episodes cut off."""
+    """Indices of the E targets whose own states are valued: the last ones of cut-off episodes."""
     samples: tuple[Sample, ...]
     """The samples it was packed from, in the order of the arrays."""
 
@@ -109,7 +109,7 @@ def merge(rows: Sequence[Ints], *, shared: bool = True) -> tuple[Tree, list[Ints
     parents: list[Ints] = []
     positions: list[Ints] = []
     paths: list[Ints] = [np.zeros(0, np.int64)] * len(rows)
-    size = 0  # of the forest so far
+    size = 0  # size of the forest so far
     # Sorted rows: the longest shared prefix of a row is with the one before it.
     last = path = np.zeros(0, np.int64)
     for index in order:
@@ -146,10 +146,10 @@ def common_prefix(a: Ints, b: Ints) -> int:
 
 
 def pack(samples: Sequence[Sample], *, shared: bool = True) -> Datum:
-    """Pack samples into a datum. Trajectories stay whole, which their ratios need.
+    """Pack samples into a datum. Trajectories stay whole, because their ratios need that.
 
     Args:
-        shared: as of `merge`.
+        shared: as for `merge`.
     """
     tree, paths = merge([row for sample in samples for row in sample.rows], shared=shared)
     tokens, chunks, trajectories = [], [], []
@@ -210,7 +210,7 @@ def _optional(samples: Sequence[Sample], name: str) -> Floats | None:
 
 
 _SizeOf = Callable[[Sequence[Sample], Sample, int], int]
-"""Of a micro-batch with one more sample, from the micro-batch, the sample and the size so far."""
+"""Size of a micro-batch with one more sample: from the micro-batch, the sample, the size so far."""
 
 
 def split(
@@ -218,17 +218,17 @@ def split(
 ) -> list[list[Sample]]:
     """Split the samples of one update into micro-batches of at most `max_tokens` computed tokens.
 
-    Samples are sorted by their ids first, so that shared prefixes meet. A trajectory is never
-    split; one that is longer than the bound is a micro-batch of its own.
+    Samples are sorted by their ids first, so that shared prefixes are adjacent. A trajectory is
+    never split; one that is longer than the bound is a micro-batch of its own.
 
     Args:
         packing: how tokens are computed and counted: shared prefixes once, every row in full, or
             rows padded to the longest.
-        ranks: how many compute a micro-batch each at the same time, and wait for the longest. With
-            several, the bound is the lowest that needs no more micro-batches than the next multiple
-            of `ranks`, so that they are of about equal size, the largest first. They may be fewer
-            than that multiple, also with enough samples: of four equal ones three ranks get two
-            micro-batches, since a third would shorten none of the others.
+        ranks: how many ranks compute one micro-batch each at the same time, and wait for the
+            longest. With several, the bound is the lowest that needs no more micro-batches than the
+            next multiple of `ranks`, so that they have about equal size, the largest first. There
+            may be fewer than that multiple, even with enough samples: of four equal samples, three
+            ranks get two micro-batches, since a third would not shorten the longest.
     """
     ordered = sorted(samples, key=lambda s: ([_sort_key(row) for row in s.rows], s.episode))
     ways: Mapping[Packing, _SizeOf] = {
@@ -275,7 +275,7 @@ def _size(piece: Sequence[Sample], size_of: _SizeOf) -> int:
 
 
 class _TreeSizes:
-    """Upper bound on a forest's tokens with one more sample, sharing prefixes with the last."""
+    """Upper bound on a forest's tokens with one more sample, sharing prefixes with the last one."""
 
     def __init__(self) -> None:
         self._more: dict[tuple[int | None, int], int] = {}
@@ -298,7 +298,7 @@ def _padded_size(piece: Sequence[Sample], sample: Sample, _: int) -> int:
 
 
 def merged_size(rows: Sequence[Ints]) -> int:
-    """Tokens of the forest of these rows."""
+    """Number of tokens in the forest of these rows."""
     ordered = sorted(rows, key=_sort_key)
     shared = sum(common_prefix(a, b) for a, b in pairwise(ordered))
     return sum(len(row) for row in ordered) - shared

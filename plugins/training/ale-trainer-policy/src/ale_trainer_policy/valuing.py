@@ -20,13 +20,13 @@ Splitter = Callable[[Sequence[Sample]], Sequence[Sequence[Sample]]]
 
 @frozen(kw_only=True, eq=False)
 class Valued:
-    """An episode's units as the critic values them before the step: arrays of shape (U,)."""
+    """An episode's units, as the critic values them before the step: arrays of shape (U,)."""
 
     values: Floats
     advantages: Floats
-    """Before they are whitened."""
+    """The advantages before whitening."""
     returns: Floats
-    """Discounted rewards that were earned; of an episode that was cut off, up to there, and then
+    """Discounted rewards that were earned; if the episode was cut off, those up to the cut, plus
     the value of its last state."""
 
     @property
@@ -42,10 +42,10 @@ def with_values(
     split: Splitter,
     options: CriticOptions,
 ) -> tuple[list[Sample], Mapping[str, Valued]]:
-    """The samples with advantages as weights and with targets for the critic, in the same order.
+    """The samples in the same order, with advantages as weights and with targets for the critic.
 
     Returns:
-        The samples, and what was computed, by episode.
+        The samples, and the computed values by episode.
 
     Raises:
         AleError: an episode's credit was not made for a critic.
@@ -84,7 +84,7 @@ def _valued(units: Units, values: Floats, after: float) -> Valued:
 def _weights(
     samples: Sequence[Sample], found: Mapping[str, Valued], options: CriticOptions
 ) -> list[Floats]:
-    """The advantage of each of a sample's S tokens that are in a unit."""
+    """The advantages of the S tokens of a sample that are in a unit."""
     spread = [
         found[each.episode].advantages[each.units.unit]
         for each in samples
@@ -110,7 +110,7 @@ def _completed(sample: Sample, valued: Valued, weight: Floats) -> Sample:
 
 
 class ValueFiles:
-    """Writes ``values/<step>.jsonl``: what the critic made of each episode's units.
+    """Writes ``values/<step>.jsonl``: the critic's values of each episode's units.
 
     Args:
         folder: created with the first file.

@@ -28,13 +28,13 @@ class OwnRanks:
     """Processes started here, which wait for calls; this process is rank 0 of their group.
 
     Args:
-        n: of all ranks.
-        gpu: each has one of its own.
+        n: number of all ranks.
+        gpu: each rank has a GPU of its own.
     """
 
     def __init__(self, n: int, *, gpu: bool) -> None:
         context = torch.multiprocessing.get_context("spawn")
-        # Kept to the end: further groups of these processes meet in it too.
+        # Kept to the end: later groups of these processes use this folder to meet, too.
         folder = tempfile.mkdtemp(prefix="ale-ranks-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         rendezvous = str(Path(folder) / "meeting")
@@ -52,19 +52,19 @@ class OwnRanks:
         ranks.join_process_group(f"file://{rendezvous}", 0, n, local_rank=0, gpu=gpu)
 
     def check(self) -> None:
-        """Raise AleError if one has exited."""
+        """Raise AleError if a process has exited."""
         gone = [worker.exitcode for worker in self._workers if worker.exitcode is not None]
         if gone:
             raise AleError(f"{len(gone)} of the trainer's processes ended, with exit code {gone}")
 
     def close(self) -> None:
-        """End them. Idempotent."""
+        """End the processes. Idempotent."""
         if dist.is_initialized():
             ranks.broadcast_call(None)
             for worker in self._workers:
                 worker.join()
             dist.destroy_process_group()
-            # It holds groups, by meshes that are equal to those of ranks that are started later.
+            # This cache holds groups under meshes that equal those of ranks started later.
             _clear_sharding_prop_cache()  # type: ignore[no-untyped-call]
         self._workers = ()
 
@@ -76,10 +76,10 @@ class WorkerGroup:
     processes started here, which end with this one.
 
     Args:
-        model: whole, in this process, and as it is afterwards; every rank receives its shards.
-        options: with `processes`.
+        model: a whole model in this process, not changed; every rank receives its shards.
+        options: the trainer's, with `processes`.
         critic: trained beside the model.
-        device: of the shards; each rank has a GPU of its own.
+        device: the shards' device; if it is a GPU, each rank has its own.
     """
 
     def __init__(
@@ -105,15 +105,15 @@ class WorkerGroup:
         return self._local.updates
 
     def rate(self, lr: float | None = None) -> float:
-        """As of `Learner`."""
+        """As for `Learner`."""
         return self._local.rate(lr)
 
     def forward_backward_each(
         self, pieces: Pieces, parts: ObjectiveParts
     ) -> Iterator[tuple[Datum, Measured]]:
-        """Accumulate the gradients of these micro-batches; yields each with its measurements.
+        """Accumulate the gradients of these micro-batches; yield each with its measurements.
 
-        All have been computed before the first is yielded: ranks may share gradients in the last.
+        All are computed before the first is yielded: ranks may share gradients only in the last.
         """
         rounds = list(self._rounds(pieces))
         found = [
@@ -128,7 +128,7 @@ class WorkerGroup:
         return [logp for some in self._rounds(pieces) for logp in self._all("round_logp", some)]
 
     def values(self, pieces: Pieces) -> list[Floats]:
-        """As of `Learner`."""
+        """As for `Learner`."""
         return [
             values for some in self._rounds(pieces) for values in self._all("round_values", some)
         ]
@@ -140,16 +140,16 @@ class WorkerGroup:
     def optim_step(
         self, lr: float | None = None, policy: bool = True, critic: bool = True
     ) -> Sequence[float] | None:
-        """As of `Learner`."""
+        """As for `Learner`."""
         norms: Sequence[float] | None = self._all("optim_step", lr, policy, critic)
         return norms
 
     def zero_grad(self) -> None:
-        """As of `Learner`."""
+        """As for `Learner`."""
         self._all("zero_grad")
 
     def reset_moments(self) -> None:
-        """As of `Learner`."""
+        """As for `Learner`."""
         self._all("reset_moments")
 
     def full_weights(self) -> dict[str, Tensor]:
@@ -161,32 +161,32 @@ class WorkerGroup:
         """Each rank writes its shards of parameters and moments.
 
         Args:
-            folder: that all ranks can write to, on whichever machine they are.
-            background: return when they have been copied.
+            folder: a folder that all ranks, on every machine, can write to.
+            background: return as soon as the shards have been copied.
 
         Returns:
-            Waits until they are written.
+            A function that waits until they are written.
 
         Raises:
-            StoreError: they can't be written; so does the function that is returned.
+            StoreError: they can't be written; the returned function raises this too.
         """
         self._all("start_saving", folder, background=background)
         return self._local.finish_saving
 
     def load(self, directory: Path, updates: int) -> None:
-        """As of `ShardedLearner`: after a failure the ranks serve further calls."""
+        """As for `ShardedLearner`: after a failure the ranks still serve further calls."""
         self._all("load", directory, updates)
 
     def remember(self) -> None:
-        """As of `Learner`."""
+        """As for `Learner`."""
         self._all("remember")
 
     def forget(self) -> None:
-        """As of `Learner`."""
+        """As for `Learner`."""
         self._all("forget")
 
     def undo(self) -> None:
-        """As of `Learner`."""
+        """As for `Learner`."""
         self._all("undo")
 
     def _all(self, method: str, *arguments: Any, **named: Any) -> Any:
@@ -219,7 +219,7 @@ def make_learner(
         model: trained in place, or the source of the shards.
         options: of the trainer.
         critic: trained beside the model.
-        device: where they are trained; where the model is, if None.
+        device: the device to train on; None: the model's.
 
     Raises:
         AleError: torchrun has started a different number of ranks.

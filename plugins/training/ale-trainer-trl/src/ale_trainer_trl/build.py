@@ -83,7 +83,7 @@ def grpo_trainer(options: GrpoOptions, context: BuildContext) -> TrlTrainer:
 
 
 def _check_engine(llm: LLM | None) -> None:
-    """Raises `InputError` where another engine samples; warns where one may."""
+    """Raise `InputError` if another engine samples; warn if another engine might."""
     other = other_engine(llm)
     if other is None:
         return

@@ -131,9 +131,9 @@ def _tokens(context: Context) -> Tokens:
 def groups_of(batch: Batch, options: GrpoOptions) -> Groups:
     """The groups that a batch holds, as TRL takes them.
 
-    With ``advantage: group`` an episode with several contexts counts in its group's mean with its
-    reward, and is masked: TRL has one sequence per reward. With
-    ``advantage: credit`` each context is a sequence of its own, with the weights of its chunks.
+    With ``advantage: group`` the reward of an episode with several contexts counts in its group's
+    mean, but the episode is masked: TRL has one sequence per reward. With ``advantage: credit``
+    each context is a sequence of its own, with the weights of its chunks.
 
     Raises:
         AleError: credits and rollouts do not match.

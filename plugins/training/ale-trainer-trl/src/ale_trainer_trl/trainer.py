@@ -16,7 +16,7 @@ from ale_training.policy import policy_of, training_device
 from ale_training.quantised import is_quantised
 
 Update = Callable[[Learner, Batch], Mapping[str, float]]
-"""Train on a batch: its counts, and TRL's metrics where there was an update."""
+"""Train on a batch; returns its counts, and TRL's metrics if there was an update."""
 
 
 class TrlTrainer:
@@ -25,7 +25,7 @@ class TrlTrainer:
     A copy, because TRL changes the forward pass of what it trains.
 
     Args:
-        name: under which it is registered; a checkpoint of another one is refused.
+        name: the name that it is registered under; a checkpoint of another trainer is refused.
         settings: gives the learner's settings for the model that samples; raises `InputError`
             where this model's samples can't be trained on.
         update: trains on one batch.
@@ -47,8 +47,8 @@ class TrlTrainer:
         """Copy the model that samples.
 
         Raises:
-            InputError: it gives no token ids, does not run in this process, samples in a way that
-                this trainer can't score, or has quantised weights.
+            InputError: the model gives no token ids, does not run in this process, samples in a
+                way that this trainer can't score, or has quantised weights.
         """
         policy = policy_of(llm)
         if is_quantised(policy.model):

@@ -1,1 +1,1 @@
-"""Formats that others read and write: in and out of rows."""
+"""Conversion of rows to and from formats that other programs read and write."""

@@ -1,4 +1,4 @@
-"""ATIF trajectories as episodes: ours, and those of other agents."""
+"""ATIF trajectories, ours and those of other agents, as episodes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def read_episode(item: Item, episode_id: str, reward: float | None) -> tuple[Epi
     """The episode of a trajectory, and its agent's tools unless the turns have them.
 
     Copied context, and steps without a model call, become part of the next prompt. The format has
-    no reward: it is our own field in files that we wrote, else `reward`.
+    no reward: files that we wrote have a field of our own; for others it is `reward`.
 
     Raises:
         LeftOutError: it is not an ATIF trajectory, or has content that an episode can't hold.

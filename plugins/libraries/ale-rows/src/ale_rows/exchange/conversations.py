@@ -1,4 +1,4 @@
-"""A conversation in messages as an episode."""
+"""A conversation given as messages, as an episode."""
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -66,7 +66,7 @@ class Read:
 def episode_of(read: Read, episode_id: str, reward: float | None) -> Episode:
     """The conversation as an episode with forced (not sampled) answers.
 
-    Its task id is derived from the first prompt: conversations with one prompt are one task.
+    Its task id is derived from the first prompt: conversations with the same prompt are one task.
 
     Raises:
         LeftOutError: there is no answer to learn from.

@@ -79,7 +79,7 @@ def listed(item: Item, key: str) -> Sequence[Any]:
     """The list under a key.
 
     Raises:
-        LeftOutError: there is none.
+        LeftOutError: there is no list under this key.
     """
     found = item.get(key)
     if not isinstance(found, list):

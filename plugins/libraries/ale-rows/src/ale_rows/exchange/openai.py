@@ -38,10 +38,10 @@ def read_preference(item: Item) -> tuple[Read, Sequence[ChatMessage], Sequence[C
 
 
 def message_of(message: Any) -> ChatMessage:
-    """A message of chat completions, old fields and objects as arguments included.
+    """A message of chat completions; old fields and objects as arguments are accepted too.
 
     Raises:
-        LeftOutError: it is not one, or has more than text.
+        LeftOutError: it is not a message, or has more than text.
     """
     if not isinstance(message, Mapping):
         raise LeftOutError("a message that is not an object")

@@ -1,7 +1,7 @@
 """For tests: the contract kit of inference servers, one without a neural network, and HTTP.
 
-`contract.ServerContract` are the tests of any implementation; `bigram.BigramServer` samples from a
-table, so that clients are tested without torch; `gateways` are the tests of a gateway to another
+`contract.ServerContract` has the tests for any implementation; `bigram.BigramServer` samples from a
+table, so that clients are tested without torch; `gateways` has the tests for a gateway to another
 server program; `serving.serving` puts a server behind HTTP.
 """
 

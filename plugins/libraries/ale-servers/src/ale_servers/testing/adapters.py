@@ -1,5 +1,5 @@
 # ruff: noqa: D102, ASYNC110, ASYNC240 - a name says what a test does
-"""The tests that every inference server with adapters passes, and clients of one."""
+"""The tests that every inference server with adapters, and every client of one, must pass."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,10 +16,10 @@ from ale_servers.testing.contract import ServerLab, ask, check_exact
 
 
 class AdapterLab(ServerLab, Protocol):
-    """What the kit knows of adapters over the weights of version 0."""
+    """What the kit knows about adapters over the weights of version 0."""
 
     def publish_adapter(self, name: str, version: int) -> Weights:
-        """An adapter of this version, in a folder; all of them differ."""
+        """Write an adapter of this version into a folder; each version differs."""
         ...
 
     def adapter_logprobs(self, name: str, version: int, ids: tuple[int, ...]) -> list[float]:
@@ -51,7 +51,7 @@ class AdapterContract:
 
     @pytest.fixture
     def lab(self, tmp_path: Path) -> AdapterLab:
-        """Of the server's model."""
+        """The lab of the server's model."""
         raise NotImplementedError("give the kit its fixture 'lab'")
 
     @pytest.fixture
@@ -63,7 +63,7 @@ class AdapterContract:
     async def server(
         self, bare: InferenceServer, lab: AdapterLab
     ) -> AsyncIterator[InferenceServer]:
-        """The same with the weights of version 0 and no adapter."""
+        """The server with the weights of version 0 and no adapter."""
         await bare.update(lab.publish(0))
         await bare.resume()
         yield bare

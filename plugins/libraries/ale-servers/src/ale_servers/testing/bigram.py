@@ -34,7 +34,7 @@ FIRST = "table 0"
 
 
 def write_table(text: str, folder: Path) -> str:
-    """Write weights; their digest."""
+    """Write weights; returns their digest."""
     (folder / "table.txt").write_text(text)
     return digest_of(text)
 
@@ -76,9 +76,9 @@ class BigramServer:
         self.run = ""
         self.n_sampled = 0
         self.fails: str | None = None
-        """A text makes every update fail with it, though prepared."""
+        """If set, every update fails with this text, even if the weights were prepared."""
         self.adapters: dict[str, tuple[str, Held]] = {}
-        """Table and state by name."""
+        """Table and state of each adapter, by name."""
         self._token_s = token_s
         self._max_running = max_running
         self._jobs: dict[str, _Job] = {}
@@ -119,7 +119,7 @@ class BigramServer:
             raise NotSampledError(f"it has version {version}")
 
     def _present(self, request: SampleRequest) -> tuple[str, int, str]:
-        """Table, version and digest that a request is sampled from."""
+        """The table that a request is sampled from, with its version and digest."""
         if request.adapter:
             table, held = self.adapters[request.adapter]
             return table, held.version, held.digest

@@ -1,5 +1,5 @@
 # ruff: noqa: D102, ASYNC110, ASYNC240 - a name says what a test does
-"""The tests that every inference server passes, and clients of one."""
+"""The tests that every inference server, and every client of one, must pass."""
 
 import asyncio
 import itertools
@@ -16,13 +16,13 @@ from ale_servers.protocol import InferenceServer, NotSampledError, WeightsError
 from ale_servers.records import Interruption, Sampled, SampleRequest, Weights
 
 LONG = 300
-"""Tokens of an answer that is interrupted; more where a server samples thousands a second."""
+"""Tokens of an answer to interrupt; use more if a server samples thousands per second."""
 _numbers = itertools.count()
 _TRIES = 20
 
 
 class ServerLab(Protocol):
-    """What the kit knows of a server's model."""
+    """What the kit knows about a server's model."""
 
     prompt: tuple[int, ...]
     """At least 32 valid ids."""
@@ -30,7 +30,7 @@ class ServerLab(Protocol):
     """A valid id that is sampled now and then."""
 
     def publish(self, version: int) -> Weights:
-        """Weights of this version in a folder: those of version 0 are the server's first; each
+        """Write the weights of this version into a folder. Version 0 is the server's first; each
         version differs in every tensor, the embeddings included.
         """
         ...
@@ -79,13 +79,13 @@ class ServerContract:
     """Override `bare` and `lab`; and `kept`, if the server can't keep interrupted requests."""
 
     keeps = True
-    """It has the interruption ``keep``."""
+    """The server supports the interruption ``keep``."""
     long = LONG
     """Tokens of an answer that takes at least a fifth of a second."""
 
     @pytest.fixture
     def lab(self, tmp_path: Path) -> ServerLab:
-        """Of the server's model."""
+        """The lab of the server's model."""
         raise NotImplementedError("give the kit its fixture 'lab'")
 
     @pytest.fixture
@@ -95,7 +95,7 @@ class ServerContract:
 
     @pytest_asyncio.fixture
     async def server(self, bare: InferenceServer, lab: ServerLab) -> AsyncIterator[InferenceServer]:
-        """The same with the weights of version 0, not paused."""
+        """The server with the weights of version 0, not paused."""
         first = lab.publish(0)
         if (await bare.status()).digest != first.digest or (await bare.status()).version:
             await bare.update(first)
@@ -108,7 +108,7 @@ class ServerContract:
     ) -> tuple[SampleRequest, "asyncio.Task[Sampled]"]:
         """A request that has sampled some tokens when the server is paused.
 
-        Where it had come to its end before, another one is sent.
+        If it ended before the pause, another request is sent.
         """
         for _ in range(_TRIES):
             request = ask(lab, self.long)

@@ -1,5 +1,5 @@
 # ruff: noqa: D102 - a name says what a test does
-"""What the tests of gateways to other server programs share: each has a fake of its program."""
+"""Shared by the tests of gateways to other server programs; each has a fake of its program."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,7 +29,7 @@ class GatewayLab(TableLab):
 
 @asynccontextmanager
 async def hosted(made: HostedLLM, fake: Any) -> AsyncIterator[HostedLLM]:
-    """The component while its program is the fake, in this process."""
+    """The component with the fake, in this process, as its program."""
 
     @asynccontextmanager
     async def run(on_start: Any) -> AsyncIterator[None]:
@@ -45,7 +45,7 @@ async def hosted(made: HostedLLM, fake: Any) -> AsyncIterator[HostedLLM]:
 
 
 class OfGateway:
-    """Fixtures that a contract needs, of a gateway: its class comes before the contract's."""
+    """A gateway's fixtures for a contract; as a base class, put it before the contract's class."""
 
     @pytest.fixture
     def lab(self, tmp_path: Path, fake: Any) -> GatewayLab:
@@ -60,7 +60,7 @@ class GatewayContract(OfGateway, ServerContract):
     """The tests of any server, and of the program behind this one."""
 
     updates: str
-    """The route that fails where the program can't take weights."""
+    """The route that fails if the program can't take weights."""
 
     async def test_a_program_that_fails_an_update_is_started_again(
         self, llm: HostedLLM, lab: GatewayLab

@@ -15,20 +15,20 @@ from ale_servers.web import routes
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """The test's process handles its own."""
+        """Leave signals to the test's process."""
         yield
 
 
 @asynccontextmanager
 async def serving(server: InferenceServer, port: int = 0) -> AsyncIterator[str]:
-    """Answer requests while the block runs; the base URL."""
+    """Answer requests while the block runs; yields the base URL."""
     async with serving_app(Starlette(routes=routes(server, lambda request: True)), port) as url:
         yield url
 
 
 @asynccontextmanager
 async def serving_app(app: Starlette, port: int = 0) -> AsyncIterator[str]:
-    """The same for any application."""
+    """As `serving`, for any application."""
     with socket.create_server(("127.0.0.1", port), backlog=2048) as listener:
         config = uvicorn.Config(
             app, lifespan="off", log_level="critical", timeout_graceful_shutdown=1

@@ -16,7 +16,7 @@ _LETTERS = 32
 
 
 def write(file: Path, table: str) -> str:
-    """Write a table as the only tensor of a file; the digest."""
+    """Write a table as the only tensor of a file; returns the digest."""
     content = table.encode().ljust(_LETTERS)
     header = {"table": {"dtype": "U8", "shape": [_LETTERS], "data_offsets": [0, _LETTERS]}}
     encoded = json.dumps(header).encode()
@@ -28,7 +28,7 @@ def read(folder: Path) -> str:
     """The table in a folder.
 
     Raises:
-        ValueError: there is none, or it is not whole.
+        ValueError: there is no table, or it is incomplete.
     """
     (file,) = folder.glob("*.safetensors")
     content = file.read_bytes()[-_LETTERS:].decode()
@@ -38,7 +38,7 @@ def read(folder: Path) -> str:
 
 
 def write_model(folder: Path) -> None:
-    """A model of version 0 that a gateway can be started with."""
+    """Write a model of version 0 with which a gateway can be started."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({"max_position_embeddings": CONTEXT + 1}))
     write(folder / "model.safetensors", "table 0")

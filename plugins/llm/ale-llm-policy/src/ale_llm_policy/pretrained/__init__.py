@@ -1,4 +1,4 @@
-"""The policy that ale samples from and trains: model, tokenizer and chat template.
+"""The policy that `ale` samples from and trains: model, tokenizer and chat template.
 
 Modules: `policy` (`TorchPolicy`), `loading` (from a name, a folder or a seed), `tiny` (model and
 tokenizer created from a seed), `template` (prompts rendered turn by turn, answers parsed), `calls`

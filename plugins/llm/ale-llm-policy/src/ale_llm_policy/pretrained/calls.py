@@ -1,7 +1,7 @@
 """Tool calls and reasoning, read out of what a model wrote.
 
-A call is whatever follows an opening mark. One that is not written as it should be is still a call,
-with its text as arguments, so that the agent can tell the model what is wrong with it.
+A call is whatever follows an opening mark. A malformed call is still a call, with its text as
+arguments, so that the agent can tell the model what is wrong with it.
 """
 
 import json
@@ -14,7 +14,7 @@ from attrs import field, frozen
 from ale.types import ToolCall, ToolSpec
 
 Span = tuple[int, int]
-"""Half-open, in characters."""
+"""Half-open range of characters."""
 
 _NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,80})"')
 _BLANK = re.compile(r"\s*")
@@ -30,13 +30,13 @@ class FoundCall:
     name: str
     arguments: str
     id: str | None = None
-    """As the model wrote it, in formats that have one."""
+    """The id as the model wrote it, in formats that have ids."""
     untyped: bool = False
-    """Are the arguments' values texts, whatever their types?"""
+    """Are the arguments' values given as texts, whatever their types?"""
 
 
 Find = Callable[[str, int], list[FoundCall]]
-"""The calls of a text from a position on, in order."""
+"""Finds the calls of a text from a position on, in order."""
 
 
 @frozen
@@ -50,7 +50,7 @@ class Reading:
     """The characters of the answer that `content` is made of, in order."""
 
     def place(self, position: int) -> int:
-        """The index into `content` of a character of the answer, or of the next that is in it."""
+        """The index in `content` of a character of the answer, or of the next one that is in it."""
         return sum(max(0, min(position, stop) - start) for start, stop in self.kept)
 
     def tool_calls(self, turn: int, tools: Sequence[ToolSpec] = ()) -> tuple[ToolCall, ...]:
@@ -58,7 +58,7 @@ class Reading:
 
         Args:
             turn: of the answer.
-            tools: whose schemas say which values of untyped arguments are no texts.
+            tools: their schemas say which values of untyped arguments are not texts.
         """
         own = [call.id for call in self.calls]
         keep = None not in own and len({*own}) == len(own)
@@ -73,7 +73,7 @@ class Reading:
 
 
 def _typed(call: FoundCall, tools: Sequence[ToolSpec]) -> str:
-    """Arguments whose values were written as texts, of the types that the tool's schema has."""
+    """Arguments whose values were written as texts, converted to the types in the tool's schema."""
     schemas: Mapping[str, Any] = next(
         (dict(t.parameters).get("properties", {}) for t in tools if t.name == call.name), {}
     )
@@ -96,13 +96,13 @@ class Format:
 
     find: Find
     reasoning: Callable[[str], tuple[str | None, int]] = field(default=lambda text: think(text))
-    """The reasoning that a text begins with, if any, and where what follows it starts."""
+    """The reasoning at the beginning of a text, if any, and the position where it ends."""
     marks: Callable[[str, int], list[Span]] = field(default=lambda text, start: [])
-    """What is neither content nor a call from a position on, such as the names of channels."""
+    """From a position on, what is neither content nor a call, such as the names of channels."""
     call_id: Callable[[str], str] = str
-    """An id of a call as the family's templates take it."""
+    """A call's id in the form that the family's templates take."""
     text_arguments: bool = False
-    """Do its templates take the arguments of a call as text only?"""
+    """Do the family's templates take a call's arguments only as text?"""
 
 
 def read(text: str, form: Format, *, calls: bool) -> Reading:
@@ -135,7 +135,7 @@ def _reading(
 
 
 def think(text: str) -> tuple[str | None, int]:
-    """The text of a leading ``<think>`` block, and where what follows it starts.
+    """The text of a leading ``<think>`` block, and the position where the rest starts.
 
     A template may have opened the block in the prompt, so a closing tag alone counts too.
     """
@@ -150,7 +150,7 @@ def think(text: str) -> tuple[str | None, int]:
 
 
 def _trimmed(text: str, spans: list[Span]) -> list[Span]:
-    """Without the blanks at both ends: templates put them around reasoning and calls."""
+    """The spans without blanks at both ends, as templates put blanks around reasoning and calls."""
     joined = [at for start, stop in spans for at in range(start, stop) if not text[at].isspace()]
     if not joined:
         return []
@@ -176,7 +176,7 @@ def parts(value: Any, key: str) -> tuple[str, str]:
     call = value if isinstance(value, dict) else {}
     name, arguments = call.get("name"), call.get(key, {})
     shown = name.encode("utf-8", "backslashreplace").decode() if isinstance(name, str) else ""
-    if isinstance(arguments, str):  # written as text, the way the OpenAI API has it
+    if isinstance(arguments, str):  # written as text, as in the OpenAI API
         return shown, arguments.encode("utf-8", "backslashreplace").decode()
     if not isinstance(value, dict):
         return shown, json.dumps(value)
@@ -184,7 +184,7 @@ def parts(value: Any, key: str) -> tuple[str, str]:
 
 
 def written(arguments: Any) -> str:
-    """Arguments as JSON text; half a surrogate pair, which no file can hold, stays an escape."""
+    """Arguments as JSON text; a lone surrogate, which no file can hold, stays an escape."""
     text = json.dumps(arguments, ensure_ascii=False)
     try:
         text.encode()
@@ -194,12 +194,12 @@ def written(arguments: Any) -> str:
 
 
 def named(body: str) -> str:
-    """The name that a call which is no JSON seems to have."""
+    """The name that a call seems to have if it is not JSON."""
     named = _NAME.search(body)
     return named[1] if named else ""
 
 
 def blank_end(text: str, start: int) -> int:
-    """Where the blanks at a position end."""
+    """The position where the blanks at `start` end."""
     blank = _BLANK.match(text, start)
     return blank.end() if blank else start

@@ -10,7 +10,7 @@ def input_error(
 
     Args:
         message: what is wrong.
-        path: of the option, such as ``llm.model``.
+        path: the option's path, such as ``llm.model``.
         expected: what would be right.
         hint: what to do.
     """

@@ -1,4 +1,4 @@
-"""How families of models write tool calls: one function each, which finds them in a text."""
+"""How families of models write tool calls: one function per family finds them in a text."""
 
 import ast
 import json
@@ -35,8 +35,8 @@ _GEMMA_KEY = re.compile(r"([{,]\s*)([A-Za-z_][\w.-]*)(\s*:)")
 def hermes(text: str, start: int) -> list[FoundCall]:
     """``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``: Hermes, Qwen, the tiny policy.
 
-    A call that is cut off, or whose closing tag is missing, ends where its JSON does, or with the
-    text.
+    A call that is cut off, or whose closing tag is missing, ends where its JSON ends, or at the end
+    of the text.
     """
     found: list[FoundCall] = []
     while (begin := text.find("<tool_call>", start)) >= 0:
@@ -152,7 +152,7 @@ def glm(text: str, start: int) -> list[FoundCall]:
 
 
 def _untyped(span: Span, name: str, body: str, pattern: re.Pattern[str] | None) -> FoundCall:
-    """A call whose values are texts; without a pattern, one that is not written as it should be."""
+    """A call whose values are texts; without a pattern, a malformed call."""
     if pattern is None:
         return FoundCall(span=span, name=name, arguments=body.strip())
     values = dict(pattern.findall(body))
@@ -182,7 +182,7 @@ def deepseek(text: str, start: int) -> list[FoundCall]:
 
 
 def _as_json(text: str) -> str:
-    """JSON as this package writes it; another text as it is."""
+    """JSON as this package writes it; other text unchanged."""
     try:
         return written(DECODER.decode(text))
     except (ValueError, RecursionError):
@@ -199,7 +199,7 @@ def harmony(text: str, start: int) -> list[FoundCall]:
 
 
 def _analysis(text: str) -> tuple[str | None, int]:
-    """What was bodies on the channel ``analysis``."""
+    """The bodies of messages on the channel ``analysis``."""
     bodies = [each["body"].strip() for each in _HARMONY.finditer(text) if _is_analysis(each)]
     return ("\n".join(bodies) or None), 0
 
@@ -209,7 +209,7 @@ def _is_analysis(message: re.Match[str]) -> bool:
 
 
 def _frames(text: str, start: int) -> list[Span]:
-    """Headers and ends of messages, and the channel ``analysis``."""
+    """The headers and ends of messages, and all of the channel ``analysis``."""
     spans: list[Span] = []
     for each in _HARMONY.finditer(text, start):
         (begin, stop), (first, last) = each.span(), each.span("body")
@@ -230,7 +230,7 @@ def gemma(text: str, start: int) -> list[FoundCall]:
 
 
 def _gemma(text: str) -> str:
-    """Gemma's way of writing values as JSON."""
+    """Values in Gemma's notation, as JSON."""
     texts: list[str] = []
 
     def put_aside(match: re.Match[str]) -> str:
@@ -262,7 +262,7 @@ def _thought(text: str) -> tuple[str | None, int]:
 
 
 def _nine(name: str) -> str:
-    """Nine letters and digits, which is what Mistral's templates take for an id."""
+    """An id of nine letters and digits, as Mistral's templates require."""
     kept = "".join(letter for letter in name if letter.isalnum())
     return name if len(name) == 9 == len(kept) else kept.rjust(9, "0")[-9:]
 

@@ -54,17 +54,17 @@ def load_policy(
 
     Args:
         name: a folder, or a name on the hub; with ``HF_HUB_OFFLINE`` set nothing is downloaded.
-        device: ``auto`` is CUDA where it is there.
+        device: ``auto`` is CUDA if available.
         dtype: ``auto`` is bfloat16 on CUDA and float32 elsewhere.
-        chat_template: ``chatml`` for the one of this package, ``trl/NAME`` for one of the package
+        chat_template: ``chatml`` for this package's template, ``trl/NAME`` for one of the package
             trl, a file, or None for the model's own.
         calls: how the model writes tool calls; a name of `ale_llm_policy.pretrained.FORMATS`.
         turns: see `ChatTemplate`.
-        quantise: load the linear layers in 4 bits, as NF4; what is not quantised has `dtype`.
+        quantise: load the linear layers in 4 bits, as NF4; the rest has `dtype`.
 
     Raises:
-        InputError: it can't be loaded, what `quantise` needs is not installed, or its template does
-            not extend its own prefix.
+        InputError: the model can't be loaded, a package that `quantise` needs is not installed, or
+            the template does not extend its own prefix.
     """
     place = resolve_device(device)
     local = only_local(name, path="llm.model")
@@ -103,7 +103,7 @@ def _not_loadable(name: str, error: Exception) -> Exception:
 
 
 def _lacking(folder: Path) -> tuple[str | None, str | None]:
-    """What a folder lacks to be a model, and what to do about it."""
+    """What a folder lacks to be a model, and a remedy."""
     if not folder.is_dir():
         hint = "transformers reads a GGUF file with gguf_file=, and saves it as a folder"
         return f"{folder.name} is a file", hint if folder.suffix == ".gguf" else None
@@ -137,10 +137,10 @@ def resolve_dtype(dtype: Dtype, device: torch.device) -> torch.dtype:
 
 
 def _tokenizer(name: str, local: bool) -> Any:
-    """The model's tokenizer, as its ``tokenizer.json`` has it.
+    """The model's tokenizer, as defined by its ``tokenizer.json``.
 
-    AutoTokenizer puts a class of its own in the place of some; where its ids then differ from the
-    file's, the file counts: the model was trained with it.
+    For some tokenizers AutoTokenizer uses a class of its own; if its ids then differ from the
+    file's, the file takes precedence, because the model was trained with it.
     """
     tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local)
     if not getattr(tokenizer, "is_fast", False):
@@ -171,7 +171,7 @@ def _source(chat_template: str | None) -> str | None:
 
 
 def _template_file(name: str) -> tuple[Path, list[str]]:
-    """The file of a chat template, and the names that are beside it."""
+    """The file of a chat template, and the names of the templates beside it."""
     if name == "chatml":
         return Path(__file__).with_name("chatml.jinja"), []
     place, _, rest = name.partition("/")

@@ -23,14 +23,14 @@ class TorchPolicy:
     process takes it from there.
 
     Attributes:
-        model: the module that a forward pass goes through. A trainer that adds adapters may put
-            the wrapped module here.
+        model: the module that runs a forward pass. A trainer that adds adapters may put the
+            wrapped module here.
         tokenizer: fast tokenizer of transformers.
         template: renders conversations and reads answers.
-        version: of the weights that are sampled from; `Policy.load_policy` sets it.
+        version: version of the weights that are sampled from; `Policy.load_policy` sets it.
         lock: held while the model runs or its weights change, so that no step sees half of an
             update.
-        name: of the model, for records.
+        name: the model's name, for records.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class TorchPolicy:
         self.lock = threading.RLock()
         self._base = model
         self.fingerprint = _fingerprint(model, tokenizer)
-        """Of architecture and tokenizer, not of weights: two policies with the same one can take
-        each other's weights and ids."""
+        """Fingerprint of architecture and tokenizer, not of weights: two policies with the same
+        fingerprint can take each other's weights and ids."""
 
     @property
     def base(self) -> Any:
-        """The model of transformers itself, without what a trainer has wrapped around it."""
+        """The transformers model itself, without what a trainer has wrapped around it."""
         return self._base
 
     @property
@@ -60,13 +60,13 @@ class TorchPolicy:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the weights."""
+        """The weights' dtype."""
         dtype: torch.dtype = next(self._base.parameters()).dtype
         return dtype
 
     @property
     def context(self) -> int:
-        """Most tokens that the model was made for, prompt and answer together."""
+        """Most tokens that the model was designed for, prompt and answer together."""
         config = self._base.config.get_text_config()
         return int(getattr(config, "max_position_embeddings", 0) or 2**31 - 1)
 
@@ -74,7 +74,7 @@ class TorchPolicy:
         """Take weights in place: a mapping of names to tensors, or a folder of safetensors.
 
         Raises:
-            InputError: they are not those of this model.
+            InputError: the weights do not belong to this model.
         """
         with self.lock:
             weights.load(self._base, source)

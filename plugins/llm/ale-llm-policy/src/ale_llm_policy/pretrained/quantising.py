@@ -18,10 +18,10 @@ def nf4(place: torch.device, dtype: torch.dtype) -> dict[str, Any]:
 
     Args:
         place: where they are quantised and stay.
-        dtype: of the matrix products.
+        dtype: dtype of the matrix products.
 
     Raises:
-        InputError: what it needs is not installed.
+        InputError: a package that it needs is not installed.
     """
     if lacking := [name for name in _NEEDED if find_spec(name) is None]:
         raise input_error(
@@ -40,7 +40,7 @@ def nf4(place: torch.device, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def _import_without_advice() -> None:
-    """Its advice is to install a kernel that `keep_format` does without."""
+    """Import it without its advice to install a kernel that `keep_format` does not need."""
     logger = logging.getLogger("bitsandbytes.backends.cpu.ops")
     before = logger.level
     logger.setLevel(logging.ERROR)

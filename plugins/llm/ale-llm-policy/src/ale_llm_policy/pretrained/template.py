@@ -2,9 +2,9 @@
 
 The first prompt is rendered by the tokenizer's chat template. Every later one is the
 existing ids, followed by the ids of the added messages; nothing is rendered or tokenised twice.
-What is added is what the template writes after the answer of a short conversation that ends in it.
-That is the conversation as the template writes it only if the template extends its own prefix,
-which is checked when the policy is built, unless it was asked to leave turns as they were sampled.
+The added ids are what the template writes after the answer at the end of a short conversation.
+The result equals the whole conversation as the template writes it only if the template extends its
+own prefix. This is checked when the policy is built, unless turns are to be left as sampled.
 """
 
 import json
@@ -47,7 +47,7 @@ class Answer:
 
     message: Message
     text_offsets: Ids | None
-    """As in `TokenTrace`: where in the message's content each id starts."""
+    """Where in the message's content each id starts, as in `TokenTrace`."""
 
 
 class ChatTemplate:
@@ -55,10 +55,10 @@ class ChatTemplate:
 
     Args:
         tokenizer: a fast tokenizer of transformers.
-        source: Jinja text to use in the place of the tokenizer's own.
+        source: Jinja text to use in place of the tokenizer's own.
         calls: how the model writes tool calls, a name of `FORMATS`.
-        turns: ``as-rendered`` refuses a template that would write earlier turns in another way than
-            they were sampled; ``as-sampled`` takes any, and leaves them as they were.
+        turns: ``as-rendered`` refuses a template that would write earlier turns differently from
+            how they were sampled; ``as-sampled`` takes any, and leaves turns as they were sampled.
         ends: further tokens that end an answer, as the model's generation config lists them.
 
     Raises:
@@ -82,7 +82,7 @@ class ChatTemplate:
             raise input_error("the tokenizer has no chat template", path=_PATH, hint=_HINT)
         self._added = lru_cache(maxsize=256)(self._render_added)
         self.end_ids: frozenset[int] = frozenset(ends)
-        """The tokens that end a turn; the model writes one of them, and it is trained."""
+        """The tokens that end a turn; the model writes one of them, which is trained on too."""
         self._probe(turns)
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> Ids:
@@ -96,9 +96,9 @@ class ChatTemplate:
         it was not sampled. One that ended gets no second.
 
         Args:
-            ids: so far.
+            ids: the ids so far.
             added: the messages since the answer.
-            calls: of the answer; some templates name the tool that a result is of.
+            calls: the answer's calls; some templates name the tool that gave a result.
         """
         following, ends = self._added(tuple(added), tuple(call.name for call in calls))
         if ids and (ids[-1] == following[0] or (ends and ids[-1] in self.end_ids)):
@@ -114,7 +114,7 @@ class ChatTemplate:
         last = max((i for i, each in enumerate(ids) if each in self.end_ids), default=None)
         if last is not None:
             return ids[: last + 1]
-        # The answer ends by the token that begins what follows, such as GLM's <|observation|>.
+        # The answer ends with the token that begins what follows, such as GLM's <|observation|>.
         results = [
             Message(role="tool", content="", tool_call_id=call.id) for call in message.tool_calls
         ]
@@ -134,9 +134,9 @@ class ChatTemplate:
 
         Args:
             ids: as sampled; a last token that ends the answer is not text.
-            turn: for the ids of the calls.
-            tools: of the request. Without any, nothing is parsed as a call.
-            limit: characters of the text that count (a stop string follows them).
+            turn: number of the turn, for the ids of the calls.
+            tools: the request's tools. Without any, nothing is parsed as a call.
+            limit: number of characters of the text that count (a stop string follows them).
         """
         body = ids[:-1] if ids and ids[-1] in self.end_ids else ids
         decoded = self.token_bytes.text(body)
@@ -177,8 +177,8 @@ class ChatTemplate:
     def _render_added(self, added: tuple[Message, ...], names: tuple[str, ...]) -> tuple[Ids, bool]:
         """The ids from the end of an answer on, and whether the first of them ends it.
 
-        Where it does not, it begins the first added message, and the model may have sampled it, as
-        GLM does with <|observation|>.
+        If it does not, it begins the first added message, and the model may have sampled it, as GLM
+        does with <|observation|>.
         """
         base = _base(added, names)
         whole = self._render((*base, *added), (), prompt=True)
@@ -237,7 +237,7 @@ def plain(message: Message, form: Format) -> dict[str, Any]:
     """A message in the form that chat templates of a family take."""
     fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.reasoning is not None:
-        # Two names of one thing; gpt-oss has the second.
+        # Two names for the same thing; gpt-oss uses the second.
         fields["reasoning_content"] = fields["thinking"] = message.reasoning
     if message.tool_calls:
         fields["tool_calls"] = [_call(call, form) for call in message.tool_calls]
@@ -247,7 +247,7 @@ def plain(message: Message, form: Format) -> dict[str, Any]:
 
 
 def _call(call: ToolCall, form: Format) -> dict[str, Any]:
-    # Templates differ in whether they take arguments as text; most of them take an object.
+    # Some templates take arguments as text, but most take an object.
     try:
         arguments = json.loads(call.arguments, strict=False)
     except (ValueError, RecursionError):
@@ -292,8 +292,8 @@ def _after(whole: str, before: str, what: str) -> str:
 def _end_of(text: str, ends: Sequence[str], *, calls: bool) -> str:
     """What a template writes from the end of the last answer on.
 
-    After a call that begins with its first token that can end an answer: what is before it, such as
-    brackets, belongs to the call. Empty where there is none.
+    After a call, this begins with the first token that can end an answer: anything before it, such
+    as brackets, belongs to the call. Empty if there is no such token.
     """
     rest = text[text.rindex(_ANSWER) + len(_ANSWER) :]
     if not calls:
@@ -305,8 +305,8 @@ def _base(added: Sequence[Message], names: Sequence[str] = ()) -> tuple[Message,
     """The shortest conversation that `added` can follow, which says `_ANSWER` last.
 
     Args:
-        added: to follow.
-        names: of the tools that the answer before `added` has called.
+        added: the messages that follow.
+        names: names of the tools that the answer before `added` has called.
     """
     ids = [message.tool_call_id or "" for message in added if message.role == "tool"]
     named = [*names, *["f"] * len(ids)]

@@ -37,7 +37,7 @@ class TinyShape:
     mlp: int = 384
     vocabulary: int = 1024
     context: int = 4096
-    """Tokens."""
+    """Most tokens of prompt and answer together."""
 
 
 def make_model(shape: TinyShape, *, seed: int, pad_id: int, end_id: int) -> Any:
@@ -89,12 +89,12 @@ def _initialise(
 def make_tokenizer(
     corpus: Path | Iterable[str] | None, *, vocabulary: int, whole: Iterable[str] = ()
 ) -> Any:
-    """A byte-level BPE tokenizer learned from a text; every byte sequence can be written in it.
+    """A byte-level BPE tokenizer learned from a text; it can encode every byte sequence.
 
     Args:
         corpus: a UTF-8 file, or texts; None learns the format of tool calls alone.
-        vocabulary: most tokens that it may have, special ones included.
-        whole: texts that are one token each, say the beginning of a call.
+        vocabulary: most tokens that it may have, special tokens included.
+        whole: texts that become one token each, such as the beginning of a call.
 
     Raises:
         InputError: the corpus can't be read, or the vocabulary is too small for single bytes.

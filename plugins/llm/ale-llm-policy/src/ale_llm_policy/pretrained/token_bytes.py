@@ -1,4 +1,4 @@
-"""Tokens as bytes, so that ids become text and every token knows where in it it starts."""
+"""Tokens as bytes, so that ids become text and each token's position in it is known."""
 
 import codecs
 import json
@@ -10,7 +10,7 @@ from attrs import frozen
 
 @frozen
 class Text:
-    """What some ids say, and where each id starts."""
+    """The text of some ids, and where in it each id starts."""
 
     text: str
     starts: tuple[int, ...] | None
@@ -21,9 +21,9 @@ class Text:
 class TokenBytes:
     """The bytes of each token of a tokenizer.
 
-    For byte-level and byte-fallback vocabularies, which are all of the common ones, the text of a
-    sequence is the concatenation of the bytes of its tokens, special tokens included. Others are
-    decoded by the tokenizer, without the places of the tokens.
+    For byte-level and byte-fallback vocabularies, which all common ones are, the text of a sequence
+    is the concatenation of the bytes of its tokens, special tokens included. Others are decoded by
+    the tokenizer, without the positions of the tokens.
 
     Args:
         tokenizer: a fast tokenizer of transformers.
@@ -47,7 +47,7 @@ class TokenBytes:
         return self._byte_level or self._fallback
 
     def text(self, ids: Sequence[int]) -> Text:
-        """The text of `ids`; bytes that are no UTF-8 become U+FFFD."""
+        """The text of `ids`; bytes that are not valid UTF-8 become U+FFFD."""
         if not self.exact:
             return Text(self._tokenizer.decode(list(ids), skip_special_tokens=False), None)
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode

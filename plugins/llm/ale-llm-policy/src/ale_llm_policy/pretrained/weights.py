@@ -1,4 +1,4 @@
-"""Weights into a model, in place, all or none; and into files."""
+"""Copy weights into a model, in place, all or none; and write them into files."""
 
 import hashlib
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from ale_llm_policy.pretrained.errors import input_error
 
 _PATH = "weights"
 _MAX_FILE = 4 << 30
-"""Bytes of one file."""
+"""Most bytes of one file."""
 
 
 def load(model: Any, source: Any) -> None:
@@ -105,7 +105,7 @@ def read(folder: Path) -> dict[str, torch.Tensor]:
     """All tensors of the ``*.safetensors`` files of a folder.
 
     Raises:
-        InputError: there are none, or one can't be read.
+        InputError: there are no such files, or one can't be read.
     """
     files = sorted(folder.glob("*.safetensors"))
     if not files:

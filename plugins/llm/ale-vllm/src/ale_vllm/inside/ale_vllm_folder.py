@@ -10,7 +10,7 @@ def register() -> None:
     """Called by vLLM, sometimes twice in a process."""
     from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 
-    with contextlib.suppress(ValueError):  # it is registered
+    with contextlib.suppress(ValueError):  # it is already registered
         WeightTransferEngineFactory.register_engine(
             "ale_folder", "ale_vllm_folder_engine", "FolderEngine"
         )

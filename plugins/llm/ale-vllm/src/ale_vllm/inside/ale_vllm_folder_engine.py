@@ -25,10 +25,10 @@ class InitInfo(WeightTransferInitInfo):  # type: ignore[misc]  # vLLM is not ins
 
 @dataclass
 class UpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
-    """What `POST /update_weights` has as its ``update_info``."""
+    """The ``update_info`` of `POST /update_weights`."""
 
     folder: str
-    """Its ``*.safetensors`` have the names that the model's own files have."""
+    """Its ``*.safetensors`` use the same names as the model's own files."""
 
 
 def tensors(folder: Path) -> Iterator[tuple[str, Any]]:
@@ -52,11 +52,11 @@ class FolderEngine(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore[
         """There is no connection to make."""
 
     def start_weight_update(self) -> None:
-        """Have each layer take its weights anew: those in use may be packed."""
+        """Prepare each layer to load its weights anew: those in use may be packed."""
         initialize_layerwise_reload(self.model)
 
     def update_weights(self, update_info: dict[str, Any]) -> None:
-        """Without the base's wait for an accelerator, which a machine without one does not have."""
+        """Skip the base class's wait for an accelerator, as the machine may not have one."""
         self.receive_weights(self.parse_update_info(update_info))
 
     def receive_weights(self, update_info: UpdateInfo) -> None:
@@ -64,10 +64,10 @@ class FolderEngine(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore[
         self.model.load_weights(tensors(Path(update_info.folder)))
 
     def finish_weight_update(self) -> None:
-        """Process the layers that are whole."""
+        """Process the layers that are complete."""
         finalize_layerwise_reload(self.model, self.model_config)
-        # An output layer that is tied to the embeddings has, on a CPU, a packed copy of them, which
-        # the reload leaves as it was: without this it would continue with the old one, in silence.
+        # On a CPU, an output layer that is tied to the embeddings has a packed copy of them, which
+        # the reload does not change: without this, the old copy would silently stay in use.
         for module in self.model.modules():
             if isinstance(module, VocabParallelEmbedding):
                 module.quant_method.process_weights_after_loading(module)

@@ -10,9 +10,9 @@ from ale.sandboxes import ForwardingSandbox, ForwardingSession
 from ale_starts.restoring.shell_state import ShellState
 
 Request = tuple[Any, ...]
-"""A method's name, the number of its session where it has one, and its arguments."""
+"""A method's name, the number of its session if it has one, and its arguments."""
 _REPEATABLE = frozenset({"exec", "session", "read", "write"})
-"""The others read or change the host, or end what the agent is to find."""
+"""Other methods read or change the host, or end something that the agent must find."""
 
 
 @frozen
@@ -82,7 +82,7 @@ class RecordingSandbox(ForwardingSandbox):
         self._read = read
 
     async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Record a call that can be repeated, and note that another was made."""
+        """Record a call if it can be repeated; otherwise note that one was made."""
         work = super().call(method, *arguments, **options)
         if self.log is None:
             return await work
@@ -92,7 +92,7 @@ class RecordingSandbox(ForwardingSandbox):
         return await self.log.record(request_of(method, *arguments, **options), work)
 
     async def session(self, **options: Any) -> Session:
-        """As the real one's, and its calls are recorded too."""
+        """Open a session of the real sandbox; its calls are recorded too."""
         session = await super().session(**options)
         if self.log is None:
             return session
@@ -103,7 +103,7 @@ class RecordingSandbox(ForwardingSandbox):
         return RecordingSession(self, number, session)
 
     async def close(self) -> None:
-        """As the real one's."""
+        """Close the real sandbox."""
         if self.log is not None:
             self.log.unrepeatable = "the agent called close"
         await super().close()
@@ -134,7 +134,7 @@ def request_of(method: str, *arguments: Any, **options: Any) -> Request:
 
 
 def _copied(value: Any) -> Any:
-    """A mapping or an argument vector that the caller can't change later; others as they are."""
+    """A copy of a mapping or argument vector, which the caller may change; other values as is."""
     if isinstance(value, Mapping):
         return dict(value)
     vector = isinstance(value, Sequence) and not isinstance(value, str | bytes)

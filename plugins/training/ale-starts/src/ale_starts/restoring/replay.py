@@ -1,4 +1,4 @@
-"""A forked sandbox that answers from a recording until the start, and itself afterwards."""
+"""A forked sandbox that answers from a recording until the start, and by itself afterwards."""
 
 import copy
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ class ReplayingFork(ForwardingSandbox):
     """Wraps a fork. While `live` is False, each call must equal the next recorded one.
 
     Args:
-        sessions: of the fork, as at the end of the recording, by number; None for a session
-            that had ended by then.
+        sessions: the fork's sessions by number, as at the end of the recording; None for a
+            session that had ended by then.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class ReplayingFork(ForwardingSandbox):
         self._opened = 0
 
     def arrive(self) -> None:
-        """Answer calls by the fork from now on.
+        """From now on, let the fork answer calls.
 
         Raises:
             ReplayError: recorded calls are missing.
@@ -44,7 +44,7 @@ class ReplayingFork(ForwardingSandbox):
         self.live = True
 
     def answer(self, request: Request) -> Call:
-        """Check a call against the next recorded one, and return that.
+        """Check a call against the next recorded one, and return the recorded call.
 
         Raises:
             ReplayError: it differs.
@@ -60,7 +60,7 @@ class ReplayingFork(ForwardingSandbox):
         return call
 
     async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Recorded result, or the fork's. What is never recorded is refused before the start."""
+        """The recorded result, or the fork's. Before the start, other methods are refused."""
         if self.live:
             return await super().call(method, *arguments, **options)
         outcome = outcome_of(self.answer(request_of(method, *arguments, **options)))
@@ -77,7 +77,7 @@ class ReplayingSession(ForwardingSession):
         self._box = box
         self._number = number
         self._ended = False
-        """According to the recording."""
+        """Whether the shell has ended, according to the recording."""
 
     @property
     def _live(self) -> Session | None:
@@ -89,10 +89,10 @@ class ReplayingSession(ForwardingSession):
         return self._ended if self._live is None else self._live.closed
 
     async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Recorded result, or the fork's."""
+        """The recorded result, or the fork's."""
         if self._live is not None:
             return await getattr(self._live, method)(*arguments, **options)
-        if self._box.live:  # it had ended by the start
+        if self._box.live:  # the session had ended by the start
             if method == "close":
                 return None
             raise SandboxError("the session is closed")

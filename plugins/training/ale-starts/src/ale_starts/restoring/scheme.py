@@ -31,7 +31,7 @@ from ale_starts.restoring.snapshot import (
 
 Fresh = Callable[[], AbstractAsyncContextManager[Sandbox]]
 FIRST = "first rollout of this start"
-"""Reason of a replay while later rollouts may be forked."""
+"""Reason for a replay while later rollouts may be forked."""
 
 
 @define(eq=False)
@@ -40,7 +40,7 @@ class _StartState:
 
     snapshot: Snapshot | None = None
     refused: str = ""
-    """Reason why its rollouts are not forked; empty until known."""
+    """Why this start's rollouts are not forked; empty until known."""
     replaying: bool = False
     """The first rollout is replaying; others wait for its snapshot."""
     replay_ended: asyncio.Event = Factory(asyncio.Event)
@@ -66,21 +66,21 @@ class ForkedStarts:
     """Wraps a scheme: its rollouts are forked from one snapshot per start.
 
     Args:
-        max_snapshots: open at once; the least recently used is closed.
+        max_snapshots: most snapshots open at once; the least recently used is closed.
     """
 
     def __init__(self, scheme: StartScheme, max_snapshots: int) -> None:
         self._scheme = scheme
         self._max_snapshots = max_snapshots
         self._places: dict[tuple[str, str], _StartState] = {}
-        """Least recently used first."""
+        """State by start, least recently used first."""
 
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
         """The wrapped scheme's plan."""
         return self._scheme.plan(step, tasks, rollouts)
 
     def learn(self, step: int, episodes: Iterable[Episode]) -> None:
-        """Passed to the wrapped scheme."""
+        """Pass the episodes to the wrapped scheme."""
         self._scheme.learn(step, episodes)
 
     @asynccontextmanager
@@ -123,7 +123,7 @@ class ForkedStarts:
         """Close every snapshot.
 
         Raises:
-            SandboxError: one could not be closed; all others have been.
+            SandboxError: a snapshot could not be closed; all others have been.
         """
         async with AsyncExitStack() as closing:
             for place in self._places.values():
@@ -137,7 +137,7 @@ async def _fork_attempt(place: _StartState, snapshot: Snapshot) -> AsyncIterator
     try:
         yield attempt
     except ReplayError as error:
-        if attempt.forked is not None:  # the agent does not repeat itself
+        if attempt.forked is not None:  # the agent did not repeat its calls
             place.refuse(str(error))
         raise
     finally:
@@ -151,7 +151,7 @@ async def _close_snapshot(place: _StartState) -> None:
 
 
 def _not_exact_reason(capabilities: Capabilities) -> str:
-    """Why forks of such a sandbox can't be exact; empty if they may be."""
+    """Why forks of a sandbox with these capabilities can't be exact; empty if they may be."""
     if capabilities.fork == "replay":
         return "this sandbox can't be forked"
     if not capabilities.filesystem_isolation:
@@ -186,7 +186,7 @@ class FirstReplay:
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """Replayed, and why."""
+        """The facts that this rollout was replayed, and why."""
         return {"restored": "replay", "not_forked": self._why}
 
     def stop(self) -> None:
@@ -237,7 +237,7 @@ class ForkAttempt:
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """Forked, or replayed and why."""
+        """The facts that this rollout was forked, or was replayed and why."""
         if self.forked is None:
             return {"restored": "replay", "not_forked": self._why}
         return {"restored": "fork"}
@@ -260,7 +260,7 @@ class ForkAttempt:
             return await self._snapshot.fork()
         except NotExactError as error:
             self._why = str(error)
-            if not isinstance(error, NotMadeError):  # else the next attempt may succeed
+            if not isinstance(error, NotMadeError):  # after that error the next attempt may succeed
                 self._place.refuse(self._why)
             return None
 

@@ -1,7 +1,7 @@
 """The state of a persistent bash session, as text: read, restored in another shell, compared.
 
-All that is read is compared; the part of it that shell code can set is restored. Any other
-difference makes the two shells unequal.
+Everything that is read is compared; what shell code can set is restored. Any remaining difference
+makes the two shells unequal.
 """
 
 import shlex

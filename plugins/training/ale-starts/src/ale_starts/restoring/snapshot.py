@@ -23,7 +23,7 @@ from ale_starts.restoring.replay import ReplayingFork
 from ale_starts.restoring.shell_state import Change, ShellState, UnknownStateError, read
 
 TIME_LIMIT_S = 120.0
-"""Limit on taking or forking a snapshot."""
+"""Time limit for taking or forking a snapshot."""
 _INSPECTIONS = 3
 """Attempts: a process that is just ending should not count as a difference."""
 _PAUSE_S = 0.1
@@ -85,7 +85,7 @@ class Snapshot:
     sandbox: Sandbox
     calls: Sequence[Call] = field(repr=False)
     sessions: Sequence[SavedSession | None] = field(repr=False)
-    """By number; None for a session that had ended."""
+    """Sessions by number; None for a session that had ended."""
 
     async def fork(self) -> ReplayingFork:
         """A sandbox at the start, which answers the agent from the recording until then.

@@ -1,4 +1,4 @@
-"""The model card: what was trained, on what, how, what came of it, and how it is loaded."""
+"""The model card: what was trained, on what and how, the results, and how to load the model."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def write_card(training: Training, trained: Trained, data: str) -> None:
     """Write ``README.md`` into the training's folder.
 
     Args:
-        data: fingerprint of what was trained on.
+        data: fingerprint of the training data.
     """
     name, paper = PAPERS[trained.method]
     what = "LoRA adapter" if trained.adapter else "model"

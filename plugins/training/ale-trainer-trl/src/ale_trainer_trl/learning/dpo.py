@@ -15,11 +15,11 @@ from ale_trainer_trl.learning.suppressed_output import suppressed_output
 from ale_training.lora import lora_config
 
 WORK = "work"
-"""Folder inside ``output_dir`` for what is only needed while it trains."""
+"""Folder inside ``output_dir`` for files that are needed only while training."""
 
 
 def train(training: DpoTraining, progress: Listener | None, stop: Stop | None) -> Trained:
-    """As `training.train_dpo`, with all packages there."""
+    """As `training.train_dpo`, with all packages installed."""
     check(training)
     with suppressed_output():
         return _train(training, progress, stop)
@@ -65,5 +65,5 @@ def _train(training: DpoTraining, progress: Listener | None, stop: Stop | None) 
         return trained
     finally:
         shutil.rmtree(work, ignore_errors=True)
-        with suppress(OSError):  # it has something in it, unless the rows were refused
+        with suppress(OSError):  # the folder is empty only if the rows were refused
             training.output_dir.rmdir()

@@ -44,7 +44,7 @@ class MetricsCallback(TrainerCallback):
     Args:
         listener: called after every update.
         stop: called after every update; True writes a checkpoint and ends the training.
-        every: number of updates between two that a training can be resumed from.
+        every: number of updates between two from which a training can be resumed.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class MetricsCallback(TrainerCallback):
         return self._stop is not None and self._stop() and state.global_step % self._every == 0
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """Metrics: of updates, of held-out rows, or of the whole training."""
+        """Take metrics of an update, of held-out rows, or of the whole training."""
         found = {k: float(v) for k, v in (logs or {}).items() if isinstance(v, int | float)}
         self.metrics |= found
         if "learning_rate" in found:  # only logs of updates have it

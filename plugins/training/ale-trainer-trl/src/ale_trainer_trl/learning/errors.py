@@ -1,4 +1,4 @@
-"""One wrong thing about a training, as an `InputError`."""
+"""A single problem with a training, as an `InputError`."""
 
 from ale.errors import InputError, Problem
 

@@ -14,11 +14,11 @@ class Sampled:
     """One completion of a prompt: C tokens, C at least 1.
 
     Attributes:
-        prompt_ids: before it.
+        prompt_ids: ids before the completion.
         ids: shape (C,): sampled tokens, and observations in between.
         mask: shape (C,), 1 for sampled tokens, 0 for others.
-        logprobs: shape (C,), of the sampler, nats; 0 where nothing was sampled.
-        reward: of the whole; None for padding, which counts in no mean.
+        logprobs: shape (C,), the sampler's, in nats; 0 where nothing was sampled.
+        reward: for the whole completion; None for padding, which counts in no mean.
         weights: shape (C,), an advantage per token instead of the group's; or None.
     """
 
@@ -33,8 +33,8 @@ class Sampled:
 def padded_groups(groups: Sequence[Sequence[Sampled]]) -> list[list[Sampled]]:
     """Pad groups to one size, as TRL needs.
 
-    A group that is smaller, because episodes broke, is padded with masked copies without reward:
-    TRL leaves them out of the group's mean and deviation.
+    A group that is smaller because episodes broke is padded with masked copies without a reward:
+    TRL leaves these copies out of the group's mean and deviation.
     """
     size = max(2, *(len(group) for group in groups))
     return [[*group, *[_blank(group[0])] * (size - len(group))] for group in groups]
@@ -64,7 +64,7 @@ class GroupTrainer(GRPOTrainer):
     Args:
         groups: of one size, in the order of the rows of `train_dataset`, whose prompts are their
             numbers as text.
-        more: for `GRPOTrainer`.
+        more: further arguments for `GRPOTrainer`.
     """
 
     def __init__(self, groups: Sequence[Sequence[Sampled]], **more: Any) -> None:
@@ -82,7 +82,7 @@ class GroupTrainer(GRPOTrainer):
         }
 
     def _of(self, prompts: Sequence[str]) -> list[Sampled]:
-        """TRL repeats each prompt as often as its group is large."""
+        """The completions of these prompts; TRL repeats a prompt for each member of its group."""
         seen: Counter[str] = Counter()
         found = []
         for prompt in prompts:

@@ -24,7 +24,7 @@ Reward = Callable[..., Any]
 
 
 def train(training: GrpoTraining, progress: Listener | None, stop: Stop | None) -> Trained:
-    """As `training.train_grpo`, with all packages there."""
+    """As `training.train_grpo`, with all packages installed."""
     check(training)
     _check_batches(training)
     reward = load_reward(training.reward)
@@ -109,7 +109,7 @@ def load_reward(name: str) -> Reward:
     """The function that ``module:function`` or ``file.py:function`` names.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such function.
     """
     where, colon, function = name.rpartition(":")
     expected = "module:function or file.py:function"

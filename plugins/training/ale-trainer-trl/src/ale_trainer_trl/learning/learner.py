@@ -75,9 +75,9 @@ class Learner:
     """A model that is trained step by step.
 
     Args:
-        model: of transformers; changed in place; owned by the learner.
+        model: a transformers model, owned by the learner and changed in place.
         tokenizer: the model's.
-        settings: of optimiser, adapters and loss.
+        settings: for optimiser, adapters and loss.
 
     Raises:
         InputError: the adapters' target layers do not exist.
@@ -106,7 +106,7 @@ class Learner:
 
     @property
     def _inner(self) -> Any:
-        """The model of transformers."""
+        """The transformers model."""
         return self.model.get_base_model() if self.adapted else self.model
 
     @property
@@ -116,7 +116,7 @@ class Learner:
         return device
 
     def dpo_update(self, pairs: Sequence[Pair]) -> dict[str, float]:
-        """DPO on these pairs; the reference is the policy before them.
+        """DPO on these pairs; the reference is the policy before these updates.
 
         Returns:
             TRL's metrics, averaged over the updates.
@@ -126,7 +126,7 @@ class Learner:
         with self._trainer_folder() as shared:
             trainer = PairTrainer(
                 model=self.model,
-                # Of adapters TRL keeps a copy by itself, under the name that `_restore` removes.
+                # TRL itself keeps a copy of adapters, under the name that `_restore` removes.
                 ref_model=None if self.adapted else copy.deepcopy(self.model),
                 args=DPOConfig(
                     **shared,
@@ -143,7 +143,7 @@ class Learner:
             return self._run_trainer(trainer)
 
     def grpo_update(self, groups: Sequence[Sequence[Sampled]]) -> dict[str, float]:
-        """GRPO on the rollouts of some prompts: one update, or `epochs` on the same rollouts.
+        """GRPO on the rollouts of some prompts: one update, or `epochs` updates on the same ones.
 
         Returns:
             TRL's metrics, averaged over the updates.
@@ -221,7 +221,7 @@ class Learner:
         return full_weights(self._inner)
 
     def state(self) -> dict[str, Tensor]:
-        """Tensors of a checkpoint: what is trained, and the optimiser's moments."""
+        """Tensors of a checkpoint: trained parameters, and the optimiser's moments."""
         found = {f"weight/{name}": p.detach().clone() for name, p in self._trained.items()}
         for name, parameter in self._trained.items():
             for key, value in self._optimizer.state.get(parameter, {}).items():
@@ -232,7 +232,7 @@ class Learner:
         """Restore what `state` returned.
 
         Raises:
-            KeyError, ValueError: it is of another model, or incomplete.
+            KeyError, ValueError: the tensors are another model's, or incomplete.
         """
         with torch.no_grad():
             for name, parameter in self._trained.items():
@@ -263,7 +263,7 @@ def _with_adapters(model: Any, config: Any) -> Any:
 
 
 def _means(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Over the updates; the last entry, of the whole training, has no learning rate."""
+    """Means over the updates; the last entry is for the whole training, without learning rate."""
     logs = [entry for entry in history if "learning_rate" in entry]
     names = {name for entry in logs for name in entry} - {"step", "epoch", "step_time"}
     found = {}

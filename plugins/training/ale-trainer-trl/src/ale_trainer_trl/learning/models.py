@@ -58,7 +58,7 @@ def dtype_of(dtype: Dtype, device: torch.device) -> torch.dtype:
 
 
 def load_tokenizer(name: str) -> Any:
-    """The model's tokenizer, with a token to pad with.
+    """The model's tokenizer, with a padding token.
 
     Raises:
         InputError: it can't be loaded, or has no end-of-text token.

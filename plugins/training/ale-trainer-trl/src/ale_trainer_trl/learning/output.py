@@ -30,10 +30,10 @@ _FREE = {
 
 
 def identity(training: Training, data: str) -> str:
-    """Hash of all that determines the weights; only a checkpoint of the same may be resumed.
+    """Hash of everything that determines the weights; a checkpoint with another is not resumed.
 
     Args:
-        data: fingerprint of what is trained on.
+        data: fingerprint of the training data.
     """
     relevant = {k: v for k, v in plain(training).items() if k not in _FREE}
     text = json.dumps({"training": relevant, "data": data}, sort_keys=True)
@@ -41,14 +41,14 @@ def identity(training: Training, data: str) -> str:
 
 
 def plain(training: Training) -> dict[str, Any]:
-    """The options in types that JSON has."""
+    """The options in JSON types."""
     return attrs.asdict(
         training, value_serializer=lambda _, __, v: str(v) if isinstance(v, Path) else v
     )
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint: its state file is written last."""
+    """The newest complete checkpoint, which is one with a state file, as that is written last."""
     numbered = []
     for state in folder.glob("checkpoint-*/trainer_state.json"):
         number = state.parent.name.removeprefix("checkpoint-")
@@ -66,13 +66,13 @@ def _reads(path: Path) -> bool:
 
 
 def prepare(training: Training, method: str, data: str) -> tuple[Path | None, Trained | None]:
-    """Create the folder, or find what an earlier call has left in it.
+    """Create the folder, or find what an earlier call left in it.
 
     Returns:
         The checkpoint to resume from, if any; and the result, if already trained.
 
     Raises:
-        InputError: it holds another training, or something else.
+        InputError: the folder holds another training, or something else.
     """
     folder, file = training.output_dir, training.output_dir / RECORD
     mine = identity(training, data)

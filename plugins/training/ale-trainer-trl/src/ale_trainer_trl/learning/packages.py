@@ -26,7 +26,8 @@ def require_packages(needed: Sequence[str] = NEEDED, *, remedy: str = REMEDY) ->
     """Check that all of them are installed.
 
     Raises:
-        NotUsableError: naming each one that is missing, and the command that installs them.
+        NotUsableError: a package is missing; the message names each missing one, and the command
+            that installs them.
     """
     lacking = missing_packages(needed)
     if lacking:

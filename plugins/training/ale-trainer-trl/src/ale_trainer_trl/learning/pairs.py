@@ -31,21 +31,21 @@ class Preferences:
     train: datasets.Dataset
     held_out: datasets.Dataset | None
     left_out: Mapping[str, int]
-    """Rows that were not taken, by reason."""
+    """Number of rows left out, by reason."""
     fingerprint: str
-    """Of the ids of all pairs, in order."""
+    """Fingerprint of the ids of all pairs, in order."""
 
 
 def load_pairs(training: DpoTraining, tokenizer: Any, file: Path) -> Preferences:
     """Read, check and tokenise a data set of preferences.
 
     Args:
-        training: which one, and what of it is taken.
+        training: names the data set, and which part of it to use.
         tokenizer: the model's.
-        file: to write the ids to; they are mapped from there, so memory does not grow with them.
+        file: the ids are written here and memory-mapped, so memory does not grow with them.
 
     Raises:
-        InputError: a row is none, with file and line; or none is left.
+        InputError: a row is not a preference (with file and line), or no rows are left.
     """
     left_out: Counter[str] = Counter({TOO_LONG: 0, THE_SAME: 0})
     digest = hashlib.sha256()
@@ -74,7 +74,7 @@ def load_pairs(training: DpoTraining, tokenizer: Any, file: Path) -> Preferences
 
 
 def _held_out(n_pairs: int, fraction: float) -> int:
-    """At least one where a share is asked for, and one that is left to train on."""
+    """Number of pairs to hold out: at least one if asked for, leaving at least one to train on."""
     return min(max(int(n_pairs * fraction), int(fraction > 0.0)), n_pairs - 1)
 
 
@@ -103,7 +103,7 @@ def pair_of(tokenizer: Any, row: Row, place: Place) -> Pair:
     """The ids of one row.
 
     Raises:
-        InputError: it is no row of preferences, or can't be rendered; with file and line.
+        InputError: it is not a preference, or can't be rendered; with file and line.
     """
     file, line = place
     given = [row.get(name) for name in FIELDS]

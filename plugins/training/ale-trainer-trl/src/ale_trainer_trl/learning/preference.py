@@ -12,7 +12,7 @@ from trl import DPOTrainer  # type: ignore[attr-defined]
 
 @frozen
 class PairCollator:
-    """Collates pairs to a batch: the first half is chosen, the second rejected.
+    """Collates pairs into a batch: the first half is chosen, the second rejected.
 
     Attributes:
         pad_id: padding token.
@@ -36,8 +36,8 @@ class PairCollator:
 class PairTrainer(DPOTrainer):
     """DPO on rows of `pairs.COLUMNS`.
 
-    TRL tokenises text itself, with one prompt per pair and all later tokens unmasked. Here ids are
-    given, exactly as sampled if they come from a run, and the mask selects the model's own.
+    TRL itself tokenises text, with one prompt per pair and all later tokens unmasked. Here ids are
+    given, exactly as sampled if they come from a run, and the mask selects the model's own tokens.
     """
 
     def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:

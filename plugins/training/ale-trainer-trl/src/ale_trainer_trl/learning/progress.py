@@ -21,7 +21,7 @@ class Progress:
     """Updates in all."""
     epoch: float
     metrics: Mapping[str, float] = field(factory=dict)
-    """Means since the last report; empty for updates without one."""
+    """Means since the last report; empty for an update without a report."""
 
     def line(self) -> str:
         """Text for the terminal."""
@@ -65,7 +65,7 @@ class Trained:
     resumed_from: int | None = None
     """The update from which an interrupted training was resumed; None if it was not."""
     metrics: Mapping[str, float] = field(factory=dict)
-    """Of the last report, and with the prefix ``eval_`` of the held-out rows."""
+    """Metrics of the last report and, with the prefix ``eval_``, of the held-out rows."""
     already_trained: bool = False
     """True if an earlier call had finished the training, and this one did nothing."""
 

@@ -18,7 +18,7 @@ def read_dpo(path: Path, overrides: Sequence[str] = ()) -> DpoTraining:
     Args:
         path: YAML; the keys are the fields of `DpoTraining`. Paths in it are relative to the
             working folder, as those of TRL's own commands: a model may be a folder or a name.
-        overrides: of single keys: ``lora.r=8``.
+        overrides: values for single keys, such as ``lora.r=8``.
 
     Raises:
         InputError: with every problem, each with file, line and path.

@@ -1,4 +1,4 @@
-"""Rows of a data set, one at a time, each with the place it stands at."""
+"""Rows of a data set, one at a time, each with its place in the data set."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ def read_rows(path: Path) -> Iterator[tuple[Place, Row]]:
     """The rows of a data set; memory does not grow with it.
 
     Raises:
-        InputError: there is none, or a line is no JSON object.
+        InputError: the data set does not exist, or a line is not a JSON object.
     """
     if path.is_dir():
         return _folder(path)

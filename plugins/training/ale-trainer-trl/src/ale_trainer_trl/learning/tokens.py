@@ -23,7 +23,7 @@ class Tokens:
     """T tokens of a context, T at least 2.
 
     Attributes:
-        ids: shape (T,).
+        ids: the tokens, shape (T,).
         mask: shape (T,), 1 for tokens of the model that are trained on, else 0.
     """
 
@@ -97,7 +97,7 @@ def _shared(one: str, other: str) -> int:
 
 
 def _through_end(answered: Ids, end: int) -> int:
-    """Tokens up to the last one that ends a turn: a template may write a line break after it."""
+    """The tokens up to the last one that ends a turn; a template may add a line break after it."""
     return len(answered) - answered[::-1].index(end) if end in answered else len(answered)
 
 
@@ -118,7 +118,7 @@ def _render(
 
 
 def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
-    """With the arguments of its calls as objects, which is what templates expect."""
+    """A message with the arguments of its calls as objects, as templates expect."""
     calls = message.get("tool_calls")
     plain = {key: value for key, value in message.items() if value is not None}
     plain.setdefault("content", "")
