@@ -35,6 +35,8 @@ from bench_weight_sync import ROLLOUTS, TASKS, sampled
 
 from ale.errors import InputError
 from ale.plugin import BuildContext
+from ale.strict import NameOrPath
+from ale.types import Batch, TokenTrace
 
 STEPS = 3
 MAX_MISMATCH = 0.1
@@ -59,6 +61,17 @@ def write_model(shape: dict[str, Any], folder: Path) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+def traces_of(batch: Batch) -> list[TokenTrace]:
+    """The tokens of all answers."""
+    found = [
+        turn.completion.tokens
+        for credited in batch.groups
+        for rollout in credited.group.rollouts
+        for turn in rollout.episode.trajectory.turns
+    ]
+    return [each for each in found if each is not None]
+
+
 async def measured(model: Path, folder: Path, *, small: bool) -> bool:
     """Print what each part of a step takes; were all tokens of the weights that they should be?"""
     import torch
@@ -75,7 +88,7 @@ async def measured(model: Path, folder: Path, *, small: bool) -> bool:
     if gpu:
         server["arguments"] = ["--gpu-memory-utilization=0.33"]
     options = ServersOptions(
-        model=str(model),
+        model=NameOrPath(str(model)),
         start=1,
         server=server,
         timeout_s=1800.0,
@@ -104,12 +117,7 @@ async def measured(model: Path, folder: Path, *, small: bool) -> bool:
         times.append(clock(device))
         passed = (after - before for before, after in pairwise(times))
         seconds = dict(zip(took, passed, strict=True))
-        traces = [
-            turn.completion.tokens
-            for credited in batch.groups
-            for rollout in credited.group.rollouts
-            for turn in rollout.episode.trajectory.turns
-        ]
+        traces = traces_of(batch)
         versions = {version for trace in traces for version in trace.policy_versions}
         good = good and versions == {step} and report.policy_version == step + 1
         ends = (report.metrics[f"mismatch_{end}"] for end in ("p05", "p95"))
@@ -123,9 +131,9 @@ async def measured(model: Path, folder: Path, *, small: bool) -> bool:
         rates["training"].append(report.metrics["tokens_in_rows"] / seconds["training"])
     await llm.aclose()
     print(f"{'':14}{'seconds':>9}{'tokens/s':>12}")
-    for part, each in took.items():
+    for part, spent in took.items():
         rate = f"{median(rates[part][1:]):12,.0f}" if part in rates else ""
-        print(f"{part:14}{median(each[1:]):9.3f}{rate}")
+        print(f"{part:14}{median(spent[1:]):9.3f}{rate}")
     if gpu:
         print(f"the trainer's peak: {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
     return good
