@@ -1,6 +1,7 @@
 """The component `servers`: two engines behind HTTP, and weights given through a folder."""
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -338,3 +339,12 @@ async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
         await llm.complete(request("a"))
     await llm.aclose()
     assert not (tmp_path / "weights").exists()
+
+
+async def test_own_servers_that_end_for_good_are_not_waited_for(tmp_path: Path) -> None:
+    options = ServersOptions(start=2, server={"type": "nothing"}, timeout_s=300.0)
+    llm = build_servers(options, BuildContext(run_directory=tmp_path, environ=dict(os.environ)))
+    answers = asyncio.gather(*(llm.complete(request(text)) for text in "ab"))
+    with pytest.raises(LLMError, match=r"have ended, and are not started again\n.*own-0\.log:\n."):
+        await asyncio.wait_for(answers, timeout=120.0)
+    await llm.aclose()

@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -141,6 +141,7 @@ class ServersLLM(TokenLLM):
         self._opening = asyncio.Lock()
         self._pool: ServerPool | None = None
         self._running = contextlib.AsyncExitStack()
+        self._supervised: list[asyncio.Task[None]] = []
         self._written = False
 
     @property
@@ -194,14 +195,27 @@ class ServersLLM(TokenLLM):
         pool = await self._opened()
         if self._options.take_over:
             await self._publish(pool)
-        try:
+        if self._own is None:
             return await pool.sample(asked, session)
+        try:
+            return await self._answered(pool.sample(asked, session))
         except LLMError as error:
-            if self._own is None:
-                raise
             logs = [self._own.folder / f"own-{number}.log" for number in range(self._own.n)]
             ends = "\n".join(f"{log}:\n{last_lines(log)}" for log in logs)
             raise type(error)(f"{error}\n{ends}") from error
+
+    async def _answered(self, answer: Coroutine[Any, Any, Sampled]) -> Sampled:
+        """An answer of own servers, without waiting for them once all have ended for good."""
+        asking = asyncio.ensure_future(answer)
+        try:
+            while not asking.done():
+                running = [each for each in self._supervised if not each.done()]
+                if not running:
+                    raise LLMError("the run's own servers have ended, and are not started again")
+                await asyncio.wait({asking, *running}, return_when="FIRST_COMPLETED")
+            return asking.result()
+        finally:
+            asking.cancel()
 
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         """Give all servers these weights, and sample from them.
@@ -260,7 +274,8 @@ class ServersLLM(TokenLLM):
             return
         commands = self._own.commands
         for command in await asyncio.to_thread(commands, self.policy, self._first):
-            await self._running.enter_async_context(supervised(command, self._report))
+            running = await self._running.enter_async_context(supervised(command, self._report))
+            self._supervised.append(running)
 
     async def _publish(self, pool: ServerPool) -> None:
         """Write the initial weights, for servers that have others."""
