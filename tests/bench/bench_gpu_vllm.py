@@ -153,16 +153,20 @@ def main() -> int:
     if not small and not torch.cuda.is_available():
         print("skipped: there is no GPU (--small tries the code on a tiny model)")
         return 0
-    name = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+    from ale_vllm.recipes import python_of
+
+    gpu = torch.cuda.is_available()
+    try:
+        python_of("cuda" if gpu else "cpu")
+    except InputError as error:
+        print(f"skipped: {error}")
+        return 0
+    name = torch.cuda.get_device_name() if gpu else "CPU"
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         n = write_model(SMALL if small else LARGE, Path(folder) / "model")
         print(f"{name}; {n / 1e6:,.1f} M weights; {TASKS * ROLLOUTS} answers a step", flush=True)
-        try:
-            good = asyncio.run(measured(Path(folder) / "model", Path(folder), small=small))
-        except InputError as error:
-            print(f"skipped: {error}")
-            return 0
+        good = asyncio.run(measured(Path(folder) / "model", Path(folder), small=small))
         print(f"all of it: {time.perf_counter() - began:.0f} s, most of it vLLM's start")
     return 0 if good else 1
 

@@ -107,6 +107,15 @@ def traj() -> None:
     """
 
 
+_limit = click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Maximum number of episodes.",
+)
+
+
 @traj.command("query")
 @_filtered
 @click.option(
@@ -117,13 +126,7 @@ def traj() -> None:
     show_default=True,
     help="Sort by time or by reward.",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    help="Maximum number of episodes.",
-)
+@_limit
 @json_option
 def query(order: Any, limit: int, as_json: bool, **given: Any) -> None:
     """Show the episodes of the runs in FOLDER that pass all filters; default: runs.
@@ -148,13 +151,7 @@ def query(order: Any, limit: int, as_json: bool, **given: Any) -> None:
 
 @traj.command("sample")
 @_filtered
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    help="Maximum number of episodes.",
-)
+@_limit
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draw.")
 @json_option
 def sample(limit: int, seed: int, as_json: bool, **given: Any) -> None:

@@ -228,7 +228,7 @@ def _check(policy: TorchPolicy, model: Forward) -> None:
 
     They may differ by as much as rounding allows: four times the difference of the model's own when
     the sequence is longer, which changes only the order of sums, or one unit in the last place of
-    the largest logit, if that is more. All differences are root mean squares.
+    the largest logit, or 0.001, whichever is the most. All differences are root mean squares.
 
     Raises:
         InputError: they differ, so the model violates the engine's assumptions.

@@ -94,7 +94,7 @@ def _sampler(
     """The config of the model that samples, and how it samples; its weights are not read.
 
     Raises:
-        InputError: the component is not ``policy``, or its model can't be read.
+        InputError: the component is neither ``policy`` nor ``servers``, or its model can't be read.
     """
     section = config.get("llm") or {}
     given = {key: value for key, value in section.items() if key != "type"}
