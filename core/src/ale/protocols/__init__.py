@@ -1,10 +1,11 @@
 """The protocols that the products of plugins implement.
 
-`ale.testing` has a contract kit for each; a product that passes it works with every other part.
+`ale.testing` has a contract kit for each; a product that passes its kit works with every other
+part.
 """
 
-# These modules import records for annotations only: building them would double the time of
-# `ale --help`.
+# These modules import records only for annotations: building the records would double the time
+# of `ale --help`.
 from ale.protocols.agent import Agent, AgentContext, Recorder
 from ale.protocols.executor import CheckableExecutor, Executor, RunningRun, Workers
 from ale.protocols.launcher import LOGS, LOST, Launch, Launched, Launcher, Process, Role

@@ -48,11 +48,11 @@ class Agent(Protocol):
     async def run(self, context: AgentContext) -> Stop:
         """Work on the task, appending each turn to the recorder.
 
-        Must stop at each limit. The run cancels it some seconds after `time_limit_s`; what was
-        recorded until then is stored and graded.
+        Must stop at each limit. The run cancels it some seconds after `time_limit_s`; what has been
+        recorded by then is stored and graded.
 
         Raises:
-            LLMError, SandboxError: infrastructure; the episode is broken.
-            Exception: a bug of the agent; the episode is broken and the traceback is stored.
+            LLMError, SandboxError: the infrastructure failed; the episode is broken.
+            Exception: a bug in the agent; the episode is broken and the traceback is stored.
         """
         ...

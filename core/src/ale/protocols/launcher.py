@@ -13,38 +13,38 @@ if TYPE_CHECKING:
 
 Role = Literal["run", "server", "worker"]
 """``run`` samples and trains: `ale run`, with the ranks of its trainer. ``server`` serves a model
-to it, and ``worker`` executes episodes for it."""
+to the run, and ``worker`` executes episodes for it."""
 
 LOGS = "logs"
-"""The folder in the run directory with a log of each process: ``NAME.log``."""
+"""The folder in the run directory that holds each process's log: ``NAME.log``."""
 LOST = 1
 """Exit status of a launch that was ended because a process was lost."""
 
 
 @frozen(kw_only=True)
 class Process:
-    """One or several equal processes, which a launcher places."""
+    """One or several identical processes, which a launcher places."""
 
     name: str
     """One word, unique in the launch."""
     role: Role
     command: Sequence[str]
     environ: Mapping[str, str] = field(factory=dict)
-    """Variables that it gets besides those of the launching process."""
+    """Variables that the process gets in addition to those of the launching process."""
     count: int = 1
     cpus: int = 0
-    """CPU cores of each; 0: any, and none is reserved."""
+    """CPU cores of each process; 0: any, and none is reserved."""
     gpus: int = 0
-    """GPUs of each."""
+    """GPUs of each process."""
     ranks: int = 1
-    """Number of trainer processes; `cpus` and `gpus` are those of each. Above 1 in role ``run``
-    only, whose command starts them itself, on its machine."""
+    """Number of trainer processes; `cpus` and `gpus` are those of each. Above 1 only in role
+    ``run``, whose command itself starts them on its machine."""
     rank_command: Sequence[str] | None = None
-    """What torchrun starts in each rank in place of `command`; None: it can't be started so."""
+    """What torchrun starts in each rank instead of `command`; None: torchrun can't start it."""
 
     @property
     def names(self) -> Sequence[str]:
-        """The name of each: that of its log, and of its variable ``ALE_PROCESS``."""
+        """The name of each process, used for its log and as its variable ``ALE_PROCESS``."""
         if self.count == 1:
             return (self.name,)
         return tuple(f"{self.name}-{index}" for index in range(self.count))
@@ -60,14 +60,14 @@ class Launch:
     """The run directory, absolute; it may not exist yet."""
     run: Process
     others: Sequence[Process] = ()
-    """Started before the run."""
+    """Processes that are started before the run."""
     nodes: int = 1
-    """Machines over which the ranks are spread evenly."""
+    """Number of machines over which the ranks are spread evenly."""
     restarts: int = 0
     """How often a lost process is started again; the next loss ends the run."""
 
     def log(self, name: str) -> Path:
-        """Where the output of a process is collected, by one of `Process.names`."""
+        """The file in which a process's output is collected, given one of `Process.names`."""
         return self.directory / LOGS / f"{name}.log"
 
 
@@ -75,7 +75,7 @@ class Launched(Protocol):
     """A launch that was started."""
 
     async def wait(self) -> int:
-        """Wait until the run has ended; its exit status, or `LOST`. May be called once."""
+        """Wait until the run has ended; returns its exit status, or `LOST`. May be called once."""
         ...
 
     async def send_signal(self, number: signal.Signals) -> None:
@@ -85,7 +85,7 @@ class Launched(Protocol):
     async def end(self) -> None:
         """End every process that is left, within seconds even if it ignores SIGTERM.
 
-        May be called at any time, also while `wait` is awaited, and more than once.
+        May be called at any time, even while `wait` is awaited, and more than once.
         """
         ...
 
@@ -95,17 +95,17 @@ class Launcher(Protocol):
     """Starts the processes of a run where its system places them.
 
     Every process gets its log in the run directory, and the variables ``ALE_RUN_DIRECTORY`` and
-    ``ALE_PROCESS``. A process of role ``server`` or ``worker`` is lost when it ends with another
-    status than 0 before the run; the run is lost when a signal kills it that the launcher has not
-    sent. What is lost is started again, the run by the same command, which resumes it, or ends the
-    run by SIGTERM. When the run has ended, the others are ended.
+    ``ALE_PROCESS``. A process of role ``server`` or ``worker`` is lost if it ends before the run
+    with a status other than 0; the run is lost if it is killed by a signal that the launcher has
+    not sent. A lost process is started again (the run by the same command, which resumes it), or
+    else its loss ends the run by SIGTERM. When the run has ended, the other processes are ended.
     """
 
     def plan(self, launch: Launch) -> str:
         """What `start` would start or submit, as text, without starting anything.
 
         Raises:
-            InputError: this launcher can't start it, or not with these resources.
+            InputError: this launcher can't start it, at all or with these resources.
         """
         ...
 
@@ -113,11 +113,11 @@ class Launcher(Protocol):
         """Start everything.
 
         Args:
-            launch: as `plan` accepts it.
-            say: shows the user what happens: a line of text.
+            launch: one that `plan` accepts.
+            say: shows the user what happens, as a line of text.
 
         Raises:
-            InputError: as `plan`.
+            InputError: as for `plan`.
             LaunchError: the system refused it; nothing is left behind.
         """
         ...

@@ -34,7 +34,7 @@ class LLM(Protocol):
 
 @runtime_checkable
 class Checkable(Protocol):
-    """What a language model may also have: a check that it can be asked, before a run starts."""
+    """What a language model may also have: a check, before a run starts, that it can be asked."""
 
     async def check(self) -> None:
         """Ask the server whether it is there, takes the key and has the model; spends no tokens.
@@ -53,7 +53,7 @@ class Policy(LLM, Protocol):
 
     @property
     def policy_version(self) -> int:
-        """Of the weights that the next token is sampled from."""
+        """Version of the weights that the next token is sampled from."""
         ...
 
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
@@ -63,34 +63,34 @@ class Policy(LLM, Protocol):
         which token came from which.
 
         Raises:
-            AleError: they don't fit this model, or it can't load them.
+            AleError: the weights don't fit this model, or it can't load them.
         """
         ...
 
     async def force(self, request: CompletionRequest, answer: Message) -> Completion:
         """`answer` as a completion of this model (teacher forcing): nothing is sampled.
 
-        `forced` is set, and the log-probabilities are those of the current weights. For
-        demonstrations, and for replaying an expert's first turns. The same request may follow,
-        also to `complete`: its prompt is then the same.
+        `forced` is set, and the log-probabilities are those of the current weights. Used for
+        demonstrations, and for replaying an expert's first turns. The same request may follow
+        again, also to `complete`: its prompt must then be the same.
 
         Raises:
-            ContextLengthError, LLMError: as `complete`.
+            ContextLengthError, LLMError: as for `complete`.
         """
         ...
 
 
 @runtime_checkable
 class ServedPolicy(Policy, Protocol):
-    """What a policy may also be: one whose weights are in servers that other processes can ask."""
+    """What a policy may also be: one whose weights are on servers that other processes can ask."""
 
     async def client_options(self) -> Mapping[str, Any]:
         """Options with which the same component asks the same servers from another process.
 
-        They replace those of the config, and contain no secret. Called once the run has started;
-        servers of the run's own have to be started now, since this process may ask them nothing.
+        They replace the options in the config, and contain no secret. Called once the run has
+        started. The run's own servers have to be started now, as this process may never ask them.
 
         Raises:
-            LLMError: they can't be started.
+            LLMError: the servers can't be started.
         """
         ...

@@ -17,7 +17,7 @@ class MiddlewareContext:
     """The episode that a conversation belongs to."""
 
     task: Task
-    """In a proxy: the one that the agent names, or one made of its first message."""
+    """In a proxy: the task that the agent names, or one made from its first message."""
     conversation: Conversation
 
 
@@ -27,29 +27,29 @@ class Rewritten:
 
     messages: tuple[Message, ...]
     facts: Mapping[str, Any] = field(factory=dict)
-    """What was added, as plain values: stored in the episode's metadata, key ``middleware``."""
+    """What was added, as plain values; stored in the episode's metadata under ``middleware``."""
 
 
 @runtime_checkable
 class Middleware(Protocol):
-    """Rewrites the first messages of a conversation: system messages and the first of the user.
+    """Rewrites the first messages of a conversation: system messages and the first user message.
 
-    The others are the agent's own, so what the model has read stays a prefix of what it reads next.
-    The rewritten messages are those that are recorded, so a trainer sees what the model saw.
+    Later messages are not rewritten, so what the model has read stays a prefix of what it reads
+    next. The rewritten messages are recorded, so a trainer sees what the model saw.
     """
 
     async def rewrite(self, head: tuple[Message, ...], context: MiddlewareContext) -> Rewritten:
         """The first messages as the model is to see them.
 
-        Called once per episode, and again where its agent begins anew with other first messages, as
-        after a compaction. What is added depends on the context alone, and so is the same in the
+        Called once per episode, and again if its agent starts over with other first messages, as
+        after a compaction. What is added depends only on the context, and so is the same in the
         whole episode.
 
         Args:
-            head: up to the first message with role ``user``, which is the last. All messages where
+            head: the messages up to and including the first one with role ``user``; all messages if
                 there is none.
 
         Raises:
-            AleError: it can't be said; the episode is broken.
+            AleError: the messages can't be rewritten; the episode is broken.
         """
         ...

@@ -25,15 +25,15 @@ class Session(Protocol):
         timeout_s: float | None = None,
         max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
     ) -> ExecResult:
-        """Run one command and wait for its end, not for that of its background jobs.
+        """Run one command and wait until it ends, but not for its background jobs.
 
-        A command that ends the shell (``exit 3``) gives its code and closes the session; one that
-        runs out of time is killed with all it started, the session is closed with it, and the
-        result has `timed_out` set. The next command needs a new session.
+        A command that ends the shell (``exit 3``) gives its code and closes the session. A command
+        that runs out of time is killed with everything it started, which also closes the session,
+        and the result has `timed_out` set. The next command then needs a new session.
 
         Args:
             timeout_s: seconds; None waits for ever.
-            max_output_bytes: of stdout and of stderr each; head and tail are kept.
+            max_output_bytes: limit for stdout and for stderr each; head and tail are kept.
 
         Raises:
             SandboxError: the session is closed, or the sandbox is gone.
@@ -46,7 +46,7 @@ class Session(Protocol):
         ...
 
     async def close(self) -> None:
-        """End the shell and what it started. May be called again."""
+        """End the shell and what it started. May be called repeatedly."""
         ...
 
 
@@ -84,8 +84,8 @@ class Sandbox(Protocol):
             stdin: bytes to feed; None closes it.
             env: added to the sandbox's environment.
             cwd: relative to the workspace, or absolute.
-            user: name or number; only where the backend can.
-            max_output_bytes: of stdout and of stderr each; head and tail are kept.
+            user: name or number; only if the backend can switch users.
+            max_output_bytes: limit for stdout and for stderr each; head and tail are kept.
 
         Returns:
             The true exit code (128 + n for signal n; 127 for a missing command) after any
@@ -93,7 +93,7 @@ class Sandbox(Protocol):
 
         Raises:
             SandboxError: the sandbox is closed or gone.
-            UnsupportedError: `user` where the backend can't switch.
+            UnsupportedError: `user` is given, but the backend can't switch users.
         """
         ...
 
@@ -112,32 +112,32 @@ class Sandbox(Protocol):
 
         Raises:
             FileNotFoundError, IsADirectoryError: as their names say.
-            PermissionError: it may not be read, is no regular file, or leads out of the sandbox.
+            PermissionError: it may not be read, is not a regular file, or leads out of the sandbox.
             SandboxError: the sandbox is gone.
         """
         ...
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        """Write a file whole, making parent folders. Raises as `read`."""
+        """Write a whole file, making parent folders. Raises as `read`."""
         ...
 
     async def upload(self, source: Path, target: str) -> None:
-        """Copy a host file or folder in, modes and links kept. Raises as `read`."""
+        """Copy a host file or folder in, keeping modes and links. Raises as `read`."""
         ...
 
     async def download(self, source: str, target: Path) -> None:
-        """Copy a file or folder out, modes kept; links that lead out are not followed."""
+        """Copy a file or folder out, keeping modes; links that lead out are not followed."""
         ...
 
     async def end_processes(self) -> int:
-        """Kill every process in the sandbox, sessions included; the number killed.
+        """Kill every process in the sandbox, sessions included; returns the number killed.
 
         The run calls it after the agent, before grading, unless the task asks for a server.
         """
         ...
 
     async def fork(self) -> Sandbox:
-        """An independent copy of the files as they stand. Close it as any sandbox.
+        """An independent copy of the files as they are now. Close it like any sandbox.
 
         Raises:
             UnsupportedError: `capabilities.fork` is ``replay``.
@@ -145,7 +145,7 @@ class Sandbox(Protocol):
         ...
 
     async def snapshot(self) -> str:
-        """Keep the files as they stand; the reference is for `SandboxBackend.restore`.
+        """Keep the files as they are now; returns a reference for `SandboxBackend.restore`.
 
         Raises:
             UnsupportedError: `capabilities.snapshot` is False.
@@ -153,7 +153,7 @@ class Sandbox(Protocol):
         ...
 
     async def close(self) -> None:
-        """Remove all of it. May be called again."""
+        """Remove the whole sandbox. May be called repeatedly."""
         ...
 
 
@@ -163,7 +163,7 @@ class ListsSessions(Protocol):
 
     @property
     def sessions(self) -> Sequence[Session]:
-        """The open ones, oldest first."""
+        """The open sessions, oldest first."""
         ...
 
 
@@ -172,7 +172,7 @@ class SwitchesUser(Protocol):
     """The feature ``switch-user``: a sandbox that can run commands as another user."""
 
     async def switch_user(self, user: str | None) -> None:
-        """Run commands and sessions, and own uploaded files, as this user from now on.
+        """From now on, run commands and sessions, and own uploaded files, as this user.
 
         Args:
             user: name or number; None for the user that the sandbox was opened with.
@@ -185,13 +185,13 @@ class SwitchesUser(Protocol):
 
 @runtime_checkable
 class HasAgentUser(Protocol):
-    """The feature ``agent-user``: a sandbox whose agent is another user than its set-up."""
+    """The feature ``agent-user``: a sandbox whose agent runs as another user than its set-up."""
 
     async def agent_started(self, user: str | None) -> None:
         """Called by the run after the set-up of a task, or of each of its steps.
 
-        From now on commands belong to `user`, and so does a workspace that the image lacks. None:
-        to the user that the sandbox was opened with.
+        From now on commands run as `user`, who also owns the workspace if the image has none.
+        None: the user with which the sandbox was opened.
 
         Raises:
             SandboxError: there is no such user in the sandbox.
@@ -206,13 +206,13 @@ class ChangesNetwork(Protocol):
     async def set_network(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
         """Connect the sandbox to the network, or to these hosts alone.
 
-        Where the backend's options allow no network, none is connected.
+        If the backend's options allow no network, none is connected.
 
         Args:
-            hosts: what is reached where `network` is False, as `SandboxSpec.allowed_hosts`.
+            hosts: hosts that can be reached if `network` is False, as `SandboxSpec.allowed_hosts`.
 
         Returns:
-            The environment variables that name a proxy; empty where there is none.
+            The environment variables that name a proxy; empty if there is none.
 
         Raises:
             UnsupportedError: this change is not possible here.
@@ -237,18 +237,18 @@ class MakesScratchFolders(Protocol):
     """The feature ``scratch-folder``: a sandbox that makes a folder without starting a process."""
 
     def scratch_folder(self, name: str) -> AbstractAsyncContextManager[str]:
-        """A new empty folder where temporary files go, removed on exit with all that is in it.
+        """A new empty folder where temporary files go, removed on exit with its content.
 
-        No other user can look into it.
+        No other user can access it.
 
         Args:
-            name: unguessable, as nothing else there may have it.
+            name: an unguessable name, which nothing else there may have.
 
         Returns:
             Its absolute path, as a command sees it.
 
         Raises (on entry):
-            SandboxError: it could not be made, or the sandbox is gone.
+            SandboxError: the folder could not be made, or the sandbox is gone.
         """
         ...
 
@@ -258,7 +258,7 @@ class ServiceContainer(Protocol):
     """Another container of the same task."""
 
     async def exec(self, command: str, *, timeout_s: float, user: str | None = None) -> int | None:
-        """Run a line for ``/bin/sh -c``; its exit code, None where it did not end in time.
+        """Run a line for ``/bin/sh -c``; its exit code, or None if it did not end in time.
 
         Raises:
             SandboxError: the container has ended.
@@ -310,7 +310,7 @@ class SandboxBackend(Protocol):
 
         Raises (on entry):
             SandboxError: it could not be opened; the message says what would help.
-            UnsupportedError: the spec asks for what the backend can't give.
+            UnsupportedError: the spec asks for something that the backend can't provide.
         """
         ...
 
@@ -319,11 +319,11 @@ class SandboxBackend(Protocol):
         ...
 
     async def list(self) -> Sequence[SandboxInfo]:
-        """Every sandbox of this backend on this machine, of live runs and of dead ones."""
+        """Every sandbox of this backend on this machine, of both live and dead runs."""
         ...
 
     async def prune(self) -> Sequence[SandboxInfo]:
-        """Remove what runs that are no longer alive have left; what was removed."""
+        """Remove the sandboxes that dead runs have left; returns those removed."""
         ...
 
     async def aclose(self) -> None:
@@ -336,7 +336,7 @@ class CheckableBackend(Protocol):
     """A sandbox backend that can check, before a run starts, that its sandboxes have an image."""
 
     async def check(self, spec: SandboxSpec) -> None:
-        """Look up the image of a sandbox, and get it where it is missing; no sandbox is opened.
+        """Look up the image of a sandbox, and get it if it is missing; no sandbox is opened.
 
         Raises:
             SandboxError: no such sandbox could be opened; the message says why and what to do.

@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 
 class Expert(Protocol):
-    """Gives the answers of a demonstration, in the model's place."""
+    """Gives the answers of a demonstration in place of the model."""
 
     def answer(self, request: CompletionRequest) -> Message | None:
         """The answer to force on the model; None after the expert's last turn.
 
-        The same turn may be asked again, as after an agent has shortened its context.
+        The same turn may be requested again, as after an agent has shortened its context.
 
         Raises:
-            ReplayError: the observations differ from those the expert saw. The episode is broken.
+            ReplayError: the observations differ from those that the expert saw. The episode is
+                broken.
         """
         ...
 
@@ -34,22 +35,22 @@ class Start:
 
     task_id: str
     rollouts: int
-    """Number of rollouts, which form a group."""
+    """Number of rollouts; they form a group."""
     name: str = ""
-    """Empty for the task's initial state; else one word, which is part of the episodes' ids."""
+    """Empty for the task's initial state; else one word that is part of the episodes' ids."""
     expert: Callable[[], Expert] | None = None
     """Makes the expert whose turns are forced first; called for each rollout."""
     next_action: Callable[[], Expert] | None = None
     """Makes an expert that has one turn more than `expert`: its action in the state where sampling
-    starts. The model tokenises it (`Policy.force`) before it samples its own answer; the agent does
-    not see it. A trainer finds it as a target of imitation in `Episode.metadata` under
+    starts. The model tokenises this action (`Policy.force`) before it samples its own answer; the
+    agent does not see it. A trainer finds it as a target of imitation in `Episode.metadata` under
     ``expert_next``: ``turn`` (0-based), ``output_ids``, ``logprobs`` and ``policy_versions``, to
     follow that turn's prompt; or ``left_out``, the reason why there is none."""
     demonstration: bool = False
-    """All turns are the expert's: nothing is sampled."""
+    """All turns come from the expert: nothing is sampled."""
     expert_turns: int | None = None
-    """K*: number of turns of the expert's whole episode, the first of which are replayed. A trainer
-    finds it in `Episode.metadata`."""
+    """K*: the number of turns of the expert's whole episode, of which the first ones are replayed.
+    A trainer finds it in `Episode.metadata`."""
 
 
 @runtime_checkable
@@ -64,8 +65,8 @@ class StartScheme(Protocol):
 
         Args:
             step: 0-based.
-            tasks: the tasks drawn for this step; a start's task is one of them, or, of a
-                demonstration, one of an earlier step.
+            tasks: the tasks drawn for this step; a start's task is one of them or, for a
+                demonstration, may be one of an earlier step.
             rollouts: number of episodes per task, from the config.
         """
         ...
@@ -73,7 +74,7 @@ class StartScheme(Protocol):
     def learn(self, step: int, episodes: Iterable[Episode]) -> None:
         """Update from the graded episodes of a complete step.
 
-        Called for each step in order; in a resumed run first for the steps on disk.
+        Called for each step in order; a resumed run first calls it for the steps on disk.
         """
         ...
 
@@ -81,13 +82,13 @@ class StartScheme(Protocol):
 class Restoring(Protocol):
     """How one attempt at a rollout reaches the state after its expert's turns.
 
-    The agent always goes through the expert's turns. Their commands either run in the sandbox, or
-    the sandbox is already in the state that they lead to.
+    The agent always goes through the expert's turns. Either their commands run in the sandbox, or
+    the sandbox is already in the state to which they lead.
     """
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """For the episode's metadata: ``restored``, ``fork`` or ``replay``, and why."""
+        """For the episode's metadata: ``restored``, which is ``fork`` or ``replay``, and why."""
         ...
 
     def open(
@@ -96,10 +97,10 @@ class Restoring(Protocol):
         """The sandbox for the agent and the criteria.
 
         Args:
-            fresh: opens one in the task's initial state, set up.
+            fresh: opens a sandbox in the task's initial state, set up.
 
         Raises (on entry):
-            SandboxError, SetupError: as `fresh`.
+            SandboxError, SetupError: as for `fresh`.
         """
         ...
 
@@ -107,7 +108,7 @@ class Restoring(Protocol):
         """Called after the expert's last turn, before the model samples its first answer.
 
         Raises:
-            ReplayError: the sandbox is not in the state that the agent is in.
+            ReplayError: the sandbox is not in the state that the agent has reached.
         """
         ...
 
@@ -117,9 +118,9 @@ class RestoringScheme(StartScheme, Protocol):
     """A start scheme that can reach its starts without running all commands again."""
 
     def restoring(self, start: Start) -> AbstractAsyncContextManager[Restoring]:
-        """One attempt at a rollout of `start`, which has an expert and is no demonstration.
+        """One attempt at a rollout of `start`, which has an expert and is not a demonstration.
 
-        Entering may wait for another rollout of the same start, no longer than that one runs.
+        Entering may wait for another rollout of the same start, at most until that one ends.
         """
         ...
 

@@ -36,6 +36,6 @@ class Criterion(Protocol):
 
         Raises:
             GradingError: grading was not possible. The episode is then broken, never 0.
-            SandboxError: likewise.
+            SandboxError: the same.
         """
         ...

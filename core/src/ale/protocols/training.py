@@ -44,10 +44,10 @@ class CriticCredit(Protocol):
 @runtime_checkable
 class CriticTrainer(Protocol):
     """What a trainer may also be: one with a critic, which completes credits that have
-    `Credit.gae`. A run has both or neither."""
+    `Credit.gae`. A run has both such a scheme and such a trainer, or neither."""
 
     has_critic: bool
-    """May depend on its options."""
+    """Whether it has a critic, which may depend on its options."""
 
 
 @runtime_checkable
@@ -55,17 +55,18 @@ class BackgroundSaver(Protocol):
     """What a trainer may also be: one that can write a checkpoint while the run continues."""
 
     def start_saving(self, directory: Path) -> Callable[[], None] | None:
-        """Begin to write what `Trainer.save` writes, as it is now.
+        """Begin to write what `Trainer.save` would write now.
 
         Args:
-            directory: an empty folder, which is no checkpoint before all of it is written.
+            directory: an empty folder, which is not a checkpoint until everything is written.
 
         Returns:
-            Waits until everything is written, called once, in any thread, before `start_saving` is
-            called again; `Trainer.step` and `Trainer.snapshot` may be called before. None: it is.
+            A function that waits until everything is written; None if it already is. It is called
+            once, in any thread, before `start_saving` is called again; `Trainer.step` and
+            `Trainer.snapshot` may be called before that.
 
         Raises:
-            StoreError: it can't be written; so does the function that is returned.
+            StoreError: it can't be written; the returned function raises this too.
         """
         ...
 
@@ -75,13 +76,13 @@ class Trainer(Protocol):
     """Learns from credited episodes."""
 
     def attach(self, llm: LLM | None) -> None:
-        """Set the model that the episodes come from. Called once, before all else.
+        """Set the model that the episodes come from. Called once, before anything else.
 
         A trainer in the model's process may use the model object itself; the run passes every
         `snapshot` to `Policy.load_policy` after a step.
 
         Raises:
-            InputError: this model can't be trained here, for example for lack of token ids.
+            InputError: this model can't be trained here, for example because it gives no token ids.
         """
         ...
 
@@ -94,7 +95,7 @@ class Trainer(Protocol):
         ...
 
     def save(self, directory: Path) -> None:
-        """Write all that `load` needs to continue exactly.
+        """Write everything that `load` needs to continue exactly.
 
         Args:
             directory: an empty folder. The run adds `step.json`, the report of the step.

@@ -6,7 +6,7 @@ pytest and pytest-asyncio are needed: ``pip install ale-core[testing]``.
 
 import sys
 
-if "pytest" in sys.modules:  # the scripted server and the fakes work without pytest
+if "pytest" in sys.modules:  # the scripted server and the fakes also work without pytest
     sys.modules["pytest"].register_assert_rewrite(
         "ale.testing.agent",
         "ale.testing.chunker",

@@ -1,4 +1,4 @@
-"""What `ale.testing.openai_server` says: steps of a script, and completions as they are written."""
+"""The answers of `ale.testing.openai_server`: steps of a script, and completions as written."""
 
 import json
 import re
@@ -43,10 +43,10 @@ class Player:
         self._reached: Counter[str] = Counter()
 
     def step(self, messages: Messages) -> Step:
-        """The step to play: the faults that come before it, and then itself.
+        """What to play next: first the faults that come before a step, then the step itself.
 
         Raises:
-            NoStepError: the script has none.
+            NoStepError: the script has no step.
         """
         place, step = self._find(messages)
         before: Sequence[Step] = step.get("before", ())
@@ -185,7 +185,7 @@ class Answer:
         return {**usage, "total_tokens": usage["prompt_tokens"] + usage["completion_tokens"]}
 
     def _tokens(self) -> dict[str, Any]:
-        """What of the step's tokens the request asks for."""
+        """The parts of the step's tokens that the request asks for."""
         tokens = dict(self.step.get("tokens", {}))
         if not self.body.get("return_token_ids"):
             tokens.pop("ids", None)
@@ -227,7 +227,7 @@ class OpenAIWire(Wire):
     path = "/chat/completions"
 
     def messages(self, body: Mapping[str, Any]) -> Messages:
-        """As they are."""
+        """The messages, unchanged."""
         messages: Messages = body.get("messages", ())
         return messages
 

@@ -32,7 +32,7 @@ from ale.types import (
 PATIENCE_S = 20.0
 """Seconds within which an agent must end by itself."""
 MANY = 60
-"""Number of commands of a model that does not end the episode."""
+"""Number of commands by a model that does not end the episode."""
 
 Answer = Completion | Exception | Callable[[CompletionRequest], Completion]
 
@@ -162,7 +162,7 @@ class AgentAttempts:
         """An episode in which the agent is to run `commands`.
 
         Args:
-            then: the model's answers after those; default is the one that ends the episode.
+            then: the model's answers after the commands; default: the one that ends the episode.
             limits: fields of `Limits` that are tighter than the agent's own.
         """
         rest: Sequence[Answer] = self._ending if then is None else then
@@ -185,8 +185,8 @@ class AgentAttempts:
 class AgentContract:
     """The contract of every agent, tested with real commands in a real folder.
 
-    Override `agent`; then, as far as yours differs, `action`, `ending`, `make_task`, `uses_model`,
-    `acts`.
+    Override `agent`; then, if your agent differs from the defaults, `action`, `ending`,
+    `make_task`, `uses_model`, `acts`.
     """
 
     # -- for the author to override
@@ -198,30 +198,30 @@ class AgentContract:
 
     @pytest.fixture
     def action(self) -> Callable[[str], Completion]:
-        """The answer by which a model has this agent run a shell command in the sandbox."""
+        """The answer by which a model makes this agent run a shell command in the sandbox."""
         return shell_call
 
     @pytest.fixture
     def ending(self) -> Completion | None:
-        """The answer by which a model ends the episode; None where the agent ends by itself."""
+        """The answer by which a model ends the episode; None if the agent ends by itself."""
         return call("finish", summary="done")
 
     @pytest.fixture
     def make_task(self) -> Callable[[Sequence[str]], Task]:
         """A task for an agent that is to run the given commands.
 
-        An agent that asks no model takes them from here; others get them by `action`.
+        An agent that asks no model takes the commands from here; others get them by `action`.
         """
         return lambda commands: builders.task()
 
     @pytest.fixture
     def uses_model(self) -> bool:
-        """Does it ask the model? Without, what is about the model is skipped."""
+        """Does it ask the model? If not, tests about the model are skipped."""
         return True
 
     @pytest.fixture
     def acts(self) -> bool:
-        """Does it run commands? Without, what is about commands is skipped."""
+        """Does it run commands? If not, tests about commands are skipped."""
         return True
 
     # -- made from these

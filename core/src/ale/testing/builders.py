@@ -47,7 +47,7 @@ def turn(
 
     Args:
         observations: one text per call; default ``ok``.
-        errors: one per call; None is no error.
+        errors: one per call; None means no error.
         tokens: how many tokens the completion has; None records none.
     """
     made = tuple(
@@ -102,7 +102,7 @@ def episode(
 
 
 def group(*rollouts: tuple[Episode, Sequence[Chunk]], mean_reward: float | None = None) -> Group:
-    """A group of (episode, chunks); the batch's mean reward is the group's unless given."""
+    """A group of (episode, chunks); the batch's mean reward is the group's own unless given."""
     rewards = [e.reward for e, _ in rollouts if e.reward is not None]
     mean = mean_reward if mean_reward is not None else sum(rewards) / max(1, len(rewards))
     return Group(

@@ -87,7 +87,7 @@ def random_turn(rng: random.Random, *, tokens: bool, offsets: bool) -> Turn:
         ToolCall(id=f"call_{i}", name="bash", arguments=rng.choice(("{}", "not JSON", "")))
         for i in range(rng.choice((0, 0, 1, 1, 2, 3)))
     )
-    # Some agents parse calls out of the text: the message then has none, only observations do.
+    # Some agents parse calls out of the text: then only observations show them, not the message.
     in_text = rng.random() < 0.25
     return Turn(
         prompt=(Message(role="user", content="Continue."),) if rng.random() < 0.5 else (),

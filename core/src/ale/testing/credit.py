@@ -45,7 +45,7 @@ def rollout(reward: float, trajectory: Trajectory, number: int = 0) -> Rollout:
 
 
 def group_of(rollouts: Sequence[Rollout], mean_reward: float | None = None) -> Group:
-    """A group of these; the mean reward of the batch is theirs unless given."""
+    """A group of these rollouts; the batch's mean reward is theirs unless given."""
     rewards = [one.episode.reward or 0.0 for one in rollouts]
     mean = math.fsum(rewards) / max(1, len(rewards)) if mean_reward is None else mean_reward
     return Group(

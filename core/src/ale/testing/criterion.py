@@ -67,7 +67,7 @@ class TamperedSandbox:
         env: Mapping[str, str] | None = None,
         **arguments: Any,
     ) -> ExecResult:
-        """As the sandbox, with the agent's PATH, PYTHONPATH and profile."""
+        """Like the sandbox's own, but with the agent's PATH, PYTHONPATH and profile."""
         here = self._sandbox.workdir
         planted = {
             "PATH": f"{here}/bin:/usr/local/bin:/usr/bin:/bin",
@@ -83,8 +83,8 @@ class TamperedSandbox:
 class CriterionContract:
     """The contract of every criterion.
 
-    Override `criterion`, `make_it_pass` and `make_it_fail`; `task`, `trajectory` and `sandbox`
-    where the criterion uses them or needs another kind of sandbox.
+    Override `criterion`, `make_it_pass` and `make_it_fail`; also `task`, `trajectory` and `sandbox`
+    if the criterion uses them or needs another kind of sandbox.
     """
 
     @pytest.fixture
@@ -111,7 +111,7 @@ class CriterionContract:
 
     @pytest_asyncio.fixture
     async def sandbox(self) -> AsyncIterator[Sandbox]:
-        """A fresh one."""
+        """A fresh sandbox."""
         sandbox = FolderSandbox()
         try:
             yield sandbox
@@ -120,7 +120,7 @@ class CriterionContract:
 
     @pytest_asyncio.fixture
     async def other_sandbox(self) -> AsyncIterator[Sandbox]:
-        """Another fresh one."""
+        """Another fresh sandbox."""
         sandbox = FolderSandbox()
         try:
             yield sandbox
@@ -245,7 +245,7 @@ def assert_score(score: Score) -> None:
 
 
 async def workspace(sandbox: Sandbox, target: Path) -> Mapping[str, tuple[int, bytes]]:
-    """Every path of the workspace with its mode and content (a link's target; a folder's none)."""
+    """Every path in the workspace with mode and content (a link's target; nothing for a folder)."""
     await sandbox.download(sandbox.workdir, target)
     return await asyncio.to_thread(_files, target)
 

@@ -1,4 +1,4 @@
-"""Contract kit for executors: every job gives one episode, the one that this process would give.
+"""Contract kit for executors: every job gives one episode, the same as this process would give.
 
 ```python
 class TestMine(ExecutorContract):
@@ -7,9 +7,9 @@ class TestMine(ExecutorContract):
         return Mine(MineOptions())
 ```
 
-For one whose jobs leave the process, derive from `RemoteExecutorContract`. The tests need at least
-two workers that wait for jobs, each of which runs at least two at once and builds the parts of a
-run with `ale.workers`; the kit's parts come with the spec, as a plugin file.
+For an executor whose jobs leave the process, derive from `RemoteExecutorContract`. The tests need
+at least two workers that wait for jobs, each of which runs at least two jobs at once and builds the
+parts of a run with `ale.workers`; the kit's parts come with the spec, as a plugin file.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ _STAGES: Sequence[Stage] = ("queued", "sandbox", "setup", "agent", "grading", "t
 
 
 def job(name: str, goal: str = "touch done", **fields: object) -> Job:
-    """A job whose agent runs `goal` in a shell; it succeeds where there is a file ``done``."""
+    """A job whose agent runs `goal` in a shell; it succeeds if there is a file ``done``."""
     task = Task(id=name, goal=goal, criteria=(CriterionSpec(type="kit-done"),))
     return Job(id=f"0-{name}-0", task=task, **fields)  # type: ignore[arg-type]
 
@@ -104,7 +104,7 @@ def spec_of(folder: Path, run_id: str, *, retries: int = 0) -> RunSpec:
 
 @frozen(kw_only=True)
 class KitRun:
-    """A run that asks an executor for episodes, and runs the same in this process."""
+    """A run that asks an executor for episodes, and runs the same jobs in this process."""
 
     executor: Executor
     spec: RunSpec
@@ -130,7 +130,7 @@ class KitRun:
         self.stages.append((job.id, stage))
 
     async def stored(self, workers: Workers, asked: Job) -> Episode:
-        """The episode of a job, after which the run has stored it."""
+        """Get the episode of a job, and tell the executor that it is stored."""
         episode = await asyncio.wait_for(workers.run(asked), LIMIT_S)
         assert episode is not None, "only a job that was withdrawn has no episode"
         await asyncio.wait_for(workers.stored(asked), LIMIT_S)
@@ -138,7 +138,7 @@ class KitRun:
 
 
 async def appears(*paths: Path) -> None:
-    """Wait for files."""
+    """Wait until these files exist."""
     async with asyncio.timeout(LIMIT_S):
         while not all(path.exists() for path in paths):  # noqa: ASYNC110 - files have no event
             await asyncio.sleep(0.02)
@@ -161,7 +161,7 @@ def _runs(process: Path) -> bool:
 
 
 def plain(episode: Episode) -> object:
-    """What must be equal: all but the worker, and the traceback of a failure, which names the
+    """What must be equal: everything except the worker and a failure's traceback, which names the
     caller."""
     made = msgspec.to_builtins(episode)
     made["metadata"].pop(WORKER, None)
@@ -171,7 +171,7 @@ def plain(episode: Episode) -> object:
 
 
 class ExecutorContract:
-    """Derive from it and give it `executor`."""
+    """The contract of every executor. Derive from it and give it `executor`."""
 
     @pytest.fixture
     def executor(self) -> Executor:
@@ -212,7 +212,7 @@ class ExecutorContract:
     async def test_job_run_at_once_and_come_back_as_they_end(
         self, run: KitRun, tmp_path: Path
     ) -> None:
-        # Each waits for the file that the other one writes.
+        # Each job waits for the file that the other one writes.
         one, two = tmp_path / "one", tmp_path / "two"
         waits = job("waits", f"touch {one}; until test -e {two}; do sleep 0.05; done; touch done")
         writes = job("writes", f"while ! test -e {one}; do sleep 0.05; done; touch done")
@@ -283,20 +283,20 @@ class ExecutorContract:
             before = await run.stored(workers, first)
             dropped = await asyncio.wait_for(workers.run(second), LIMIT_S)
         assert dropped is not None
-        async with run.open() as workers:  # which the run has lost, and samples again
+        async with run.open() as workers:  # the run has lost the episode, and asks again
             after = await run.stored(workers, first)
             assert (await run.stored(workers, second)).reward == 1.0
         assert plain(before) == plain(after)
 
 
 class RemoteExecutorContract(ExecutorContract):
-    """Derive from it and give it `executor` and `kill_a_worker`."""
+    """For remote executors. Derive from it and give it `executor` and `kill_a_worker`."""
 
     @pytest.fixture
     def kill_a_worker(self) -> Callable[[int], None]:
-        """Kills with SIGKILL the worker that is, or has as a descendant, the process of this id.
+        """Kills with SIGKILL the worker that is the process with this id or has it as a descendant.
 
-        It starts another one in its place.
+        It then starts another worker in its place.
         """
         raise NotImplementedError("override the fixture `kill_a_worker`")
 

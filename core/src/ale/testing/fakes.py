@@ -96,10 +96,10 @@ class FakeLLM:
 
 
 class FakePolicy:
-    """A `Policy` without weights; its tokens are UTF-8 bytes.
+    """A `Policy` without weights, whose tokens are UTF-8 bytes.
 
     Args:
-        answer: gives the answer to a request, in place of sampling.
+        answer: gives the answer to a request, instead of sampling.
     """
 
     capabilities = LLMCapabilities(tools=True, token_ids=True, logprobs=True, deterministic=True)
@@ -151,10 +151,10 @@ class FakePolicy:
 
 
 class FakeChunker:
-    """A chunk per turn."""
+    """One chunk per turn."""
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
-        """All turns, with their tokens where they are recorded."""
+        """All turns, with their tokens if recorded."""
         return [
             Chunk(index=i, kind="turn", spans=(whole_turn(i, turn),))
             for i, turn in enumerate(trajectory.turns)
@@ -195,7 +195,7 @@ def _truncate(data: bytes, limit: int) -> tuple[bytes, bool]:
 
 
 class FolderSession:
-    """A bash that runs commands one after the other, with their output in files."""
+    """A bash that runs commands one after the other, with their output going to files."""
 
     def __init__(self, sandbox: "FolderSandbox", process: asyncio.subprocess.Process) -> None:
         self._sandbox = sandbox
@@ -251,8 +251,8 @@ class FolderSession:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
-        # On some kernels a child being forked at that moment survives the signal, and `wait`
-        # would wait for it, as it holds the pipes.
+        # On some kernels a child that is just being forked survives the signal, and `wait` would
+        # wait for it, as it holds the pipes.
         for _ in range(100):
             os.killpg(process.pid, signal.SIGKILL)
             await asyncio.sleep(0.01)
@@ -289,7 +289,7 @@ class FolderSandbox(BaseSandbox):
             cwd=self._folder / (cwd or "."),
             start_new_session=True,
         )
-        # Cancelled in the middle, asyncio leaves pipes open, and nobody would know the process.
+        # If cancelled midway, asyncio leaves pipes open, and nobody would know the process.
         starting = asyncio.ensure_future(start)
         try:
             process = await asyncio.shield(starting)
@@ -334,7 +334,7 @@ class FolderSandbox(BaseSandbox):
         return FolderSession(self, await self._start(["bash", "--norc", "--noprofile"], env, cwd))
 
     async def end_processes(self) -> int:
-        """Kill what is still running."""
+        """Kill the processes that are still running."""
         running = [process for process in self._processes if process.returncode is None]
         for process in running:
             await _end(process)
@@ -347,7 +347,7 @@ class FolderSandbox(BaseSandbox):
         return FolderSandbox(target)
 
     async def release(self) -> None:
-        """Kill what runs, also what commands that have ended left behind, and remove the folder."""
+        """Kill what is running, including leftovers of ended commands, and remove the folder."""
         for process in self._processes:
             await _end(process)
         shutil.rmtree(self._folder, ignore_errors=True)

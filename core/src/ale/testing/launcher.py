@@ -23,14 +23,14 @@ from ale.protocols import LOST, Launch, Launched, Launcher, Process, Role
 
 DEADLINE_S = 60.0
 
-# Ends at a SIGINT with the status 130, as a run does that has finished its episodes.
+# Ends at a SIGINT with status 130, like a run that has finished its episodes.
 DRAINS = "trap 'echo drained; exit 130' INT; trap 'echo ended; exit 143' TERM; echo ready"
 WAIT = "; while :; do sleep 0.05; done"
 STUBBORN = "trap '' TERM INT; echo ready" + WAIT
 
 
 class LauncherContract:
-    """Derive from it, and give it the fixture `launcher`: the product, for this machine."""
+    """The contract of launchers. Give it the fixture `launcher`: the product, for this machine."""
 
     @pytest.fixture
     def launcher(self) -> Launcher:
@@ -38,7 +38,7 @@ class LauncherContract:
 
     @pytest.fixture
     def launch(self, tmp_path: Path) -> Callable[..., Launch]:
-        """Makes a launch of bash scripts, of which each writes its process id down first."""
+        """Makes a launch of bash scripts, each of which first writes its process id to a file."""
 
         def made(run: str, worker: str | None = None, count: int = 1, restarts: int = 0) -> Launch:
             others = [] if worker is None else [script(tmp_path, "work", "worker", worker, count)]
@@ -54,14 +54,14 @@ class LauncherContract:
 
     @pytest.fixture(autouse=True)
     def heeds_interrupts(self) -> Iterator[None]:
-        """A shell lets what it starts in the background ignore SIGINT, which bash can't undo."""
+        """Restore SIGINT: shells make background processes ignore it, which bash can't undo."""
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         yield
         signal.signal(signal.SIGINT, before)
 
     @pytest.fixture(autouse=True)
     def ids(self, tmp_path: Path) -> Path:
-        """The folder in which each process has a file with its id as name."""
+        """The folder in which each process has a file named after its id."""
         (tmp_path / "ids").mkdir()
         return tmp_path / "ids"
 
@@ -171,7 +171,7 @@ class LauncherContract:
 
 
 def script(folder: Path, name: str, role: Role, text: str, count: int = 1) -> Process:
-    """A bash script that runs in `folder`, and whose process id is in ``ids/`` there."""
+    """A bash script that runs in `folder` and writes its process id into ``ids/`` there."""
     inside = f"cd {shlex.quote(str(folder))}; touch ids/$$; {text}"
     command = ("bash", "-c", inside)
     return Process(name=name, role=role, command=command, environ={"KIT": "it"}, count=count)
@@ -209,7 +209,7 @@ def says(launch: Launch, name: str, text: str) -> bool:
 
 
 def alive(ids: Path) -> list[str]:
-    """The processes of the launch that still run."""
+    """The processes of the launch that are still running."""
     return [path.name for path in ids.iterdir() if _runs(Path("/proc") / path.name / "stat")]
 
 

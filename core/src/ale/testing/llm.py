@@ -8,7 +8,7 @@ A model in this process::
         def llm(self) -> LLM:
             return MyModel()
 
-A provider of models behind an API over HTTP, tested against a real server in a process of its own,
+A provider of models behind an API over HTTP, tested against a real server in its own process,
 errors included::
 
     class TestMyProvider(LLMServerContract):
@@ -65,11 +65,11 @@ UNUSUAL = 'Say something about: naïve 🐍 "quoted" \\ \u2028 \x00 {"role": "us
 KEY = "kit-key-5d41402a"
 _LONG = "x" * 10_000_000
 CANCEL_S = 60.0
-"""Seconds until a cancelled request has to be closed."""
+"""Seconds within which a cancelled request has to be closed."""
 
 
 def ask(*texts: str, seed: int = 0, **fields: Any) -> CompletionRequest:
-    """A request with messages of user and assistant in turn, the user first."""
+    """A request with alternating messages of user and assistant, the user's first."""
     messages = tuple(
         Message(role="user" if index % 2 == 0 else "assistant", content=text)
         for index, text in enumerate(texts)
@@ -79,7 +79,7 @@ def ask(*texts: str, seed: int = 0, **fields: Any) -> CompletionRequest:
 
 
 class LLMContract:
-    """The contract of every `LLM`. Override `llm`, and the other fixtures where they apply."""
+    """The contract of every `LLM`. Override `llm`, and other fixtures if they apply."""
 
     @pytest.fixture
     def llm(self) -> LLM:
@@ -88,12 +88,12 @@ class LLMContract:
 
     @pytest.fixture
     def known_answer(self) -> str | None:
-        """What the model answers to `CAPITAL`, to the character; None where that is unknown."""
+        """The model's exact answer to `CAPITAL`; None if unknown."""
         return None
 
     @pytest.fixture
     def calls_when_asked(self) -> bool:
-        """Whether the model always calls `ADD` when it is given it and asked `SUM`."""
+        """Whether the model always calls `ADD` when it has this tool and is asked `SUM`."""
         return False
 
     @pytest.mark.asyncio
@@ -248,7 +248,7 @@ async def _fail(llm: LLM, request: CompletionRequest) -> LLMError:
 
 
 class LLMServerContract(LLMContract):
-    """`LLMContract`, and what a provider over HTTP promises besides.
+    """`LLMContract`, and what a provider over HTTP promises in addition.
 
     Override `connect`; and `serve`, if the API is not OpenAI's.
     """
@@ -257,7 +257,7 @@ class LLMServerContract(LLMContract):
     def serve(cls, script: Script) -> AbstractContextManager[ScriptedServer]:
         """A server that plays the script: `scripted_server` with a wire of your own, or any other.
 
-        By default one with OpenAI's API.
+        By default, a server with OpenAI's API.
         """
         return openai_server(script)
 
@@ -265,14 +265,14 @@ class LLMServerContract(LLMContract):
     def connect(self) -> Connect:
         """Makes the provider from a base URL (up to ``/v1``) and a key.
 
-        Give it options that make the kit quick: an attempt is cut off after half a second to a
-        second, the provider's own waits are at most 0.05 s, and at least two retries are allowed.
+        Give it options that make the kit quick: an attempt is cut off after 0.5 to 1 second, the
+        provider's own waits are at most 0.05 s, and at least two retries are allowed.
         """
         raise NotImplementedError("give the kit its fixture 'connect'")
 
     @pytest.fixture
     def known_answer(self) -> str | None:
-        """The script's."""
+        """The script's answer."""
         return "Paris."
 
     @pytest.fixture
@@ -283,7 +283,7 @@ class LLMServerContract(LLMContract):
     @pytest.fixture(scope="class")
     @classmethod
     def usual_server(cls) -> Iterator[ScriptedServer]:
-        """A server that answers what `LLMContract` asks."""
+        """A server that answers the requests of `LLMContract`."""
         script = {
             "conversations": [
                 {"match": "17 plus 25", "steps": [_SUM, {"text": "42."}]},
@@ -423,7 +423,7 @@ class LLMServerContract(LLMContract):
             try:
                 content = (await llm.complete(ask(CAPITAL))).message.content
             except LLMError as error:
-                # A second attempt would be as long.
+                # A second attempt would take as long.
                 transient, content = error.transient, _LONG
             else:
                 transient = False

@@ -1,4 +1,4 @@
-"""Contract kit for middleware: it adds the same to every conversation of an episode, and no harm.
+"""Contract kit for middleware: it adds the same to all conversations of an episode, without harm.
 
 ```python
 class TestMine(MiddlewareContract):
@@ -7,7 +7,7 @@ class TestMine(MiddlewareContract):
         return Mine(MineOptions())
 ```
 
-The middleware of the kit should add something to `task`; override the fixture to give it one.
+The middleware under test should add something to `task`; override that fixture if it needs another.
 """
 
 import asyncio

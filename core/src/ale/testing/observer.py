@@ -1,4 +1,4 @@
-"""What every observer promises: it survives any run, returns at once, stays off stdout and small.
+"""Every observer promises to survive any run, return at once, keep off stdout and stay small.
 
 ```python
 class TestMine(ObserverContract):
@@ -63,7 +63,7 @@ def register(observer: object) -> pluggy.PluginManager:
 
     Raises:
         pluggy.PluginValidationError: a hook has an argument that its specification lacks, or a
-            name that is none of `ale.hookspecs`.
+            name that is not in `ale.hookspecs`.
     """
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hookspecs)
@@ -73,7 +73,7 @@ def register(observer: object) -> pluggy.PluginManager:
 
 
 def notify(manager: pluggy.PluginManager, events: Iterable[Event]) -> Mapping[str, list[float]]:
-    """Call the hook of each event, in order; the seconds that each call took, by hook."""
+    """Call the hook of each event, in order; returns the seconds of each call, by hook."""
     seconds: dict[str, list[float]] = defaultdict(list)
     for event in events:
         name = HOOKS[type(event)]
@@ -128,7 +128,7 @@ def ended(number: int, reward: float | None) -> EpisodeFinished:
 
 
 def episodes(numbers: Iterable[int]) -> Iterator[Event]:
-    """Whole episodes: each third one broken, each second graded one a success."""
+    """Whole episodes: every third is broken, every second graded one is a success."""
     for number in numbers:
         yield from stages(number)
         yield ended(number, None if number % 3 == 2 else float(number % 2))
@@ -192,16 +192,16 @@ def stories(directory: Path) -> Mapping[str, Sequence[Event]]:
 
 
 class ObserverContract:
-    """Derive from it, and give it the fixture `observer`: the product, freshly built."""
+    """The contract of observers. Give it the fixture `observer`: the product, freshly built."""
 
     hook_s = 0.05
     """Median seconds that a hook may take."""
     last_hook_s = 10.0
     """Seconds that ``ale_run_finished`` may take: nothing follows, so it may write what is left."""
     flat_bytes = 256 * 1024
-    """Memory growth allowed over 10,000 episodes: less than an id for each."""
+    """Memory growth allowed over 10,000 episodes: less than one id for each."""
     settle_s = 120.0
-    """How long an observer that writes in the background may take to work off its queue."""
+    """Seconds that an observer that writes in the background may take to empty its queue."""
 
     @pytest.fixture
     def observer(self) -> object:
@@ -251,7 +251,7 @@ class ObserverContract:
     ) -> None:
         manager = register(observer)
         notify(manager, [started(tmp_path, None), *episodes(range(1000))])
-        await asyncio.sleep(0.5)  # a queue with room for these alone is emptied meanwhile
+        await asyncio.sleep(0.5)  # a queue with room for only these is emptied meanwhile
         tracemalloc.start()
         try:
             notify(manager, episodes(range(1000, 2000)))
@@ -259,9 +259,9 @@ class ObserverContract:
             deadline = time.monotonic() + self.settle_s
             for first in range(2000, 12_000, 1000):
                 notify(manager, episodes(range(first, first + 1000)))
-                # Measured once: a thread of its own may hold a batch in the next moment.
+                # Measured once: a moment later, the observer's own thread may hold a batch.
                 while (held := _held()) > enough and time.monotonic() < deadline:  # noqa: ASYNC110
-                    await asyncio.sleep(0.1)  # it gives no sign to wait for
+                    await asyncio.sleep(0.1)  # there is no signal to wait for
         finally:
             tracemalloc.stop()
             notify(manager, [finished(tmp_path)])

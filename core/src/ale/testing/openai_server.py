@@ -1,4 +1,4 @@
-"""A real OpenAI-compatible server, in a process of its own, that plays a script.
+"""A real OpenAI-compatible server that plays a script in its own process.
 
 For tests that need a socket, HTTP and another process between them and the model, and for trying
 `ale` without a model::
@@ -13,8 +13,8 @@ is ended. In a test, `openai_server` starts it and ends it. It needs nothing bey
 
 1. A list of steps, played in the order in which requests arrive.
 2. A mapping from the text of the last user message to a step; the key ``*`` is for all others.
-3. Conversations. The place in a script is read from the request alone, so that concurrent
-   episodes and retries stay right: `match`, a regular expression searched for in the first user
+3. Conversations. The place in a script depends only on the request, so concurrent episodes and
+   retries get the right step: `match`, a regular expression searched for in the first user
    message, chooses the script (the first that fits), and the number of assistant messages already
    in the conversation is the index of the step::
 
@@ -31,9 +31,10 @@ is ended. In a test, `openai_server` starts it and ends it. It needs nothing bey
 A request for which there is no step is answered with status 400, which no client should retry.
 
 ``models``, at the top of a script of form 2 or 3, has the objects that ``/v1/models`` lists (such
-as ``{id: m, owned_by: vllm}``), or a step with an integer ``fault``; by default one, ``scripted``.
+as ``{id: m, owned_by: vllm}``), or a step with an integer ``fault``; by default one model,
+``scripted``.
 
-**A step** that answers has any of
+**A step** that answers may have any of
 
 - ``text``; ``reasoning`` (sent as ``reasoning_content``);
 - ``calls``: a list of ``{name, arguments, id}``. Arguments that are a text are sent as they stand,
@@ -53,12 +54,13 @@ as ``{id: m, owned_by: vllm}``), or a step with an integer ``fault``; by default
 - an integer: that HTTP status, with ``message``, ``code`` and ``retry_after`` (seconds; or the
   text ``date`` for a date between one and two seconds ahead) as given;
 - ``context_length``: status 400 with the code ``context_length_exceeded``;
-- ``drop``: the connection is closed without an answer; ``half``: in the middle of one;
+- ``drop``: the connection is closed without an answer; ``half``: it is closed in mid-answer;
 - ``stall``: half an answer, then nothing until the client leaves; ``silence``: not even that;
 - ``invalid_json``: status 200 with a body (or, streaming, an event) that is no JSON.
 
-``before`` has faults to be played to the first requests that reach this step, one each, before it
-is played itself: to whichever episode's they are, so that a retry is what gets through.
+``before`` has faults that are played to the first requests that reach this step, one each, before
+the step itself is played. It does not matter which episode a request belongs to, so a retry gets
+the answer.
 
 **Streaming** is by server-sent events when the request has ``stream: true``: text in pieces, each
 tool call as a head with id and name followed by pieces of its arguments, usage at the end where
@@ -307,7 +309,7 @@ class _Record:
 
 
 def read_script(path: Path) -> Script:
-    """A script from a file: YAML where its name ends so, else JSON."""
+    """A script from a file: YAML if its name ends like that, else JSON."""
     text = path.read_text(encoding="utf-8")
     if path.suffix in (".yaml", ".yml"):
         import yaml
@@ -320,7 +322,7 @@ def read_script(path: Path) -> Script:
 async def serve(
     script: Script, *, wire: Wire, port: int, record: TextIO | None, with_parent: bool
 ) -> None:
-    """Serve on the loopback interface until SIGTERM, SIGINT or, if asked, the end of stdin."""
+    """Serve on the loopback interface until SIGTERM, SIGINT or, if requested, the end of stdin."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -351,7 +353,7 @@ class ScriptedServer:
 
     def _lines(self) -> list[dict[str, Any]]:
         text = self.record.read_text(encoding="utf-8")
-        # A line that is being written has no end yet.
+        # A line that is still being written has no newline yet.
         return [json.loads(line) for line in text.split("\n")[:-1]]
 
     def requests(self) -> list[dict[str, Any]]:
@@ -359,7 +361,7 @@ class ScriptedServer:
         return [line for line in self._lines() if "method" in line]
 
     def outcomes(self) -> list[str]:
-        """How the requests that are over have ended, in the order in which they ended."""
+        """How finished requests ended, in the order in which they ended."""
         return [line["outcome"] for line in self._lines() if "outcome" in line]
 
     async def outcome(self, index: int, *, timeout_s: float = 60.0) -> str:

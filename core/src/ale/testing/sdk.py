@@ -1,4 +1,4 @@
-"""What a plugin promises whose SDK is imported late and may be missing.
+"""What a plugin promises if its SDK is imported late and may be missing.
 
 ```python
 class TestSdk(SdkContract):
@@ -39,7 +39,7 @@ class SdkContract:
     """The plugin works without its SDK, says how to install it, and imports it only to build."""
 
     plugin: ModuleType
-    """The module of the hooks."""
+    """The module that contains the hooks."""
     sdk: str
     """Name of the SDK's distribution and of its module."""
     remedy: str

@@ -51,7 +51,7 @@ FINISH = ToolSpec(
 TOOLS = (FINISH, SHELL)
 """Tools of the agent in these tests. The one for commands is not the first."""
 LONGEST = 200
-"""Turns after which every expert must have finished."""
+"""Number of turns within which every expert must have finished."""
 
 
 def output_of(call: ToolCall) -> str:
@@ -70,7 +70,7 @@ def solved(n: int = 4) -> list[Task]:
 def request(
     turns: Sequence[Turn], task_id: str = "demo", tools: Sequence[ToolSpec] = TOOLS
 ) -> CompletionRequest:
-    """What a model is asked with after these turns."""
+    """The request to a model after these turns."""
     messages = [Message(role="user", content=f"Do {task_id}.")]
     for turn in turns:
         messages += [turn.completion.message, *(seen.as_message() for seen in turn.observations)]
@@ -84,7 +84,7 @@ def request(
 
 
 def answered(answer: Message, *, forced: bool) -> Turn:
-    """A turn that says `answer`, with what its calls give back."""
+    """A turn with this answer, and the observations of its calls."""
     return Turn(
         completion=Completion(message=answer, forced=forced),
         observations=tuple(
@@ -107,7 +107,7 @@ def replayed(start: Start) -> tuple[Turn, ...]:
 
 
 def rolled_out(start: Start, *, step: int, rollout: int, reward: float, turns: int = 2) -> Episode:
-    """A graded episode from this start: the expert's turns, then so many of the model's own."""
+    """A graded episode from this start: the expert's turns, then `turns` turns of the model."""
     begun = list(replayed(start))
     for _ in range(turns):
         text = f'{{"command": "own {len(begun)} of {rollout}"}}'
@@ -140,12 +140,12 @@ def graded(starts: Sequence[Start], step: int, seed: int) -> list[Episode]:
 
 
 def drawn(tasks: Sequence[Task], step: int) -> Sequence[Task]:
-    """Two of the tasks after the other: each appears in some steps only."""
+    """Two consecutive tasks: each task appears only in some steps."""
     return [tasks[(2 * step + i) % len(tasks)] for i in range(min(2, len(tasks)))]
 
 
 def next_message(start: Start) -> Message | None:
-    """What an expert would say where the start's rollouts begin; None where nobody says so."""
+    """The expert's next message where the start's rollouts begin; None if there is none."""
     if start.next_action is None:
         return None
     return start.next_action().answer(request(replayed(start), start.task_id))
@@ -180,11 +180,11 @@ def trained(
 
 
 def assert_starts(starts: Sequence[Start], tasks: Sequence[Task], rollouts: int) -> None:
-    """They can be rolled out: known tasks, some rollouts, names that an id can hold, none twice."""
+    """Check that starts can be rolled out: known tasks, rollouts, and valid, unique names."""
     known = {task.id for task in tasks}
     assert all(type(start) is Start for start in starts)
     for start in starts:
-        shown_again = start.demonstration  # may be one of an earlier step
+        shown_again = start.demonstration  # its task may be one of an earlier step
         assert start.task_id in known or shown_again, (
             f"'{start.task_id}' was not drawn for this step"
         )
@@ -204,15 +204,15 @@ each_seed = pytest.mark.parametrize("seed", range(5))
 
 
 class StartSchemeContract:
-    """The contract of every start scheme. Override `make_scheme`, and `tasks` where it needs more.
+    """The contract of every start scheme. Override `make_scheme`, and `tasks` if it needs others.
 
     The episodes that it learns from are played in this process: experts are asked turn by turn,
-    commands give back `output_of`, and chance decides which episodes succeed.
+    commands return `output_of`, and chance decides which episodes succeed.
     """
 
     @pytest.fixture
     def make_scheme(self) -> Callable[[], StartScheme]:
-        """Makes the scheme to test, anew each time, as a resumed run does."""
+        """Makes a new instance of the scheme to test each time, as a resumed run does."""
         raise NotImplementedError("override the fixture 'make_scheme'")
 
     @pytest.fixture
@@ -288,7 +288,7 @@ class StartSchemeContract:
                     continue
                 expected = [turn.completion.message for turn in replayed(start)]
                 assert len(expected) > 0, f"the expert of {start.name} says nothing"
-                # Two at once, turn by turn: they must be independent.
+                # Two experts at once, turn by turn: they must be independent.
                 one, other = start.expert(), start.expert()
                 for turns in itertools.accumulate(
                     ([answered(message, forced=True)] for message in expected), initial=[]
@@ -300,7 +300,7 @@ class StartSchemeContract:
     def test_an_expert_says_the_same_when_its_turn_is_asked_again(
         self, make_scheme: Callable[[], StartScheme], tasks: Sequence[Task], seed: int
     ) -> None:
-        """An agent asks again with a shorter conversation where it was too long."""
+        """If a conversation was too long, an agent asks again with a shorter one."""
         for _, starts, _ in trained(make_scheme(), tasks, seed):
             for start in starts:
                 if start.expert is not None:

@@ -26,7 +26,7 @@ class TaskSourceContract:
 
     @pytest.fixture
     def source(self) -> TaskSource:
-        """A source of at least two tasks, as users get it."""
+        """A source of at least two tasks, built as users get it."""
         raise NotImplementedError("override the fixture 'source'")
 
     @pytest.fixture

@@ -41,7 +41,7 @@ TEXT = "I will look at it."
 
 
 def _turns(n: int) -> Sequence[Turn]:
-    """Turns of one call each and six tokens; the first one with the task's messages."""
+    """Turns of one call and six tokens each; the first one has the task's messages."""
     messages = (Message(role="system", content="You work."), Message(role="user", content="Do it."))
     return [
         turn(
@@ -70,7 +70,7 @@ def _chunks(n: int) -> Sequence[Chunk]:
 def credited_group(
     task_id: str, rollouts: Sequence[tuple[float, Sequence[float]]], *, step: int = 0
 ) -> CreditedGroup:
-    """Rollouts of one task, each (reward, weight of each chunk), of one turn per chunk.
+    """Rollouts of one task, each given as (reward, weight of each chunk), with one turn per chunk.
 
     Every turn has six tokens, and a chunk is a turn.
     """
@@ -106,7 +106,7 @@ def credited_batch(step: int) -> Batch:
 
 
 def without_credit(batch: Batch) -> Batch:
-    """The same batch with every weight, return and reward of its credits 0."""
+    """The same batch, with all weights, returns and rewards of its credits set to 0."""
     groups = []
     for credited in batch.groups:
         zeros = [(0.0,) * len(credit.weights) for credit in credited.credits]
@@ -137,7 +137,7 @@ def _folder(tmp_path: Path) -> Path:
 
 
 def _content(snapshot: PolicySnapshot) -> dict[str, str]:
-    """Digest of every file of a snapshot."""
+    """Digest of each file of a snapshot."""
     if snapshot.path is None:
         return {}
     files = sorted(path for path in Path(snapshot.path).rglob("*") if path.is_file())
@@ -151,24 +151,24 @@ def _assert_finite(report: StepReport) -> None:
 
 
 class TrainerContract:
-    """Derive from it, and give it `make_trainer`; `batch` too, where `credited_batch` won't do."""
+    """Derive from it and give it `make_trainer`, and `batch` if `credited_batch` won't do."""
 
     tolerance = 1e-6
-    """How far metrics of the same step may be apart, relatively: kernels need not be exact."""
+    """Relative difference allowed between metrics of the same step: kernels need not be exact."""
     timings: Sequence[str] = ()
-    """Metrics that are measured, not computed, and differ each time."""
+    """Metrics that are measured, not computed, and therefore differ each time."""
 
     @pytest.fixture
     def make_trainer(self) -> Callable[[], Trainer]:
         """Builds a fresh trainer each time it is called, as a restarted run would.
 
-        One that trains a model is attached to a fresh one, with the weights that it began with.
+        A trainer of a model is attached to a fresh model, with the model's initial weights.
         """
         raise NotImplementedError("override the fixture `make_trainer`")
 
     @pytest.fixture
     def make_unattached(self, make_trainer: Callable[[], Trainer]) -> Callable[[], Trainer]:
-        """As `make_trainer`, before `attach`; override it where that one attaches."""
+        """As `make_trainer`, before `attach`; override it if `make_trainer` attaches."""
         return make_trainer
 
     @pytest.fixture
@@ -319,13 +319,13 @@ class TrainerContract:
 class BackgroundSaverContract:
     """For trainers that write checkpoints while the run continues (`BackgroundSaver`).
 
-    Give it `make_trainer`, as of `TrainerContract`; `batch` too, where `credited_batch` won't do.
+    Give it `make_trainer`, as for `TrainerContract`, and `batch` if `credited_batch` won't do.
     """
 
     tolerance = 1e-6
-    """As of `TrainerContract`."""
+    """As for `TrainerContract`."""
     timings: Sequence[str] = ()
-    """As of `TrainerContract`."""
+    """As for `TrainerContract`."""
 
     @pytest.fixture
     def make_trainer(self) -> Callable[[], Trainer]:
@@ -365,9 +365,9 @@ class BackgroundSaverContract:
 
 
 class CriticTrainerContract(TrainerContract):
-    """For trainers with a critic (`CriticTrainer`): `TrainerContract`, on credit that it completes.
+    """For trainers with a critic (`CriticTrainer`): `TrainerContract` on credit to be completed.
 
-    That a run resumes with the critic as it was is among the tests of `TrainerContract`.
+    The tests of `TrainerContract` include that a run resumes with the critic as it was.
     """
 
     @pytest.fixture
@@ -401,7 +401,7 @@ class CriticTrainerContract(TrainerContract):
     async def test_weights_that_the_critic_replaces_change_nothing(
         self, make_trainer: Callable[[], Trainer], batch: Callable[[int], Batch]
     ) -> None:
-        """`Credit.weights` are as if every state were worth 0; rewards and values decide."""
+        """`Credit.weights` assume that every state is worth 0; rewards and values decide."""
         reports = []
         for made in (batch(0), _with_other_weights(batch(0))):
             trainer = make_trainer()

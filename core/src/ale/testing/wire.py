@@ -1,5 +1,5 @@
 """How an API writes requests and answers, so that `ale.testing.openai_server` can play a script
-to a client of another API than OpenAI's."""
+to a client of an API other than OpenAI's."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,12 +11,12 @@ Step = Mapping[str, Any]
 class Wire:
     """An API that takes a POST with JSON and answers with JSON. Override all but `events`.
 
-    The server of the kit runs in a process of its own, which imports the wire by name: define it in
-    a module that can be imported, and give the kit ``scripted_server(script, wire="module:Name")``.
+    The kit's server runs in its own process, which imports the wire by name: define it in a module
+    that can be imported, and give the kit ``scripted_server(script, wire="module:Name")``.
     """
 
     path: str
-    """How the path ends to which requests are sent, as ``/chat/completions``."""
+    """The end of the path to which requests are sent, such as ``/chat/completions``."""
 
     def messages(self, body: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         """The conversation of a request: objects with `role` and `content`, as OpenAI has them."""
@@ -29,11 +29,12 @@ class Wire:
     def error(self, step: Step) -> Mapping[str, Any]:
         """The body of an answer to a request that fails with an HTTP status.
 
-        Its ``fault`` is that status, or ``context_length``, which is sent with status 400 and must
-        become a `ContextLengthError`. ``message`` is to be in the body where the step has it.
+        The step's ``fault`` is that status, or ``context_length``, which is sent with status 400
+        and must become a `ContextLengthError`. If the step has a ``message``, the body must
+        contain it.
         """
         raise NotImplementedError
 
     def events(self, step: Step, body: Mapping[str, Any]) -> Iterable[Mapping[str, Any]] | None:
-        """The events of a streamed answer; None if the request asks for a whole one."""
+        """The events of a streamed answer; None if the request asks for a whole answer."""
         return None

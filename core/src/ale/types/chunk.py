@@ -4,7 +4,7 @@ from ale.types._record import record
 from ale.types.trajectory import Turn
 
 Range = tuple[int, int]
-"""Half-open: start, stop."""
+"""A half-open range: start, stop."""
 
 
 @record
@@ -21,8 +21,8 @@ class Span:
     calls: Range
     """Tool calls, each together with its observation."""
     tokens: Range | None = None
-    """Generated tokens (``output_ids``); None where none were recorded, or where the boundary
-    does not fall between two of them."""
+    """Generated tokens (``output_ids``); None if none were recorded, or if the boundary does not
+    fall between two of them."""
 
 
 @record
@@ -32,7 +32,7 @@ class Chunk:
     index: int
     """0-based position in the trajectory."""
     kind: str
-    """The rule that produced it: ``interaction``, ``message``, ``tool-call``, ..."""
+    """The rule that produced the chunk: ``interaction``, ``message``, ``tool-call``, ..."""
     spans: tuple[Span, ...]
 
 

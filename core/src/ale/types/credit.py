@@ -44,7 +44,7 @@ class Gae:
     unit: Literal["token", "turn", "chunk"]
     """What one step is."""
     truncated: bool = False
-    """The episode was cut off: the value of the state after its last step follows, not 0."""
+    """The episode was cut off: the value of the state after its last step is used, not 0."""
 
 
 @record
@@ -59,12 +59,12 @@ class Credit:
     returns: tuple[float, ...]
     """G_k: discounted return from the chunk on."""
     weights: tuple[float, ...]
-    """Factor of grad log pi of each of the chunk's tokens: advantage or return."""
+    """Factor on grad log pi of each of the chunk's tokens: advantage or return."""
     skipped: str | None = None
     """Why this episode has no training signal under this scheme (all rewards of a group equal)."""
     gae: Gae | None = None
-    """Where a critic is to complete this: `weights` are as if it valued every state at 0, and the
-    trainer replaces them (`CriticTrainer`)."""
+    """Set if a critic is to complete this credit: `weights` are those of a critic that values every
+    state at 0, and the trainer replaces them (`CriticTrainer`)."""
 
 
 @record

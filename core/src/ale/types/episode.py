@@ -19,14 +19,14 @@ class Score:
     criterion: str
     passed: bool
     value: float
-    """In [0, 1], or finite where `unbounded`; 1 exactly when the criterion holds."""
+    """In [0, 1], or any finite number if `unbounded`; 1 exactly when the criterion holds."""
     weight: float = 1.0
     """0 for a task step that does not count towards the reward."""
     detail: str = ""
     """The reason, for a human reader, with an excerpt of the evidence."""
     answer: str | None = None
-    """What the agent answered, as short text in which equal answers are equal, where the criterion
-    reads an answer: for majority votes over attempts."""
+    """If the criterion reads an answer: the agent's answer as a short text that is the same for
+    equal answers. For majority votes over attempts."""
     ends_task: bool = False
     """The following steps of the task are skipped."""
     kept: str | None = None
@@ -51,12 +51,12 @@ class Limits:
     """Limits of an agent. None is no limit."""
 
     max_steps: int | None = None
-    """Tool calls."""
+    """Most tool calls."""
     max_turns: int | None = None
-    """Completions."""
+    """Most completions."""
     tool_timeout_s: float | None = None
     time_limit_s: float | None = None
-    """Wall clock of the agent's whole run."""
+    """Wall-clock seconds of the agent's whole run."""
     context_max_tokens: int | None = None
 
 
@@ -70,28 +70,28 @@ class Episode:
     split: Split = "train"
     """Evaluation episodes are excluded from statistics, credit and training."""
     step: int = 0
-    """Training step that it was drawn for; 0 where nothing is trained. With ``schedule: stream``
-    another step may learn from it, which ``groups.jsonl`` says. For an evaluation, the number of
+    """Training step for which it was drawn; 0 if nothing is trained. With ``schedule: stream``
+    another step may learn from it; ``groups.jsonl`` says which. For an evaluation, the number of
     steps that the policy had learned from."""
     start: str = ""
     """Name of its `Start`; empty for the task's initial state."""
     rollout: int = 0
-    """Its number among the repeats of the task, from this start, in this step."""
+    """Number among the repeats of the task from this start in this step."""
     seed: int = 0
     temperature: float | None = None
-    """What an evaluation sampled at; None: what the model is configured with."""
+    """The temperature of an evaluation; None: the one that the model is configured with."""
     reward: float | None
-    """Mean of the criteria's values, by weight; in [0, 1] unless one is `unbounded`. Exactly
-    1 is a success. None if the episode is broken."""
+    """Weighted mean of the criteria's values; in [0, 1] unless one is `unbounded`. Exactly 1 is a
+    success. None if the episode is broken."""
     scores: tuple[Score, ...] = ()
     trajectory: Trajectory = Trajectory()
     failure: Failure | None = None
     earlier_failures: tuple[Failure, ...] = ()
     """Broken attempts before this one, oldest first."""
     sandbox: str = ""
-    """Backend that ran it."""
+    """The sandbox backend that ran it."""
     started_at: str = ""
-    """UTC, ISO 8601."""
+    """Start time in UTC, ISO 8601."""
     seconds: Mapping[str, float] = field(factory=dict)
     """Wall-clock seconds by stage."""
     metadata: Mapping[str, Any] = field(factory=dict)

@@ -21,13 +21,13 @@ class RunStarted:
     n_done: int
     """Episodes already on disk (``--resume``)."""
     n_graded: int
-    """Of these, graded ones."""
+    """The number of these that are graded."""
     n_succeeded: int
-    """Of these, episodes whose reward is 1."""
+    """The number of graded episodes whose reward is 1."""
     n_evaluated: int = 0
-    """Evaluation episodes among `n_done`; not counted in the two above."""
+    """Evaluation episodes among `n_done`; not counted in `n_graded` and `n_succeeded`."""
     n_expert_guided: int = 0
-    """Expert-guided graded episodes among `n_done`; not counted in them either."""
+    """Expert-guided graded episodes among `n_done`; not counted in those two either."""
     concurrency: int
     config: Mapping[str, Any] = field(factory=dict)
     """The resolved config, without secrets."""
@@ -68,20 +68,20 @@ class EvaluationFinished:
     step: int
     """Training steps that the policy had learned from."""
     policy_version: int | None
-    """None where the model is no `Policy`."""
+    """None if the model is not a `Policy`."""
     temperature: float | None = None
-    """Of the sampling; None: what the model is configured with. Each temperature of an evaluation
-    has an event of its own."""
+    """Sampling temperature; None: the one that the model is configured with. Each temperature of an
+    evaluation has an event of its own."""
     n_graded: int
     n_broken: int
     n_succeeded: int
     mean_reward: float | None
     k: int = 1
-    """Graded samples of each task: the fewest that one has."""
+    """The number of graded samples per task: the fewest that any task has."""
     pass_at_k: float | None = None
-    """Mean over tasks; only of several samples. See `ale.attempts.pass_at_k`."""
+    """Mean over tasks; only with several samples. See `ale.attempts.pass_at_k`."""
     majority: float | None = None
-    """Share of tasks of whose samples more than half succeeded; only of several samples."""
+    """Share of tasks with more than half of their samples successful; only with several samples."""
     at: float = 0.0
 
 

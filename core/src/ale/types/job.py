@@ -16,17 +16,17 @@ class Job:
 
     schema: int = 1
     id: str
-    """That of its episode; the same in every run of the same config."""
+    """The id of the job's episode; the same in every run of the same config."""
     task: Task
-    """Its folders (`Task.files`) are paths, which a worker must have too."""
+    """Its folders (`Task.files`) are paths that must also exist on a worker."""
     split: Split = "train"
     step: int = 0
     start: str = ""
-    """Name of its `Start`. Only in the run's own process may there be an expert."""
+    """Name of its `Start`. An expert is possible only in the run's own process."""
     rollout: int = 0
     seed: int = 0
     temperature: float | None = None
-    """In place of the model's own."""
+    """Replaces the model's own temperature; None leaves it."""
 
 
 @record

@@ -24,7 +24,7 @@ class Message:
     role: Role
     content: str = ""
     reasoning: str | None = None
-    """The model's reasoning where the provider returns it apart from the content."""
+    """The model's reasoning, if the provider returns it separately from the content."""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     """For role ``tool``: the call that this answers."""
@@ -116,7 +116,7 @@ class Completion:
     usage: Usage = Usage()
     model: str = ""
     tokens: TokenTrace | None = None
-    """None where the provider gives no token ids: text is never tokenised again to fill it."""
+    """None if the provider gives no token ids: text is never tokenised again to fill it."""
     forced: bool = False
     """The answer was given to the model, not sampled from it: a demonstration, or the replayed
     beginning of an expert's episode. Its chunks are used for imitation only."""

@@ -32,7 +32,7 @@ class SandboxSpec:
     workdir: str | None = None
     """Relative to the image's own working directory; None leaves it to the backend's options."""
     network: bool | None = None
-    """From the task; None leaves it to the backend's options. False takes precedence."""
+    """Given by the task; None leaves it to the backend's options. False takes precedence."""
     allowed_hosts: tuple[str, ...] = ()
     """Hosts reachable although `network` is False, as in `Constraints`."""
     env: Mapping[str, str] = field(factory=dict)
@@ -40,14 +40,14 @@ class SandboxSpec:
     memory_mb: int | None = None
     storage_mb: int | None = None
     user: str | None = None
-    """From the task; None leaves it to the backend's options and the image."""
+    """Given by the task; None leaves it to the backend's options and the image."""
     agent_user: str | None = None
-    """User of commands from the end of the set-up on; a copy (fork or restored snapshot) starts
-    with it. Only where the backend has the feature ``agent-user``."""
+    """User that commands run as after the set-up; a copy (fork or restored snapshot) starts with
+    this user. Only if the backend has the feature ``agent-user``."""
     requires: tuple[SandboxFeature, ...] = ()
-    """Features that will be used: what a sandbox needs for the others alone may be left out."""
+    """Features that will be used; what a sandbox needs only for other features may be left out."""
     tags: Mapping[str, str] = field(factory=dict)
-    """Identify it after a crash: ``run``, ``episode`` and what the backend adds."""
+    """Tags that identify it after a crash: ``run``, ``episode`` and what the backend adds."""
 
 
 @record
@@ -78,12 +78,12 @@ class Capabilities:
     fork: ForkCost
     snapshot: bool
     images: bool
-    """Starts from a container image."""
+    """Its sandboxes start from a container image."""
     limits: Mapping[str, Enforcement] = field(factory=dict)
     features: tuple[SandboxFeature, ...] = ()
     """Optional capabilities of its sandboxes; a task may require some."""
     notes: tuple[str, ...] = ()
-    """What it can't prevent, in words, for ``ale doctor`` and the run's manifest."""
+    """What the backend can't prevent, in words, for ``ale doctor`` and the run's manifest."""
 
 
 @record

@@ -32,14 +32,14 @@ class Constraints:
     network: bool | None = None
     """Whether the sandbox has network access. None leaves it to the config."""
     allowed_hosts: tuple[str, ...] = ()
-    """Without network access: hosts still reachable through a proxy. Names, ``*.name`` for
+    """Hosts that are reachable through a proxy even without network access: names, ``*.name`` for
     subdomains, addresses, networks."""
     time_limit_s: float | None = None
-    """Wall clock of the agent."""
+    """Wall-clock seconds for the agent."""
     max_steps: int | None = None
-    """Tool calls."""
+    """Most tool calls."""
     max_turns: int | None = None
-    """Completions."""
+    """Most completions."""
 
 
 @record
@@ -49,12 +49,12 @@ class Environment:
     image: str | None = None
     """Container image."""
     build: str | None = None
-    """Host folder that holds a Dockerfile, or a compose file (``.yaml``): the sandbox is then its
-    service ``main`` or ``client``, of the image above where there is one, and the others run with
-    it."""
+    """Host folder that holds a Dockerfile, or a compose file (``.yaml``). With the latter, the
+    sandbox is its service ``main`` or ``client``, from the image above if there is one, and the
+    other services run beside it."""
     workdir: str | None = None
     """The workspace, relative to the image's own working directory. None leaves it to the config.
-    Only where there is an image."""
+    Only with an image."""
     env: Mapping[str, str] = field(factory=dict)
     """Environment of every command."""
     cpus: float | None = None
@@ -65,9 +65,9 @@ class Environment:
     """MiB of disk."""
     user: str | None = None
     """User that commands run as, by name or number. None leaves it to the config and the image.
-    Only where there is an image."""
+    Only with an image."""
     agent_user: str | None = None
-    """User of the agent's commands, where it is not `user`; requires ``agent-user``. Each step of a
+    """User that the agent's commands run as, if not `user`; requires ``agent-user``. Each step of a
     task has its own."""
     requires: tuple[SandboxFeature, ...] = ()
     """Features without which the sandbox can't run the task; checked before anything is started."""
@@ -84,14 +84,14 @@ class Task:
     description: str = ""
     """For human readers."""
     origin: str = ""
-    """File or data set the task was read from."""
+    """File or data set from which the task was read."""
     tags: tuple[str, ...] = ()
     files: str | None = None
     """Host folder whose content is copied into the workspace before the setup steps."""
     setup_steps: tuple[str, ...] = ()
-    """Shell commands that run before the agent. A failing one breaks the episode."""
+    """Shell commands that run before the agent. If one fails, the episode is broken."""
     agent_setup_steps: tuple[str, ...] = ()
-    """Shell commands that run after those, as the agent's user; likewise."""
+    """Shell commands that run after `setup_steps`, as the agent's user; failures count the same."""
     criteria: tuple[CriterionSpec, ...] = ()
     constraints: Constraints = Constraints()
     environment: Environment = Environment()

@@ -31,7 +31,7 @@ class StepReport:
 
     step: int
     policy_version: int
-    """After the step."""
+    """The policy's version after the step."""
     metrics: Mapping[str, float] = field(factory=dict)
 
 
@@ -41,6 +41,6 @@ class PolicySnapshot:
 
     version: int
     path: str | None = None
-    """Folder with its weights; None where they are in this process only, or nowhere (an export)."""
+    """Folder with its weights; None if they are only in this process, or nowhere (an export)."""
     weights: Any = field(default=None, repr=False, eq=False)
     """The weights in memory, in a form that trainer and model agree on. Never stored."""

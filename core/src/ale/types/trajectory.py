@@ -46,15 +46,15 @@ class Turn:
     completion: Completion
     observations: tuple[Observation, ...] = ()
     """One per tool call, in the order of the calls; calls that an agent parses from the content
-    have theirs too, with role ``user``."""
+    have observations too, with role ``user``."""
     duration_s: float = 0.0
     tools: tuple[ToolSpec, ...] = ()
-    """The tool specifications sent with the request. Like the whole conversation they are stored
-    only with a `fresh_context`, and hold until the next one; see `Trajectory.tools`."""
+    """The tool specifications sent with the request. Like the whole conversation, they are stored
+    only with a `fresh_context`, and apply until the next one; see `Trajectory.tools`."""
     credited: bool = True
-    """False for an answer that did nothing: without a tool call, followed by a reminder or by the
-    end. A chunk that consists of such turns gets a weight of 0, and the others are credited as if
-    it were not there."""
+    """False for an answer that did nothing: one without a tool call, followed by a reminder or by
+    the end. A chunk that consists of such turns gets a weight of 0, and the others are credited as
+    if it were not there."""
 
 
 StopReason = Literal[

@@ -6,20 +6,20 @@
             return MyBackend(...)
 
 That is the whole test file. Each test checks a promise of `ale.protocols` against a failure seen in
-a real system. Where a backend can't do something, its `Capabilities` say so, and the kit checks
-that this is true: what is not promised is refused, what is not isolated is reachable. Every call
-has a time limit (`_probes.TIMEOUT_S`): a call that hangs fails the test and is named.
+a real system. If a backend can't do something, its `Capabilities` say so, and the kit checks that
+this is true: what is not promised is refused, and what is not isolated is reachable. Every call has
+a time limit (`_probes.TIMEOUT_S`): a call that hangs fails the test, which names it.
 
 A sandbox needs a POSIX ``sh``, ``cat``, ``dd``, ``env``, ``ls``, ``mkfifo``, ``sleep`` with
 fractions, and ``/proc``; busybox is enough.
 
-To override where it matters:
+What to override where necessary:
 
 - ``backend`` (fixture): required.
 - ``small_limits`` (fixture): the backend with limits small enough to be reached.
-- ``client`` (fixture): a way to connect from inside, where the image has none of the usual ones.
-- ``long_command_s``, ``many``, ``concurrency`` (class attributes): how long and how much.
-- ``check_cpu``: where cpu is a share and not a number of seconds.
+- ``client`` (fixture): a way to connect from inside, if the image has none of the usual clients.
+- ``long_command_s``, ``many``, ``concurrency`` (class attributes): durations and amounts.
+- ``check_cpu``: if cpu is a share and not a number of seconds.
 """
 
 from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ from ale.types import SandboxSpec
 class SandboxContract(
     ExecProbes, SessionProbes, FileProbes, LifecycleProbes, IsolationProbes, FeatureProbes
 ):
-    """Derive from it and give it ``backend``."""
+    """The contract of every backend. Derive from it and give it ``backend``."""
 
     @pytest.fixture
     def backend(self) -> SandboxBackend:

@@ -1,4 +1,4 @@
-"""A time limit on every call to the sandbox under test, so that a hang fails with its name."""
+"""A time limit on every call to the sandbox under test, so that a hang fails and is named."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,11 @@ async def in_time(call: Awaitable[T], name: str, allowed_s: float = 0.0) -> T:
     """The call's result.
 
     Args:
-        allowed_s: seconds that the call may take by its own time limit, on top of the kit's.
+        allowed_s: seconds that the call's own time limit allows, in addition to the kit's limit.
 
     Raises:
         AssertionError: it did not return in time, or not after it was cancelled. It is left
-            behind, because what ignores its cancellation would hold up the test again.
+            behind, because a call that ignores its cancellation would hold up the test again.
     """
     task = asyncio.ensure_future(call)
     try:
@@ -50,7 +50,7 @@ class Guard:
     """A sandbox, session or backend whose calls have a time limit.
 
     Args:
-        inner: what is called.
+        inner: the object that is called.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -90,7 +90,7 @@ def guarded(value: T) -> T:
 
 
 def unguarded(value: T) -> T:
-    """What a guard calls."""
+    """The object that a guard calls."""
     return cast("T", value.inner) if isinstance(value, Guard) else value
 
 

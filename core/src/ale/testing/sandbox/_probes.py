@@ -48,7 +48,7 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def size(sandbox: Sandbox, name: str) -> int:
-    """Bytes in a file; 0 where there is none."""
+    """Bytes in a file; 0 if it does not exist."""
     try:
         return len(await sandbox.read(name))
     except FileNotFoundError:
@@ -56,7 +56,7 @@ async def size(sandbox: Sandbox, name: str) -> int:
 
 
 async def beating(sandbox: Sandbox, *names: str) -> list[str]:
-    """The files that a process still writes to."""
+    """The files among `names` to which a process still writes."""
     before = [await size(sandbox, name) for name in names]
     await asyncio.sleep(0.3)
     after = [await size(sandbox, name) for name in names]
@@ -72,7 +72,7 @@ async def stopped(sandbox: Sandbox, *names: str, after: str) -> None:
 
 
 def expect(result: ExecResult, **wanted: object) -> None:
-    """Compare fields of a result; names what differs, and shows the rest of the result."""
+    """Compare fields of a result; an error names what differs and shows the rest."""
     for name, value in wanted.items():
         found = getattr(result, name)
         assert found == value, (
@@ -86,7 +86,7 @@ def _short(value: object) -> str:
 
 
 async def keeps_beating(sandbox: Sandbox, name: str) -> None:
-    """Wait for one more line: something still writes to the file."""
+    """Wait for one more line, which shows that something still writes to the file."""
     before = await size(sandbox, name)
 
     async def grown() -> bool:
@@ -110,7 +110,7 @@ def host_processes(word: str) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             line = (folder / "cmdline").read_bytes()
-        except OSError:  # it has ended, or is not ours to see
+        except OSError:  # it has ended, or we may not read it
             continue
         if word.encode() in line:
             found.append(int(folder.name))
@@ -132,17 +132,17 @@ def _name(pid: int) -> str:
 
 
 def descriptors() -> set[str]:
-    """What this process has open, one entry per descriptor."""
+    """The open files of this process, one entry per descriptor."""
     entries = set()
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         try:
             entries.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")  # noqa: PTH115
-        except FileNotFoundError:  # the listing's own
+        except FileNotFoundError:  # the descriptor of the listing itself
             continue
     return entries
 
 
 def descriptors_passed_on() -> list[int]:
-    """What a program that this process starts would inherit."""
+    """The descriptors that a program started by this process would inherit."""
     numbers = sorted(int(entry.split()[0]) for entry in descriptors())
     return [number for number in numbers if number > 2 and os.get_inheritable(number)]

@@ -49,7 +49,7 @@ class ExecProbes:
         ):
             with case(command):
                 result = await box.exec(command)
-                # The code of a syntax error depends on the shell; it must not be 0.
+                # The code of a syntax error depends on the shell, but must not be 0.
                 expected = result.exit_code if command == "if" and result.exit_code else code
                 expect(result, exit_code=expected, timed_out=False)
 

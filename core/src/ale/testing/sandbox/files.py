@@ -18,7 +18,7 @@ SECRET = b"the host's own secret"
 
 
 async def refused(sandbox: Sandbox, path: str) -> None:
-    """Reading ends in an error, or finds the sandbox's own file of that name."""
+    """Check that reading raises an error, or finds the sandbox's own file of that name."""
     try:
         data = await sandbox.read(path)
     except OSError:
@@ -27,7 +27,7 @@ async def refused(sandbox: Sandbox, path: str) -> None:
 
 
 def untouched(secret: Path) -> None:
-    """The host's file is as it was, and alone."""
+    """Check that the host's file is unchanged and that there is no other file beside it."""
     assert secret.read_bytes() == SECRET
     assert [entry.name for entry in secret.parent.iterdir()] == ["secret"]
 
@@ -37,7 +37,7 @@ def untouched(secret: Path) -> None:
 class FileProbes:
     @pytest.fixture
     def secret(self, tmp_path: Path) -> Path:
-        """A file of the host that no path given to the sandbox may reach."""
+        """A file on the host that no path given to the sandbox may reach."""
         file = tmp_path / "host" / "secret"
         file.parent.mkdir()
         file.write_bytes(SECRET)
@@ -212,5 +212,5 @@ class FileProbes:
 
     async def test_reading_a_named_pipe_does_not_hang(self, box: Sandbox) -> None:
         await box.exec("mkfifo pipe")
-        with pytest.raises(OSError):  # noqa: PT011  which one is for the backend
+        with pytest.raises(OSError):  # noqa: PT011  which one is up to the backend
             await box.read("pipe")

@@ -1,4 +1,4 @@
-"""Probes of isolation: what is declared isolated is, and what is not declared is reachable."""
+"""Probes of isolation: what is declared isolated is isolated; everything else is reachable."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ LIMITS = {"cpu", "memory", "processes", "file_size", "disk"}
 
 
 def any_client(host: str, port: int) -> str:
-    """Connect with whatever is there; 99 where nothing is."""
+    """A command that connects with whatever client exists; exits with 99 if there is none."""
     return (
         "if command -v python3 >/dev/null; then"
         f" python3 -c 'import socket; socket.create_connection((\"{host}\", {port}), 3)';"
@@ -38,7 +38,7 @@ def any_client(host: str, port: int) -> str:
 
 @contextlib.contextmanager
 def program(*argv: str) -> Iterator[None]:
-    """A process of the host."""
+    """Run a process on the host."""
     process = subprocess.Popen(argv)
     try:
         yield
@@ -52,7 +52,7 @@ def program(*argv: str) -> Iterator[None]:
 class IsolationProbes:
     @pytest.fixture
     def client(self) -> Callable[[str, int], str]:
-        """A command that connects to a host and port, and fails with 99 where it has no means."""
+        """A command that connects to a host and port, and exits with 99 if it has no client."""
         return any_client
 
     @pytest.fixture
@@ -60,7 +60,7 @@ class IsolationProbes:
         """Override: the backend with limits that the probes can reach.
 
         256 MiB of memory, 64 processes, files of 8 MiB, 2 seconds of cpu time, as far as the
-        backend has such options and claims to hold them.
+        backend has such options and claims to enforce them.
         """
         limited = {name for name, level in backend.capabilities.limits.items() if level != "none"}
         if limited:
@@ -146,7 +146,7 @@ class IsolationProbes:
         self, backend: SandboxBackend, client: Callable[[str, int], str]
     ) -> None:
         if not backend.capabilities.network_isolation:
-            return  # the probe above has shown that it is open
+            return  # the probe above has shown that the network is open
         async with backend.open(SandboxSpec(network=False)) as sandbox:
             result = await sandbox.exec(client("169.254.169.254", 80))
         assert result.exit_code not in (0, 99), "the metadata address was reached"
@@ -167,7 +167,7 @@ class IsolationProbes:
         self, backend: SandboxBackend, small_limits: SandboxBackend
     ) -> None:
         limited = small_limits.capabilities.limits["memory"] != "none"
-        # On a busy machine a small limit of cpu time would end before the pages are written.
+        # On a busy machine a small limit on cpu time could be reached before the pages are written.
         opened = small_limits if limited else backend
         async with opened.open(SandboxSpec(memory_mb=256)) as sandbox:
             # One buffer of 600 MiB, and every page of it written.
@@ -196,13 +196,13 @@ class IsolationProbes:
     ) -> None:
         level = small_limits.capabilities.limits["cpu"]
         if level == "none":
-            return  # a loop that nothing stops proves nothing
+            return  # a loop that no limit stops proves nothing
         async with small_limits.open(SandboxSpec(cpus=1.0)) as sandbox:
             result = await sandbox.exec("while :; do :; done", timeout_s=30)
-        # A quota on processors slows the loop down and does not end it: then it is the timeout.
+        # A quota on processors only slows the loop down: then the timeout ends it.
         assert result.exit_code != 0, "an endless loop has exit code 0"
         self.check_cpu(result)
 
     def check_cpu(self, result: Any) -> None:
-        """Override where cpu is a quota, not a number of seconds."""
+        """Override if cpu is a quota, not a number of seconds."""
         assert not result.timed_out, "the loop was not stopped by its limit"

@@ -23,7 +23,7 @@ from ale.types import SandboxSpec
 
 
 async def ids(backend: SandboxBackend) -> set[str]:
-    """Of every sandbox that the backend knows of."""
+    """Ids of all sandboxes that the backend knows."""
     return {info.id for info in await backend.list()}
 
 
@@ -33,7 +33,7 @@ class LifecycleProbes:
     many: ClassVar[int] = 200
     """Sandboxes that `test_many_sandboxes_leave_nothing` opens and closes."""
     concurrency: ClassVar[int] = 20
-    """How many of them are open at one time."""
+    """How many of these are open at the same time."""
 
     async def test_it_keeps_the_protocols(self, backend: SandboxBackend, box: Sandbox) -> None:
         assert isinstance(unguarded(backend), SandboxBackend), "not a `SandboxBackend`"
@@ -142,7 +142,7 @@ class LifecycleProbes:
                 result = await session.run(f"sleep {word} & echo {number}")
                 expect(result, stdout=b"%d\n" % number)
 
-        await one(0)  # whatever is made once and kept
+        await one(0)  # creates what is made once and kept
         before = descriptors()
         await asyncio.gather(*(one(number) for number in range(1, self.many)))
         no_process_left(word, "close")
@@ -241,7 +241,7 @@ class LifecycleProbes:
         self, backend: SandboxBackend
     ) -> None:
         if backend.capabilities.images:
-            return  # a backend with images shows that it starts from them in its own tests
+            return  # a backend with images has its own tests that it starts from them
         with pytest.raises(UnsupportedError):
             async with backend.open(SandboxSpec(image="python:3.12-slim")):
                 pass

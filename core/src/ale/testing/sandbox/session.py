@@ -20,7 +20,7 @@ async def run(session: Session, command: str) -> ExecResult:
 
 @contextlib.asynccontextmanager
 async def in_session(box: Sandbox, command: str) -> AsyncIterator[Session]:
-    """A session of its own for one of several commands."""
+    """A separate session for one of several commands."""
     session = await box.session()
     with case(command):
         yield session
@@ -28,7 +28,7 @@ async def in_session(box: Sandbox, command: str) -> AsyncIterator[Session]:
 
 
 async def still_works(session: Session) -> None:
-    """The session answers correctly, and its variables are still set."""
+    """Check that the session answers correctly, and its variables are still set."""
     assert not session.closed, "the session is closed"
     result = await run(session, "echo $kept; echo err >&2; (exit 5)")
     expect(result, exit_code=5, stdout=b"before\n", stderr=b"err\n")

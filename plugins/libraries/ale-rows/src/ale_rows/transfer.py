@@ -53,17 +53,17 @@ _FORMATS: Mapping[str, _Format] = {"openai": openai, "sharegpt": sharegpt, "trl"
 def import_rows(
     paths: Sequence[Path], out: Path, *, form: Format, reward: float | None = None
 ) -> Report:
-    """Import files of other programs as rows: episodes, or `DpoRow` of preferences.
+    """Import files of other programs as rows: episodes, or preferences as `DpoRow`.
 
     An item that can't become a row (images, no answer) is left out and counted.
 
     Args:
-        paths: files of JSON lines (``.jsonl``) or of one array or object, which are read whole; of
-            ATIF also folders, below which every ``trajectory*.json`` is taken.
+        paths: files of JSON lines (``.jsonl``), or of one array or object, which are read whole;
+            for ATIF also folders, in which every ``trajectory*.json`` at any depth is read.
         out: JSON Lines. All items are preferences if the first is.
         form: format of `paths`.
-        reward: for every episode, since such files have none. Episodes with None can be imitated
-            but not scored.
+        reward: reward of every episode, since such files have none. With None, episodes can be
+            imitated but not scored.
 
     Raises:
         InputError: a file does not exist or is not JSON.
@@ -192,7 +192,7 @@ def _conversations(row: EpisodeRow | ScoredRow | SftRow) -> list[SftRow]:
 
 
 def _write_files(made: Iterator[dict[str, Any]], out: Path) -> int:
-    """A folder with a file per trajectory."""
+    """Write a folder with one file per trajectory."""
     if out.exists():
         message = f"{out} is there; it is not replaced"
         raise InputError([Problem(message=message, path="out", hint="choose another name")])

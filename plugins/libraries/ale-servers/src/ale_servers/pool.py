@@ -86,7 +86,7 @@ class ServerPool:
     """The servers of a registry, as one that samples.
 
     Args:
-        registry: where they are found.
+        registry: where the servers are found.
         connect: makes the client of a server.
         fingerprint: the model's; a server of another model is refused.
         initial: the weights before the first update; their folder may be empty, if they have not

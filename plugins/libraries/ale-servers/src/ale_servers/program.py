@@ -64,7 +64,7 @@ class Program(Protocol):
             model: an adapter's name, as given to `load_adapter`.
 
         Raises:
-            NotSampledError, LLMError: as `InferenceServer.sample`.
+            NotSampledError, LLMError: as for `InferenceServer.sample`.
         """
         ...
 

@@ -194,7 +194,7 @@ class PolicyLLM(TokenLLM):
         super().__init__(policy, defaults=defaults, context=context)
         self.engine = engine
         self.server = EngineServer(policy, engine, context=self._context, copied=copied)
-        """The same engine for clients that have ids, such as those of `ale serve`."""
+        """Gives the same engine to clients that have ids, such as those of `ale serve`."""
 
     async def _sample(self, asked: SampleRequest, session: str) -> Sampled:
         return await self.server.run(asked)

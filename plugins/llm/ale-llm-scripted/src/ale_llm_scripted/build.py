@@ -1,4 +1,4 @@
-"""From options to a model."""
+"""Build a model from its options."""
 
 from ale.protocols import LLM
 from ale_llm_scripted.model import ScriptedLLM

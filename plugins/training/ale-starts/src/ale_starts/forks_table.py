@@ -11,7 +11,7 @@ def check_task(found: Curves, task_id: str) -> str:
     """The task's id, if there are episodes of it.
 
     Raises:
-        InputError: there are none.
+        InputError: there are no episodes of this task.
     """
     names = {*found.beginnings, *(curve.task_id for curve in found.curves)}
     if task_id not in names:

@@ -80,7 +80,7 @@ class WithDemonstrations:
         """One rollout of each task that has an expert; afterwards the other scheme's plan.
 
         Raises:
-            InputError: none of the tasks has one.
+            InputError: none of the tasks has an expert.
         """
         if step >= self._steps:
             if self._repeats:

@@ -86,7 +86,7 @@ class Change:
 
 
 class Planner:
-    """Plans runs of one model; what several of them have in common is traced once."""
+    """Plans runs of one model; what several runs have in common is traced once."""
 
     def __init__(self, config: Any) -> None:
         """Start without any plan.

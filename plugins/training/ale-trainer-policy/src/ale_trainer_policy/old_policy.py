@@ -25,7 +25,7 @@ class OldPolicy:
         choice: ``recompute``: under the weights before this step. ``rollout_version``: under the
             weights that sampled each token, stored here. ``rollout_engine``: the log-probability
             that the sampler recorded.
-        keep: how many versions are stored.
+        keep: how many versions to store.
     """
 
     def __init__(self, choice: OldPolicyName, keep: int) -> None:

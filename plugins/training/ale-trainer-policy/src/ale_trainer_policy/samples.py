@@ -117,7 +117,7 @@ class SampleBatch:
 
     samples: tuple[Sample, ...]
     counts: "Counter[str]" = field(factory=Counter)
-    """By metric name."""
+    """Counts by metric name."""
 
 
 def read_group(group: CreditedGroup, counts: "Counter[str]") -> Iterator[tuple[Rollout, Sample]]:

@@ -217,7 +217,7 @@ def make_learner(
 
     Args:
         model: trained in place, or the source of the shards.
-        options: of the trainer.
+        options: the trainer's.
         critic: trained beside the model.
         device: the device to train on; None: the model's.
 

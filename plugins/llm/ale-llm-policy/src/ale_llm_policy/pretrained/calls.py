@@ -57,7 +57,7 @@ class Reading:
         """The calls, with the model's own ids, or numbered by turn and place.
 
         Args:
-            turn: of the answer.
+            turn: number of the answer's turn.
             tools: their schemas say which values of untyped arguments are not texts.
         """
         own = [call.id for call in self.calls]
@@ -110,7 +110,7 @@ def read(text: str, form: Format, *, calls: bool) -> Reading:
 
     Args:
         text: what the model wrote, without the token that ends it.
-        form: how it is written.
+        form: how the model's family writes answers.
         calls: was a tool offered? If not, nothing is a call.
     """
     reasoning, start = form.reasoning(text)

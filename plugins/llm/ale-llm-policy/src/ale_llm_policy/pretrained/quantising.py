@@ -17,7 +17,7 @@ def nf4(place: torch.device, dtype: torch.dtype) -> dict[str, Any]:
     """Arguments of `from_pretrained` for NF4 weights with quantised scales.
 
     Args:
-        place: where they are quantised and stay.
+        place: the device where the weights are quantised and stay.
         dtype: dtype of the matrix products.
 
     Raises:

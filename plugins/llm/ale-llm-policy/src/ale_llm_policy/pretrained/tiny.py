@@ -156,7 +156,7 @@ def make_tiny(
     """Model and tokenizer. The same seed, shape and text give the same bytes everywhere.
 
     Raises:
-        InputError: as `make_tokenizer`.
+        InputError: as for `make_tokenizer`.
     """
     tokenizer = make_tokenizer(corpus, vocabulary=shape.vocabulary, whole=whole)
     end_id, pad_id = tokenizer.eos_token_id, tokenizer.pad_token_id

@@ -145,7 +145,7 @@ async def read(session: Session, timeout_s: float) -> ShellState:
 
     Raises:
         UnknownStateError: it is not bash, or its state is too large.
-        SandboxError: as `Session.run`.
+        SandboxError: as for `Session.run`.
     """
     result = await session.run(READ, timeout_s=timeout_s)
     text = result.stdout.decode("utf-8", "surrogateescape")

@@ -62,8 +62,8 @@ class GroupTrainer(GRPOTrainer):
     """GRPO on given rollouts, without sampling.
 
     Args:
-        groups: of one size, in the order of the rows of `train_dataset`, whose prompts are their
-            numbers as text.
+        groups: groups of equal size, in the order of the rows of `train_dataset`, whose prompts are
+            the groups' numbers as text.
         more: further arguments for `GRPOTrainer`.
     """
 

@@ -10,7 +10,7 @@ REMEDY = "pip install -e '.[train]' in a clone; else pip install ale-trainer-trl
 
 
 def missing_packages(needed: Sequence[str] = NEEDED) -> tuple[str, ...]:
-    """Those of `needed` that are not installed; none of them is imported."""
+    """The packages among `needed` that are not installed; none is imported."""
     return tuple(name for name in needed if installed(name) is None)
 
 
