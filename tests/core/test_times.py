@@ -232,7 +232,7 @@ async def test_the_seconds_of_episodes_that_run_ahead_are_those_of_their_own_ste
     run = evolve(run, parts=evolve(run.parts, trainer=Patient(clock)))
     await finish(run)
     took_each = [seconds(event)["episodes.agent"] for event in reported(run)]
-    assert took_each == pytest.approx([20.0, 200.0], abs=10), "the clock is everybody's"
+    assert took_each == pytest.approx([20.0, 200.0], abs=40), "the clock is everybody's"
 
 
 def test_a_step_reports_the_shares_of_waiting_on_either_side(clock: ManualClock) -> None:
