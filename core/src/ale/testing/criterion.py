@@ -17,6 +17,7 @@ import pytest_asyncio
 from ale.errors import GradingError, SandboxError
 from ale.protocols import Criterion, Sandbox
 from ale.testing import builders
+from ale.testing._wrapper import Wrapper
 from ale.testing.fakes import FolderSandbox
 from ale.types import ExecResult, Score, Task, Trajectory
 
@@ -38,27 +39,21 @@ os._exit(0)
 _MODULES = ("conftest", "sitecustomize", "usercustomize", "unittest", "pytest", "json", "re")
 
 
-class TamperedSandbox:
+class TamperedSandbox(Wrapper):
     """A sandbox in which an agent has planted programs, modules and shell profiles.
 
     Commands that run in its plain environment find the agent's programs first.
     """
 
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._sandbox, name)
-
     async def plant(self) -> None:
         """Put everything into the workspace."""
         for program in _PROGRAMS:
-            await self._sandbox.write(f"bin/{program}", _PLANTED.encode(), mode=0o755)
+            await self.inner.write(f"bin/{program}", _PLANTED.encode(), mode=0o755)
         for module in _MODULES:
-            await self._sandbox.write(f"{module}.py", _SNEAKY.encode())
+            await self.inner.write(f"{module}.py", _SNEAKY.encode())
         for profile in (".profile", ".bashrc", ".bash_profile"):
-            await self._sandbox.write(profile, b"exit 0\n")
-        await self._sandbox.write("pytest.ini", b"[pytest]\naddopts = --collect-only\n")
+            await self.inner.write(profile, b"exit 0\n")
+        await self.inner.write("pytest.ini", b"[pytest]\naddopts = --collect-only\n")
 
     async def exec(
         self,
@@ -68,7 +63,7 @@ class TamperedSandbox:
         **arguments: Any,
     ) -> ExecResult:
         """Like the sandbox's own, but with the agent's PATH, PYTHONPATH and profile."""
-        here = self._sandbox.workdir
+        here = self.inner.workdir
         planted = {
             "PATH": f"{here}/bin:/usr/local/bin:/usr/bin:/bin",
             "PYTHONPATH": here,
@@ -77,7 +72,9 @@ class TamperedSandbox:
             "ENV": f"{here}/.profile",
             "BASH_ENV": f"{here}/.profile",
         }
-        return await self._sandbox.exec(command, env={**planted, **(env or {})}, **arguments)
+        own = {**planted, **(env or {})}
+        result: ExecResult = await self.inner.exec(command, env=own, **arguments)
+        return result
 
 
 class CriterionContract:

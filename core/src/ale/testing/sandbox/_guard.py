@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from ale.protocols import Sandbox, SandboxBackend, Session
+from ale.testing._wrapper import Wrapper
 from ale.testing.sandbox import _probes
 
 T = TypeVar("T")
@@ -46,18 +47,11 @@ async def in_time(call: Awaitable[T], name: str, allowed_s: float = 0.0) -> T:
     return task.result()
 
 
-class Guard:
-    """A sandbox, session or backend whose calls have a time limit.
-
-    Args:
-        inner: the object that is called.
-    """
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
+class Guard(Wrapper):
+    """A sandbox, session or backend whose calls have a time limit."""
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.inner, name)
+        found = super().__getattr__(name)
         if name in _CALLS:
             return functools.partial(_called, found, name)
         return functools.partial(_entered, found, name) if name in _CONTEXTS else found
