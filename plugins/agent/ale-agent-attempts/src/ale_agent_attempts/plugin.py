@@ -13,21 +13,34 @@ if TYPE_CHECKING:
 
 
 def _build_attempts(options: AttemptsOptions, context: BuildContext) -> Agent:
-    from ale_agent_attempts.attempts import AttemptsAgent
+    from ale.types import Limits
+    from ale_agent_attempts.attempts import AttemptsEpisode
+    from ale_agent_attempts.single_shot import TextAgent
 
-    return AttemptsAgent(options, monotonic=context.monotonic)
+    limits = Limits(
+        max_turns=options.max_attempts,
+        tool_timeout_s=options.tool_timeout_s,
+        time_limit_s=options.time_limit_s,
+        context_max_tokens=options.context_max_tokens,
+    )
+    return TextAgent(limits, lambda given: AttemptsEpisode(options, given, context.monotonic))
 
 
 def _build_single_shot(options: SingleShotOptions, context: BuildContext) -> Agent:
-    from ale_agent_attempts.single_shot import SingleShotAgent
+    from ale.types import Limits
+    from ale_agent_attempts.single_shot import SingleShotEpisode, TextAgent
 
-    return SingleShotAgent(options, monotonic=context.monotonic)
+    limits = Limits(max_turns=1, time_limit_s=options.time_limit_s)
+    return TextAgent(limits, lambda given: SingleShotEpisode(options, given, context.monotonic))
 
 
 def _build_steps(options: StepsOptions, context: BuildContext) -> Agent:
-    from ale_agent_attempts.steps import StepsAgent
+    from ale.types import Limits
+    from ale_agent_attempts.single_shot import TextAgent
+    from ale_agent_attempts.steps import StepsEpisode
 
-    return StepsAgent(options, monotonic=context.monotonic)
+    limits = Limits(max_turns=options.max_turns, time_limit_s=options.time_limit_s)
+    return TextAgent(limits, lambda given: StepsEpisode(options, given, context.monotonic))
 
 
 @hookimpl

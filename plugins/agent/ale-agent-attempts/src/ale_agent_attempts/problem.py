@@ -20,15 +20,15 @@ class Problem:
     """Name of the function that is asked for; empty where the goal alone says it."""
 
     @classmethod
-    def of(cls, task: Task) -> "Problem | None":
-        """What the task says; None if it is none about Python.
+    def of(cls, task: Task) -> "Problem":
+        """What the task says; nothing if it is none about Python.
 
         Raises:
             AleError: the entry has another form.
         """
         found = task.metadata.get("python")
         if found is None:
-            return None
+            return cls()
         try:
             setup, entry_point = found.get("setup", ""), found.get("entry_point") or ""
             tests = found.get("visible_tests", ())
@@ -54,12 +54,11 @@ def fill(template: str, **values: str) -> str:
 
 
 def first_messages(
-    system_prompt: str, prompt: str, task: Task, problem: Problem | None
+    system_prompt: str, prompt: str, goal: str, problem: Problem
 ) -> tuple[Message, ...]:
     """The system's message, if there is one, and the user's."""
-    problem = problem or Problem()
     tests = "\n".join(problem.visible_tests)
-    values = {"goal": task.goal, "tests": tests, "entry_point": problem.entry_point}
+    values = {"goal": goal, "tests": tests, "entry_point": problem.entry_point}
     user = Message(role="user", content=fill(prompt, **values))
     if not system_prompt:
         return (user,)
