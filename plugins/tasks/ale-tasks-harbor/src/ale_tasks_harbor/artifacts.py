@@ -14,6 +14,7 @@ from pathlib import Path
 from attrs import frozen
 
 from ale.errors import AleError, SandboxError
+from ale.files import write_whole
 from ale.protocols import HasServiceContainers, Sandbox, ServiceContainer
 from ale_tasks_harbor.capabilities import MAIN, unable
 from ale_tasks_harbor.options import Artifact
@@ -46,7 +47,7 @@ async def keep(sandbox: Sandbox, sources: Sequence[Artifact], folder: Path) -> N
         return
     entries = [found.entry for found in await fetched(sandbox, sources, folder)]
     text = json.dumps(entries, indent=2) + "\n"
-    await asyncio.to_thread(_written, folder, text)
+    await asyncio.to_thread(write_whole, folder / "manifest.json", text)
 
 
 async def fetched(sandbox: Sandbox, sources: Sequence[Artifact], folder: Path) -> Sequence[Fetched]:
@@ -110,8 +111,3 @@ def is_left_out(name: str, patterns: Sequence[str]) -> bool:
     parts = [".", *name.split("/")]
     ends = ["/".join(parts[i:]) for i in range(len(parts))]
     return any(fnmatchcase(end, pattern) for end in ends for pattern in patterns)
-
-
-def _written(folder: Path, text: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "manifest.json").write_text(text, encoding="utf-8")

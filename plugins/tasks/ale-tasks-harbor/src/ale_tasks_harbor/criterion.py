@@ -1,6 +1,7 @@
 """The criterion ``task_tests``: a task's own tests, run after the agent."""
 
 import asyncio
+import json
 import posixpath
 import re
 import shlex
@@ -10,9 +11,10 @@ from pathlib import Path
 from attrs import frozen
 
 from ale.errors import GradingError
+from ale.files import write_whole
 from ale.protocols import HasServiceContainers, ListsSessions, Sandbox, SwitchesUser
 from ale.types import ExecResult, Score, Task, Trajectory, replace
-from ale_tasks_harbor import artifacts, parsers, phases, reward, separate_verifier, verifier_output
+from ale_tasks_harbor import artifacts, parsers, phases, reward, separate_verifier
 from ale_tasks_harbor.capabilities import MAIN, unable
 from ale_tasks_harbor.options import Artifact, SeparateVerifier, TaskTestsOptions
 from ale_tasks_harbor.paths import DEFAULT_PATHS, SandboxPaths
@@ -52,15 +54,6 @@ esac
 """
 
 
-@frozen(kw_only=True)
-class _Tested:
-    """The outcome of the tests."""
-
-    result: ExecResult
-    verdict: Verdict
-    prepared: PreparedSandbox
-
-
 class TaskTests:
     """Copies the tests into the sandbox, runs them, and reads their verdict.
 
@@ -87,92 +80,23 @@ class TaskTests:
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """Run the tests once. Raises as `Criterion.grade`."""
-        options = self.options
         if posixpath.isabs(self._places.tests) and not sandbox.capabilities.filesystem_isolation:
             raise GradingError(
                 f"the tests would be put in {self._places.tests} of this machine; "
                 "use a sandbox with files of its own, such as 'docker'"
             )
         self._check_agent(trajectory)
-        variables = self._variables()
-        places = self._inside(sandbox)
-        if isinstance(sandbox, SwitchesUser):
-            await sandbox.switch_user(None)
-        await self._collect(sandbox)
-        kept = await _kept(task, trajectory, sandbox)
-        folder = None if self._run is None else self._run / KEPT / f"{task.id}-{sandbox.id}"
-        if folder is not None:
-            # Before the tests, which may change what they look at.
-            await artifacts.keep(sandbox, await self._listed(sandbox), folder / "artifacts")
-        if options.separate_verifier is None:
-            tested = await self._here(task, sandbox, variables, places, folder, kept)
-        else:
-            tested = await self._separately(
-                sandbox, variables, places, folder, options.separate_verifier
-            )
-        if options.remove_tests:
-            await TestPreparation(sandbox, places, options.record_key).clear()
-        await phases.enter(sandbox, options.next_agent_network)
-        score = await self._score(tested.result, tested.verdict, tested.prepared, folder)
+        grading = _Grading(
+            options=self.options,
+            task=task,
+            sandbox=sandbox,
+            variables=self._variables(),
+            places=self._inside(sandbox),
+            folder=None if self._run is None else self._run / KEPT / f"{task.id}-{sandbox.id}",
+        )
+        score = await grading.score(trajectory)
+        folder = grading.folder
         return score if folder is None else replace(score, kept=f"{KEPT}/{folder.name}")
-
-    async def _here(
-        self,
-        task: Task,
-        sandbox: Sandbox,
-        variables: Mapping[str, str],
-        places: SandboxPaths,
-        folder: Path | None,
-        kept: str | None,
-    ) -> "_Tested":
-        """Run the tests in the agent's sandbox."""
-        options = self.options
-        preparation = TestPreparation(sandbox, places, options.record_key, task.goal)
-        prepared = await preparation.ready()
-        if kept is not None:
-            prepared = replace(prepared, notes=(*prepared.notes, kept))
-        elif options.restart_command is not None:
-            await self._background(sandbox, prepared, options.restart_command)
-        proxies = await phases.enter(sandbox, options.tests_network)
-        await preparation.put(options.tests, options.script)
-        env = {**task.environment.env, **proxies}
-        result = await self._tested(sandbox, env, prepared, variables, places)
-        if kept is None or not options.remove_tests:
-            # What the code under test has started must not write a verdict either. Kept processes
-            # may be needed by the tests of a later step.
-            await sandbox.end_processes()
-        verdict = await self._verdict(sandbox, preparation, result, folder, places)
-        return _Tested(result=result, verdict=verdict, prepared=prepared)
-
-    async def _separately(
-        self,
-        sandbox: Sandbox,
-        variables: Mapping[str, str],
-        places: SandboxPaths,
-        folder: Path | None,
-        wanted: SeparateVerifier,
-    ) -> "_Tested":
-        """Run the tests in a separate container."""
-        options = self.options
-        async with separate_verifier.opened(sandbox, wanted, options.artifacts) as other:
-            preparation = TestPreparation(other, places, None)
-            prepared = await preparation.fresh(tests_in_image=wanted.tests_in_image)
-            if not wanted.tests_in_image:
-                await preparation.put(options.tests, options.script)
-            result = await self._tested(other, {}, prepared, variables, places)
-            await other.end_processes()
-            verdict = await self._verdict(other, preparation, result, folder, places)
-        return _Tested(result=result, verdict=verdict, prepared=prepared)
-
-    async def _listed(self, sandbox: Sandbox) -> Sequence[Artifact]:
-        """The artifacts to store: of the agent's sandbox, and of other services."""
-        listed, places = self.options.artifacts, self._inside(sandbox)
-        # For a separate container that folder is listed already.
-        if self.options.separate_verifier is not None:
-            return listed
-        if not await TestPreparation(sandbox, places, None).has_artifacts():
-            return listed
-        return (Artifact(source=f"{places.logs}/artifacts"), *listed)
 
     def _check_agent(self, trajectory: Trajectory) -> None:
         """Raise if a model has worked without what the task gives to its agent."""
@@ -180,42 +104,6 @@ class TaskTests:
         if self.options.agent_needs and asked:
             named = ", ".join(self.options.agent_needs)
             raise GradingError(f"the task gives its agent {named}, which the agent does not take")
-
-    async def _verdict(
-        self,
-        sandbox: Sandbox,
-        preparation: TestPreparation,
-        result: ExecResult,
-        folder: Path | None,
-        places: SandboxPaths,
-    ) -> Verdict:
-        verdict = await preparation.verdict()
-        if folder is not None:
-            await verifier_output.keep(sandbox, result, folder, places.logs)
-        return verdict
-
-    async def _collect(self, sandbox: Sandbox) -> None:
-        """Run the task's hooks, which may fail. Their processes end with them."""
-        for hook in self.options.collect:
-            if hook.service in (None, MAIN):
-                argv = ["/bin/sh", "-c", _IN_BASH, "ale", hook.command]
-                await sandbox.exec(argv, timeout_s=hook.timeout_s, user=hook.user)
-        for hook in self.options.collect:
-            if hook.service not in (None, MAIN):
-                if not isinstance(sandbox, HasServiceContainers):
-                    raise unable("service-containers")
-                other = await sandbox.service(str(hook.service))
-                await other.exec(hook.command, timeout_s=hook.timeout_s, user=hook.user)
-
-    async def _background(self, sandbox: Sandbox, prepared: PreparedSandbox, script: str) -> None:
-        """Start the container's own processes again: they were ended with the agent's."""
-        pairs = [f"{name}={value}" for name, value in prepared.environment.items()]
-        argv = ["/bin/sh", "-c", _CLEAN, "ale", *pairs, "/bin/sh", "-c", script]
-        result = await sandbox.exec(argv, timeout_s=self.options.restart_timeout_s)
-        if result.exit_code != 0 or result.timed_out:
-            raise GradingError(
-                f"the container's own processes could not be started again{_tail(result)}"
-            )
 
     def _variables(self) -> Mapping[str, str]:
         missing: list[str] = []
@@ -234,78 +122,211 @@ class TaskTests:
             records=tuple(map(path, self._places.records)),
         )
 
-    async def _tested(
+
+@frozen(kw_only=True)
+class _Tested:
+    """The outcome of the tests."""
+
+    result: ExecResult
+    verdict: Verdict
+    notes: Sequence[str]
+
+
+@frozen(kw_only=True)
+class _Grading:
+    """The grading of one episode."""
+
+    options: TaskTestsOptions
+    task: Task
+    sandbox: Sandbox
+    """The agent's."""
+    variables: Mapping[str, str]
+    """Of the tests."""
+    places: SandboxPaths
+    folder: Path | None
+    """For what is kept."""
+
+    async def score(self, trajectory: Trajectory) -> Score:
+        """Run the tests, and make the sandbox ready for what follows."""
+        options, sandbox = self.options, self.sandbox
+        if isinstance(sandbox, SwitchesUser):
+            await sandbox.switch_user(None)
+        await self._collect()
+        kept = await self._kept(trajectory)
+        if self.folder is not None:
+            # Before the tests, which may change what they look at.
+            await artifacts.keep(sandbox, await self._listed(), self.folder / "artifacts")
+        if options.separate_verifier is None:
+            tested = await self._here(kept)
+        else:
+            tested = await self._separately(options.separate_verifier)
+        if options.remove_tests:
+            await TestPreparation(sandbox, self.places, options.record_key).clear()
+        await phases.enter(sandbox, options.next_agent_network)
+        return await self._score(tested)
+
+    async def _collect(self) -> None:
+        """Run the task's hooks, which may fail. Their processes end with them."""
+        sandbox = self.sandbox
+        for hook in self.options.collect:
+            if hook.service in (None, MAIN):
+                argv = ["/bin/sh", "-c", _IN_BASH, "ale", hook.command]
+                await sandbox.exec(argv, timeout_s=hook.timeout_s, user=hook.user)
+        for hook in self.options.collect:
+            if hook.service not in (None, MAIN):
+                if not isinstance(sandbox, HasServiceContainers):
+                    raise unable("service-containers")
+                other = await sandbox.service(str(hook.service))
+                await other.exec(hook.command, timeout_s=hook.timeout_s, user=hook.user)
+
+    async def _kept(self, trajectory: Trajectory) -> str | None:
+        """A note if the agent's processes keep running; None if all have been ended."""
+        if not self.task.keep_processes:
+            return None
+        if trajectory.stop.reason == "time_limit":
+            # Otherwise the agent could finish its work while it is graded.
+            await self.sandbox.end_processes()
+            return None
+        why = self.task.metadata.get(WHY_KEPT, "the task asks for them")
+        return f"the agent's processes kept running: {why}"
+
+    async def _listed(self) -> Sequence[Artifact]:
+        """The artifacts to store: of the agent's sandbox, and of other services."""
+        listed = self.options.artifacts
+        # For a separate container that folder is listed already.
+        if self.options.separate_verifier is not None:
+            return listed
+        if not await TestPreparation(self.sandbox, self.places, None).has_artifacts():
+            return listed
+        return (Artifact(source=f"{self.places.logs}/artifacts"), *listed)
+
+    async def _here(self, kept: str | None) -> _Tested:
+        """Run the tests in the agent's sandbox."""
+        options, sandbox = self.options, self.sandbox
+        preparation = TestPreparation(sandbox, self.places, options.record_key, self.task.goal)
+        prepared = await preparation.ready()
+        if kept is not None:
+            prepared = replace(prepared, notes=(*prepared.notes, kept))
+        elif options.restart_command is not None:
+            await self._background(prepared, options.restart_command)
+        proxies = await phases.enter(sandbox, options.tests_network)
+        await preparation.put(options.tests, options.script)
+        env = {**self.task.environment.env, **proxies}
+        # What the code under test has started must not write a verdict either. Kept processes may
+        # be needed by the tests of a later step.
+        end = kept is None or not options.remove_tests
+        return await self._run(sandbox, preparation, prepared, env, end_processes=end)
+
+    async def _background(self, prepared: PreparedSandbox, script: str) -> None:
+        """Start the container's own processes again: they were ended with the agent's."""
+        pairs = [f"{name}={value}" for name, value in prepared.environment.items()]
+        argv = ["/bin/sh", "-c", _CLEAN, "ale", *pairs, "/bin/sh", "-c", script]
+        result = await self.sandbox.exec(argv, timeout_s=self.options.restart_timeout_s)
+        if result.exit_code != 0 or result.timed_out:
+            raise GradingError(
+                f"the container's own processes could not be started again{_tail(result)}"
+            )
+
+    async def _separately(self, wanted: SeparateVerifier) -> _Tested:
+        """Run the tests in a separate container."""
+        options = self.options
+        async with separate_verifier.opened(self.sandbox, wanted, options.artifacts) as other:
+            preparation = TestPreparation(other, self.places, None)
+            prepared = await preparation.fresh(tests_in_image=wanted.tests_in_image)
+            if not wanted.tests_in_image:
+                await preparation.put(options.tests, options.script)
+            return await self._run(other, preparation, prepared, {}, end_processes=True)
+
+    async def _run(
         self,
         sandbox: Sandbox,
-        env: Mapping[str, str],
+        preparation: TestPreparation,
         prepared: PreparedSandbox,
-        variables: Mapping[str, str],
-        places: SandboxPaths,
+        env: Mapping[str, str],
+        *,
+        end_processes: bool,
+    ) -> _Tested:
+        if self.options.same_shell:
+            result = await self._in_same_shell(sandbox)
+        else:
+            result = await self._in_clean_shell(sandbox, prepared, env)
+        if end_processes:
+            await sandbox.end_processes()
+        verdict = await preparation.verdict()
+        if self.folder is not None:
+            await self._write("test-stdout.txt", result.stdout)
+            await artifacts.had(sandbox, f"{self.places.logs}/verifier", self.folder / "logs")
+        return _Tested(result=result, verdict=verdict, notes=prepared.notes)
+
+    async def _in_clean_shell(
+        self, sandbox: Sandbox, prepared: PreparedSandbox, env: Mapping[str, str]
     ) -> ExecResult:
         options = self.options
-        if options.same_shell:
-            return await self._in_same_shell(sandbox, places)
-        merged = {**prepared.environment, **env, **variables}
-        if "PATH" not in variables:
+        merged = {**prepared.environment, **env, **self.variables}
+        if "PATH" not in self.variables:
             merged["PATH"] = prepared.environment.get("PATH", "")
         pairs = [f"{name}={value}" for name, value in merged.items()]
-        script = posixpath.join(places.tests, options.script)
         # Terminal-Bench's harness types `bash run-tests.sh` in a terminal of root's.
         bench = options.result != "reward"
         user = options.user or (prepared.root if bench else None)
         shell = "bash" if bench else ""
         return await sandbox.exec(
-            ["/bin/sh", "-c", _RUN, "ale", script, user or "", shell, *pairs],
+            ["/bin/sh", "-c", _RUN, "ale", self._script, user or "", shell, *pairs],
             env={"PATH": prepared.environment.get("PATH", ""), "BASH_ENV": "", "ENV": ""},
             user=user,
             timeout_s=options.timeout_s,
             max_output_bytes=_OUTPUT,
         )
 
-    async def _in_same_shell(self, sandbox: Sandbox, places: SandboxPaths) -> ExecResult:
+    async def _in_same_shell(self, sandbox: Sandbox) -> ExecResult:
         """Run the tests in the shell that the agent has left open, or in a new one."""
         if not isinstance(sandbox, ListsSessions):
             raise unable("list-sessions")
         left = list(sandbox.sessions)
         session = left[-1] if left else await sandbox.session()
-        script = shlex.quote(posixpath.join(places.tests, self.options.script))
         return await session.run(
-            f"bash {script} 2>&1", timeout_s=self.options.timeout_s, max_output_bytes=_OUTPUT
+            f"bash {shlex.quote(self._script)} 2>&1",
+            timeout_s=self.options.timeout_s,
+            max_output_bytes=_OUTPUT,
         )
 
-    async def _score(
-        self, result: ExecResult, verdict: Verdict, prepared: PreparedSandbox, folder: Path | None
-    ) -> Score:
-        notes = "".join(f"\n[{note}]" for note in prepared.notes)
+    @property
+    def _script(self) -> str:
+        return posixpath.join(self.places.tests, self.options.script)
+
+    async def _write(self, name: str, data: bytes | str) -> None:
+        """Keep a file."""
+        if self.folder is not None:
+            await asyncio.to_thread(write_whole, self.folder / name, data)
+
+    async def _score(self, tested: _Tested) -> Score:
+        result = tested.result
+        notes = "".join(f"\n[{note}]" for note in tested.notes)
         if result.timed_out:
             limit = f"the tests did not end within {self.options.timeout_s:g} s and were ended"
             return replace(_made(0.0, limit + notes + _tail(result)), ends_task=True)
+        below: list[str] = []
         if self.options.result == "reward":
-            rewards, detail = await self._rewards(result, verdict)
-            if folder is not None:
-                await verifier_output.rewards(folder, rewards)
+            rewards, detail = await self._rewards(tested)
+            await self._write("rewards.json", json.dumps(dict(rewards), indent=2) + "\n")
             below = reward.below(rewards, self.options.min_rewards)
             notes = "".join(f"; no further step: {problem}" for problem in below) + notes
-            value, ends = reward.single(rewards), bool(below)
+            value = reward.single(rewards)
         else:
-            (value, detail), ends = self._parsed(result), False
+            value, detail = self._parsed(result)
         made = _made(value, detail + notes + ("" if value == 1.0 else _tail(result)))
-        return replace(made, ends_task=ends)
+        return replace(made, ends_task=bool(below))
 
-    async def _rewards(
-        self, result: ExecResult, verdict: Verdict
-    ) -> tuple[Mapping[str, float], str]:
-        as_json, note = verdict.as_json, ""
+    async def _rewards(self, tested: _Tested) -> tuple[Mapping[str, float], str]:
+        as_json, note = tested.verdict.as_json, ""
         if as_json is not None and not await asyncio.to_thread(self._writes_json):
             # Then only the code under test can have written it.
             note, as_json = "; reward.json was ignored: no file of the tests mentions it", None
-        where = f"{self._places.logs}/verifier{note}"
+        where = f"{self.places.logs}/verifier{note}"
         try:
-            rewards = reward.of_files(as_json, verdict.as_text, where)
+            rewards = reward.of_files(as_json, tested.verdict.as_text, where)
         except reward.RewardError as error:
-            raise GradingError(
-                f"{error} (the tests ended with {result.exit_code}){_tail(result)}"
-            ) from None
+            raise _no_verdict(error, tested.result) from None
         listed = ", ".join(f"{name} {value:g}" for name, value in rewards.items())
         return rewards, f"rewards: {listed}{note}"
 
@@ -327,25 +348,11 @@ class TaskTests:
         try:
             results = parsers.PARSERS[self.options.result](output)
         except parsers.UnparsableError as error:
-            raise GradingError(
-                f"{error} (the tests ended with {result.exit_code}){_tail(result)}"
-            ) from None
+            raise _no_verdict(error, result) from None
         failed = [name for name, passed in results.items() if not passed]
         if failed:
             return 0.0, f"{len(failed)} of {len(results)} tests failed: {', '.join(failed[:10])}"
         return 1.0, f"{len(results)} tests passed"
-
-
-async def _kept(task: Task, trajectory: Trajectory, sandbox: Sandbox) -> str | None:
-    """A note if the agent's processes keep running; None if all have been ended."""
-    if not task.keep_processes:
-        return None
-    if trajectory.stop.reason == "time_limit":
-        # Otherwise the agent could finish its work while it is graded.
-        await sandbox.end_processes()
-        return None
-    why = task.metadata.get(WHY_KEPT, "the task asks for them")
-    return f"the agent's processes kept running: {why}"
 
 
 def _may_name(path: Path) -> bool:
@@ -353,6 +360,10 @@ def _may_name(path: Path) -> bool:
     with path.open("rb") as file:
         data = file.read(_SCANNED + 1)
     return len(data) > _SCANNED or _NAMES_JSON.search(data) is not None
+
+
+def _no_verdict(error: Exception, result: ExecResult) -> GradingError:
+    return GradingError(f"{error} (the tests ended with {result.exit_code}){_tail(result)}")
 
 
 def _tail(result: ExecResult) -> str:
