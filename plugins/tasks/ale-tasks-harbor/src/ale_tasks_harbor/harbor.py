@@ -25,6 +25,7 @@ from ale_tasks_harbor.capabilities import required
 from ale_tasks_harbor.checks import health_s, health_step
 from ale_tasks_harbor.dockerfile import again, started
 from ale_tasks_harbor.folder import Folder
+from ale_tasks_harbor.options import PhaseNetwork
 from ale_tasks_harbor.steps import Part
 from ale_tasks_harbor.values import Values, located, refused, task_id
 from ale_tasks_harbor.variables import from_host
@@ -82,8 +83,9 @@ class _Reader:
     def task(self) -> Task:
         """The whole task."""
         about, metadata = self._root.table("task"), self._root.table("metadata")
-        environment = self._machine.environment
-        environment = replace(environment, agent_user=self._agent_user(self._parts[0]))
+        first = self._parts[0]
+        network = self._agent_net(first)
+        environment = replace(self._machine.environment, agent_user=_user(first.agent, self._agent))
         task = Task(
             id=task_id(self._folder.name),
             goal="",
@@ -97,7 +99,7 @@ class _Reader:
                 health.step(self._machine.health),
                 *health_step(self._environment.table("healthcheck")),
             ),
-            constraints=self._agent_net(self._parts[0]).constraints,
+            constraints=Constraints(network=network.network, allowed_hosts=network.allowed_hosts),
             environment=environment,
             metadata={
                 "environment": "terminal",  # unless its own metadata say something else
@@ -141,7 +143,7 @@ class _Reader:
             ),
             agent_setup_steps=(*setup, *health_step(part.values.table("healthcheck"))),
             environment=Environment(
-                agent_user=self._agent_user(part), requires=required(criterion.options)
+                agent_user=_user(part.agent, self._agent), requires=required(criterion.options)
             ),
             criteria=(criterion,),
             constraints=Constraints(time_limit_s=self._time_limit(part)),
@@ -154,16 +156,10 @@ class _Reader:
             },
         )
 
-    def _agent_user(self, part: Part) -> str | None:
-        for agent in (part.agent, self._agent):
-            if agent.has("user"):
-                return str(agent.values["user"])
-        return None
-
-    def _agent_net(self, part: Part) -> phases.Net:
+    def _agent_net(self, part: Part) -> PhaseNetwork:
         return phases.of(part.agent, phases.of(self._agent, self._baseline))
 
-    def _tests_net(self, part: Part) -> phases.Net:
+    def _tests_net(self, part: Part) -> PhaseNetwork:
         return phases.of(part.verifier, phases.of(self._verifier, self._baseline))
 
     def _needs(self, part: Part) -> list[str]:
@@ -203,7 +199,7 @@ class _Reader:
                 "script": _SCRIPT,
                 "timeout_s": part.verifier.seconds("timeout_sec", 600.0),
                 "env": {**self._verifier.pairs("env"), **part.verifier.pairs("env")},
-                "user": self._tests_user(part),
+                "user": _user(part.verifier, self._verifier),
                 "artifacts": self._artifacts(part),
                 "collect": [h for at in self._tables(part) for h in verifier_settings.hooks(at)],
                 "restart_command": self._again(),
@@ -229,13 +225,13 @@ class _Reader:
                 verifiers, folders[-len(verifiers) :], self._environment, self._folder, self._env
             )
         elif own != tests:
-            if self._machine.several and own.mode == "public":
+            if self._machine.several and own.network:
                 part.verifier.refuse("network_mode", _SEVERAL)
-            made["tests_network"] = unstructure(phases.phase(tests))
+            made["tests_network"] = unstructure(tests)
         if part is not self._parts[-1]:
             after = self._parts[part.number + 1]
-            wanted = phases.phase(self._agent_net(after))
-            if wanted != phases.phase(own) or "tests_network" in made:
+            wanted = self._agent_net(after)
+            if wanted != own or "tests_network" in made:
                 made["next_agent_network"] = unstructure(wanted)
         return made
 
@@ -253,13 +249,6 @@ class _Reader:
     def _tables(self, part: Part) -> tuple[Values, ...]:
         return (self._root, part.values) if part.name else (self._root,)
 
-    def _tests_user(self, part: Part) -> str | None:
-        """None for the image's own user, as in Harbor."""
-        for verifier in (part.verifier, self._verifier):
-            if verifier.has("user"):
-                return str(verifier.values["user"])
-        return None
-
     def _solution(self, parent: Folder) -> tuple[tuple[str, ...] | None, Mapping[str, str]]:
         """The commands; and for the metadata the folder of their files, or why there are none."""
         folder = parent.folder("solution")
@@ -276,3 +265,8 @@ class _Reader:
             self._note(folder.path, f"the solution can't be read: {error}")
             return None, {}
         return made, {solution.FOLDER: _SOLUTION}
+
+
+def _user(*tables: Values) -> str | None:
+    """Of the first table that names one; None for the image's own user, as in Harbor."""
+    return next((str(table.values["user"]) for table in tables if table.has("user")), None)

@@ -5,10 +5,7 @@ Source: harbor 0.24, `trial/network_policy.py`.
 
 from collections.abc import Mapping
 
-from attrs import frozen
-
 from ale.protocols import ChangesNetwork, Sandbox
-from ale.types import Constraints
 from ale_tasks_harbor.capabilities import unable
 from ale_tasks_harbor.options import PhaseNetwork
 from ale_tasks_harbor.values import Values
@@ -16,40 +13,22 @@ from ale_tasks_harbor.values import Values
 _MODES = ("public", "no-network", "allowlist")
 
 
-@frozen(kw_only=True)
-class Net:
-    """Which hosts can be reached."""
-
-    mode: str = "public"
-    hosts: tuple[str, ...] = ()
-
-    @property
-    def constraints(self) -> Constraints:
-        """The same, for opening a sandbox."""
-        return Constraints(network=self.mode == "public", allowed_hosts=self.hosts)
-
-
-def baseline(environment: Values) -> Net:
+def baseline(environment: Values) -> PhaseNetwork:
     """The network of a task's environment."""
-    offline = environment.flag("allow_internet") is False
-    return of(environment, Net(mode="no-network" if offline else "public"))
+    return of(environment, PhaseNetwork(network=environment.flag("allow_internet") is not False))
 
 
-def of(phase: Values, usual: Net) -> Net:
+def of(phase: Values, usual: PhaseNetwork) -> PhaseNetwork:
     """The network of a phase; the usual one if the phase names none."""
     if not phase.has("network_mode"):
         if phase.has("allowed_hosts"):
             phase.refuse("allowed_hosts", 'only with network_mode = "allowlist"')
         return usual
-    mode, hosts = phase.choice("network_mode", _MODES, usual.mode), phase.texts("allowed_hosts")
+    mode, hosts = phase.choice("network_mode", _MODES, "public"), phase.texts("allowed_hosts")
     if hosts and mode != "allowlist":
         phase.refuse("allowed_hosts", 'only with network_mode = "allowlist"')
-    return Net(mode=mode, hosts=hosts if mode == "allowlist" else ())
-
-
-def phase(net: Net) -> PhaseNetwork:
-    """The same, as an option of the criterion."""
-    return PhaseNetwork(network=net.mode == "public", allowed_hosts=net.hosts)
+    allowed = hosts if mode == "allowlist" else ()
+    return PhaseNetwork(network=mode == "public", allowed_hosts=allowed)
 
 
 async def enter(sandbox: Sandbox, wanted: PhaseNetwork | None) -> Mapping[str, str]:

@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from attrs import asdict
+
 from ale_tasks_harbor import compose, health
 from ale_tasks_harbor.checks import health_s, health_step, memory_mb
 from ale_tasks_harbor.dockerfile import background, started
 from ale_tasks_harbor.folder import Folder
-from ale_tasks_harbor.phases import Net, baseline, of
+from ale_tasks_harbor.phases import baseline, of
 from ale_tasks_harbor.values import Values
 
 _LOGS = "/logs/artifacts"
@@ -118,7 +120,7 @@ def separate_verifier(
         "build": build,
         "tests_in_image": in_image,
         "workdir": table.text("workdir") or ".",
-        **_net(net),
+        **asdict(net),
         "env": dict(env(table)),
         "cpus": table.amount("cpus", 0.0) or None,
         "memory_mb": memory_mb(table, "memory_mb", "memory"),
@@ -130,10 +132,6 @@ def separate_verifier(
 def _setup(environment: Values) -> list[str]:
     own = health.step(health.OF_THE_IMAGE)
     return [*started(background()), own, *health_step(environment.table("healthcheck"))]
-
-
-def _net(net: Net) -> dict[str, Any]:
-    return {"network": net.mode == "public", "allowed_hosts": list(net.hosts)}
 
 
 def _image(
