@@ -19,6 +19,7 @@ from attrs import evolve, field, frozen
 from ale_tasks_harbor import compose_policy, health, interpolation
 from ale_tasks_harbor.checks import mebibytes
 from ale_tasks_harbor.folder import Folder
+from ale_tasks_harbor.values import Values
 from ale_tasks_harbor.variables import STORED, looks_secret
 
 FILE = "docker-compose.yaml"
@@ -39,8 +40,6 @@ _GIVEN = {
     "ENV_ARTIFACTS_PATH": "/logs/artifacts",
 }
 """What the harnesses put in place of these; empty is what a task says elsewhere."""
-_LOGS = ("${T_BENCH_TASK_LOGS_PATH", "${T_BENCH_TASK_AGENT_LOGS", "${HOST_")
-"""Volumes that start so hold the harnesses' own logs, which a sandbox has anyway."""
 _STORED = ("command", "entrypoint", "healthcheck", "user", "working_dir", "environment", "image")
 """Keys whose values are kept with the run."""
 _NOTHING = {
@@ -94,20 +93,37 @@ def _stays(folder: Folder, path: compose_policy.HostPath) -> bool:
 
 
 def read(
-    folder: Folder, environ: Mapping[str, str], own: Mapping[str, str], *, implied: bool = False
+    folder: Folder,
+    environ: Mapping[str, str],
+    own: Mapping[str, str],
+    values: Values,
+    *,
+    implied: bool = False,
 ) -> Client:
-    """Read a folder's file, with the variables that docker compose would fill in.
+    """Read a folder's file, if there is one, with the variables that docker compose would fill in.
 
     Args:
         environ: the host's.
         own: the task's, which go before them. Those of a file ``.env`` come last.
+        values: get the problems of the file.
         implied: there is a service `main` where the file has only others, as in Harbor.
-
-    Raises:
-        OSError: it can't be read.
-        ValueError, yaml.YAMLError: it is no YAML, a limit in it is no number, or a variable that it
-            asks for is not there.
     """
+    if not folder.has(FILE):
+        return Client()
+    file = folder.at(FILE)
+    try:
+        client = _read(folder, environ, own, implied=implied)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        values.note(file, f"can't be read: {' '.join(str(error).split())}")
+        return Client()
+    for path, why in client.refusals(folder):
+        values.note(file, why, path)
+    return client
+
+
+def _read(
+    folder: Folder, environ: Mapping[str, str], own: Mapping[str, str], *, implied: bool
+) -> Client:
     text = folder.text(FILE)
     last = interpolation.pairs_of(folder.text(".env")) if folder.has_file(".env") else {}
     words = interpolation.words_of(text)
@@ -240,7 +256,7 @@ def _command(command: Any) -> tuple[str, ...]:
 
 def _volumes_problem(volumes: Any) -> str | None:
     for volume in volumes if isinstance(volumes, list) else [volumes]:
-        if not str(volume).startswith(_LOGS):
+        if not str(volume).startswith(compose_policy.LOGS):
             return f"a volume is not supported yet ({volume})"
     return None
 

@@ -31,7 +31,8 @@ _MOUNTS = ("bind", "volume", "tmpfs", "image")
 _MOUNT = re.compile(r"\s*([^:]+):")
 _ELSEWHERE = re.compile(r"(?:https?|git|ssh|docker-image|service|target):|git@")
 """Contexts of a build that are no folders of this machine."""
-_LOGS = ("${T_BENCH_TASK_LOGS_PATH", "${T_BENCH_TASK_AGENT_LOGS", "${HOST_")
+LOGS = ("${T_BENCH_TASK_LOGS_PATH", "${T_BENCH_TASK_AGENT_LOGS", "${HOST_")
+"""Volumes that start so hold the harnesses' own logs, which a sandbox has anyway."""
 _HERE = re.compile(r"^\$(?:\{CONTEXT_DIR\}|CONTEXT_DIR\b)(?=/|$)")
 _NOT_GIVEN = "that of this machine, or of another container on it, is not given to a task"
 _PRIVILEGED = "no container of a task is privileged"
@@ -207,7 +208,7 @@ def _source(volume: Any) -> str | None:
         return str(volume.get("source")) if volume.get("type") == "bind" else None
     text = str(volume)
     match = _MOUNT.match(text)
-    return None if match is None or text.startswith(_LOGS) else match[1]
+    return None if match is None or text.startswith(LOGS) else match[1]
 
 
 def inside(path: str) -> str:

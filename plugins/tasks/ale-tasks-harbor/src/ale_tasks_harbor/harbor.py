@@ -9,7 +9,6 @@ from typing import Any
 import tomli
 from attrs import asdict as unstructure
 
-from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Environment, Task, replace
 from ale_tasks_harbor import (
     health,
@@ -27,7 +26,7 @@ from ale_tasks_harbor.dockerfile import again, started
 from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.options import PhaseNetwork
 from ale_tasks_harbor.steps import Part
-from ale_tasks_harbor.values import Values, located, refused, task_id
+from ale_tasks_harbor.values import Values, read_task, task_id
 from ale_tasks_harbor.variables import from_host
 
 FILE = "task.toml"
@@ -48,20 +47,14 @@ def read(folder: Folder, environ: Mapping[str, str], key: str) -> Task:
         InputError: with every reason why it can't be run.
         OSError: a folder in it can't be listed.
     """
-    file = folder.at(FILE)
+    return read_task(folder, FILE, _parsed, lambda root: _Reader(folder, root, environ, key).task())
+
+
+def _parsed(text: str) -> dict[str, Any]:
     try:
-        text = folder.text(FILE)
-        document = tomli.loads(text)
+        return tomli.loads(text)
     except tomli.TOMLDecodeError as error:
-        raise refused(file, f"not TOML: {error}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise refused(file, f"can't be read: {error}") from None
-    problems: list[Problem] = []
-    root = Values(document, file=file, problems=problems)
-    task = _Reader(folder, root, environ, key).task()
-    if problems:
-        raise InputError([located(p, text, file) for p in dict.fromkeys(problems)])
-    return task
+        raise ValueError(f"not TOML: {error}") from None
 
 
 class _Reader:
@@ -74,7 +67,7 @@ class _Reader:
         self._agent = root.table("agent")
         self._verifier = root.table("verifier")
         self._environment = root.table("environment")
-        self._machine = task_environment.read(folder, self._environment, environ, self._note)
+        self._machine = task_environment.read(folder, self._environment, environ)
         self._baseline = phases.baseline(self._environment)
         self._steps = steps.parts(folder, root) if root.values.get("steps") else []
         self._whole = Part(folder=folder, values=root)
@@ -175,12 +168,9 @@ class _Reader:
         try:
             text = folder.text("instruction.md")
         except (OSError, UnicodeDecodeError) as error:
-            self._note(folder.at("instruction.md"), f"can't be read: {error}")
+            self._root.note(folder.at("instruction.md"), f"can't be read: {error}")
             return ""
         return task_metadata.without_canary(text)
-
-    def _note(self, file: str, message: str, path: str | None = None) -> None:
-        self._root.problems.append(Problem(message=message, file=file, path=path))
 
     def _criterion(self, part: Part) -> CriterionSpec:
         having = [self._folder, *([part.folder] if part.name else [])]
@@ -188,7 +178,7 @@ class _Reader:
         surroundings = self._surroundings(part)
         in_image = surroundings.get("separate_verifier", {}).get("tests_in_image", False)
         if not in_image and not any(folder.has_file(_SCRIPT) for folder in tests):
-            self._note(part.folder.folder("tests").at(_SCRIPT), "there is no such file")
+            self._root.note(part.folder.folder("tests").at(_SCRIPT), "there is no such file")
         steps_own = {}
         if part.name:
             steps_own = {"min_rewards": steps.least(part.values), "remove_tests": True}
@@ -222,7 +212,11 @@ class _Reader:
             folders = [one.folder("tests") for one in (part.folder, self._folder)]
             made["artifacts"] = verifier_settings.with_agent_artifacts(self._artifacts(part))
             made["separate_verifier"] = verifier_settings.separate_verifier(
-                verifiers, folders[-len(verifiers) :], self._environment, self._folder, self._env
+                verifiers,
+                folders[-len(verifiers) :],
+                self._environment,
+                self._folder,
+                self._environ,
             )
         elif own != tests:
             if self._machine.several and own.network:
@@ -234,9 +228,6 @@ class _Reader:
             if wanted != own or "tests_network" in made:
                 made["next_agent_network"] = unstructure(wanted)
         return made
-
-    def _env(self, environment: Values) -> dict[str, str]:
-        return task_environment.variables(environment, self._environ)
 
     def _artifacts(self, part: Part) -> list[dict[str, Any]]:
         return [one for at in self._tables(part) for one in verifier_settings.artifacts(at)]
@@ -262,7 +253,7 @@ class _Reader:
         except solution.TooLargeError as error:
             return None, {solution.WITHOUT: str(error)}
         except (OSError, ValueError) as error:
-            self._note(folder.path, f"the solution can't be read: {error}")
+            self._root.note(folder.path, f"the solution can't be read: {error}")
             return None, {}
         return made, {solution.FOLDER: _SOLUTION}
 

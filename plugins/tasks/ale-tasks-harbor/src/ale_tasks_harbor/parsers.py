@@ -32,11 +32,11 @@ def pytest_results(output: str) -> Results:
     Raises:
         UnparsableError: there is no summary, or no test in it.
     """
-    _, found, summary = _cut(output)
-    if not found:
+    found = _SUMMARY.search(output)
+    if found is None:
         raise UnparsableError("the tests printed no 'short test summary info'")
     results: dict[str, bool] = {}
-    for line in summary.splitlines():
+    for line in output[found.end() :].splitlines():
         status, rest = [*line.split(maxsplit=1), "", ""][:2]
         status = status.strip(":")
         name = _name(status, rest)
@@ -45,13 +45,6 @@ def pytest_results(output: str) -> Results:
     if not results:
         raise UnparsableError("there is no test in the 'short test summary info'")
     return results
-
-
-def _cut(output: str) -> tuple[str, bool, str]:
-    match = _SUMMARY.search(output)
-    if match is None:
-        return output, False, ""
-    return output[: match.start()], True, output[match.end() :]
 
 
 def _name(status: str, rest: str) -> str:

@@ -1,8 +1,7 @@
 """The container that an agent works in, as ``task.toml`` and a compose file have it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-import yaml
 from attrs import frozen
 
 from ale.types import Environment
@@ -12,9 +11,6 @@ from ale_tasks_harbor.dockerfile import background
 from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.values import Values
 from ale_tasks_harbor.variables import from_host
-
-Note = Callable[..., None]
-"""Called with a file, a problem, and the key where there is one."""
 
 
 @frozen(kw_only=True)
@@ -32,7 +28,7 @@ class TaskEnvironment:
     """The task has service containers."""
 
 
-def read(task: Folder, values: Values, environ: Mapping[str, str], note: Note) -> TaskEnvironment:
+def read(task: Folder, values: Values, environ: Mapping[str, str]) -> TaskEnvironment:
     """What a task says of it.
 
     Args:
@@ -42,13 +38,13 @@ def read(task: Folder, values: Values, environ: Mapping[str, str], note: Note) -
     folder = task.folder("environment")
     _refuse_what_is_not_here(values)
     own = variables(values, environ)
-    client = _client(folder, environ, {**own, **_sizes(values)}, note)
+    client = compose.read(folder, environ, {**own, **_sizes(values)}, values, implied=True)
     image = values.text("docker_image")
     used = image or client.image
     built = used is None and not (client.several and not folder.has("Dockerfile"))
     if built and not folder.has_file("Dockerfile"):
         message = "there is no environment/Dockerfile, and no environment.docker_image"
-        note(values.file, message)
+        values.note(values.file, message)
     build = folder.at(compose.FILE) if client.several else folder.path
     return TaskEnvironment(
         environment=Environment(
@@ -81,27 +77,6 @@ def _refuse_what_is_not_here(values: Values) -> None:
         values.refuse("gpus", "GPUs are not supported yet")
     if values.has("tpu"):
         values.refuse("tpu", "TPUs are not supported")
-
-
-def _client(
-    folder: Folder, environ: Mapping[str, str], own: Mapping[str, str], note: Note
-) -> compose.Client:
-    """What a compose file says.
-
-    Args:
-        own: the task's variables.
-    """
-    if not folder.has(compose.FILE):
-        return compose.Client()
-    file = folder.at(compose.FILE)
-    try:
-        client = compose.read(folder, environ, own, implied=True)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        note(file, f"can't be read: {' '.join(str(error).split())}")
-        return compose.Client()
-    for path, why in client.refusals(folder):
-        note(file, why, path)
-    return client
 
 
 def _sizes(values: Values) -> dict[str, str]:

@@ -8,14 +8,13 @@ from typing import Any
 
 import yaml
 
-from ale.errors import InputError, Problem
 from ale.types import Constraints, CriterionSpec, Environment, Task, replace
 from ale_tasks_harbor import compose, integrity, solution
 from ale_tasks_harbor.capabilities import required
 from ale_tasks_harbor.dockerfile import again, background, started
 from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.parsers import PARSERS
-from ale_tasks_harbor.values import Values, located, refused, task_id
+from ale_tasks_harbor.values import Values, read_task, task_id
 
 FILE = "task.yaml"
 _ORACLE = "/oracle"
@@ -32,22 +31,17 @@ _KNOWN = {
 
 def read(folder: Folder, environ: Mapping[str, str], key: str) -> Task:
     """Read one folder. Arguments and errors as those of `ale_tasks_harbor.harbor.read`."""
-    file = folder.at(FILE)
+    return read_task(folder, FILE, _parsed, lambda root: _Reader(folder, root, environ).task(key))
+
+
+def _parsed(text: str) -> dict[str, Any]:
     try:
-        text = folder.text(FILE)
         document = yaml.load(text, yaml.CSafeLoader)
     except yaml.YAMLError as error:
-        raise refused(file, f"not YAML: {' '.join(str(error).split())}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise refused(file, f"can't be read: {error}") from None
+        raise ValueError(f"not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
-        raise refused(file, "expected a table with 'instruction'")
-    problems: list[Problem] = []
-    root = Values(document, file=file, problems=problems)
-    task = _Reader(folder, root, environ).task(key)
-    if problems:
-        raise InputError([located(problem, text, file) for problem in problems])
-    return task
+        raise ValueError("expected a table with 'instruction'")  # noqa: TRY004 - about the text
+    return document
 
 
 class _Reader:
@@ -90,14 +84,12 @@ class _Reader:
             },
         )
 
-    def _note(self, file: str, message: str, path: str | None = None) -> None:
-        self._root.problems.append(Problem(message=message, file=file, path=path))
-
     def _machine(self) -> Environment:
-        folder, client = self._folder, self._client()
+        folder = self._folder
+        client = compose.read(folder, self._environ, {}, self._root)
         has_own = folder.has("Dockerfile") or not client.several
         if client.image is None and has_own and not folder.has_file("Dockerfile"):
-            self._note(folder.at("Dockerfile"), "there is no such file")
+            self._root.note(folder.at("Dockerfile"), "there is no such file")
         self._background = background(client.entrypoint, client.command)
         build = folder.at(compose.FILE) if client.several else folder.path
         return Environment(
@@ -110,23 +102,10 @@ class _Reader:
             memory_mb=client.memory_mb,
         )
 
-    def _client(self) -> compose.Client:
-        file = self._folder.at(compose.FILE)
-        if not self._folder.has(compose.FILE):
-            return compose.Client()
-        try:
-            client = compose.read(self._folder, self._environ, {})
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            self._note(file, f"can't be read: {' '.join(str(error).split())}")
-            return compose.Client()
-        for path, why in client.refusals(self._folder):
-            self._note(file, why, path)
-        return client
-
     def _criterion(self, key: str, same_shell: bool) -> CriterionSpec:
         folder = self._folder
         if not folder.has_file(_SCRIPT):
-            self._note(folder.at(_SCRIPT), "there is no such file")
+            self._root.note(folder.at(_SCRIPT), "there is no such file")
         tests = [folder.at("tests")] if folder.has_folder("tests") else []
         return CriterionSpec(
             type="task_tests",
@@ -155,7 +134,7 @@ class _Reader:
             return None, {solution.WITHOUT: str(error)}
         except (OSError, ValueError, yaml.YAMLError) as error:
             message = f"the solution can't be read: {' '.join(str(error).split())}"
-            self._note(folder.at(_SOLUTION), message)
+            self._root.note(folder.at(_SOLUTION), message)
             return None, {}
 
     def _typed(self) -> tuple[str, ...] | None:

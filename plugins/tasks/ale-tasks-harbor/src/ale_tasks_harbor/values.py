@@ -2,13 +2,15 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
 
 from ale.errors import InputError, Problem
 from ale.strict import describe, nearest
+from ale.types import Task
+from ale_tasks_harbor.folder import Folder
 
 _YES = ("1", "on", "t", "true", "y", "yes")
 _NO = ("0", "off", "f", "false", "n", "no")
@@ -40,9 +42,13 @@ class Values:
 
     def refuse(self, key: str, message: str, *, hint: str | None = None) -> None:
         """Note a problem that makes the file unusable."""
-        self.problems.append(
-            Problem(message=message, file=self.file, path=self._path(key), hint=hint)
-        )
+        self.note(self.file, message, self._path(key), hint=hint)
+
+    def note(
+        self, file: str, message: str, path: str | None = None, *, hint: str | None = None
+    ) -> None:
+        """Note a problem of any file of the task."""
+        self.problems.append(Problem(message=message, file=file, path=path, hint=hint))
 
     def _path(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key
@@ -187,19 +193,42 @@ def task_id(folder: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", folder).lstrip(".-") or "task"
 
 
-def refused(file: str, message: str) -> InputError:
-    """The error for a file that can't be used at all."""
-    return InputError([Problem(message=message, file=file)])
+def read_task(
+    folder: Folder, name: str, parse: Callable[[str], Any], make: Callable[[Values], Task]
+) -> Task:
+    """Read the file that makes a folder a task.
+
+    Args:
+        parse: its text; raises ValueError where it is none of its format.
+        make: the task of its content, whose problems it notes.
+
+    Raises:
+        InputError: with every reason why the task can't be run.
+        OSError: a folder in it can't be listed.
+    """
+    file = folder.at(name)
+    try:
+        text = folder.text(name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError([Problem(message=f"can't be read: {error}", file=file)]) from None
+    try:
+        root = Values(parse(text), file=file, problems=[])
+    except ValueError as error:
+        raise InputError([Problem(message=str(error), file=file)]) from None
+    task = make(root)
+    if root.problems:
+        raise InputError([_located(p, text, file) for p in dict.fromkeys(root.problems)])
+    return task
 
 
-def located(problem: Problem, text: str, file: str) -> Problem:
+def _located(problem: Problem, text: str, file: str) -> Problem:
     """The problem with the line of its key, if it is in this file."""
     if problem.file != file or problem.path is None:
         return problem
-    return evolve(problem, line=line_of(text, problem.path))
+    return evolve(problem, line=_line_of(text, problem.path))
 
 
-def line_of(text: str, path: str) -> int | None:
+def _line_of(text: str, path: str) -> int | None:
     """The 1-based line of a key in a TOML or YAML text; None if it is not found."""
     *tables, key = re.sub(r"\[\d+\]", "", path).split(".")
     lines = text.splitlines()

@@ -1,6 +1,6 @@
 """Verifier settings of a Harbor task: artifacts, hooks, a separate container."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -11,12 +11,11 @@ from ale_tasks_harbor.checks import health_s, health_step, memory_mb
 from ale_tasks_harbor.dockerfile import background, started
 from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.phases import baseline, of
+from ale_tasks_harbor.task_environment import variables
 from ale_tasks_harbor.values import Values
 
 _LOGS = "/logs/artifacts"
 """Everything in this folder is an artifact."""
-
-Variables = Callable[[Values], Mapping[str, str]]
 
 
 def artifacts(values: Values) -> list[dict[str, Any]]:
@@ -99,7 +98,7 @@ def separate_verifier(
     tests: Sequence[Folder],
     environment: Values,
     folder: Folder,
-    env: Variables,
+    environ: Mapping[str, str],
 ) -> dict[str, Any]:
     """Options of the separate container of the tests.
 
@@ -108,7 +107,7 @@ def separate_verifier(
         tests: their folders of tests.
         environment: the task's own, which applies unless a verifier has one.
         folder: of the task.
-        env: reads the variables of an environment.
+        environ: the host's variables.
     """
     table = next((v.table("environment") for v in verifiers if v.has("environment")), environment)
     image, build, in_image = _image(verifiers, tests, environment, folder)
@@ -121,7 +120,7 @@ def separate_verifier(
         "tests_in_image": in_image,
         "workdir": table.text("workdir") or ".",
         **asdict(net),
-        "env": dict(env(table)),
+        "env": variables(table, environ),
         "cpus": table.amount("cpus", 0.0) or None,
         "memory_mb": memory_mb(table, "memory_mb", "memory"),
         "setup": _setup(table),
