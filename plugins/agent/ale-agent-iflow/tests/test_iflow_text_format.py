@@ -5,9 +5,10 @@ import time
 
 import pytest
 
+from ale.agents import BadCallError
 from ale.testing.agent import answer
 from ale_agent_iflow import text_format
-from ale_agent_iflow.tools import TOOLS, BadCallError, check
+from ale_agent_iflow.tools import TOOLS, check
 
 
 def block(body: str, fence: str = "```", info: str = "tool") -> str:

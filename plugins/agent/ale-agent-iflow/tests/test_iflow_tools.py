@@ -4,10 +4,11 @@ import json
 
 import pytest
 
+from ale.agents import BadCallError
 from ale.testing.agent import answer, call, shell_call
 from ale.types import ToolCall
 from ale_agent_iflow.result import cut_middle
-from ale_agent_iflow.tools import TOOLS, BadCallError, check
+from ale_agent_iflow.tools import TOOLS, check
 
 FINISH = call("finish", summary="all done")
 

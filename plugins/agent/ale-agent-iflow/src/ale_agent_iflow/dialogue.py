@@ -1,48 +1,37 @@
 """The messages sent to the model, compacted when the conversation grows too long."""
 
-from attrs import frozen
-
 from ale.agents import EndedError
 from ale.errors import ContextLengthError
-from ale.protocols import LLM
-from ale.types import Completion, CompletionRequest, Conversation, Message, Stop, ToolSpec, Turn
+from ale.protocols import AgentContext
+from ale.types import Completion, CompletionRequest, Message, Stop, ToolSpec, Turn
 from ale_agent_iflow.context import Exchange, Gauge, History, compact
+from ale_agent_iflow.options import IflowOptions
 
 REFUSALS = 2
 """Compactions after a provider's "too long" before giving up."""
-
-
-@frozen(kw_only=True)
-class CompactionPolicy:
-    """When to compact a conversation and how far; see `context.compact`."""
-
-    max_tokens: int | None
-    compact_to: float
-    keep_turns: int
 
 
 class Dialogue:
     """One episode's conversation.
 
     What `Trajectory.messages` and `Trajectory.tools` rebuild from the turns is what was sent.
+
+    Args:
+        specs: the tool specifications of each request.
     """
 
     def __init__(
         self,
         head: tuple[Message, ...],
-        *,
-        llm: LLM,
+        context: AgentContext,
+        options: IflowOptions,
         specs: tuple[ToolSpec, ...],
-        gauge: Gauge,
-        conversation: Conversation,
-        policy: CompactionPolicy,
     ) -> None:
-        self._llm = llm
+        self._context = context
+        self._options = options
         self._specs = specs
-        self._conversation = conversation
-        self._policy = policy
         self._history = History(head=head)
-        self._gauge = gauge
+        self._gauge = Gauge.of_tools(specs)
         self._fresh = True
         self._added: tuple[Message, ...] = ()
 
@@ -69,18 +58,18 @@ class Dialogue:
         self._fresh, self._added = False, exchange.reminder
 
     async def _complete(self, turn: int) -> Completion:
-        most = self._policy.max_tokens
+        llm, most = self._context.llm, self._context.limits.context_max_tokens
         if most is not None and self._size() > most:
             self._compact(most, f"more than {most} tokens")
         for _ in range(REFUSALS):
             try:
-                return await self._llm.complete(self._request(turn))
+                return await llm.complete(self._request(turn))
             except ContextLengthError as error:
                 # Half of it, or as short as it can be.
                 least = self._gauge.anew().size(self._history.head)
                 self._compact(max(self._size() // 2, least), str(error))
         try:
-            return await self._llm.complete(self._request(turn))
+            return await llm.complete(self._request(turn))
         except ContextLengthError as error:
             raise EndedError(Stop(reason="context", detail=str(error))) from error
 
@@ -88,7 +77,7 @@ class Dialogue:
         return CompletionRequest(
             messages=self._history.messages,
             tools=self._specs,
-            conversation=self._conversation,
+            conversation=self._context.conversation,
             turn=turn,
             fresh_context=self._fresh,
         )
@@ -102,8 +91,8 @@ class Dialogue:
             self._history,
             gauge.size,
             limit=limit,
-            target=int(limit * self._policy.compact_to),
-            keep=self._policy.keep_turns,
+            target=int(limit * self._options.compact_to),
+            keep=self._options.keep_turns,
         )
         if compacted is None or not self._history.exchanges:
             detail = f"{why}, and compaction can't shorten it enough"

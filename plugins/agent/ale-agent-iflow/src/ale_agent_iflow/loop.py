@@ -3,18 +3,18 @@
 import logging
 from collections.abc import Callable, Sequence
 
-from ale.agents import EndedError, EpisodeLoop
+from ale.agents import BadCallError, EndedError, EpisodeLoop
 from ale.errors import AleError, ToolsUnsupportedError
 from ale.protocols import AgentContext
 from ale.types import Completion, Limits, Message, Observation, Stop, ToolCall, Turn, replace
 from ale_agent_iflow.context import Exchange
 from ale_agent_iflow.dialect import NATIVE, TEXT, Dialect, dialect
-from ale_agent_iflow.dialogue import CompactionPolicy, Dialogue
+from ale_agent_iflow.dialogue import Dialogue
 from ale_agent_iflow.options import IflowOptions
 from ale_agent_iflow.prompt import bad_call_hint, reminder
 from ale_agent_iflow.result import Result
 from ale_agent_iflow.text_format import Reading, has_text
-from ale_agent_iflow.tools import BadCallError, check
+from ale_agent_iflow.tools import check
 from ale_agent_iflow.workspace import Workspace
 
 _log = logging.getLogger(__name__)
@@ -93,23 +93,12 @@ class Episode(EpisodeLoop):
 
     def use(self, dialect: Dialect) -> None:
         """Start the conversation anew, with tools in this format."""
-        context, options = self.context, self._options
         self._dialect = dialect
-        self._dialogue = Dialogue(
-            (
-                Message(role="system", content=self._system + dialect.instructions),
-                Message(role="user", content=context.task.goal),
-            ),
-            llm=context.llm,
-            specs=dialect.specs,
-            gauge=dialect.gauge,
-            conversation=context.conversation,
-            policy=CompactionPolicy(
-                max_tokens=context.limits.context_max_tokens,
-                compact_to=options.compact_to,
-                keep_turns=options.keep_turns,
-            ),
+        head = (
+            Message(role="system", content=self._system + dialect.instructions),
+            Message(role="user", content=self.context.task.goal),
         )
+        self._dialogue = Dialogue(head, self.context, self._options, dialect.specs)
 
     async def ask(self) -> Turn:
         """The next completion; the calls in it are read, and `stop` is set if it finishes."""

@@ -18,7 +18,7 @@ import re
 from attrs import frozen
 
 from ale.types import ToolCall
-from ale_agent_iflow.tools import Tool
+from ale_agent_iflow.tools import TOOLS
 
 OPENING = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*tool(?:_call)?[ \t]*\r?$", re.MULTILINE)
 NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,80})"')
@@ -40,9 +40,9 @@ class Reading:
     """For the model: what was wrong with the format."""
 
 
-def instructions(tools: tuple[Tool, ...]) -> str:
+def instructions() -> str:
     """What is appended to the system prompt."""
-    lines = [f"- {tool.signature}: {tool.description}" for tool in tools]
+    lines = [f"- {tool.signature}: {tool.description}" for tool in TOOLS]
     return (
         "\n\nTools:\n" + "\n".join(lines) + f"\n\n{FORMAT}\n"
         "One call in each answer, and then stop: the result comes in the next message."

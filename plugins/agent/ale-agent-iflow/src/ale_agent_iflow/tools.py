@@ -8,16 +8,13 @@ from typing import Any, Literal, NoReturn
 
 from attrs import field, frozen
 
+from ale.agents import BadCallError
 from ale.types import ToolCall, ToolSpec
 from ale_agent_iflow.result import Result
 from ale_agent_iflow.workspace import Workspace
 
 PYTHON_TYPES = {"string": str, "integer": int}
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-class BadCallError(Exception):
-    """A call that can't be run; the text is for the model."""
 
 
 @frozen
@@ -125,15 +122,15 @@ TOOLS: tuple[Tool, ...] = (
 )
 
 
-def check(call: ToolCall, tools: tuple[Tool, ...] = TOOLS) -> tuple[Tool, dict[str, Any]]:
+def check(call: ToolCall) -> tuple[Tool, dict[str, Any]]:
     """The tool that `call` names and its arguments, checked.
 
     Raises:
         BadCallError: unknown tool, invalid JSON, wrong, missing or unknown arguments.
     """
-    tool = next((tool for tool in tools if tool.name == call.name), None)
+    tool = next((tool for tool in TOOLS if tool.name == call.name), None)
     if tool is None:
-        _unknown_tool(call.name, tools)
+        _unknown_tool(call.name)
     arguments = _arguments(call.arguments, tool)
     problems = [*_names(arguments, tool), *_values(arguments, tool)]
     if problems:
@@ -141,10 +138,10 @@ def check(call: ToolCall, tools: tuple[Tool, ...] = TOOLS) -> tuple[Tool, dict[s
     return tool, {name: value for name, value in arguments.items() if value is not None}
 
 
-def _unknown_tool(name: str, tools: tuple[Tool, ...]) -> NoReturn:
-    names = [tool.name for tool in tools]
+def _unknown_tool(name: str) -> NoReturn:
+    names = [tool.name for tool in TOOLS]
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    guess = next((f" Did you mean {t.signature}?" for t in tools if t.name in near), "")
+    guess = next((f" Did you mean {t.signature}?" for t in TOOLS if t.name in near), "")
     raise BadCallError(f"unknown tool {name[:80]!r}.{guess} The tools are {', '.join(names)}")
 
 
