@@ -17,8 +17,9 @@ RESTORED: tuple[str, ...] = (
     "pytest.toml",
     ".pytest.toml",
     "tox.ini",
+    "setup.cfg",
+    "pyproject.toml",
 )
-RESTORED += ("setup.cfg", "pyproject.toml")
 """Names of the files that configure pytest."""
 TEST_FOLDERS = ("tests/*", "test/*", "testing/*", "*/tests/*", "*/test/*")
 

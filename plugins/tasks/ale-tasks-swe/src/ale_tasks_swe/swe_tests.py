@@ -6,20 +6,18 @@ docs/why/grading.md explains how forged verdicts are prevented, and what is not.
 import base64
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
-
-from attrs import field, frozen
 
 from ale.errors import GradingError, InputError, Problem
 from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory
 from ale_signed_tests import Report, clean, excerpt, new_scratch, run_signed
-from ale_tasks_swe.expected import Expected, expected_files
+from ale_tasks_swe.expected import expected_files
 from ale_tasks_swe.git import GitError
 from ale_tasks_swe.options import RESTORED, SweTestsOptions
-from ale_tasks_swe.verdict import Verdict
+from ale_tasks_swe.verdict import score_of
 
 CHECK_S = 120.0
 """Seconds to look for changed files."""
@@ -27,7 +25,6 @@ OUTPUT_BYTES = 20_000
 """Of what each file's tests print: its end."""
 
 
-@frozen
 class SweTests:
     """Passes when all tests of both lists do.
 
@@ -35,30 +32,24 @@ class SweTests:
         InputError: when made: the test patch does not apply, or a test can't be run.
     """
 
-    options: SweTestsOptions
-    _units: tuple[Mapping[str, Any], ...] = field(init=False, repr=False)
-    _expected: Expected = field(init=False, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        options = self.options
+    def __init__(self, options: SweTestsOptions) -> None:
+        self.options = options
         listed = [*dict.fromkeys((*options.fail_to_pass, *options.pass_to_pass))]
         if not listed:
             raise _wrong("fail_to_pass and pass_to_pass are both empty")
         files = _by_file(listed) if options.test_command is None else {}
         try:
-            expected = expected_files(options, [*files])
+            self._expected = expected_files(options, [*files])
         except GitError as error:
             raise _wrong(str(error)) from error
-        object.__setattr__(self, "_expected", expected)
-        units: list[dict[str, Any]] = [
-            {"file": file, "tests": tests, "config": expected.configs[file]}
+        self._units: list[dict[str, Any]] = [
+            {"file": file, "tests": tests, "config": self._expected.configs[file]}
             for file, tests in files.items()
         ]
         if options.test_command is not None:
             # Believed as it is, so no second run is needed to find forged claims.
             unit = {"command": options.test_command, "tests": listed, "decoy": False}
-            units = [{"file": options.test_command, **unit}]
-        object.__setattr__(self, "_units", tuple(units))
+            self._units = [{"file": options.test_command, **unit}]
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """Restore the files of the tests, run them, and judge both lists. Raises as `Criterion`."""
@@ -93,7 +84,7 @@ class SweTests:
             env=options.env,
             timeout_s=options.timeout_s,
         )
-        return self._verdict(report).score(changed)
+        return self._score(report, changed)
 
     async def _changed(self, task: Task, sandbox: Sandbox) -> Sequence[str]:
         """The files to restore that are not as they were, beside those that are always written."""
@@ -126,7 +117,7 @@ class SweTests:
         named: list[str] = json.loads(rest)
         return [path for path in named if path in self._expected.checked]
 
-    def _verdict(self, report: Report) -> Verdict:
+    def _score(self, report: Report, restored: Sequence[str]) -> Score:
         passed, failed, output = set[str](), set[str](), list[str]()
         for line in report.units:
             unit = self._units[line["unit"]]
@@ -140,8 +131,13 @@ class SweTests:
             why = "forged result: a pass was reported for a test that had not passed"
         elif not report.ended:
             why = "the code under test killed the runner"
-        return Verdict(
-            options=self.options, passed=passed, failed=failed, output="\n".join(output), void=why
+        return score_of(
+            self.options,
+            passed=passed,
+            failed=failed,
+            restored=restored,
+            output="\n".join(output),
+            void=why,
         )
 
 
