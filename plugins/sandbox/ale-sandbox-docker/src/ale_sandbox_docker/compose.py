@@ -13,11 +13,13 @@ from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container.context import digest_of
 from ale_sandbox_container.engine import NotFoundError, Plan
+from ale_sandbox_container.files import Files
 from ale_sandbox_container.images import DOCKERFILES, Images
+from ale_sandbox_container.tarball import Ownership
 from ale_sandbox_container.threads import EngineThreads
 from ale_sandbox_docker.client import LONGEST_S
 from ale_sandbox_docker.engine import DockerEngine
-from ale_sandbox_docker.services import PROJECT, SERVICE, ServiceContainer, service_container
+from ale_sandbox_docker.services import PROJECT, SERVICE, ServiceContainer
 from ale_sandbox_docker.stack import Document, Stack, read, without_conditions
 
 _LOG = logging.getLogger(__name__)
@@ -182,10 +184,29 @@ class Composer:
     ) -> ServiceContainer:
         """Another container of a sandbox, by the name of its service.
 
+        Args:
+            project: whose name docker compose has made it under.
+
         Raises:
-            SandboxError: there is none.
+            SandboxError: there is none of that name.
         """
-        return await service_container(self._engine, project, name, threads, clock)
+        found = await threads.call(lambda: self._engine.containers(f"{PROJECT}={project}"))
+        boxes = {box.labels[SERVICE]: box.id for box in found if SERVICE in box.labels}
+        if name not in boxes:
+            named = ", ".join(sorted(boxes)) or "none"
+            raise SandboxError(f"the task has no service {name!r} (it has: {named})")
+        container = boxes[name]
+        files = Files(
+            engine=self._engine,
+            container=container,
+            workdir="/",
+            owner=Ownership(uid=0, gid=0),
+            clock=clock,
+            threads=threads,
+        )
+        return ServiceContainer(
+            engine=self._engine, container=container, threads=threads, files=files
+        )
 
 
 def _sizes(spec: SandboxSpec) -> dict[str, str]:

@@ -1,13 +1,10 @@
 """Service containers: the other containers of a compose task."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from attrs import frozen
 
-from ale.errors import SandboxError
 from ale_sandbox_container.files import Files
-from ale_sandbox_container.tarball import Ownership
 from ale_sandbox_container.threads import EngineThreads
 from ale_sandbox_docker.engine import DockerEngine
 
@@ -40,32 +37,3 @@ class ServiceContainer:
     async def download(self, source: str, target: Path) -> None:
         """Copy a file or folder out. Raises as `Sandbox.download`."""
         await self.files.download(source, target)
-
-
-async def service_container(
-    engine: DockerEngine,
-    project: str,
-    service: str,
-    threads: EngineThreads,
-    clock: Callable[[], float],
-) -> ServiceContainer:
-    """The container of one service that docker compose has made under the project's name.
-
-    Raises:
-        SandboxError: there is none of that name.
-    """
-    found = await threads.call(lambda: engine.containers(f"{PROJECT}={project}"))
-    boxes = {box.labels[SERVICE]: box.id for box in found if SERVICE in box.labels}
-    if service not in boxes:
-        named = ", ".join(sorted(boxes)) or "none"
-        raise SandboxError(f"the task has no service {service!r} (it has: {named})")
-    container = boxes[service]
-    files = Files(
-        engine=engine,
-        container=container,
-        workdir="/",
-        owner=Ownership(uid=0, gid=0),
-        clock=clock,
-        threads=threads,
-    )
-    return ServiceContainer(engine=engine, container=container, threads=threads, files=files)
