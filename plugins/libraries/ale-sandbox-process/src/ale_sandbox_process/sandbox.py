@@ -3,15 +3,16 @@
 import asyncio
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from attrs import frozen
 
 from ale.errors import SandboxError
+from ale.protocols import Sandbox
 from ale.sandboxes import BaseSandbox, Command, Files, refused
-from ale.types import Capabilities, ExecResult
+from ale.types import ExecResult
 from ale_sandbox_process import process_tags
 from ale_sandbox_process.records import Record
 from ale_sandbox_process.shell import HostShell, Pipes
@@ -20,6 +21,9 @@ from ale_sandbox_shell.capture import result_of
 from ale_sandbox_shell.output import Drains, Pump
 from ale_sandbox_shell.session import ShellSession
 from ale_sandbox_shell.text import as_bytes
+
+if TYPE_CHECKING:
+    from ale_sandbox_process.backend import HostBackend
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -60,26 +64,26 @@ class HostSandbox(BaseSandbox, Generic[RunningT]):
     """Runs each command as a process that carries the sandbox's tag.
 
     Args:
+        backend: opens copies, and says what its sandboxes can do.
         files: moves its files.
         pipes: between this process and the shells of its sessions.
         env: of every command.
         bash: sessions are of bash; else of ``/bin/sh``.
-        monotonic: seconds, for durations.
     """
 
     def __init__(
         self,
+        backend: "HostBackend[Any, Any]",
         record: Record,
         workdir: str,
-        capabilities: Capabilities,
         *,
         files: Files,
         pipes: Pipes,
         env: Mapping[str, str],
         bash: bool,
-        monotonic: Callable[[], float],
     ) -> None:
-        super().__init__(record.id, workdir, capabilities, files)
+        super().__init__(record.id, workdir, backend.capabilities, files)
+        self._backend = backend
         self.pipes = pipes
         self.drains = Drains()
         self.gate = asyncio.Lock()
@@ -87,7 +91,7 @@ class HostSandbox(BaseSandbox, Generic[RunningT]):
         self._tag = record.tag
         self._env = {"PATH": PATH, "LANG": "C.UTF-8", **env}
         self._bash = bash
-        self._monotonic = monotonic
+        self._monotonic = backend.context.monotonic
         self._commands = 0
         self._running = 0
 
@@ -111,6 +115,16 @@ class HostSandbox(BaseSandbox, Generic[RunningT]):
     async def end_command(self, number: int, running: RunningT) -> None:
         """Kill the n-th command and all that it has started, and wait."""
         await process_tags.end(self._tag, number)
+
+    async def fork(self) -> Sandbox:
+        """Another sandbox with the current files."""
+        self.check_open()
+        return cast("Sandbox", await self._backend.fork(self))
+
+    async def snapshot(self) -> str:
+        """Keep the current files for `HostBackend.restore`."""
+        self.check_open()
+        return await self._backend.snapshot(self)
 
     async def gate_opened(self) -> None:
         """Wait while `gate` is held."""

@@ -49,18 +49,16 @@ class BubblewrapSandbox(HostSandbox[Job]):
         self.sessions: list[BubblewrapSession] = []
         self.layering = asyncio.Lock()
         """Held while a fork or snapshot is made of it."""
-        self._backend = backend
         self._control = control
         self._limits = limits
         super().__init__(
+            backend,
             record,
             base.WORKSPACE,
-            backend.capabilities,
             files=Files(client, self.gate_opened),
             pipes=control,
             env={"HOME": base.HOME, "USER": base.USER, **spec.env},
             bash=bash,
-            monotonic=backend.context.monotonic,
         )
 
     async def idle_sessions(self) -> Sequence[BubblewrapSession] | None:
@@ -126,16 +124,6 @@ class BubblewrapSandbox(HostSandbox[Job]):
 
     def _kill_commands(self) -> int:
         return sum(len(process_tags.kill(self._tag, n)) for n in range(1, self._commands + 1))
-
-    async def fork(self) -> "BubblewrapSandbox":
-        """Another sandbox with the current files."""
-        self.check_open()
-        return await self._backend.fork(self)
-
-    async def snapshot(self) -> str:
-        """Save the current files for `BubblewrapBackend.restore`."""
-        self.check_open()
-        return await self._backend.snapshot(self)
 
     async def release(self) -> None:
         """End the sandbox with everything in it, and remove what it has left."""

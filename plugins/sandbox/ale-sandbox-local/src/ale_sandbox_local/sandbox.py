@@ -49,7 +49,6 @@ class LocalSandbox(HostSandbox[Child]):
     ) -> None:
         self.record = record
         self.spec = spec
-        self._backend = backend
         self._limits = {False: limits(dialect), True: limits(BASH)}
         self._bash_path = bash
         self._idle_up_to = 0
@@ -57,14 +56,13 @@ class LocalSandbox(HostSandbox[Child]):
         self._children: set[Child] = set()
         self._threads = Threads(Area(record.work, record.tmp))
         super().__init__(
+            backend,
             record,
             str(record.work),
-            backend.capabilities,
             files=self._threads,
             pipes=LocalPipes(record.top),
             env={"HOME": str(record.work), "TMPDIR": str(record.tmp), **spec.env},
             bash=bash is not None,
-            monotonic=backend.context.monotonic,
         )
 
     def limits(self, number: int, *, bash: bool) -> str:
@@ -134,16 +132,6 @@ class LocalSandbox(HostSandbox[Child]):
         finally:
             if not self.closed:  # else it goes with all the others
                 await remove_all([folder])
-
-    async def fork(self) -> "LocalSandbox":
-        """A copy of the files in a sandbox of its own."""
-        self.check_open()
-        return await self._backend.fork(self)
-
-    async def snapshot(self) -> str:
-        """Keep a copy of the files for `LocalBackend.restore`."""
-        self.check_open()
-        return await self._backend.snapshot(self)
 
     async def release(self) -> None:
         """Kill what runs and remove the folder and the record."""
