@@ -42,6 +42,14 @@ class Link:
                 if error.err_code != _EXISTS:
                     raise
 
+    async def has(self, stream: str, subject: str) -> bool:
+        """Is there a message on a subject of a stream?"""
+        try:
+            await self.stream.get_last_msg(stream, subject)
+        except NotFoundError:
+            return False
+        return True
+
     async def pack(self, name: str, data: bytes) -> tuple[bytes, dict[str, str]]:
         """Body and headers of a message with this content.
 

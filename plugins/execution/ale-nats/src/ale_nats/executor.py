@@ -138,11 +138,7 @@ class Session:
         self._silence = loop.call_later(self._options.silence_s, self._report_silence)
 
     async def _announced(self) -> bool:
-        try:
-            await self._link.stream.get_last_msg(RUNS, subject("run", self._token))
-        except NotFoundError:
-            return False
-        return True
+        return await self._link.has(RUNS, subject("run", self._token))
 
     async def _make_consumer(self) -> None:
         config = ConsumerConfig(

@@ -5,13 +5,14 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import aclosing
 
 import click
 
 from ale.errors import InputError, Problem
 from ale.text import counted
 from ale_nats.events import shown_events
-from ale_nats.worker import WorkerOptions, WorkerProcess, worker_process
+from ale_nats.worker import WorkerOptions, worker_process
 from ale_nats_client.options import ServerOptions
 
 ISOLATION = ("network", "files", "processes")
@@ -46,8 +47,7 @@ def run_worker(
         idle_s=idle_s,
         **({} if name is None else {"name": name}),
     )
-    code = asyncio.run(_worker(server, options))
-    sys.exit(code)
+    sys.exit(asyncio.run(_worker(server, options)))
 
 
 def _words(text: str) -> frozenset[str]:
@@ -55,37 +55,29 @@ def _words(text: str) -> frozenset[str]:
 
 
 async def _worker(server: ServerOptions, options: WorkerOptions) -> int:
+    code = 0
+
+    def end(number: signal.Signals) -> None:
+        """The first Ctrl-C drains; anything else cancels."""
+        nonlocal code
+        first, code = code == 0, code or 128 + number
+        if first and number == signal.SIGINT:
+            _say("Finishing the running episodes; press Ctrl-C again to give them back.")
+            process.drain()
+        else:
+            serving.cancel()
+
     async with worker_process(server, options, _say, os.environ) as process:
         _say(f"worker {options.name} at {server.url}: {options.slots} at once, waiting for jobs")
-        ended = _Ended(process)
         serving = asyncio.create_task(process.serve())
-        loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, ended.by, number, serving)
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
         try:
             await serving
         except asyncio.CancelledError:
             _say("running episodes were given back to the queue")
         _say(counted(process.finished, "episode"))
-        return ended.code
-
-
-class _Ended:
-    """By which signal the worker was ended."""
-
-    def __init__(self, process: WorkerProcess) -> None:
-        self.code = 0
-        self._process = process
-
-    def by(self, number: signal.Signals, serving: "asyncio.Task[None]") -> None:
-        """The first Ctrl-C drains; anything else cancels."""
-        first = self.code == 0
-        self.code = self.code or 128 + number
-        if first and number == signal.SIGINT:
-            _say("Finishing the running episodes; press Ctrl-C again to give them back.")
-            self._process.drain()
-        else:
-            serving.cancel()
+        return code
 
 
 def _say(text: str) -> None:
@@ -96,15 +88,13 @@ def run_tail(
     server: ServerOptions, run: str | None, *, from_start: bool, as_json: bool, until_finished: bool
 ) -> None:
     """``ale events tail``. Raises `AleError` where the server can't be reached."""
-    asyncio.run(_tail(server, run, from_start, as_json, until_finished))
 
+    async def show() -> None:
+        events = shown_events(server, os.environ, run, from_start=from_start)
+        async with aclosing(events) as shown:
+            async for event in shown:
+                click.echo(event.json if as_json else event.line)
+                if until_finished and event.hook == "ale_run_finished":
+                    return
 
-async def _tail(
-    server: ServerOptions, run: str | None, from_start: bool, as_json: bool, until_finished: bool
-) -> None:
-    shown = shown_events(server, os.environ, run, from_start=from_start)
-    async for event in shown:
-        click.echo(event.json if as_json else event.line)
-        if until_finished and event.hook == "ale_run_finished":
-            break
-    await shown.aclose()
+    asyncio.run(show())

@@ -282,9 +282,9 @@ class WorkerProcess:
 
     async def _handle(self, token: str, taking: _Taking, message: Msg) -> None:
         """Run one job, and give its episode to the server."""
-        name = message.subject.rpartition(".")[2]
         try:
-            if message.metadata.num_delivered > 1 and await self._has_episode(token, name):
+            where = subject("episode", token, message.subject.rpartition(".")[2])
+            if message.metadata.num_delivered > 1 and await self._link.has(EPISODES, where):
                 # The run has not acknowledged it yet, as while it is not running.
                 await message.nak(taking.announcement.lost_after_s)
                 return
@@ -292,7 +292,7 @@ class WorkerProcess:
                 job = decode(await self._link.unpack(message), Job)
                 self._tell(token, job, "queued", message.metadata.num_delivered)
                 episode = await self._episode(token, taking, job, message)
-                await self._give(token, job, episode, message.reply)
+                await self._give(where, token, episode, message.reply)
                 self.finished += 1
         except asyncio.CancelledError:
             if self._giving_back and not message.is_acked:
@@ -310,15 +310,8 @@ class WorkerProcess:
             return broken(job, "WorkerLostError", reason)
         return await taking.worker.run(job, lambda job, stage: self._tell(token, job, stage))
 
-    async def _has_episode(self, token: str, name: str) -> bool:
-        try:
-            await self._link.stream.get_last_msg(EPISODES, subject("episode", token, name))
-        except NotFoundError:
-            return False
-        return True
-
-    async def _give(self, token: str, job: Job, episode: Episode, acknowledge: str) -> None:
-        where, data = subject("episode", token, job_token(job.id)), encode(episode)
+    async def _give(self, where: str, token: str, episode: Episode, acknowledge: str) -> None:
+        data = encode(episode)
         given = False
         while not given:
             try:
