@@ -7,6 +7,7 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,11 +126,9 @@ class Placement:
 
     @_supervised.default
     def _make_supervised(self) -> Supervised[Spot]:
-        status = self._status if self._launch.nodes > 1 else lambda code: code
-        return Supervised(self._launch, self._place, self._options.grace_s, self._say, status)
-
-    def _status(self, code: int) -> int:
-        return status_of_run(self._launch, code)
+        launch = self._launch
+        status = partial(status_of_run, launch) if launch.nodes > 1 else lambda code: code
+        return Supervised(launch, self._place, self._options.grace_s, self._say, status)
 
     def begin(self, spots: Sequence[Spot]) -> None:
         """Start every process as soon as there is room for all."""
@@ -198,7 +197,7 @@ class Placement:
         Raises:
             LaunchError: there is none, or the cluster is gone.
         """
-        answers = asyncio.create_task(_all([each.where.remote() for each in actors]))
+        answers = asyncio.gather(*(each.where.remote() for each in actors))
         try:
             done, _ = await asyncio.wait({answers}, timeout=min(_QUIET_S, self._options.give_up_s))
             if not done:
@@ -246,7 +245,3 @@ class Placement:
             "ALE_PROCESS": spot.name,
             **process.environ,
         }
-
-
-async def _all(references: Sequence[Any]) -> Sequence[tuple[str, int]]:
-    return list(await asyncio.gather(*references))
