@@ -5,11 +5,11 @@ from pathlib import Path
 
 from attrs import frozen
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.middleware import with_system_text
 from ale.protocols import MiddlewareContext, Rewritten
 from ale.runs import RunReader
-from ale.strict import Node, describe, read_yaml
+from ale.strict import describe, read_yaml
 from ale.types import Message
 from ale_hints.options import HintOptions
 
@@ -53,18 +53,14 @@ def _of_file(path: Path) -> Mapping[str, str]:
     root = read_yaml(path)
     if root.mapping is None:
         raise root.error(f"expected a mapping, found {describe(root.value)}")
-    bad = [_not_text(key, node) for key, node in root.mapping.items() if not _is_text(node)]
+    bad = [
+        node.problem(f"expected a text, found {describe(node.value)}", path=key)
+        for key, node in root.mapping.items()
+        if not isinstance(node.value, str)
+    ]
     if bad:
         raise InputError(bad)
     return {key: str(node.value).strip() for key, node in root.mapping.items()}
-
-
-def _is_text(node: Node) -> bool:
-    return isinstance(node.value, str)
-
-
-def _not_text(key: str, node: Node) -> Problem:
-    return node.problem(f"expected a text, found {describe(node.value)}", path=key)
 
 
 def _of_feedback(run: Path, most: int) -> Mapping[str, str]:

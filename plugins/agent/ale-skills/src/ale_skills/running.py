@@ -3,10 +3,10 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 from ale.plugin import BuildContext
-from ale.protocols import LLM
 from ale.runs import Registry, build_choice, parse_choice
 from ale_skills.proposing import Proposed, propose
 from ale_skills.store import Store
@@ -31,19 +31,15 @@ def run_propose(
     """
     context = BuildContext(environ=dict(os.environ))
     _, model = build_choice(parse_choice(llm, option="--llm"), "llm", registry, context)
+
+    async def work() -> Proposed:
+        async with aclosing(model):
+            return await propose(runs, opened, model, below=below, most=most, details=details)
+
     with Store(store, create=True) as opened:
-        made = asyncio.run(_proposing(runs, opened, model, below, most, details))
+        made = asyncio.run(work())
     for skill in made.added:
         say(f"{skill.id}  {skill.text}")
     say(f"{len(made.added)} added")
     for reason, n in sorted(made.left_out.items()):
         say(f"{n} left out: {reason}")
-
-
-async def _proposing(
-    runs: Sequence[Path], store: Store, llm: LLM, below: float, most: int, details: bool
-) -> Proposed:
-    try:
-        return await propose(runs, store, llm, below=below, most=most, details=details)
-    finally:
-        await llm.aclose()

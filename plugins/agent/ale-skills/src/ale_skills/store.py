@@ -5,6 +5,7 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
@@ -71,6 +72,7 @@ class Store:
         self.path = path
         # Autocommit: transactions are written out below. Readers of a proxy ask from one thread.
         self._db = sqlite3.connect(path, isolation_level=None, timeout=30)
+        self._db.row_factory = sqlite3.Row
         try:
             self._prepare()
         except sqlite3.DatabaseError as error:
@@ -114,8 +116,7 @@ class Store:
         rows = self._db.execute(
             f"select id, text, goal, run, episode, retired from skills {which} order by added, id"  # noqa: S608
         )
-        names = ("id", "text", "goal", "run", "episode", "retired")
-        return [Skill(**dict(zip(names, row, strict=True))) for row in rows]
+        return [Skill(**row) for row in rows]
 
     def same_as(self, text: str) -> Skill | None:
         """A skill, used or retired, that says the same."""
@@ -184,7 +185,7 @@ class Store:
         asked = words(goal)
         if not asked:
             return []
-        query = " or ".join(f'"{word}"' for word in sorted(asked)).replace(" or ", " OR ")
+        query = " OR ".join(f'"{word}"' for word in sorted(asked))
         ranked = self._db.execute(
             "select id from words where words match ? order by bm25(words), id", (query,)
         )
@@ -193,7 +194,7 @@ class Store:
         near = (
             s for s in found if len(asked & words(f"{s.text} {s.goal}")) >= threshold * len(asked)
         )
-        return [skill for skill, _ in zip(near, range(top_k), strict=False)]
+        return [*islice(near, top_k)]
 
 
 def words(text: str) -> frozenset[str]:

@@ -222,7 +222,6 @@ class PodmanEngine(Engine):
 def _handle(pid: int, container: str) -> int | None:
     """Of a container's first process; None when there is none here (any more)."""
     try:
-        handle = os.pidfd_open(pid) if is_here(pid, container) else None
+        return os.pidfd_open(pid) if is_here(pid, container) else None
     except ProcessLookupError:
         return None
-    return handle

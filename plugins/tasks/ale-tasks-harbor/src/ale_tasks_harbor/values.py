@@ -117,23 +117,13 @@ class Values:
 
     def seconds(self, key: str, default: float | None) -> float | None:
         """A time above 0."""
-        found = self._number(key)
-        if found is None:
-            return default
-        if not 0 < found < math.inf:
-            self.refuse(key, f"expected a number above 0, found {found:g}")
-            return default
-        return found
+        found = self._number(key, "a number above 0", lambda number: 0 < number < math.inf)
+        return default if found is None else found
 
     def amount(self, key: str, default: float) -> float:
         """A number that may be a fraction, at least 0."""
-        found = self._number(key)
-        if found is None:
-            return default
-        if not 0 <= found < math.inf:
-            self.refuse(key, f"expected a number, at least 0, found {found:g}")
-            return default
-        return found
+        found = self._number(key, "a number, at least 0", lambda number: 0 <= number < math.inf)
+        return default if found is None else found
 
     def whole(self, key: str) -> int | None:
         """A whole number, at least 0."""
@@ -145,10 +135,14 @@ class Values:
             return None
         return int(found)
 
-    def _number(self, key: str) -> float | None:
+    def _number(self, key: str, expected: str, allowed: Callable[[float], bool]) -> float | None:
         found = number_of(self.values.get(key))
-        if found is None and self.has(key):
-            self._wrong(key, "a number")
+        if found is None:
+            if self.has(key):
+                self._wrong(key, "a number")
+        elif not allowed(found):
+            self.refuse(key, f"expected {expected}, found {found:g}")
+            return None
         return found
 
     def flag(self, key: str) -> bool | None:
