@@ -91,6 +91,3 @@ def check_model(models: Mapping[str, str], name: str, *, where: str) -> None:
     if checks_names(models):
         raise LLMError(f"{where}: {problem}")
     _log.warning("%s: %s (asking anyway: some servers take any name)", where, problem)
-
-
-__all__ = ["ChatClient", "check_model", "missing_model"]

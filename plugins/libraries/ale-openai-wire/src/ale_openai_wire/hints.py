@@ -40,6 +40,3 @@ def unknown_model(model: str, names: Collection[str]) -> str:
     shown = ", ".join(sorted(names)[:_MOST_NAMES])
     more = len(names) - _MOST_NAMES
     return f"{text}; set llm.model to one of: {shown}" + (f" and {more} more" if more > 0 else "")
-
-
-__all__ = ["NO_TOOLS", "TOO_LONG", "unknown_model", "unreachable"]

@@ -35,6 +35,3 @@ def lists(models: Mapping[str, str], name: str) -> bool:
 def checks_names(models: Mapping[str, str]) -> bool:
     """Does this server refuse a name that it does not list?"""
     return not _CHECKING_OWNERS.isdisjoint(models.values())
-
-
-__all__ = ["checks_names", "lists", "read_models"]

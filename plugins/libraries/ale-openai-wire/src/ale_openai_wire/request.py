@@ -89,6 +89,3 @@ def turn_seed(conversation: Conversation, turn: int) -> int:
     same random numbers in every turn.
     """
     return random.Random(f"{conversation.seed}/{turn}").getrandbits(31)  # noqa: S311
-
-
-__all__ = ["ReasoningField", "effective", "messages", "sampling_fields", "tools", "turn_seed"]

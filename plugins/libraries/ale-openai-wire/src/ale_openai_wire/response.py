@@ -224,21 +224,3 @@ def from_mapping(data: Mapping[str, Any]) -> Answer:
         ValueError: it is no chat completion.
     """
     return read_answer(msgspec.json.encode(data))
-
-
-__all__ = [
-    "Answer",
-    "WireCall",
-    "WireChoice",
-    "WireFunction",
-    "WireLogprob",
-    "WireLogprobs",
-    "WireMessage",
-    "WireUsage",
-    "completion",
-    "finish_reason",
-    "from_mapping",
-    "read_answer",
-    "text_offsets",
-    "token_trace",
-]

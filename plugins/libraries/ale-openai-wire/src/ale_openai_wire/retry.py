@@ -140,6 +140,3 @@ def _exhausted(
     if len(reasons) <= policy.max_retries:
         text += f"; a wait of {wait:.3g} s would pass the deadline of {policy.deadline_s:g} s"
     return text
-
-
-__all__ = ["AttemptError", "Redactor", "RetryPolicy", "backoff", "with_retries"]

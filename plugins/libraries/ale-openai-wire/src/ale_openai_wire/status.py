@@ -135,6 +135,3 @@ def _wait(headers: Mapping[str, str], clock: Callable[[], float]) -> float | Non
     except (KeyError, ValueError):
         return None
     return max(0.0, until.timestamp() - clock())
-
-
-__all__ = ["status_error", "stream_error"]

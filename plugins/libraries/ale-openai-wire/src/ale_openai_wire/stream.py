@@ -207,6 +207,3 @@ async def assemble(chunks: AsyncIterable[bytes]) -> Answer:
                 return assembly.answer()
             assembly.add(data)
     return assembly.answer()
-
-
-__all__ = ["Assembly", "BrokenStreamError", "EventReader", "StreamedError", "assemble"]
