@@ -1,7 +1,8 @@
 """A server of the protocol, asked over HTTP."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import aiohttp
@@ -95,30 +96,27 @@ class HTTPServer:
 
     async def abort(self, ids: tuple[str, ...] | None = None) -> None:
         """As `InferenceServer.abort`."""
-        await self._notify("abort", AbortRequest(ids=ids))
+        await self._posted("abort", AbortRequest(ids=ids))
 
     async def pause(self, mode: Interruption, seconds: float) -> None:
         """As `InferenceServer.pause`."""
-        await self._notify("pause", PauseRequest(mode=mode, seconds=seconds))
+        await self._posted("pause", PauseRequest(mode=mode, seconds=seconds))
 
     async def prepare(self, weights: Weights) -> None:
         """As `InferenceServer.prepare`."""
-        await self._notify("prepare", weights, timeout_s=CONTROL_S)
+        await self._posted("prepare", weights, timeout_s=CONTROL_S)
 
     async def update(self, weights: Weights) -> None:
         """As `InferenceServer.update`."""
-        await self._notify("update", weights, timeout_s=CONTROL_S)
+        await self._posted("update", weights, timeout_s=CONTROL_S)
 
     async def resume(self) -> None:
         """As `InferenceServer.resume`."""
-        await self._notify("resume", {})
+        await self._posted("resume", {})
 
     async def status(self) -> ServerStatus:
         """As `InferenceServer.status`."""
         return await self._asked("status", {}, _status, timeout_s=STATUS_S)
-
-    async def _notify(self, what: str, body: object, timeout_s: float = STATUS_S) -> None:
-        await self._posted(what, body, timeout_s)
 
     async def _asked(
         self, what: str, body: object, decoder: "msgspec.json.Decoder[T]", timeout_s: float | None
@@ -129,25 +127,16 @@ class HTTPServer:
         except msgspec.DecodeError as error:
             raise LLMError(f"{self._url} does not answer by ale's protocol: {error}") from error
 
-    async def _posted(self, what: str, body: object, timeout_s: float | None) -> bytes:
+    async def _posted(self, what: str, body: object, timeout_s: float | None = STATUS_S) -> bytes:
         limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S)
         url = f"{self._url}/ale/{what}"
-        try:
-            async with self._connections.session().post(
-                url, data=_encoder.encode(body), headers=_JSON, timeout=limit
-            ) as response:
+        data, session = _encoder.encode(body), self._connections.session()
+        with failures_named(self._url, f"'{what}'", timeout_s):
+            async with session.post(url, data=data, headers=_JSON, timeout=limit) as response:
                 content = await response.read()
                 if response.status != 200:
                     raise self._error(response.status, content)
                 return content
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise NotSampledError(f"{self._url} can't be reached: {error}") from error
-        except TimeoutError as error:
-            message = f"{self._url} gave no answer to '{what}' within {timeout_s:g} s"
-            raise LLMError(message, transient=True) from error
-        except aiohttp.ClientError as error:
-            message = f"the connection to {self._url} was lost: {_words(error)}"
-            raise LLMError(message, transient=True) from error
 
     def _error(self, status: int, content: bytes) -> AleError:
         try:
@@ -164,5 +153,22 @@ class HTTPServer:
         return made
 
 
-def _words(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+@contextmanager
+def failures_named(url: str, what: str, timeout_s: float | None) -> Iterator[None]:
+    """Name the server and the request in the failures of a connection.
+
+    Raises:
+        NotSampledError: the server can't be reached.
+        LLMError: the connection was lost, or there was no answer in time.
+    """
+    try:
+        yield
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise NotSampledError(f"{url} can't be reached: {error}") from error
+    except TimeoutError as error:
+        message = f"{url} gave no answer to {what} within {timeout_s:g} s"
+        raise LLMError(message, transient=True) from error
+    except aiohttp.ClientError as error:
+        reason = str(error) or type(error).__name__
+        message = f"the connection to {url} was lost: {reason}"
+        raise LLMError(message, transient=True) from error

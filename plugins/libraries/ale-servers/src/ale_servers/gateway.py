@@ -58,7 +58,6 @@ class _Job:
 
     program: str | None
     """Name of the job's adapter in the program."""
-    aborted: bool = False
 
 
 class Gateway:
@@ -74,12 +73,12 @@ class Gateway:
         self,
         model: Model,
         program: Program,
-        run: Callable[[OnStart], AbstractAsyncContextManager[None]],
+        run: Callable[[OnStart], AbstractAsyncContextManager[object]],
     ) -> None:
         self._model = model
         self._program = program
         self._run = run
-        self._running: AbstractAsyncContextManager[None] | None = None
+        self._running: AbstractAsyncContextManager[object] | None = None
         self._ready: asyncio.Task[None] | None = None
         self._jobs: dict[str, _Job] = {}
         self._first: Held | None = None

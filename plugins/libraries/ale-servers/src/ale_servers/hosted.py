@@ -2,20 +2,25 @@
 
 import json
 import logging
+import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+
+from attrs import evolve
 
 from ale.errors import ContextLengthError, InputError, Problem
 from ale.types import Completion, CompletionRequest, LLMCapabilities
 from ale_openai_wire import completion, messages, read_answer, sampling_fields, turn_seed
 from ale_servers.client import Connections
 from ale_servers.gateway import Gateway, Model, OnStart
-from ale_servers.program import Asked, Launch, Program, RefusedError, started
+from ale_servers.program import Asked, Program, RefusedError
+from ale_servers.supervisor import Command, supervised
 
 log = logging.getLogger(__name__)
 NAME = "policy"
 """The model's name in the program."""
+_ENDING = (sys.executable, "-m", "ale_servers.ending")
 
 
 class HostedLLM:
@@ -24,22 +29,22 @@ class HostedLLM:
 
     Args:
         model: what the program serves, under the name `NAME`.
-        launch: how the program is started.
+        command: the program, which need not end with this process by itself.
         url: where the program then listens.
         program: makes the program's API.
     """
 
     def __init__(
-        self, model: Model, launch: Launch, url: str, program: Callable[[Asked], Program]
+        self, model: Model, command: Command, url: str, program: Callable[[Asked], Program]
     ) -> None:
-        self.launch = launch
+        self.command = evolve(command, argv=(*_ENDING, *command.argv))
         self._connections = Connections()
         self.asked = Asked(url, self._connections)
         self.server = Gateway(model, program(self.asked), self._run)
         """Samples for clients that have ids."""
 
-    def _run(self, on_start: OnStart) -> AbstractAsyncContextManager[None]:
-        return started(self.launch, log.warning, on_start)
+    def _run(self, on_start: OnStart) -> AbstractAsyncContextManager[object]:
+        return supervised(self.command, log.warning, on_start)
 
     @property
     def capabilities(self) -> LLMCapabilities:

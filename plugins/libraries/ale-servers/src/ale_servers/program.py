@@ -1,12 +1,10 @@
-"""A third-party server program: what a gateway asks of it over HTTP, and its process."""
+"""A third-party server program: what a gateway asks of it over HTTP."""
 
 import asyncio
 import contextlib
 import os
 import socket
-import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,10 +12,8 @@ import aiohttp
 from attrs import frozen
 
 from ale.errors import LLMError
-from ale_servers.client import Connections
-from ale_servers.protocol import NotSampledError
+from ale_servers.client import Connections, failures_named
 from ale_servers.records import Interruption, SampleReason, SampleRequest
-from ale_servers.supervisor import Command, supervised
 
 POLL_S = 0.25
 """Seconds between looks at a program that is starting."""
@@ -131,7 +127,7 @@ class Asked:
 
     async def _asked(self, verb: str, path: str, body: Any, timeout_s: float | None) -> Any:
         limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=5.0)
-        try:
+        with failures_named(self.url, path, timeout_s):
             async with self._connections.session().request(
                 verb, f"{self.url}{path}", json=body, timeout=limit
             ) as response:
@@ -140,45 +136,6 @@ class Asked:
                     message = f"{path} of {self.url} gave status {response.status}: {text[:600]}"
                     raise RefusedError(message, response.status)
                 return await response.json() if "json" in response.content_type else text
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise NotSampledError(f"{self.url} can't be reached: {error}") from error
-        except TimeoutError as error:
-            message = f"{self.url} gave no answer to {path} within {timeout_s} s"
-            raise LLMError(message, transient=True) from error
-        except aiohttp.ClientError as error:
-            reason = str(error) or type(error).__name__
-            raise LLMError(f"the connection to {self.url} was lost: {reason}") from error
-
-
-@frozen(kw_only=True)
-class Launch:
-    """How a program is started.
-
-    Attributes:
-        argv: program and arguments.
-        log: its output is appended to this file.
-        environ: its environment.
-    """
-
-    argv: Sequence[str]
-    log: Path
-    environ: Mapping[str, str]
-
-
-@asynccontextmanager
-async def started(
-    launch: Launch, report: Callable[[str], None], on_start: Callable[[], None]
-) -> AsyncIterator[None]:
-    """Keep a program running in the block; it ends with this process, however that one ends.
-
-    Args:
-        report: gets a message for each unexpected end.
-        on_start: called after each start.
-    """
-    ending = (sys.executable, "-m", "ale_servers.ending")
-    command = Command(argv=(*ending, *launch.argv), log=launch.log, environ=launch.environ)
-    async with supervised(command, report, on_start):
-        yield
 
 
 async def until_ready(program: Program) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 from ale.plugin import BuildContext
 from ale_servers.gateway import Model
 from ale_servers.hosted import NAME, HostedLLM, model_in
-from ale_servers.program import Launch, free_port, without
+from ale_servers.program import free_port, without
+from ale_servers.supervisor import Command
 from ale_sglang.options import SGLangServerOptions
 from ale_sglang.program import SGLang
 from ale_sglang.recipes import python
@@ -26,12 +27,12 @@ def build(options: SGLangServerOptions, context: BuildContext) -> HostedLLM:
         adapters=options.adapters,
     )
     url = f"http://127.0.0.1:{free_port()}"
-    launch = Launch(
+    command = Command(
         argv=(str(python()), *arguments(options, model, url)),
         log=options.log or Path("/dev/stderr"),
         environ=without(context.environ, "PYTHONPATH", "VIRTUAL_ENV"),
     )
-    return HostedLLM(model, launch, url, SGLang)
+    return HostedLLM(model, command, url, SGLang)
 
 
 def arguments(options: SGLangServerOptions, model: Model, url: str) -> list[str]:

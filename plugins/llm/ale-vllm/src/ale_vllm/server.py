@@ -8,7 +8,8 @@ from typing import Any
 from ale.plugin import BuildContext
 from ale_servers.gateway import Model
 from ale_servers.hosted import NAME, HostedLLM, model_in
-from ale_servers.program import Launch, free_port, without
+from ale_servers.program import free_port, without
+from ale_servers.supervisor import Command
 from ale_vllm.options import VLLMServerOptions
 from ale_vllm.program import VLLM
 from ale_vllm.recipes import Build, build_here, python_of
@@ -29,12 +30,12 @@ def build(options: VLLMServerOptions, context: BuildContext) -> HostedLLM:
         adapters=options.adapters,
     )
     url = f"http://127.0.0.1:{free_port()}"
-    launch = Launch(
+    command = Command(
         argv=(str(python_of(wanted)), *arguments(options, model, wanted, url)),
         log=options.log or Path("/dev/stderr"),
         environ=variables(options, wanted, context.environ),
     )
-    return HostedLLM(model, launch, url, partial(VLLM, seeded=wanted == "cuda"))
+    return HostedLLM(model, command, url, partial(VLLM, seeded=wanted == "cuda"))
 
 
 def arguments(options: VLLMServerOptions, model: Model, build: Build, url: str) -> list[str]:
