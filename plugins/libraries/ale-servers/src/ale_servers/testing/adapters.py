@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from ale_servers.protocol import InferenceServer, NotSampledError, WeightsError
 from ale_servers.records import Sampled, SampleRequest, Weights
-from ale_servers.testing.contract import ServerLab, ask, check_exact
+from ale_servers.testing.contract import Kit, ServerLab, ask, check_exact
 
 
 class AdapterLab(ServerLab, Protocol):
@@ -43,21 +43,11 @@ def check_adapter(lab: AdapterLab, request: SampleRequest, sampled: Sampled) -> 
     check_exact(_Of(lab, request.adapter), request, sampled)
 
 
-class AdapterContract:
+class AdapterContract(Kit):
     """Override `bare` and `lab`. The server has room for two adapters."""
 
     long = 300
     """Tokens of an answer during which an adapter is swapped."""
-
-    @pytest.fixture
-    def lab(self, tmp_path: Path) -> AdapterLab:
-        """The lab of the server's model."""
-        raise NotImplementedError("give the kit its fixture 'lab'")
-
-    @pytest.fixture
-    def bare(self) -> InferenceServer:
-        """The server, or a client of it."""
-        raise NotImplementedError("give the kit its fixture 'bare'")
 
     @pytest_asyncio.fixture
     async def server(

@@ -234,35 +234,44 @@ class BigramServer:
 
 
 class BigramLab:
-    """Weights of bigram servers, and their log-probabilities; see `contract.ServerLab`."""
+    """Weights of bigram servers, and their log-probabilities; see `contract.ServerLab` and
+    `adapters.AdapterLab`.
+    """
 
     stop_id = 3
     prompt: tuple[int, ...] = tuple(range(VOCABULARY))
 
     def __init__(self, folder: Path) -> None:
-        self._folder = WeightFolder(folder, keep=8)
+        self._folder = folder
 
-    def table(self, version: int) -> str:
-        """The weights of a version."""
-        return f"table {version}"
+    def table(self, version: int, adapter: str = "") -> str:
+        """The weights of a version, or of a version of an adapter."""
+        return f"table {version}{adapter}"
+
+    def write(self, table: str, folder: Path) -> str:
+        """Write weights; returns their digest."""
+        return write_table(table, folder)
+
+    def write_adapter(self, table: str, folder: Path) -> str:
+        """Write an adapter; returns its digest."""
+        return self.write(table, folder)
 
     def publish(self, version: int) -> Weights:
         """As `contract.ServerLab.publish`."""
-        return self._folder.publish(version, lambda to: write_table(self.table(version), to))
+        folder, table = WeightFolder(self._folder, keep=8), self.table(version)
+        return folder.publish(version, lambda to: self.write(table, to))
 
     def publish_adapter(self, name: str, version: int) -> Weights:
         """As `adapters.AdapterLab.publish_adapter`."""
-        folder = WeightFolder(self._folder.root / name, keep=8)
-        table = self.table(version) + name
-        made = folder.publish(version, lambda to: write_table(table, to))
+        folder, table = WeightFolder(self._folder / name, keep=8), self.table(version, name)
+        made = folder.publish(version, lambda to: self.write_adapter(table, to))
         return msgspec.structs.replace(made, adapter=name, run="the run")
-
-    def adapter_logprobs(self, name: str, version: int, ids: tuple[int, ...]) -> list[float]:
-        """As `adapters.AdapterLab.adapter_logprobs`."""
-        table = self.table(version) + name
-        return [row(table, before)[token] for before, token in pairwise(ids)]
 
     def logprobs(self, version: int, ids: tuple[int, ...]) -> list[float]:
         """As `contract.ServerLab.logprobs`."""
-        table = self.table(version)
+        return self.adapter_logprobs("", version, ids)
+
+    def adapter_logprobs(self, name: str, version: int, ids: tuple[int, ...]) -> list[float]:
+        """As `adapters.AdapterLab.adapter_logprobs`."""
+        table = self.table(version, name)
         return [row(table, before)[token] for before, token in pairwise(ids)]

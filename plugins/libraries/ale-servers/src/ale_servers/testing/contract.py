@@ -75,13 +75,8 @@ def check_exact(
     )
 
 
-class ServerContract:
-    """Override `bare` and `lab`; and `kept`, if the server can't keep interrupted requests."""
-
-    keeps = True
-    """The server supports the interruption ``keep``."""
-    long = LONG
-    """Tokens of an answer that takes at least a fifth of a second."""
+class Kit:
+    """The fixtures that a kit has to be given."""
 
     @pytest.fixture
     def lab(self, tmp_path: Path) -> ServerLab:
@@ -92,6 +87,15 @@ class ServerContract:
     def bare(self) -> InferenceServer:
         """The server, or a client of it."""
         raise NotImplementedError("give the kit its fixture 'bare'")
+
+
+class ServerContract(Kit):
+    """Override `bare` and `lab`; and `kept`, if the server can't keep interrupted requests."""
+
+    keeps = True
+    """The server supports the interruption ``keep``."""
+    long = LONG
+    """Tokens of an answer that takes at least a fifth of a second."""
 
     @pytest_asyncio.fixture
     async def server(self, bare: InferenceServer, lab: ServerLab) -> AsyncIterator[InferenceServer]:

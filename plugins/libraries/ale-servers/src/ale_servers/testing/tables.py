@@ -2,15 +2,10 @@
 
 import json
 import struct
-from itertools import pairwise
 from pathlib import Path
 
-import msgspec
-
-from ale_servers.channel import WeightFolder
-from ale_servers.records import Weights
 from ale_servers.tensors import digest_of, stored_in
-from ale_servers.testing.bigram import CONTEXT, VOCABULARY, row
+from ale_servers.testing.bigram import CONTEXT, BigramLab
 
 _LETTERS = 32
 
@@ -44,36 +39,17 @@ def write_model(folder: Path) -> None:
     write(folder / "model.safetensors", "table 0")
 
 
-class TableLab:
-    """See `contract.ServerLab` and `adapters.AdapterLab`."""
-
-    stop_id = 3
-    prompt: tuple[int, ...] = tuple(range(VOCABULARY))
+class TableLab(BigramLab):
+    """A lab whose weights are such files."""
 
     def __init__(self, folder: Path) -> None:
-        self._root = folder
+        super().__init__(folder / "weights")
 
-    def publish(self, version: int) -> Weights:
-        """As `contract.ServerLab.publish`."""
-        folder = WeightFolder(self._root / "weights", keep=8)
-        return folder.publish(
-            version, lambda to: write(to / "model.safetensors", f"table {version}")
-        )
+    def write(self, table: str, folder: Path) -> str:
+        """Write weights; returns their digest."""
+        return write(folder / "model.safetensors", table)
 
-    def logprobs(self, version: int, ids: tuple[int, ...]) -> list[float]:
-        """As `contract.ServerLab.logprobs`."""
-        return [row(f"table {version}", before)[token] for before, token in pairwise(ids)]
-
-    def publish_adapter(self, name: str, version: int) -> Weights:
-        """As `adapters.AdapterLab.publish_adapter`."""
-
-        def fill(to: Path) -> str:
-            (to / "adapter_config.json").write_text("{}")
-            return write(to / "adapter_model.safetensors", f"table {name} {version}")
-
-        made = WeightFolder(self._root / name, keep=8).publish(version, fill)
-        return msgspec.structs.replace(made, adapter=name)
-
-    def adapter_logprobs(self, name: str, version: int, ids: tuple[int, ...]) -> list[float]:
-        """As `adapters.AdapterLab.adapter_logprobs`."""
-        return [row(f"table {name} {version}", before)[token] for before, token in pairwise(ids)]
+    def write_adapter(self, table: str, folder: Path) -> str:
+        """Write an adapter; returns its digest."""
+        (folder / "adapter_config.json").write_text("{}")
+        return write(folder / "adapter_model.safetensors", table)
