@@ -8,14 +8,7 @@ from attrs.validators import min_len
 
 from ale.plugin import doc, ge, gt
 from ale_answers import parsed_python, place_of_answer
-
-
-def _program(_: object, attribute: "Attribute[Any]", value: str) -> None:
-    if not value or ("/" in value and not value.startswith("/")):
-        raise ValueError(
-            f"{attribute.name} must be a name to be found in the system's folders, or an absolute "
-            f"path, found {value!r}"
-        )
+from ale_signed_tests import program
 
 
 def _python(_: object, attribute: "Attribute[Any]", value: str | tuple[str, ...]) -> None:
@@ -68,7 +61,7 @@ class PythonTestsOptions:
     )
     python: str = field(
         default="python3",
-        validator=_program,
+        validator=program,
         metadata=doc("Interpreter: a name in the system's folders or an absolute path."),
     )
     partial: bool = field(

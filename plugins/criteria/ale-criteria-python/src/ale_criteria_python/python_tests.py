@@ -17,11 +17,12 @@ from attrs import field, frozen
 
 from ale.errors import GradingError
 from ale.protocols import Sandbox
-from ale.types import ExecResult, Score, Task, Trajectory
+from ale.types import Score, Task, Trajectory
 from ale_answers import Extracted, answer_code, messages_of, read_answer_file
 from ale_criteria_python.inside import wire
 from ale_criteria_python.names import free_names
 from ale_criteria_python.options import PythonTestsOptions
+from ale_signed_tests import new_scratch, not_begun, remove, variables
 
 GRACE_S = 15.0
 """The tests end by themselves after `total_timeout_s`; what does not is killed later."""
@@ -35,8 +36,6 @@ _CLEAN = """
 scratch=${TMPDIR:-/tmp}/$1 && shift
 exec /usr/bin/env -i "TMPDIR=${TMPDIR:-/tmp}" "HOME=$scratch" "$@" "$scratch"
 """
-_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
-_REMOVE = 'rm -rf -- "${TMPDIR:-/tmp}/$1" 2>/dev/null; echo alive'
 
 # Reads no byte more than the program: what follows is not for all processes. The compiled program
 # is for the Python that compiled it; compiling takes longer than a short test.
@@ -75,9 +74,9 @@ class PythonTests:
         """One exec for all tests; a second one if the first failed. Raises as `Criterion`."""
         found, why = await self._answer(trajectory, sandbox)
         if found is None:
-            await _check_alive(sandbox, "")
+            await remove(sandbox, new_scratch())  # raises where the sandbox is gone
             return _score(0.0, why)
-        key, scratch = secrets.token_bytes(32), f"ale-grading-{secrets.token_hex(16)}"
+        key, scratch = secrets.token_bytes(32), new_scratch()
         options = self.options
         result = await sandbox.exec(
             self._command(task, scratch),
@@ -87,9 +86,9 @@ class PythonTests:
         )
         report = _verified(result.stdout, key)
         if report is None or report.get("left"):
-            await _check_alive(sandbox, scratch)
+            await remove(sandbox, scratch)
         if not result.stdout.startswith(b"ale-started\n"):
-            raise GradingError(self._not_begun(result))
+            raise not_begun(result, options.python)
         if report is None:
             ended = "ran out of time" if result.timed_out else "was ended"
             return _score(0.0, f"the process of the tests {ended} by the answer, {found.source}")
@@ -106,10 +105,9 @@ class PythonTests:
         return await read_answer_file(self.options.answer, sandbox)
 
     def _command(self, task: Task, scratch: str) -> Sequence[str]:
-        variables = {**_ENV, **task.environment.env, **self.options.env}
-        pairs = [f"{name}={value}" for name, value in variables.items()]
+        environment = variables(task, self.options.env)
         python = (self.options.python, "-I", "-S", "-B", "-c", _BOOT)
-        return ("/bin/sh", "-c", _CLEAN, "ale-grading", scratch, *pairs, *python)
+        return ("/bin/sh", "-c", _CLEAN, "ale-grading", scratch, *environment, *python)
 
     def _plan(self, answer: str, sandbox: Sandbox) -> bytes:
         """What the answer's process may know."""
@@ -134,14 +132,6 @@ class PythonTests:
                 "modules": self._modules,
                 "key": key,
             }
-        )
-
-    def _not_begun(self, result: ExecResult) -> str:
-        why = "ran out of time" if result.timed_out else f"exit code {result.exit_code}"
-        errors = result.stderr.decode("utf-8", "replace").strip()[-600:]
-        return (
-            f"the tests could not be started with {self.options.python!r} in the sandbox ({why}): "
-            f"{errors or '(nothing)'}"
         )
 
     def _judged(self, errors: Sequence[str | None], found: Extracted) -> Score:
@@ -185,16 +175,3 @@ def _verified(stdout: bytes, key: bytes) -> dict[str, Any] | None:
                 report: dict[str, Any] = wire.unpack(text)
                 return report
     return None
-
-
-async def _check_alive(sandbox: Sandbox, scratch: str) -> None:
-    """Remove what is left, and check that the sandbox still answers.
-
-    Raises:
-        GradingError: it does not answer, so the result says nothing about the agent.
-        SandboxError: likewise.
-    """
-    arguments = ("/bin/sh", "-c", _REMOVE, "ale-grading", scratch or "ale-grading-none")
-    result = await sandbox.exec(arguments, env={"PATH": _ENV["PATH"]}, timeout_s=60)
-    if result.stdout.strip() != b"alive":
-        raise GradingError(f"the sandbox no longer answers (exit code {result.exit_code})")

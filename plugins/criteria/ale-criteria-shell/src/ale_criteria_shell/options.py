@@ -7,6 +7,7 @@ from typing import Any, Literal
 from attrs import Attribute, field, frozen
 
 from ale.plugin import doc, ge, gt
+from ale_signed_tests import program
 
 
 def _filled(_: object, attribute: "Attribute[Any]", value: str) -> None:
@@ -30,14 +31,6 @@ def _below_workspace(_: object, attribute: "Attribute[Any]", value: str) -> None
         raise ValueError(f"{attribute.name} must name a file")
     if ".." in PurePosixPath(value).parts:
         raise ValueError(f"{attribute.name} must not contain '..', found {value!r}")
-
-
-def _program(_: object, attribute: "Attribute[Any]", value: str) -> None:
-    if not value or ("/" in value and not value.startswith("/")):
-        raise ValueError(
-            f"{attribute.name} must be a name to be found in the system's folders, or an absolute "
-            f"path, found {value!r}"
-        )
 
 
 _ENV = doc("Variables added to the clean environment; PATH here replaces that of the system.")
@@ -136,7 +129,7 @@ class UnitTestsPassOptions:
     )
     python: str = field(
         default="python3",
-        validator=_program,
+        validator=program,
         metadata=doc("Interpreter: a name in the system's folders or an absolute path."),
     )
     import_paths: tuple[str, ...] = field(

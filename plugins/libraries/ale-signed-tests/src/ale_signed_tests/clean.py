@@ -3,6 +3,9 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
+
+from attrs import Attribute
 
 from ale.errors import GradingError
 from ale.protocols import Sandbox
@@ -38,6 +41,15 @@ def clean(
 def variables(task: Task, env: Mapping[str, str]) -> list[str]:
     """The clean environment as ``NAME=VALUE``."""
     return [f"{name}={value}" for name, value in {**CLEAN, **task.environment.env, **env}.items()]
+
+
+def program(_: object, attribute: "Attribute[Any]", value: str) -> None:
+    """Validator of an option that names an interpreter in the sandbox."""
+    if not value or ("/" in value and not value.startswith("/")):
+        raise ValueError(
+            f"{attribute.name} must be a name to be found in the system's folders, or an absolute "
+            f"path, found {value!r}"
+        )
 
 
 def new_scratch() -> str:

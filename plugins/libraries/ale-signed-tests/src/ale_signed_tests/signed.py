@@ -91,13 +91,14 @@ async def run_signed(
     if report is None or report["left"]:
         await remove(sandbox, scratch)  # raises when the sandbox is gone
     if "started" not in messages:
-        raise GradingError(_not_begun(result, python))
+        raise not_begun(result, python)
     return _read([] if report is None else report["lines"], python)
 
 
-def _not_begun(result: ExecResult, python: str) -> str:
+def not_begun(result: ExecResult, python: str) -> GradingError:
+    """The error for a command of which nothing says that the tests were started."""
     why = "ran out of time" if result.timed_out else f"exit code {result.exit_code}"
-    return (
+    return GradingError(
         f"the tests could not be started with {python!r} in the sandbox ({why}): "
         f"{excerpt(result.stderr)}"
     )

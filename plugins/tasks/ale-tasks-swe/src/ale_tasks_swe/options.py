@@ -8,6 +8,7 @@ from typing import Any, Literal
 from attrs import Attribute, field, frozen
 
 from ale.plugin import doc, ge, gt
+from ale_signed_tests import program
 from ale_task_rows import Origin
 
 RESTORED: tuple[str, ...] = (
@@ -88,14 +89,6 @@ class SweOptions(Origin):
     )
 
 
-def _program(_: object, attribute: "Attribute[Any]", value: str) -> None:
-    if not value or ("/" in value and not value.startswith("/")):
-        raise ValueError(
-            f"{attribute.name} must be a name to be found in the system's folders, or an absolute "
-            f"path, found {value!r}"
-        )
-
-
 def _commit(_: object, attribute: "Attribute[Any]", value: str) -> None:
     if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", value):
         raise ValueError(f"{attribute.name} must be the whole id of a commit, found {value!r}")
@@ -138,7 +131,7 @@ class SweTestsOptions:
     )
     python: str = field(
         default="python3",
-        validator=_program,
+        validator=program,
         metadata=doc("Interpreter with pytest: a name in the system's folders or absolute path."),
     )
     import_paths: tuple[str, ...] = field(
