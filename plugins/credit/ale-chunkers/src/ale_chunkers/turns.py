@@ -1,9 +1,31 @@
 """Chunkers whose boundaries lie between turns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from ale.types import Chunk, Span, Trajectory, call_count, whole_turn
+from ale.types import Chunk, Span, Trajectory, Turn, call_count, whole_turn
 from ale_chunkers.options import AttemptOptions, InteractionOptions
+
+
+def _joined(
+    trajectory: Trajectory, ends: Callable[[Turn], str | None], *, rest: str
+) -> tuple[Chunk, ...]:
+    """A chunk up to each turn that ends one, and one for what follows the last of these turns.
+
+    Args:
+        ends: the kind of the chunk that a turn ends; None if it ends none.
+        rest: kind of what follows.
+    """
+    chunks: list[Chunk] = []
+    pending: list[Span] = []
+    for index, turn in enumerate(trajectory.turns):
+        pending.append(whole_turn(index, turn))
+        kind = ends(turn)
+        if kind is not None:
+            chunks.append(Chunk(index=len(chunks), kind=kind, spans=tuple(pending)))
+            pending = []
+    if pending:
+        chunks.append(Chunk(index=len(chunks), kind=rest, spans=tuple(pending)))
+    return tuple(chunks)
 
 
 class MessageChunker:
@@ -11,10 +33,7 @@ class MessageChunker:
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
         """As many chunks as turns."""
-        return tuple(
-            Chunk(index=index, kind="message", spans=(whole_turn(index, turn),))
-            for index, turn in enumerate(trajectory.turns)
-        )
+        return _joined(trajectory, lambda turn: "message", rest="message")
 
 
 class InteractionChunker:
@@ -34,16 +53,10 @@ class InteractionChunker:
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
         """One chunk per turn that acts, and one for what follows the last of these turns."""
-        chunks: list[Chunk] = []
-        pending: list[Span] = []
-        for index, turn in enumerate(trajectory.turns):
-            pending.append(whole_turn(index, turn))
-            if call_count(turn) or not self._joins:
-                chunks.append(Chunk(index=len(chunks), kind="interaction", spans=tuple(pending)))
-                pending = []
-        if pending:
-            chunks.append(Chunk(index=len(chunks), kind="interaction", spans=tuple(pending)))
-        return tuple(chunks)
+        return _joined(trajectory, self._end, rest="interaction")
+
+    def _end(self, turn: Turn) -> str | None:
+        return "interaction" if call_count(turn) or not self._joins else None
 
 
 class PhaseChunker:
@@ -63,17 +76,10 @@ class PhaseChunker:
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
         """One chunk per turn that ends a phase, and one for what follows the last."""
-        chunks: list[Chunk] = []
-        pending: list[Span] = []
-        for index, turn in enumerate(trajectory.turns):
-            pending.append(whole_turn(index, turn))
-            ends = [self._tools[o.tool] for o in turn.observations if o.tool in self._tools]
-            if ends:
-                chunks.append(Chunk(index=len(chunks), kind=ends[0], spans=tuple(pending)))
-                pending = []
-        if pending:
-            chunks.append(Chunk(index=len(chunks), kind=self._rest, spans=tuple(pending)))
-        return tuple(chunks)
+        return _joined(trajectory, self._end, rest=self._rest)
+
+    def _end(self, turn: Turn) -> str | None:
+        return next((self._tools[o.tool] for o in turn.observations if o.tool in self._tools), None)
 
 
 class AttemptChunker(PhaseChunker):
@@ -92,5 +98,4 @@ class TrajectoryChunker:
 
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
         """One chunk; none for a trajectory without turns."""
-        spans = tuple(whole_turn(index, turn) for index, turn in enumerate(trajectory.turns))
-        return (Chunk(index=0, kind="trajectory", spans=spans),) if spans else ()
+        return _joined(trajectory, lambda turn: None, rest="trajectory")

@@ -5,23 +5,18 @@ from collections.abc import Sequence
 from ale.types import Credit, Group, Rollout
 from ale_credit.options import IpaLiteOptions, IpaOptions, ReinforceOptions
 from ale_credit.returns import (
+    NO_CHUNKS,
     error_counts,
     less_penalties,
     position_weights,
     returns_to_go,
     reward_of,
+    skipped,
     terminal_rewards,
 )
 
 _DEFAULT_ERROR_PENALTY = 0.1
 _DEFAULT_DECAY = 0.9
-NO_CHUNKS = "the episode has no chunks"
-
-
-def _skipped(weights: Sequence[float], reason: str) -> str | None:
-    if not weights:
-        return NO_CHUNKS
-    return None if any(weights) else reason
 
 
 class Ipa:
@@ -53,7 +48,7 @@ class Ipa:
             rewards=rewards,
             returns=returns,
             weights=returns,
-            skipped=_skipped(returns, "every return is 0"),
+            skipped=skipped(returns, "every return is 0"),
         )
 
     def _reward(self, rollout: Rollout) -> float:
@@ -97,7 +92,7 @@ class IpaLite:
             rewards=rewards,
             returns=rewards,
             weights=weights,
-            skipped=_skipped(weights, "every chunk earned the batch's mean reward"),
+            skipped=skipped(weights, "every chunk earned the batch's mean reward"),
         )
 
 
@@ -128,7 +123,7 @@ class Reinforce:
             rewards=rewards,
             returns=returns,
             weights=weights,
-            skipped=_skipped(weights, "every return equals the baseline"),
+            skipped=skipped(weights, "every return equals the baseline"),
         )
 
 

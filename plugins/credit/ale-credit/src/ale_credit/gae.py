@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ale.types import Chunk, Credit, Gae, Group, Rollout, Span
-from ale_credit.chunk_schemes import NO_CHUNKS
 from ale_credit.options import GaeOptions
-from ale_credit.returns import reward_of, terminal_rewards
+from ale_credit.returns import NO_CHUNKS, reward_of, terminal_rewards
 
 
 class GaeScheme:

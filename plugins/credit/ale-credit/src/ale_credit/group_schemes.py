@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from ale.types import Credit, Group, Rollout
 from ale_credit.advantages import group_normalised, leave_one_out, mean_centred
-from ale_credit.chunk_schemes import NO_CHUNKS
 from ale_credit.options import GrpoOptions
 from ale_credit.returns import (
+    NO_CHUNKS,
     overlong_penalty,
     reward_of,
     sampled_tokens,

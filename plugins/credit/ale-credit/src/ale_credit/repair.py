@@ -5,9 +5,14 @@ from collections.abc import Sequence
 from itertools import chain
 
 from ale.types import Credit, Group, Rollout
-from ale_credit.chunk_schemes import NO_CHUNKS
 from ale_credit.options import RepairOptions
-from ale_credit.returns import error_counts, returns_to_go, reward_of, terminal_rewards
+from ale_credit.returns import (
+    error_counts,
+    returns_to_go,
+    reward_of,
+    skipped,
+    terminal_rewards,
+)
 
 
 class Repair:
@@ -58,12 +63,11 @@ class Repair:
         baseline: float,
     ) -> Credit:
         weights = tuple(value - baseline for value in returns)
-        reason = None if any(weights) else "every return of the episode equals the baseline"
         return Credit(
             episode_id=rollout.episode.id,
             scheme="repair",
             rewards=rewards,
             returns=returns,
             weights=weights,
-            skipped=reason if weights else NO_CHUNKS,
+            skipped=skipped(weights, "every return of the episode equals the baseline"),
         )

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from ale.types import Chunk, Episode, Trajectory
 
+NO_CHUNKS = "the episode has no chunks"
+
 
 def reward_of(episode: Episode) -> float:
     """The reward of a graded episode, unitless.
@@ -15,6 +17,13 @@ def reward_of(episode: Episode) -> float:
     if episode.reward is None or not math.isfinite(episode.reward):
         raise ValueError(f"episode {episode.id} has no finite reward: {episode.reward}")
     return episode.reward
+
+
+def skipped(weights: Sequence[float], reason: str) -> str | None:
+    """Why an episode gives no training signal; `reason` where all its weights are 0."""
+    if not weights:
+        return NO_CHUNKS
+    return None if any(weights) else reason
 
 
 def terminal_rewards(reward: float, n_chunks: int) -> tuple[float, ...]:
