@@ -5,31 +5,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-
 from ale.errors import InputError, Problem
 from ale.runs import Lines, RunReader
 from ale.types import Split, ToolSpec
 from ale_rows.report import Counts, Report
 from ale_rows.rows import SCHEMA
+from ale_rows.stored import EpisodeHead
 from ale_rows.streaming import streaming
 from ale_rows.writing import encode, refuse_overwriting, writing_lines
 
 Which = Literal["train", "evaluation", "all"]
 BROKEN = "broken: the infrastructure failed, so they have no reward"
-
-
-class _Head(msgspec.Struct, gc=False):
-    """The fields of a stored episode that identify it."""
-
-    id: str
-    task_id: str
-    split: Split = "train"
-    step: int = 0
-    start: str = ""
-    rollout: int = 0
-    reward: float | None = None
-    schema: int = 1
 
 
 def collect(
@@ -119,11 +105,11 @@ def _refuse_duplicates(readers: Sequence[RunReader]) -> None:
         seen[name] = reader.path
 
 
-def _heads(reader: RunReader) -> list[tuple[_Head, int]]:
+def _heads(reader: RunReader) -> list[tuple[EpisodeHead, int]]:
     """The run's episodes with their offsets, in the order of the output."""
     path = reader.episodes.path
-    known: dict[tuple[Split, int, str, str, int], tuple[_Head, int]] = {}
-    for offset, head in Lines(path, _Head).with_offsets():
+    known: dict[tuple[Split, int, str, str, int], tuple[EpisodeHead, int]] = {}
+    for offset, head in Lines(path, EpisodeHead).with_offsets():
         if head.schema != 1:
             message = f"episode of schema {head.schema}; this version of ale-rows reads 1"
             raise InputError([Problem(message=message, file=str(path), path="schema")])
@@ -132,7 +118,7 @@ def _heads(reader: RunReader) -> list[tuple[_Head, int]]:
     return [known[key] for key in sorted(known)]
 
 
-def _wanted(head: _Head, split: Which, broken: bool, counts: Counts) -> bool:
+def _wanted(head: EpisodeHead, split: Which, broken: bool, counts: Counts) -> bool:
     if split not in ("all", head.split):
         counts.dropped[f"of the split '{head.split}'"] += 1
         return False

@@ -11,7 +11,7 @@ from ale_rows.files import Form, write_rows
 from ale_rows.prompts import same_prompt_pairs
 from ale_rows.report import Counts, Report
 from ale_rows.rows import DpoRow, Origin, Pairing, ScoredRow
-from ale_rows.stored import SKIPPED, By, chunk_values, is_credited, stored_rows
+from ale_rows.stored import By, chunk_values, credited_chunks, stored_rows
 from ale_rows.streaming import streaming
 from ale_rows.writing import refuse_overwriting
 
@@ -107,9 +107,7 @@ def _extremes(row: ScoredRow, by: By, counts: Counts) -> tuple[Extreme, Extreme]
     """
     values = chunk_values(row, by)
     trajectory = row.episode.trajectory
-    credited = [chunk for chunk in row.chunks if is_credited(trajectory, chunk)]
-    if len(credited) < len(row.chunks):
-        counts.seen[SKIPPED] += len(row.chunks) - len(credited)
+    credited = credited_chunks(row, counts)
     own = [(values[c.index], c.index) for c in credited if _is_own(trajectory, c)]
     if len(own) < 2:
         return "fewer than two chunks with an answer of the model"

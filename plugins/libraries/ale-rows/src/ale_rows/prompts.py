@@ -15,7 +15,7 @@ from ale_rows.contexts import SlimTrajectory, answers
 from ale_rows.reading import RowFile, refuse_schema
 from ale_rows.report import Counts
 from ale_rows.rows import DpoRow, EpisodeRow, Origin, ScoredRow
-from ale_rows.stored import SKIPPED, By, chunk_values, is_credited, stored_kind
+from ale_rows.stored import By, chunk_values, credited_chunks, stored_kind
 from ale_rows.workdirs import Workdirs, with_workdir
 
 
@@ -155,10 +155,7 @@ def _values(row: ScoredRow | _SlimRow, by: By, counts: Counts) -> dict[int, floa
     if isinstance(row, _SlimRow):
         return None
     values = chunk_values(row, by)
-    trajectory = row.episode.trajectory
-    credited = {chunk.index for chunk in row.chunks if is_credited(trajectory, chunk)}
-    if len(credited) < len(row.chunks):
-        counts.seen[SKIPPED] += len(row.chunks) - len(credited)
+    credited = {chunk.index for chunk in credited_chunks(row, counts)}
     first = _first_chunks(row).items()
     return {turn: values[chunk] for turn, chunk in first if chunk in credited}
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Generic, TypeVar, get_args
 
 import msgspec
@@ -31,12 +30,7 @@ class RowFile(Generic[T], AbstractContextManager["RowFile[T]"]):
         self._decoder = msgspec.json.Decoder(cls)
         self._file = opened(path)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def __iter__(self) -> Iterator[tuple[int, T]]:
@@ -124,12 +118,6 @@ def refuse_schema(episode: Episode, path: Path) -> None:
     if episode.schema != 1:
         message = f"episode of schema {episode.schema}; this version of ale-rows reads 1"
         raise InputError([Problem(message=message, file=str(path), path="episode.schema")])
-
-
-def kind_of(cls: type[Any]) -> str | None:
-    """The `kind` of a row class; None for a class that reads several kinds."""
-    kinds = _kinds_of(cls)
-    return kinds[0] if len(kinds) == 1 else None
 
 
 def _kinds_of(cls: type[Any]) -> list[str]:

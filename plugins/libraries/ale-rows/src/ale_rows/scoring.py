@@ -10,26 +10,16 @@ import msgspec
 from ale.errors import InputError, PluginError, Problem
 from ale.runs import Crediting, Registry, build_choice, parse_choice
 from ale.strict import Node, from_plain
-from ale.types import BatchStatistics, Chunk, Credit, Episode, Group, Rollout, Split
+from ale.types import BatchStatistics, Chunk, Credit, Episode, Group, Rollout
 from ale_rows.collecting import BROKEN
 from ale_rows.reading import RowFile, damaged, refuse_schema
 from ale_rows.report import Counts, Report
 from ale_rows.rows import SCHEMA
+from ale_rows.stored import EpisodeHead, GroupKey
 from ale_rows.streaming import streaming
 from ale_rows.writing import encode, refuse_overwriting, writing_lines
 
 Choice = str | Mapping[str, Any]
-GroupKey = tuple[str, int, str, str]
-"""Run, step, task and start: rollouts of the same beginning by the same policy."""
-
-
-class _EpisodeHead(msgspec.Struct, gc=False):
-    id: str
-    task_id: str
-    split: Split = "train"
-    step: int = 0
-    start: str = ""
-    reward: float | None = None
 
 
 class _RowHead(msgspec.Struct, gc=False):
@@ -38,7 +28,7 @@ class _RowHead(msgspec.Struct, gc=False):
     schema: Literal[1]
     kind: Literal["episode"]
     run: str
-    episode: _EpisodeHead
+    episode: EpisodeHead
 
 
 class _Row(msgspec.Struct, gc=False):
@@ -156,8 +146,7 @@ def _survey(source: Path, counts: Counts) -> tuple[dict[GroupKey, list[int]], Ba
                 counts.dropped[BROKEN] += 1
             else:
                 count, total = count + 1, total + head.reward
-                key = (row.run, head.step, head.task_id, head.start)
-                groups.setdefault(key, []).append(offset)
+                groups.setdefault(head.group(row.run), []).append(offset)
     mean = total / count if count else 0.0
     return groups, BatchStatistics(n_episodes=count, mean_reward=mean)
 

@@ -1,17 +1,39 @@
-"""Read episodes for the stages after collecting: scored rows, or collected ones."""
+"""Read stored episodes: of runs, collected rows and scored ones."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from ale.types import Chunk, Trajectory
+from ale.types import Chunk, Split
 from ale_rows.reading import RowFile, refuse_schema
-from ale_rows.rows import KINDS, EpisodeRow, RowT, ScoredRow
+from ale_rows.report import Counts
+from ale_rows.rows import KINDS, EpisodeRow, ScoredRow
+from ale_rows.tables import table_kind
 
+StoredT = TypeVar("StoredT", EpisodeRow, ScoredRow)
+GroupKey = tuple[str, int, str, str]
+"""Run, step, task and start: rollouts of the same beginning by the same policy."""
 By = Literal["episode", "reward", "return", "weight"]
 """The value to compare answers by: the episode's reward, or the chunk's r_k, G_k or weight."""
+
+
+class EpisodeHead(msgspec.Struct, gc=False):
+    """The fields of a stored episode that identify it; the rest of the line is skipped."""
+
+    id: str
+    task_id: str
+    split: Split = "train"
+    step: int = 0
+    start: str = ""
+    rollout: int = 0
+    reward: float | None = None
+    schema: int = 1
+
+    def group(self, run: str) -> GroupKey:
+        """The group of an episode of this run."""
+        return run, self.step, self.task_id, self.start
 
 
 class _Kind(msgspec.Struct):
@@ -31,8 +53,6 @@ def any_kind(source: Path) -> type[Any]:
         InputError: it has no rows of a known kind.
     """
     if source.is_dir() or source.suffix == ".parquet":
-        from ale_rows.tables import table_kind
-
         return KINDS[table_kind(source)]
     with RowFile(source, _AnyKind) as file:
         for _, row in file:
@@ -52,7 +72,7 @@ def stored_kind(source: Path) -> type[Any]:
     return ScoredRow
 
 
-def stored_rows(source: Path, kind: type[RowT]) -> Iterator[RowT]:
+def stored_rows(source: Path, kind: type[StoredT]) -> Iterator[StoredT]:
     """The rows of a file, with the version of their episodes checked.
 
     Raises:
@@ -60,18 +80,19 @@ def stored_rows(source: Path, kind: type[RowT]) -> Iterator[RowT]:
     """
     with RowFile(source, kind) as file:
         for _, row in file:
-            if isinstance(row, EpisodeRow | ScoredRow):
-                refuse_schema(row.episode, source)
+            refuse_schema(row.episode, source)
             yield row
 
 
-SKIPPED = "chunks skipped (the turns did nothing)"
-"""Name under which a report counts skipped chunks."""
-
-
-def is_credited(trajectory: Trajectory, chunk: Chunk) -> bool:
-    """Whether a turn of the chunk did something; the values of other chunks are placeholders."""
-    return any(trajectory.turns[span.turn].credited for span in chunk.spans)
+def credited_chunks(row: ScoredRow, counts: Counts) -> list[Chunk]:
+    """The chunks with a turn that did something; the values of the others, which are counted, are
+    placeholders.
+    """
+    turns = row.episode.trajectory.turns
+    found = [chunk for chunk in row.chunks if any(turns[s.turn].credited for s in chunk.spans)]
+    if skipped := len(row.chunks) - len(found):
+        counts.seen["chunks skipped (the turns did nothing)"] += skipped
+    return found
 
 
 def chunk_values(row: ScoredRow, by: By) -> tuple[float, ...]:

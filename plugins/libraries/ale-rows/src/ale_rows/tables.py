@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 
 from ale.errors import InputError, NotUsableError, Problem
-from ale_rows.reading import kind_of, refused
-from ale_rows.rows import ChatTools, DpoRow, RlRow, SftRow
+from ale_rows.reading import refused
+from ale_rows.rows import KINDS, ChatTools, DpoRow, RlRow, SftRow
 from ale_rows.writing import replacing
 
 TABULAR = (DpoRow, SftRow, RlRow)
@@ -40,14 +40,9 @@ def optional(module: str, extra: str) -> Any:
 
 def write_parquet(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
     """Write rows as one Parquet file; returns their number."""
-    arrow, parquet = optional("pyarrow", "parquet"), optional("pyarrow.parquet", "parquet")
-    schema = arrow_schema(kind)
-    written = 0
+    parquet, schema = optional("pyarrow.parquet", "parquet"), arrow_schema(kind)
     with replacing(out) as partial, parquet.ParquetWriter(partial, schema) as writer:
-        for batch in _batches(rows):
-            writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
-            written += len(batch)
-    return written
+        return _write(rows, writer, schema)
 
 
 def write_dataset(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
@@ -60,11 +55,8 @@ def write_dataset(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
         raise InputError([Problem(message=message, path="out", hint="choose another name")])
     with replacing(out, folder=True) as partial:
         data = partial / "rows.arrow"
-        written = 0
         with arrow.OSFile(str(data), "wb") as sink, arrow.ipc.new_stream(sink, schema) as writer:
-            for batch in _batches(rows):
-                writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
-                written += len(batch)
+            written = _write(rows, writer, schema)
         # Memory-mapped, so that data sets larger than memory work.
         made = datasets.Dataset.from_file(str(data))
         made.save_to_disk(str(partial / "made"))
@@ -84,10 +76,13 @@ def _is_data_set(path: Path) -> bool:
     return names <= {"dataset_info.json", "state.json"}
 
 
-def _batches(rows: Iterable[Any]) -> Iterator[list[dict[str, Any]]]:
-    iterator = iter(rows)
+def _write(rows: Iterable[Any], writer: Any, schema: Any) -> int:
+    """Write rows in batches; returns their number."""
+    arrow, iterator, written = optional("pyarrow", "parquet"), iter(rows), 0
     while batch := [_plain(row) for row in islice(iterator, _BATCH)]:
-        yield batch
+        writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
+        written += len(batch)
+    return written
 
 
 def _plain(row: Any) -> dict[str, Any]:
@@ -120,12 +115,12 @@ def table_kind(path: Path) -> str:
     Raises:
         InputError: their kind is unknown.
     """
-    known = [kind_of(cls) for cls in TABULAR]
+    known = [kind for kind, cls in KINDS.items() if cls in TABULAR]
     for plain in _plain_rows(path):
         if plain.get("kind") in known:
             return str(plain["kind"])
         break
-    message = f"not a table of rows; expected kind {' or '.join(map(str, known))}"
+    message = f"not a table of rows; expected kind {' or '.join(known)}"
     raise InputError([Problem(message=message, file=str(path))])
 
 

@@ -14,23 +14,17 @@ from ale.protocols import LLM, Policy, Trainer
 from ale.types import Batch, CreditedGroup, Group, Rollout, StepReport
 from ale_rows.reading import RowFile, refuse_schema
 from ale_rows.rows import ScoredRow
-from ale_rows.scoring import GroupKey
+from ale_rows.stored import EpisodeHead, GroupKey
 from ale_rows.writing import encode
 
 OnStep = Callable[[StepReport], object]
-
-
-class _EpisodeHead(msgspec.Struct, gc=False):
-    task_id: str
-    step: int = 0
-    start: str = ""
 
 
 class _RowHead(msgspec.Struct, gc=False):
     schema: Literal[1]
     kind: Literal["scored"]
     run: str
-    episode: _EpisodeHead
+    episode: EpisodeHead
 
 
 class _Training(msgspec.Struct, frozen=True):
@@ -138,9 +132,7 @@ def _groups(source: Path) -> dict[GroupKey, list[int]]:
     groups: dict[GroupKey, list[int]] = {}
     with RowFile(source, _RowHead) as file:
         for offset, row in file:
-            head = row.episode
-            key = (row.run, head.step, head.task_id, head.start)
-            groups.setdefault(key, []).append(offset)
+            groups.setdefault(row.episode.group(row.run), []).append(offset)
     return groups
 
 

@@ -90,22 +90,23 @@ def write(row: SftRow) -> dict[str, Any]:
         if message.role == "assistant" and not weight:
             wire["weight"] = 0
         messages.append(wire)
-    made: dict[str, Any] = {"messages": messages}
-    if row.tools:
-        made["tools"] = msgspec.to_builtins(row.tools)
-    return made
+    return with_tools({"messages": messages}, row)
 
 
 def write_preference(row: DpoRow) -> dict[str, Any]:
     """A preference."""
-    given: dict[str, Any] = {"messages": [wire_message(each) for each in row.prompt]}
-    if row.tools:
-        given["tools"] = msgspec.to_builtins(row.tools)
     return {
-        "input": given,
+        "input": with_tools({"messages": [wire_message(each) for each in row.prompt]}, row),
         "preferred_output": [wire_message(each) for each in row.chosen],
         "non_preferred_output": [wire_message(each) for each in row.rejected],
     }
+
+
+def with_tools(made: dict[str, Any], row: SftRow | DpoRow) -> dict[str, Any]:
+    """Add the row's tools, if it has any."""
+    if row.tools:
+        made["tools"] = msgspec.to_builtins(row.tools)
+    return made
 
 
 def wire_message(message: ChatMessage) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import msgspec
 
 from ale_rows.exchange.conversations import Read, chat_tools_of
 from ale_rows.exchange.items import Item, LeftOutError
-from ale_rows.exchange.openai import message_of
+from ale_rows.exchange.openai import message_of, with_tools
 from ale_rows.rows import ChatMessage, DpoRow, SftRow
 
 PREFERENCE_KEY = "chosen"
@@ -82,19 +82,13 @@ def write(row: SftRow) -> dict[str, Any]:
     ]
     if not all(answers):
         raise LeftOutError("answers that are not to be trained on, which TRL can't express")
-    return _with_tools({"messages": templated(row.messages)}, row)
+    return with_tools({"messages": templated(row.messages)}, row)
 
 
 def write_preference(row: DpoRow) -> dict[str, Any]:
     """A preference with an explicit prompt."""
     made = {name: templated(getattr(row, name)) for name in ("prompt", "chosen", "rejected")}
-    return _with_tools(made, row)
-
-
-def _with_tools(made: dict[str, Any], row: SftRow | DpoRow) -> dict[str, Any]:
-    if row.tools:
-        made["tools"] = msgspec.to_builtins(row.tools)
-    return made
+    return with_tools(made, row)
 
 
 def templated(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
