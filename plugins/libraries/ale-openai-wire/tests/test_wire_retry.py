@@ -11,9 +11,10 @@ from ale.testing.fakes import ManualClock
 from ale_openai_wire import AttemptError, Redactor, read_models, status_error, stream_error
 from ale_openai_wire.hints import unknown_model
 from ale_openai_wire.models import checks_names, lists
-from ale_openai_wire.retry import RetryPolicy, backoff, with_retries
+from ale_openai_wire.options import ChatOptions
+from ale_openai_wire.retry import backoff, with_retries
 
-POLICY = RetryPolicy(max_retries=3, min_wait_s=0.0, max_wait_s=0.0, timeout_s=1, deadline_s=10)
+POLICY = ChatOptions(max_retries=3, retry_min_s=0.0, retry_max_s=0.0, timeout_s=1, deadline_s=10)
 NOW = 1_700_000_000.0
 
 
@@ -29,7 +30,7 @@ def failing(*outcomes: AttemptError | str) -> Callable[[], Awaitable[str]]:
     return attempt
 
 
-async def run(attempt: Callable[[], Awaitable[str]], policy: RetryPolicy = POLICY) -> str:
+async def run(attempt: Callable[[], Awaitable[str]], policy: ChatOptions = POLICY) -> str:
     return await with_retries(attempt, policy, where="here", rng=random.Random(0))
 
 
@@ -74,7 +75,9 @@ async def test_the_deadline_counts_the_attempts_too() -> None:
     with pytest.raises(LLMError, match="after 2 attempts"):
         await with_retries(
             failing(*[busy] * 9),
-            RetryPolicy(max_retries=8, min_wait_s=0.0, max_wait_s=0.0, timeout_s=1, deadline_s=10),
+            ChatOptions(
+                max_retries=8, retry_min_s=0.0, retry_max_s=0.0, timeout_s=1, deadline_s=10
+            ),
             where="here",
             rng=random.Random(0),
             monotonic=clock,
@@ -82,7 +85,7 @@ async def test_the_deadline_counts_the_attempts_too() -> None:
 
 
 def test_waits_double_up_to_a_maximum_with_jitter_over_the_upper_half() -> None:
-    policy = RetryPolicy(max_retries=9, min_wait_s=1, max_wait_s=8, timeout_s=1, deadline_s=99)
+    policy = ChatOptions(max_retries=9, retry_min_s=1, retry_max_s=8, timeout_s=1, deadline_s=99)
     waits = [[backoff(policy, n, random.Random(s)) for s in range(200)] for n in range(5)]
     assert [round(max(w)) for w in waits] == [1, 2, 4, 8, 8]
     assert [min(w) > top / 2 for w, top in zip(waits, (1, 2, 4, 8, 8), strict=True)] == [True] * 5
@@ -199,7 +202,7 @@ async def test_retry_after_is_a_lower_bound_and_never_shortens_the_backoff(
         waits.append(seconds)
 
     monkeypatch.setattr("ale_openai_wire.retry.asyncio.sleep", sleep)
-    policy = RetryPolicy(max_retries=3, min_wait_s=1, max_wait_s=8, timeout_s=1, deadline_s=99)
+    policy = ChatOptions(max_retries=3, retry_min_s=1, retry_max_s=8, timeout_s=1, deadline_s=99)
     asked = [AttemptError("status 429", transient=True, wait_s=wait) for wait in (0, 7, None)]
     assert await run(failing(*asked, "yes"), policy) == "yes"
     first, second, third = waits

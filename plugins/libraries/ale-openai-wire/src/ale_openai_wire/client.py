@@ -12,7 +12,7 @@ from ale_openai_wire.hints import unknown_model
 from ale_openai_wire.models import checks_names, lists
 from ale_openai_wire.options import ChatOptions
 from ale_openai_wire.response import Answer
-from ale_openai_wire.retry import Redactor, RetryPolicy, with_retries
+from ale_openai_wire.retry import Redactor, with_retries
 
 _log = logging.getLogger(__name__)
 
@@ -33,13 +33,7 @@ class ChatClient:
         self._where = where
         self._redact = Redactor(None if key is None else key.value)
         self._tools = options.tools
-        self._retries = RetryPolicy(
-            max_retries=options.max_retries,
-            min_wait_s=options.retry_min_s,
-            max_wait_s=options.retry_max_s,
-            timeout_s=options.timeout_s,
-            deadline_s=options.deadline_s,
-        )
+        self._retries = options
         self._defaults = Sampling(
             temperature=options.temperature, top_p=options.top_p, max_tokens=options.max_tokens
         )

@@ -10,26 +10,12 @@ from typing import TypeVar
 from attrs import field, frozen
 
 from ale.errors import LLMError
+from ale_openai_wire.options import ChatOptions
 
 T = TypeVar("T")
 
 _EXCERPT = 400
 """Characters of a server's message that an error repeats."""
-
-
-@frozen(kw_only=True)
-class RetryPolicy:
-    """How many attempts, how far apart, and how long in all."""
-
-    max_retries: int
-    min_wait_s: float
-    """Before the first retry; doubles with each."""
-    max_wait_s: float
-    """Bound of the doubling. What a server asks for with ``Retry-After`` is not shortened."""
-    timeout_s: float
-    """Of one attempt, to its last byte."""
-    deadline_s: float
-    """Of all attempts and the waits between them."""
 
 
 class AttemptError(Exception):
@@ -71,18 +57,18 @@ class Redactor:
         return text if len(text) <= _EXCERPT else text[:_EXCERPT] + "..."
 
 
-def backoff(policy: RetryPolicy, retry: int, rng: random.Random) -> float:
+def backoff(options: ChatOptions, retry: int, rng: random.Random) -> float:
     """Seconds before the retry with this 0-based number: the doubled wait, less up to half of it.
 
     The jitter keeps many episodes that met one overload from retrying at the same moment.
     """
-    wait = min(policy.min_wait_s * 2.0 ** min(retry, 60), policy.max_wait_s)
+    wait = min(options.retry_min_s * 2.0 ** min(retry, 60), options.retry_max_s)
     return wait * (1 - 0.5 * rng.random())
 
 
 async def with_retries(
     attempt: Callable[[], Awaitable[T]],
-    policy: RetryPolicy,
+    options: ChatOptions,
     *,
     where: str,
     rng: random.Random,
@@ -92,6 +78,8 @@ async def with_retries(
 
     Args:
         attempt: one attempt; raises `AttemptError`. It is cancelled after `timeout_s`.
+        options: how many attempts, how far apart, and how long in all. What a server asks for with
+            ``Retry-After`` is not shortened.
         where: model and server, for the error.
         rng: for the jitter.
 
@@ -103,7 +91,7 @@ async def with_retries(
     reasons: list[str] = []
     while True:
         elapsed = monotonic() - started
-        allowed = max(0.0, min(policy.timeout_s, policy.deadline_s - elapsed))
+        allowed = max(0.0, min(options.timeout_s, options.deadline_s - elapsed))
         try:
             async with asyncio.timeout(allowed):
                 return await attempt()
@@ -115,28 +103,28 @@ async def with_retries(
         reasons.append(failed.reason)
         if not failed.transient:
             raise failed.kind(f"{where}: {failed.reason}")
-        wait = _wait(failed, policy, len(reasons) - 1, rng)
+        wait = _wait(failed, options, len(reasons) - 1, rng)
         elapsed = monotonic() - started
-        if len(reasons) > policy.max_retries or elapsed + wait >= policy.deadline_s:
-            raise LLMError(_exhausted(where, reasons, elapsed, wait, policy), transient=True)
+        if len(reasons) > options.max_retries or elapsed + wait >= options.deadline_s:
+            raise LLMError(_exhausted(where, reasons, elapsed, wait, options), transient=True)
         await asyncio.sleep(wait)
 
 
-def _wait(failed: AttemptError, policy: RetryPolicy, retry: int, rng: random.Random) -> float:
+def _wait(failed: AttemptError, options: ChatOptions, retry: int, rng: random.Random) -> float:
     """Seconds: at least the backoff and what the server asks for, with jitter."""
-    own = backoff(policy, retry, rng)
+    own = backoff(options, retry, rng)
     if failed.wait_s is None:
         return own
-    return max(own, failed.wait_s + policy.min_wait_s * rng.random())
+    return max(own, failed.wait_s + options.retry_min_s * rng.random())
 
 
 def _exhausted(
-    where: str, reasons: list[str], elapsed: float, wait: float, policy: RetryPolicy
+    where: str, reasons: list[str], elapsed: float, wait: float, options: ChatOptions
 ) -> str:
     counted = [(reason, len(list(same))) for reason, same in groupby(reasons)]
     tried = "; then ".join(r if n == 1 else f"{n} times {r}" for r, n in counted)
     attempts = "1 attempt" if len(reasons) == 1 else f"{len(reasons)} attempts"
     text = f"no answer from {where} after {attempts} in {elapsed:.1f} s: {tried}"
-    if len(reasons) <= policy.max_retries:
-        text += f"; a wait of {wait:.3g} s would pass the deadline of {policy.deadline_s:g} s"
+    if len(reasons) <= options.max_retries:
+        text += f"; a wait of {wait:.3g} s would pass the deadline of {options.deadline_s:g} s"
     return text
