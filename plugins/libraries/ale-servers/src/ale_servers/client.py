@@ -1,15 +1,15 @@
 """A server of the protocol, asked over HTTP."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import aiohttp
 import msgspec
 
-from ale.errors import AleError, ContextLengthError, LLMError
-from ale_servers.protocol import NotSampledError, WeightsError
+from ale.errors import AleError, LLMError
+from ale_servers.protocol import REFUSALS, NotSampledError
 from ale_servers.records import (
     AbortRequest,
     Entry,
@@ -37,11 +37,6 @@ _sampled = msgspec.json.Decoder(Sampled)
 _status = msgspec.json.Decoder(ServerStatus)
 _JSON = {"Content-Type": "application/json"}
 _refusal = msgspec.json.Decoder(Refusal)
-_ERRORS: Mapping[str, type[AleError]] = {
-    "context": ContextLengthError,
-    "not-sampled": NotSampledError,
-    "weights": WeightsError,
-}
 
 
 class Connections:
@@ -145,12 +140,10 @@ class HTTPServer:
             message = f"{self._url} answered with status {status}, not by ale's protocol"
             hint = "; is it an ale server with a model that samples by token ids?"
             return LLMError(message + hint, transient=status >= 500)
-        kind: Any = _ERRORS.get(refusal.kind)
         message = f"{self._url}: {refusal.message}"
-        if kind is None:
-            return LLMError(message, transient=refusal.kind == "failed")
-        made: AleError = kind(message)
-        return made
+        if refusal.kind in REFUSALS:
+            return REFUSALS[refusal.kind](message)
+        return LLMError(message, transient=refusal.kind == "failed")
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """What an inference server has to do to sample for training, and the errors that it raises."""
 
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from ale.errors import AleError, LLMError
+from ale.errors import AleError, ContextLengthError, LLMError
 from ale_servers.records import Interruption, Sampled, SampleRequest, ServerStatus, Weights
 
 
@@ -15,6 +16,14 @@ class NotSampledError(LLMError):
 
 class WeightsError(AleError):
     """The weights can't be taken; the server keeps its previous ones."""
+
+
+REFUSALS: Mapping[str, type[ContextLengthError | NotSampledError | WeightsError]] = {
+    "context": ContextLengthError,
+    "not-sampled": NotSampledError,
+    "weights": WeightsError,
+}
+"""Errors by the kind of refusal that stands for them on the wire."""
 
 
 @runtime_checkable

@@ -12,8 +12,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ale.errors import AleError, ContextLengthError
-from ale_servers.protocol import InferenceServer, NotSampledError, WeightsError
+from ale.errors import AleError
+from ale_servers.protocol import REFUSALS, InferenceServer
 from ale_servers.records import AbortRequest, PauseRequest, Refusal, SampleRequest, Weights
 
 T = TypeVar("T")
@@ -145,12 +145,9 @@ async def _read(request: Request, kind: type[T]) -> T:
 
 
 def _failed(error: Exception) -> Response:
-    if isinstance(error, ContextLengthError):
-        return _refused("context", str(error))
-    if isinstance(error, NotSampledError):
-        return _refused("not-sampled", str(error))
-    if isinstance(error, WeightsError):
-        return _refused("weights", str(error))
+    for kind, known in REFUSALS.items():
+        if isinstance(error, known):
+            return _refused(kind, str(error))
     if not isinstance(error, AleError):
         traceback.print_exception(error)
     return _refused("failed", f"{error}" if isinstance(error, AleError) else type(error).__name__)
