@@ -19,15 +19,10 @@ from ale_charts.rendering import (
     sparkline,
 )
 
-_FILTERS = {
-    "chart_data": chart_data,
-    "chart_label": chart_label,
-    "chart_table": chart_table,
-    "chart_title": chart_title,
-    "is_logarithmic": is_logarithmic,
-    "number": number,
-    "sparkline": sparkline,
-}
+_FILTERS = (
+    *(chart_data, chart_label, chart_table, chart_title),
+    *(is_logarithmic, number, sparkline),
+)
 
 
 def render(
@@ -64,7 +59,7 @@ def _environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(_FILTERS)
+    environment.filters.update({each.__name__: each for each in _FILTERS})
     return environment
 
 
