@@ -60,7 +60,7 @@ class SealedShells:
 
     def _make(self, image: str) -> Volume:
         id = self._new_id()
-        volume = Volume(name=volume_name(id), target=FOLDER, read_only=False)
+        volume = Volume(name=f"ale-shell-{id}", target=FOLDER, read_only=False)
         labels = self._labels(id)
         self._engine.make_volume(volume.name, labels)
         container = self._engine.create(
@@ -103,8 +103,3 @@ class SealedShells:
             _, made = self._made.popitem()
             if made.exception() is None:
                 self._engine.remove_volume(made.result().name)
-
-
-def volume_name(id: str) -> str:
-    """Of the volume with an id."""
-    return f"ale-shell-{id}"

@@ -30,7 +30,7 @@ class HostBackend(ABC, Generic[RecordT, SandboxT]):
         self, options: HostOptions, context: BuildContext, record_type: type[RecordT]
     ) -> None:
         self.context = context
-        self.root = root_of(options, context)
+        self.root = options.root or Path(context.environ.get("TMPDIR") or "/tmp")  # noqa: S108
         self.state = state_folder(context.environ)
         self.records = Records(self.state, self.name, record_type)
         self._owner = Owner.me()
@@ -143,8 +143,3 @@ class HostBackend(ABC, Generic[RecordT, SandboxT]):
 
     async def aclose(self) -> None:
         """Nothing is open between sandboxes."""
-
-
-def root_of(options: HostOptions, context: BuildContext) -> Path:
-    """The folder for the files of sandboxes."""
-    return options.root or Path(context.environ.get("TMPDIR") or "/tmp")  # noqa: S108
