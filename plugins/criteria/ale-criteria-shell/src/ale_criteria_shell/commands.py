@@ -3,11 +3,10 @@
 from attrs import frozen
 
 from ale.protocols import Sandbox
-from ale.types import Score, Task, Trajectory
+from ale.types import ExecResult, Score, Task, Trajectory
 from ale_criteria_shell import shell
 from ale_criteria_shell.matching import matches
 from ale_criteria_shell.options import CommandExitCodeOptions, RegexInStdoutOptions
-from ale_criteria_shell.shell import Outcome
 from ale_signed_tests import CLEAN, excerpt
 
 
@@ -15,14 +14,7 @@ def _score(criterion: str, passed: bool, detail: str) -> Score:
     return Score(criterion=criterion, passed=passed, value=float(passed), detail=detail)
 
 
-def _error(outcome: Outcome, timeout_s: float) -> str | None:
-    """Why there is no exit code to look at, if there is none."""
-    if outcome.timed_out:
-        return f"did not end within {timeout_s:g} s"
-    return outcome.not_started
-
-
-def _evidence(outcome: Outcome) -> str:
+def _evidence(outcome: ExecResult) -> str:
     text = f"stdout: {excerpt(outcome.stdout)}\nstderr: {excerpt(outcome.stderr)}"
     if outcome.exit_code == 127:
         text += f"\nnote: programs are looked for in {CLEAN['PATH']}; option env.PATH changes that"
@@ -38,8 +30,7 @@ class CommandExitCode:
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """Run the command once. Raises as `Criterion.grade`."""
         options = self.options
-        outcome = await shell.run(sandbox, task, options)
-        error = _error(outcome, options.timeout_s)
+        outcome, error = await shell.run(sandbox, task, options)
         passed = error is None and outcome.exit_code == options.exit_code
         detail = f"{options.command!r}: {error or f'exit code {outcome.exit_code}'}"
         if not passed:
@@ -56,8 +47,8 @@ class RegexInStdout:
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """Run the command once and search its output. Raises as `Criterion.grade`."""
         options = self.options
-        outcome = await shell.run(sandbox, task, options)
-        error = _error(outcome, options.timeout_s) or await self._mismatch(outcome)
+        outcome, error = await shell.run(sandbox, task, options)
+        error = error or await self._mismatch(outcome)
         if error is None:
             return _score(
                 "regex_in_stdout", True, f"{options.command!r} printed {options.pattern!r}"
@@ -66,7 +57,7 @@ class RegexInStdout:
             "regex_in_stdout", False, f"{options.command!r}: {error}\n{_evidence(outcome)}"
         )
 
-    async def _mismatch(self, outcome: Outcome) -> str | None:
+    async def _mismatch(self, outcome: ExecResult) -> str | None:
         wanted = self.options.exit_code
         if wanted is not None and outcome.exit_code != wanted:
             return f"exit code {outcome.exit_code}, expected {wanted}"

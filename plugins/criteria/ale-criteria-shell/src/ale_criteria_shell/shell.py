@@ -4,11 +4,9 @@ import secrets
 import shlex
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-from attrs import frozen
-
 from ale.errors import GradingError
 from ale.protocols import MakesScratchFolders, Sandbox
-from ale.types import ExecResult, Task
+from ale.types import ExecResult, Task, replace
 from ale_criteria_shell.options import CommandOptions
 from ale_signed_tests import CLEAN, excerpt, new_scratch, remove, variables
 
@@ -45,27 +43,16 @@ exit $code
 """
 
 
-@frozen(kw_only=True)
-class Outcome:
-    """The result of a command, or why it could not start because of the agent's files."""
-
-    exit_code: int
-    stdout: bytes = b""
-    stderr: bytes = b""
-    timed_out: bool = False
-    truncated: bool = False
-    not_started: str | None = None
-
-
 async def run(
-    sandbox: Sandbox,
-    task: Task,
-    options: CommandOptions,
-) -> Outcome:
+    sandbox: Sandbox, task: Task, options: CommandOptions
+) -> tuple[ExecResult, str | None]:
     """Run a line of shell for grading: one exec, plus one upload where there are `files`.
 
     After the time limit the command and all that it has started is killed. If the folder to run in
     is missing, the criterion fails; it is not an error.
+
+    Returns:
+        The result of the command, and why it has no exit code, if it has none.
 
     Raises:
         GradingError: the command could not be started, and not because of the agent's files.
@@ -90,23 +77,17 @@ async def run(
     if result.timed_out or result.exit_code > 128:  # the wrapper may have been killed as well
         await remove(sandbox, scratch)
     if result.timed_out:
-        return Outcome(exit_code=result.exit_code, timed_out=True)
-    return _outcome(result, mark, options.cwd)
+        silent = replace(result, stdout=b"", stderr=b"")
+        return silent, f"did not end within {options.timeout_s:g} s"
+    return _of_command(result, mark, options.cwd)
 
 
-def _outcome(result: ExecResult, mark: str, cwd: str | None) -> Outcome:
+def _of_command(result: ExecResult, mark: str, cwd: str | None) -> tuple[ExecResult, str | None]:
     started = f"{mark} started\n".encode()
     if result.stderr.startswith(started):
-        return Outcome(
-            exit_code=result.exit_code,
-            stdout=result.stdout,
-            stderr=result.stderr.removeprefix(started),
-            truncated=result.truncated,
-        )
+        return replace(result, stderr=result.stderr.removeprefix(started)), None
     if result.stderr.startswith(f"{mark} no folder\n".encode()):
-        return Outcome(
-            exit_code=result.exit_code, not_started=f"the folder {cwd!r} can't be entered"
-        )
+        return replace(result, stderr=b""), f"the folder {cwd!r} can't be entered"
     raise GradingError(
         f"the sandbox could not start a command for grading (exit code {result.exit_code}): "
         f"{excerpt(result.stderr)}"
