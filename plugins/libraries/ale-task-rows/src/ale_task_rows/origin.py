@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ale.errors import InputError, Problem, nearest
 from ale_task_rows.options import Origin
-from ale_task_rows.rows import ENDINGS, Row, rows_of, rows_of_dataset
+from ale_task_rows.rows import ENDINGS, Row, rows_of, rows_of_dataset, unusable
 
 
 def rows_from(
@@ -37,15 +37,8 @@ def rows_from(
     ]
     if len(named) != 1:
         found = " and ".join(named) or "none"
-        raise InputError(
-            [
-                Problem(
-                    message=f"give one of path, dataset and sample, found {found}",
-                    path="tasks",
-                    expected=expected,
-                )
-            ]
-        )
+        message = f"give one of path, dataset and sample, found {found}"
+        raise InputError([Problem(message=message, path="tasks", expected=expected)])
     if options.dataset is not None:
         return partial(
             rows_of_dataset, options.dataset, options.subset, split, expected, package=package
@@ -60,10 +53,7 @@ def check_exists(path: Path, expected: str) -> None:
     if not path.exists():
         beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
         hint = nearest(path.name, beside)
-        problem = Problem(
-            message="there is no such file or folder", file=str(path), expected=expected, hint=hint
-        )
-        raise InputError([problem])
+        raise unusable(path, "there is no such file or folder", expected, hint=hint)
 
 
 def files_of(folder: Path, endings: Sequence[str], expected: str) -> Iterator[Path]:
@@ -78,10 +68,7 @@ def files_of(folder: Path, endings: Sequence[str], expected: str) -> Iterator[Pa
     found = sorted(path for path in folder.rglob("*") if path.name.endswith(tuple(endings)))
     if not found:
         wanted = " or ".join(endings)
-        problem = Problem(
-            message=f"no file that ends with {wanted} in here", file=str(folder), expected=expected
-        )
-        raise InputError([problem])
+        raise unusable(folder, f"no file that ends with {wanted} in here", expected)
     yield from found
 
 

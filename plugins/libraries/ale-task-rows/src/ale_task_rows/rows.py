@@ -85,6 +85,16 @@ class Row:
 _WORDS = {str: "a text", list: "a list", int: "a whole number", object: "a text or a number"}
 
 
+def unusable(path: Path, message: str, expected: str, **about: Any) -> InputError:
+    """The error for a file or folder that holds no rows.
+
+    Args:
+        expected: what such a file holds.
+        about: see `Problem`.
+    """
+    return InputError([Problem(message=message, file=str(path), expected=expected, **about)])
+
+
 def rows_of(path: Path, expected: str) -> Iterator[Row]:
     """The rows of a file: an object per line, or one array or object; ``.gz`` is unpacked.
 
@@ -101,16 +111,12 @@ def rows_of(path: Path, expected: str) -> Iterator[Row]:
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise InputError(
-            [Problem(message=f"can't be read: {why}", file=str(path), expected=expected)]
-        ) from error
+        raise unusable(path, f"can't be read: {why}", expected) from error
     name = path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
     for index, (line, data) in enumerate(_objects(text, path, expected)):
         if not isinstance(data, dict):
             message = f"expected a JSON object, found {json.dumps(data)[:60]}"
-            raise InputError(
-                [Problem(message=message, file=str(path), line=line, expected=expected)]
-            )
+            raise unusable(path, message, expected, line=line)
         yield Row(data, str(path), line, f"{name}-{index}", index, expected)
 
 
@@ -123,8 +129,7 @@ def _rows_of_parquet(path: Path, expected: str) -> Iterator[Row]:
         hint = "pip install datasets"
         raise InputError([Problem(message=message, file=str(path), hint=hint)]) from error
     except (OSError, ValueError) as error:
-        message = f"can't be read: {error}"
-        raise InputError([Problem(message=message, file=str(path), expected=expected)]) from error
+        raise unusable(path, f"can't be read: {error}", expected) from error
     name = path.name.removesuffix(".parquet")
     for index, data in enumerate(found):
         yield Row(data, str(path), index + 1, f"{name}-{index}", index, expected)
@@ -143,10 +148,7 @@ def _objects(text: str, path: Path, expected: str) -> Iterator[tuple[int, Any]]:
             value, at = decoder.raw_decode(text, at)
         except (JSONDecodeError, RecursionError) as error:
             wrong = error.lineno if isinstance(error, JSONDecodeError) else line
-            message = f"not JSON: {error}"
-            raise InputError(
-                [Problem(message=message, file=str(path), line=wrong, expected=expected)]
-            ) from error
+            raise unusable(path, f"not JSON: {error}", expected, line=wrong) from error
         yield line, value
         at = _skip(text, at)
         if in_array and text[at : at + 1] == ",":
