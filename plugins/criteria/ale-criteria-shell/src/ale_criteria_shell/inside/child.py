@@ -4,7 +4,7 @@ Standard library only, Python 3.8.
 """
 
 # pathlib would add to every start.
-# ruff: noqa: PTH109, PTH110, PTH118, PTH120, PTH123
+# ruff: noqa: PTH110, PTH118, PTH120
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Tuple  # noqa: UP035
 
 if TYPE_CHECKING:  # in the sandbox they are there: their text comes before this one
-    from ale_signed_tests.inside.child import LANGUAGE, PYTEST, Guard, Plan, Reports, import_pytest
+    from ale_signed_tests.inside.child import (
+        LANGUAGE,
+        PYTEST,
+        Guard,
+        Plan,
+        Reports,
+        import_pytest,
+        importable,
+        pytest_arguments,
+    )
 
 ReportPass = Callable[[int], None]
 Modules = Mapping[str, Tuple[CodeType, str, bool]]  # noqa: UP006
@@ -26,24 +35,15 @@ def run(plan: Plan, unit: Plan, modules: Modules, reports: Reports) -> None:
     """Run a unit: one test, or for pytest one file."""
     if plan["runner"] == "pytest":
         import_pytest(reports.no_pytest)
-    importable(plan, modules)
+    importable(plan)
+    if plan["runner"] != "pytest":
+        sys.meta_path.insert(2, TestModules(modules))
     guard = Guard((*LANGUAGE, *plan["standard"]))
     if plan["runner"] == "pytest":
         run_pytest(plan, unit, guard, reports.passed)
     else:
         run_builtin(unit, guard)
         reports.passed(0)
-
-
-def importable(plan: Plan, modules: Modules) -> None:
-    """The standard library, the tests (from memory), then packages and workspace as asked for."""
-    standard = plan["own_path"]
-    installed = [entry for entry in sys.path if entry not in standard]
-    workspace = [os.path.normpath(os.path.join(os.getcwd(), p)) for p in plan["import_paths"]]
-    both = installed + workspace if plan["prefer"] == "installed" else workspace + installed
-    sys.path[:] = standard + both
-    if plan["runner"] != "pytest":
-        sys.meta_path.insert(2, TestModules(modules))
 
 
 class TestModules:
@@ -142,14 +142,7 @@ def run_pytest(plan: Plan, unit: Plan, guard: Guard, report_pass: ReportPass) ->
     file = os.path.join(root, unit["file"])
     wanted = ["::".join(part for part in test[:2] if part) for test in unit["tests"]]
     config = os.path.join(root, "pytest.ini")
-    if not os.path.exists(config):
-        config = os.path.join(plan["folder"], "home", "pytest.ini")
-        with open(config, "w") as out:
-            out.write("[pytest]\n")
-    arguments = ["-q", "-c", config, "--rootdir", root, "--confcutdir", root]
-    arguments += ["-p", "no:cacheprovider", "--tb=short", "--no-header"]
-    for plugin in plan["pytest_plugins"]:
-        arguments += ["-p", plugin]
+    arguments = pytest_arguments(plan, root, config if os.path.exists(config) else "")
     arguments += [file + "::" + name for name in wanted]
     pytest.main(arguments, plugins=[Outcomes(wanted, guard, report_pass)])
 

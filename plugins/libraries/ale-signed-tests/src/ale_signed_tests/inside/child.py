@@ -6,7 +6,7 @@ test has returned, does. Standard library only, Python 3.8.
 """
 
 # pathlib would add to every start.
-# ruff: noqa: PTH118
+# ruff: noqa: PTH109, PTH118, PTH123
 
 from __future__ import annotations
 
@@ -83,6 +83,28 @@ def import_pytest(report_missing: Callable[[], object]) -> None:
     except ImportError:
         report_missing()
         raise
+
+
+def importable(plan: Plan) -> None:
+    """The standard library, then packages and workspace as asked for."""
+    standard = plan["own_path"]
+    installed = [entry for entry in sys.path if entry not in standard]
+    workspace = [os.path.normpath(os.path.join(os.getcwd(), p)) for p in plan["import_paths"]]
+    both = installed + workspace if plan["prefer"] == "installed" else workspace + installed
+    sys.path[:] = standard + both
+
+
+def pytest_arguments(plan: Plan, root: str, config: str) -> list[str]:
+    """Arguments with which pytest reads this configuration and no other; an empty one if none."""
+    if not config:
+        config = os.path.join(plan["folder"], "home", "pytest.ini")
+        with open(config, "w") as out:
+            out.write("[pytest]\n")
+    arguments = ["-q", "-c", config, "--rootdir", root, "--confcutdir", root]
+    arguments += ["-p", "no:cacheprovider", "--tb=short", "--no-header"]
+    for plugin in plan["pytest_plugins"]:
+        arguments += ["-p", plugin]
+    return arguments
 
 
 class Guard:

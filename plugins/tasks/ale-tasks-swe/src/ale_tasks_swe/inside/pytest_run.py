@@ -4,7 +4,7 @@ Standard library only, Python 3.8.
 """
 
 # pathlib would add to every start.
-# ruff: noqa: PTH109, PTH118, PTH123
+# ruff: noqa: PTH118
 
 from __future__ import annotations
 
@@ -17,7 +17,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Mapping, Tuple  # noqa: UP035
 
 if TYPE_CHECKING:  # in the sandbox they are there: their text comes before this one
-    from ale_signed_tests.inside.child import LANGUAGE, PYTEST, Guard, Plan, Reports, import_pytest
+    from ale_signed_tests.inside.child import (
+        LANGUAGE,
+        PYTEST,
+        Guard,
+        Plan,
+        Reports,
+        import_pytest,
+        importable,
+        pytest_arguments,
+    )
 
 
 def run(plan: Plan, unit: Plan, modules: object, reports: Reports) -> None:
@@ -28,27 +37,11 @@ def run(plan: Plan, unit: Plan, modules: object, reports: Reports) -> None:
     import pytest
 
     root = plan["workdir"]
-    config = os.path.join(root, unit["config"])
-    if not unit["config"]:
-        config = os.path.join(plan["folder"], "home", "pytest.ini")
-        with open(config, "w") as out:
-            out.write("[pytest]\n")
-    arguments = ["-q", "-c", config, "--rootdir", root, "--confcutdir", root]
-    arguments += ["-p", "no:cacheprovider", "--tb=short", "--no-header"]
-    for plugin in plan["pytest_plugins"]:
-        arguments += ["-p", plugin]
+    config = os.path.join(root, unit["config"]) if unit["config"] else ""
+    arguments = pytest_arguments(plan, root, config)
     arguments += [*plan["pytest_args"], os.path.join(root, unit["file"])]
     sources = Sources(root, plan["workspace"]["files"])
     pytest.main(arguments, plugins=[Outcomes(unit["tests"], guard, reports, sources)])
-
-
-def importable(plan: Plan) -> None:
-    """The standard library, then packages and workspace as asked for."""
-    standard = plan["own_path"]
-    installed = [entry for entry in sys.path if entry not in standard]
-    workspace = [os.path.normpath(os.path.join(os.getcwd(), p)) for p in plan["import_paths"]]
-    both = installed + workspace if plan["prefer"] == "installed" else workspace + installed
-    sys.path[:] = standard + both
 
 
 class Sources:
