@@ -12,16 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from attrs import evolve
 
-from ale.plugin import BuildContext
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.probing import ask
 from ale_sandbox_container_testing.images import BUSYBOX
-from ale_sandbox_container_testing.tools import out, refusal
+from ale_sandbox_container_testing.tools import built, out, refusal
 
 INSIDE = """
 import asyncio, importlib, json, sys
@@ -175,17 +174,16 @@ class ElsewhereProbes:
     async def test_commands_files_and_copies_work(
         self, plugin: ModuleType, elsewhere: str, tmp_path: Path
     ) -> None:
-        options = plugin.ale_sandboxes()[0].options(host=elsewhere, image=BUSYBOX)
-        await use(plugin.build(options, BuildContext()), tmp_path)
+        await use(built(plugin, host=elsewhere, image=BUSYBOX), tmp_path)
 
     async def test_an_allow_list_of_hosts_is_refused(
         self, plugin: ModuleType, elsewhere: str
     ) -> None:
-        options = plugin.ale_sandboxes()[0].options(host=elsewhere, image=BUSYBOX)
-        backend = plugin.build(options, BuildContext())
-        state = backend._engine.state
+        backend = built(plugin, host=elsewhere, image=BUSYBOX)
+        engine: Any = backend._engine
+        state = engine.state
         # As in another pid namespace: the number is that of a process of this machine's.
-        backend._engine.state = lambda container: evolve(state(container), pid=os.getpid())
+        engine.state = lambda container: evolve(state(container), pid=os.getpid())
         said = await refusal(backend, network=False, allowed_hosts=("example.com",))
         assert "engine's own machine" in said
 

@@ -32,8 +32,10 @@ from ale_sandbox_container_testing.tools import (
     Make,
     command_lines,
     host_processes,
+    left_of,
     opened,
     out,
+    tags_of,
     until,
 )
 
@@ -307,13 +309,12 @@ def _volumes(backend: ContainerBackend) -> list[str]:
 
 def _left(backend: ContainerBackend) -> list[str]:
     """Containers, images and volumes of this test's own."""
-    engine = backend._engine
-    found = (*engine.containers(LABEL), *engine.images(LABEL), *engine.volumes(LABEL))
-    mine = (parse(thing.labels[LABEL], thing.id) for thing in _own(backend, found))
+    own = _own(backend, left_of(backend._engine))
+    mine = (parse(thing.labels[LABEL], thing.id) for thing in own)
     return [f"{record.kind} {record.id}" for record in mine]
 
 
 def _own(backend: ContainerBackend, found: Iterable[Found]) -> list[Found]:
     """Those of this test: others may use the same engine."""
     test = backend._context.tags[TEST]
-    return [each for each in found if parse(each.labels[LABEL], each.id).tags.get(TEST) == test]
+    return [each for each in found if tags_of(each).get(TEST) == test]

@@ -20,7 +20,7 @@ from ale_sandbox_container.records import LABEL
 from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container.sealed import SealedShells
 from ale_sandbox_container_testing.images import CannotMakeError, provide
-from ale_sandbox_container_testing.tools import TEST, Make, tags_of
+from ale_sandbox_container_testing.tools import TEST, Make, built, tags_of
 
 
 @functools.cache
@@ -56,8 +56,7 @@ class KeptShells(SealedShells):
 
 def shells_at(plugin: ModuleType, host: str | None = None) -> Iterator[SealedShells]:
     """One set of volumes at the usual engine or another, removed at the end."""
-    backend = plugin.build(plugin.ale_sandboxes()[0].options(host=host), BuildContext())
-    assert isinstance(backend, ContainerBackend)
+    backend = built(plugin, host=host)
     kept = KeptShells(
         backend._engine,
         backend._threads,
@@ -81,11 +80,8 @@ def maker(
 
     def make_backend(*, context: dict[str, Any] | None = None, **options: Any) -> ContainerBackend:
         about = {"tags": {TEST: str(folder)}, "run_directory": folder / "run"}
-        made = plugin.build(
-            plugin.ale_sandboxes()[0].options(**{"image": image, "host": host, **options}),
-            BuildContext(**{**about, **(context or {})}),
-        )
-        assert isinstance(made, ContainerBackend)
+        given = BuildContext(**{**about, **(context or {})})
+        made = built(plugin, given, **{"image": image, "host": host, **options})
         made._shells = shells
         return made
 

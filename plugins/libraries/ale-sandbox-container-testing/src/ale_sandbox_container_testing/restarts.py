@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from ale.errors import SandboxError
-from ale.plugin import BuildContext
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
-from ale_sandbox_container.records import LABEL
 from ale_sandbox_container_testing.elsewhere import OwnEngine
 from ale_sandbox_container_testing.ends import start_host
 from ale_sandbox_container_testing.images import BUSYBOX
-from ale_sandbox_container_testing.tools import PATIENCE_S, host_processes, until
+from ale_sandbox_container_testing.tools import PATIENCE_S, built, host_processes, left_of, until
 
 
 class RestartProbes:
@@ -46,7 +44,7 @@ class RestartProbes:
                 # What has been lost stays lost, for the reason that it was lost for.
                 assert "can't be reached" in await _refusal(second.exec("true"))
         await backend.aclose()
-        assert _left(backend) == []
+        assert left_of(backend._engine) == []
         await until(lambda: not host_processes(word), "the processes' end")
 
     async def test_what_a_run_leaves_that_a_killed_engine_has_broken_is_pruned(
@@ -63,26 +61,17 @@ class RestartProbes:
         await asyncio.to_thread(own.start)
         backend = backend_at(own, plugin)
         assert {info.id for info in await backend.prune()} >= set(ids)
-        assert _left(backend) == []
+        assert left_of(backend._engine) == []
         await until(lambda: not host_processes(word), "the processes' end")
         await backend.aclose()
 
 
 def backend_at(own: OwnEngine, plugin: ModuleType) -> ContainerBackend:
     """One of its sandboxes' backends."""
-    options = plugin.ale_sandboxes()[0].options(host=own.address, image=BUSYBOX)
-    backend = plugin.build(options, BuildContext())
-    assert isinstance(backend, ContainerBackend)
-    return backend
+    return built(plugin, host=own.address, image=BUSYBOX)
 
 
 async def _refusal(work: Any) -> str:
     with pytest.raises(SandboxError) as said:
         await asyncio.wait_for(work, PATIENCE_S)
     return str(said.value)
-
-
-def _left(backend: ContainerBackend) -> list[str]:
-    engine = backend._engine
-    found = (*engine.containers(LABEL), *engine.images(LABEL), *engine.volumes(LABEL))
-    return [each.id for each in found]

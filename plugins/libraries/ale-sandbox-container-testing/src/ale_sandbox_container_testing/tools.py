@@ -5,11 +5,15 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from ale.errors import SandboxError
+from ale.plugin import BuildContext
 from ale.types import SandboxSpec
+from ale_sandbox_container.api import Engine
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.engine import Found
 from ale_sandbox_container.records import LABEL, parse
@@ -24,6 +28,20 @@ TEST = "test"
 def tags_of(found: Found) -> Mapping[str, str]:
     """Of a container, image or volume."""
     return parse(found.labels[LABEL], found.id).tags
+
+
+def built(
+    plugin: ModuleType, context: BuildContext | None = None, **options: Any
+) -> ContainerBackend:
+    """A backend of an adapter, given by its module ``plugin``."""
+    made = plugin.build(plugin.ale_sandboxes()[0].options(**options), context or BuildContext())
+    assert isinstance(made, ContainerBackend)
+    return made
+
+
+def left_of(engine: Engine) -> list[Found]:
+    """All containers, images and volumes of sandboxes that an engine has."""
+    return [*engine.containers(LABEL), *engine.images(LABEL), *engine.volumes(LABEL)]
 
 
 @contextlib.asynccontextmanager
