@@ -85,6 +85,7 @@ async def test_refills_fill_the_step_and_the_trainer_gets_what_has_a_signal(
     assert {each.split("-")[1] for each in ids} >= TELLING
     report = run.store.checkpoints.report(0)
     assert report.metrics["groups_with_signal"] == pytest.approx(3 / (len(ids) / 2))
+    assert report.metrics["mean_return"] == report.metrics["mean_reward"] < 1, "of all episodes"
 
 
 async def test_without_refills_the_trainer_gets_every_group(workplace: Any, finish: Finish) -> None:

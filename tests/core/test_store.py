@@ -31,6 +31,16 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert ("train", 0, "demo", "", 1, None) in reader.index()
 
 
+@pytest.mark.parametrize("rewards", [(0.3,) * 3, (0.3,) * 12, (0.1, 0.2, 0.3), (0.3, 0.2, 0.1)])
+def test_the_mean_reward_is_rounded_once(tmp_path: Path, rewards: tuple[float, ...]) -> None:
+    store = create(tmp_path)
+    for number, reward in enumerate(rewards):
+        store.add_episode(episode(reward, rollout=number))
+    found = store.index.statistics(0)
+    store.close()
+    assert (found.n_episodes, found.mean_reward) == (len(rewards), sorted(rewards)[1])
+
+
 def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:
     store = create(tmp_path)
     store.add_episode(episode(1.0, rollout=0))

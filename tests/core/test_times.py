@@ -206,6 +206,21 @@ async def test_a_step_reports_the_mean_return_of_its_episodes(
     assert event["metrics"]["mean_return"] == 1.0, "of what follows from the first chunk on"
 
 
+async def test_a_turn_that_did_nothing_is_not_the_first_of_a_return(
+    workplace: Any, finish: Finish, clock: ManualClock, bench: Any
+) -> None:
+    async def idle_then_done(context: AgentContext) -> Stop:
+        context.recorder.append(replace(turn("Hm."), credited=False))
+        context.recorder.append(turn("done"))
+        return Stop(reason="finished")
+
+    bench.agent = idle_then_done
+    run = prepared(workplace, clock)
+    await finish(run)
+    (event,) = reported(run)
+    assert event["metrics"]["mean_return"] == 1.0
+
+
 async def test_the_seconds_of_episodes_that_run_ahead_are_those_of_their_own_step(
     workplace: Any, finish: Finish, clock: ManualClock, bench: Any, parts: Parts
 ) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from ale._registry import Registry
@@ -113,7 +114,7 @@ class Recording:
             "n_graded": len(rewards),
             "n_broken": index.broken(),
             "n_succeeded": sum(reward == SUCCESS for reward in rewards),
-            "mean_reward": sum(rewards) / len(rewards) if rewards else None,
+            "mean_reward": fmean(rewards) if rewards else None,
             "seconds": self._before + time.monotonic() - self._began,
         }
         self._store.set_outcome(ended, n_tasks=len(self._tasks))

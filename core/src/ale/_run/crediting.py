@@ -23,6 +23,8 @@ from ale.types import (
     replace,
 )
 
+NOT_CREDITED = "no turn of the episode gets credit"
+
 
 @frozen(kw_only=True)
 class Crediting:
@@ -91,7 +93,8 @@ class Crediting:
             yield row
 
 
-def _is_credited(chunk: Chunk, episode: Episode) -> bool:
+def is_credited(chunk: Chunk, episode: Episode) -> bool:
+    """Has the chunk a turn with `credited` set?"""
     turns = [episode.trajectory.turns[span.turn] for span in chunk.spans]
     return not turns or any(turn.credited for turn in turns)
 
@@ -101,15 +104,16 @@ def _creditable(rollout: Rollout) -> Rollout:
     episode = rollout.episode
     if all(turn.credited for turn in episode.trajectory.turns):
         return rollout
-    chunks = [chunk for chunk in rollout.chunks if _is_credited(chunk, episode)]
+    chunks = [chunk for chunk in rollout.chunks if is_credited(chunk, episode)]
     return replace(rollout, chunks=tuple(replace(chunk, index=i) for i, chunk in enumerate(chunks)))
 
 
 def _for_all_chunks(credit: Credit, rollout: Rollout) -> Credit:
     """The credit for all chunks: that of the creditable ones, and zeros for the others."""
-    credited = [_is_credited(chunk, rollout.episode) for chunk in rollout.chunks]
+    credited = [is_credited(chunk, rollout.episode) for chunk in rollout.chunks]
     if all(credited):
         return credit
+    skipped = credit.skipped if any(credited) else NOT_CREDITED
 
     def spread(numbers: Sequence[float]) -> tuple[float, ...]:
         left = iter(numbers)
@@ -120,6 +124,7 @@ def _for_all_chunks(credit: Credit, rollout: Rollout) -> Credit:
         rewards=spread(credit.rewards),
         returns=spread(credit.returns),
         weights=spread(credit.weights),
+        skipped=skipped,
     )
 
 

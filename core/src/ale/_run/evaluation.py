@@ -1,6 +1,7 @@
 """Evaluate the policy on the evaluation tasks between training steps."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from statistics import fmean
 
 from attrs import field, frozen
 
@@ -144,7 +145,7 @@ class Evaluator:
             n_graded=len(rewards),
             n_broken=len(every) - len(rewards),
             n_succeeded=sum(reward == SUCCESS for reward in rewards),
-            mean_reward=sum(rewards) / len(rewards) if rewards else None,
+            mean_reward=fmean(rewards) if rewards else None,
             k=1 if several is None else several.k,
             pass_at_k=None if several is None else several.pass_at_k,
             majority=None if several is None else several.majority,

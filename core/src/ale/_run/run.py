@@ -4,6 +4,7 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from statistics import fmean
 from typing import Any
 
 from attrs import field, frozen
@@ -214,7 +215,7 @@ class Run:
             n_expert_guided=n_expert_guided,
             n_broken=self.store.index.broken(),
             n_succeeded=sum(reward == SUCCESS for reward in rewards),
-            mean_reward=sum(rewards) / len(rewards) if rewards else None,
+            mean_reward=fmean(rewards) if rewards else None,
             seconds=seconds,
             at=self.context.clock(),
         )

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from statistics import fmean
 
 from attrs import field, frozen
 
 from ale._config import RunConfig
-from ale._run.crediting import Crediting
+from ale._run.crediting import Crediting, is_credited
 from ale._run.hooks import Observers
 from ale._run.parts import Parts
 from ale._run.refill import has_signal
@@ -98,14 +99,12 @@ class Training:
                 for row in crediting.rows(credited, step):
                     write(row)
                 await asyncio.sleep(0)  # lets the event loop handle a Ctrl-C
-        if self.config.run.refills:
-            groups = [each for each in groups if has_signal(_rewards(each))]
         if trainer is not None and not trained:
             await self._train(trainer, Batch(step=step, groups=tuple(groups)), facts or {})
 
     async def _train(self, trainer: Trainer, batch: Batch, facts: Mapping[str, float]) -> None:
         with self.times.on("training"):
-            report = await trainer.step(batch)
+            report = await trainer.step(self._learned(batch))
         with self.times.on("hand_over"):
             await self._update_model(trainer)
         await self.saved()  # at most one checkpoint is written at a time
@@ -122,6 +121,13 @@ class Training:
         self._saving.append(_Saving(report, written))
         if written is None:
             await self.saved()
+
+    def _learned(self, batch: Batch) -> Batch:
+        """The batch without the groups that ``run.refills`` has replaced."""
+        if not self.config.run.refills:
+            return batch
+        chosen = tuple(each for each in batch.groups if has_signal(_rewards(each)))
+        return replace(batch, groups=chosen)
 
     async def saved(self) -> None:
         """Wait until the last checkpoint is written; only then is its step reported.
@@ -171,9 +177,9 @@ class Training:
         metrics: dict[str, float] = {}
         if rewards:
             metrics["success"] = sum(reward == SUCCESS for reward in rewards) / len(rewards)
-            metrics["mean_reward"] = sum(rewards) / len(rewards)
+            metrics["mean_reward"] = fmean(rewards)
         if returns := list(_returns(batch)):
-            metrics["mean_return"] = sum(returns) / len(returns)
+            metrics["mean_return"] = fmean(returns)
         if guided:
             metrics["success_from_starts"] = sum(r == SUCCESS for r in guided) / len(guided)
         metrics["episodes"] = len(rewards) + len(guided)
@@ -211,11 +217,12 @@ def _rewards(credited: CreditedGroup) -> list[float]:
 
 
 def _returns(batch: Batch) -> Iterator[float]:
-    """The return of the first chunk of each episode that was not expert-guided."""
+    """The return of each episode that was not expert-guided: that of its first credited chunk."""
     for credited in batch.groups:
         for rollout, credit in zip(credited.group.rollouts, credited.credits, strict=True):
             if credit.returns and not rollout.episode.start:
-                yield credit.returns[0]
+                pairs = zip(rollout.chunks, credit.returns, strict=True)
+                yield next((g for chunk, g in pairs if is_credited(chunk, rollout.episode)), 0.0)
 
 
 def crediting_from(config: RunConfig, parts: Parts) -> Crediting:

@@ -1,5 +1,6 @@
 """An index of the episodes on disk, small enough for the memory even in a long run."""
 
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ale._store.groups import GroupKey, Groups
@@ -197,7 +198,7 @@ def _group_of(key: Key) -> GroupKey:
 
 def batch_statistics(rewards: Iterable[float]) -> BatchStatistics:
     """Number and mean of rewards; the mean of none is 0."""
-    count, total = 0, 0.0
-    for reward in rewards:
-        count, total = count + 1, total + reward
-    return BatchStatistics(n_episodes=count, mean_reward=total / count if count else 0.0)
+    # Rounded once: equal rewards have exactly this mean, and the order does not matter.
+    values = list(rewards)
+    mean = statistics.mean(values) if values else 0.0
+    return BatchStatistics(n_episodes=len(values), mean_reward=mean)

@@ -327,7 +327,7 @@ def test_an_episode_of_idle_turns_alone_is_skipped() -> None:
     (done,) = group_of([rollout(1.0, trajectory(idle, idle), 0)]).rollouts
     group = group_of([crediting.split(done.episode)])
     (credit,) = crediting.assign(group).credits
-    assert (credit.weights, credit.skipped) == ((0.0, 0.0), "the episode has no chunks")
+    assert (credit.weights, credit.skipped) == ((0.0, 0.0), "no turn of the episode gets credit")
 
 
 def of_length(reward: float, index: int, n_tokens: int) -> Rollout:

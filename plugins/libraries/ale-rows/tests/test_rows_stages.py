@@ -9,6 +9,7 @@ import pytest
 
 from ale.errors import InputError, PluginError
 from ale.runs import Registry
+from ale.testing.builders import episode, turn
 from ale.types import Episode
 from ale_rows import (
     EpisodeRow,
@@ -120,6 +121,16 @@ def test_the_baseline_is_the_mean_reward_of_the_file(
     for row in rows:
         given = zip(row.credit.weights, row.credit.rewards, strict=True)
         assert all(weight == reward - 2.5 / 4 for weight, reward in given)
+
+
+def test_equal_rewards_have_exactly_their_mean(
+    tmp_path: Path, run: Any, registry: Registry
+) -> None:
+    equal = [episode(0.3, turn("Done."), rollout=number) for number in range(12)]
+    collect([run(*equal)], tmp_path / "equal.jsonl")
+    score(tmp_path / "equal.jsonl", tmp_path / "scored.jsonl", registry)
+    rows = list(read_rows(tmp_path / "scored.jsonl", ScoredRow))
+    assert {row.credit.weights for row in rows} == {(0.0,)}
 
 
 def test_broken_and_evaluation_episodes_are_counted_and_not_scored(

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
@@ -135,7 +136,7 @@ def _survey(source: Path, counts: Counts) -> tuple[dict[GroupKey, list[int]], Ba
     """The first pass: offsets of the rows of each group, and the mean of all rewards."""
     groups: dict[GroupKey, list[int]] = {}
     count = 0
-    total = 0.0
+    total = Fraction(0)  # equal rewards have exactly this mean
     with streaming(), RowFile(source, _RowHead) as file:
         for offset, row in file:
             counts.seen["episodes"] += 1
@@ -145,9 +146,9 @@ def _survey(source: Path, counts: Counts) -> tuple[dict[GroupKey, list[int]], Ba
             elif head.reward is None:
                 counts.dropped[BROKEN] += 1
             else:
-                count, total = count + 1, total + head.reward
+                count, total = count + 1, total + Fraction(head.reward)
                 groups.setdefault(head.group(row.run), []).append(offset)
-    mean = total / count if count else 0.0
+    mean = float(total / count) if count else 0.0
     return groups, BatchStatistics(n_episodes=count, mean_reward=mean)
 
 
