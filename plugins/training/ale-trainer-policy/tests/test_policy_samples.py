@@ -8,6 +8,7 @@ import pytest
 
 from ale.errors import AleError
 from ale.types import Chunk, CreditedGroup, Span, replace
+from ale_trainer_policy.normalise import Counted, by_kept_tokens
 from ale_trainer_policy.options import PRESETS, ImitationOptions, SftOptions
 from ale_trainer_policy.samples import Sample, read_group
 from ale_trainer_policy.targets import EXPERT_TURNS, Imitation, Reinforcement
@@ -244,6 +245,13 @@ def test_the_normaliser_of_a_preset(lab: Any, preset: str, wanted: list[float]) 
     samples = target.normalised(target.read(four(lab)).samples)
     assert [sample.weight[0] for sample in samples[:3]] == pytest.approx(wanted)
     assert samples[3].weight.any() == np.False_
+
+
+def test_an_update_without_kept_tokens_is_divided_by_all_of_them() -> None:
+    """What is left is a KL or entropy term, which would otherwise be a sum over tokens."""
+    skipped = [Counted(tokens=n, skipped=True) for n in (2, 4)]
+    assert by_kept_tokens(skipped, 1.0) == [6.0, 6.0]
+    assert by_kept_tokens([*skipped, Counted(tokens=3, skipped=False)], 1.0) == [3.0] * 3
 
 
 @pytest.mark.parametrize(

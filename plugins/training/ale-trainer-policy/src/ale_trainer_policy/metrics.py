@@ -59,7 +59,8 @@ class MetricsAccumulator:
         sampled = datum.sampled & (datum.weight != 0)
         for name, value in (("ratio", terms.ratio), ("mismatch", terms.mismatch)):
             self._values[name].append(value.double().cpu().numpy()[sampled])
-        self._values["entropy"].append(measured.entropy.double().cpu().numpy())
+        trained = sampled | (datum.imitation != 0) | (datum.regularised != 0)
+        self._values["entropy"].append(measured.entropy.double().cpu().numpy()[trained])
         logp = measured.logp.double().cpu().numpy()
         log_ratio = logp - datum.behaviour_logp
         self._log_weights.append(log_ratio[sampled])
@@ -80,7 +81,7 @@ class MetricsAccumulator:
         if datum.regularised.any():
             self._losses["loss_kl"] += float(terms.kl)  # type: ignore[assignment]
             self._losses["loss_entropy"] += float(terms.entropy)  # type: ignore[assignment]
-        self.counts["tokens_trained"] += int(np.sum(sampled | (datum.imitation != 0)))
+        self.counts["tokens_trained"] += int(trained.sum())
         self.counts["tokens_computed"] += measured.computed
         self.counts["tokens_in_rows"] += sum(sample.n_tokens for sample in datum.samples)
 

@@ -38,12 +38,13 @@ def by_tokens(counted: Sequence[Counted], constant: float) -> Sequence[float]:
 
 
 def by_kept_tokens(counted: Sequence[Counted], constant: float) -> Sequence[float]:
-    """Z = sum of |o_i| over the trajectories that were not skipped.
+    """Z = sum of |o_i| over the trajectories that were not skipped; over all if all were, as then
+    only a KL or entropy term is left.
 
     Source: DAPO, arXiv:2503.14476, whose dynamic sampling removes groups without variance.
     """
     kept = sum(each.tokens for each in counted if not each.skipped)
-    return [float(max(1, kept))] * len(counted)
+    return [float(kept)] * len(counted) if kept else by_tokens(counted, constant)
 
 
 def by_trajectory_tokens(counted: Sequence[Counted], constant: float) -> Sequence[float]:
