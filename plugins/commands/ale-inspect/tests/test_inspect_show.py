@@ -55,6 +55,31 @@ def test_a_run_shows_its_evaluations_by_temperature(ale: Ale, write: Write, tmp_
     assert "(held out, greedy)" in shown.output
 
 
+def test_of_several_evaluations_the_last_is_shown(ale: Ale, write: Write, tmp_path: Path) -> None:
+    one = evolve(episode(0.0, turn("tried")), split="evaluation", id="first")
+    rows = [one, evolve(one, id="later", reward=1.0, step=5)]
+    shown = ale("show", str(write(tmp_path / "run", rows)))
+    assert "held out, step 5 1 of 1" in shown.output
+    assert "(held out, step 5)" in shown.output
+    assert "step 0" not in shown.output
+
+
+def test_what_an_expert_did_is_not_the_success_of_the_policy(
+    ale: Ale, write: Write, tmp_path: Path
+) -> None:
+    forced = turn("given")
+    forced = evolve(forced, completion=evolve(forced.completion, forced=True))
+    rows = [
+        evolve(episode(0.0, turn("tried")), id="own"),
+        evolve(episode(1.0, forced), id="shown", start="a demonstration"),
+        evolve(episode(1.0, forced, turn("tried")), id="started", start="later"),
+    ]
+    shown = ale("show", str(write(tmp_path / "run", rows)))
+    assert "success      0 of 1" in shown.output
+    assert "demonstration 1 of 1" in shown.output
+    assert "expert start 1 of 1" in shown.output
+
+
 def test_an_episode_is_shown_turn_by_turn_with_its_credit(ale: Ale, run: str) -> None:
     shown = ale("show", run, "a")
     assert "0-a-0: reward 1.000; agent ended: finished" in shown.output

@@ -7,9 +7,11 @@ from pathlib import Path
 from ale.errors import InputError, Problem
 from ale.runs import SUCCESS, Causes, RunReader, holder, learning
 from ale.strict import nearest
-from ale.text import rate_line, sampling_name, seconds, table
+from ale.text import rate_line, seconds, table
 from ale.types import Episode
 from ale_inspect.progress import progress_of
+from ale_inspect.report.gathering import kind_of
+from ale_inspect.report.tables import kind_name
 
 _CAUSES = 8
 _OTHERS = 8
@@ -77,14 +79,14 @@ def overview(reader: RunReader) -> str:
         f"{manifest['run_id']}: {_state(reader)}",
         picked,
         f"success      {_rate(tasks.rewards_of(_TRAIN))}",
-        *(f"{name:<12} {_rate(tasks.rewards_of(name))}" for name in tasks.evaluations()),
+        *(f"{tasks.title(name):<12} {_rate(tasks.rewards_of(name))}" for name in tasks.others()),
         f"broken       {sum(tasks.broken.values())}",
         *([f"training     {warning}"] if warning else []),
         *([f"reward rose  {learned.value}: {learned.reason}"] if learned else []),
         "",
         table(
             ["task", "graded", "success", "reward", "turns", "broken"],
-            [tasks.row(key) for key in sorted(tasks.seen)],
+            [tasks.row(key) for key in sorted(tasks.seen) if tasks.is_last(key)],
             right=(1, 2, 3, 4, 5),
         ),
     ]
@@ -97,17 +99,17 @@ def _rate(rewards: Sequence[float]) -> str:
     return rate_line(sum(reward == SUCCESS for reward in rewards), len(rewards))
 
 
-_Key = tuple[str, str]
-"""Task, and `_TRAIN` or the name of an evaluation."""
+_Key = tuple[str, str, int]
+"""Task, what its episodes are (`_TRAIN` for the policy's own on training tasks), and the step of an
+evaluation; 0 for others."""
 _TRAIN = ""
 
 
-def _evaluation(episode: Episode) -> str:
-    if episode.split == "train":
+def _name(episode: Episode) -> str:
+    """Success of an expert, or from a state that it had reached, is not the policy's own."""
+    if episode.split == "train" and not episode.start:
         return _TRAIN
-    if episode.temperature is None:
-        return "held out"
-    return f"held out, {sampling_name(episode.temperature)}"
+    return kind_name(kind_of(episode))
 
 
 class _Tasks:
@@ -119,9 +121,12 @@ class _Tasks:
         self.turns: Counter[_Key] = Counter()
         self.broken: Counter[_Key] = Counter()
         self.causes = Causes()
+        self._steps: dict[str, set[int]] = {}
 
     def add(self, episode: Episode) -> None:
-        key = (episode.task_id, _evaluation(episode))
+        name, step = _name(episode), episode.step if episode.split == "evaluation" else 0
+        key = (episode.task_id, name, step)
+        self._steps.setdefault(name, set()).add(step)
         self.seen[key] = None
         self.turns[key] += len(episode.trajectory.turns)
         if episode.reward is not None:
@@ -130,13 +135,23 @@ class _Tasks:
             self.broken[key] += 1
         self.causes.add(episode)
 
-    def evaluations(self) -> list[str]:
-        """Their names."""
-        return sorted({name for _, name in self.rewards if name != _TRAIN})
+    def is_last(self, key: _Key) -> bool:
+        """Not of an evaluation that another one has followed?"""
+        return key[2] == max(self._steps[key[1]])
+
+    def others(self) -> list[str]:
+        """What else than the policy's own training episodes there is."""
+        return sorted({name for _, name, _ in self.rewards if name != _TRAIN})
+
+    def title(self, name: str) -> str:
+        """The name; of several evaluations with the step of the last one."""
+        steps = self._steps[name]
+        return f"{name}, step {max(steps)}" if len(steps) > 1 else name
 
     def rewards_of(self, name: str) -> list[float]:
-        """Rewards of all graded episodes of training or of one evaluation."""
-        return [r for (_, of), row in self.rewards.items() if of == name for r in row]
+        """Rewards of all graded episodes of training, or of the last evaluation."""
+        found = (row for key, row in self.rewards.items() if key[1] == name and self.is_last(key))
+        return [reward for row in found for reward in row]
 
     def row(self, key: _Key) -> list[str]:
         rewards = self.rewards.get(key, [])
@@ -144,5 +159,5 @@ class _Tasks:
         mean = f"{sum(rewards) / len(rewards):.2f}" if rewards else "-"
         succeeded = str(sum(reward == SUCCESS for reward in rewards))
         turns = f"{self.turns[key] / n:.1f}"
-        name = key[0] if key[1] == _TRAIN else f"{key[0]} ({key[1]})"
+        name = key[0] if key[1] == _TRAIN else f"{key[0]} ({self.title(key[1])})"
         return [name, str(len(rewards)), succeeded, mean, turns, str(self.broken[key])]
