@@ -51,7 +51,7 @@ def test_a_run_shows_its_evaluations_by_temperature(ale: Ale, write: Write, tmp_
     rows = [one, evolve(one, id="other", reward=1.0, temperature=0.0)]
     shown = ale("show", str(write(tmp_path / "run", rows)))
     assert "held out     0 of 1" in shown.output
-    assert "held out, greedy 1 of 1" in shown.output
+    assert "held out, greedy  1 of 1" in shown.output
     assert "(held out, greedy)" in shown.output
 
 
@@ -59,7 +59,7 @@ def test_of_several_evaluations_the_last_is_shown(ale: Ale, write: Write, tmp_pa
     one = evolve(episode(0.0, turn("tried")), split="evaluation", id="first")
     rows = [one, evolve(one, id="later", reward=1.0, step=5)]
     shown = ale("show", str(write(tmp_path / "run", rows)))
-    assert "held out, step 5 1 of 1" in shown.output
+    assert "held out, step 5  1 of 1" in shown.output
     assert "(held out, step 5)" in shown.output
     assert "step 0" not in shown.output
 
@@ -76,8 +76,8 @@ def test_what_an_expert_did_is_not_the_success_of_the_policy(
     ]
     shown = ale("show", str(write(tmp_path / "run", rows)))
     assert "success      0 of 1" in shown.output
-    assert "demonstration 1 of 1" in shown.output
-    assert "expert start 1 of 1" in shown.output
+    assert "demonstration  1 of 1" in shown.output
+    assert "expert start  1 of 1" in shown.output
 
 
 def test_an_episode_is_shown_turn_by_turn_with_its_credit(ale: Ale, run: str) -> None:

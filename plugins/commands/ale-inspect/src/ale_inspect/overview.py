@@ -79,7 +79,7 @@ def overview(reader: RunReader) -> str:
         f"{manifest['run_id']}: {_state(reader)}",
         picked,
         f"success      {_rate(tasks.rewards_of(_TRAIN))}",
-        *(f"{tasks.title(name):<12} {_rate(tasks.rewards_of(name))}" for name in tasks.others()),
+        *(f"{tasks.title(name):<11}  {_rate(tasks.rewards_of(name))}" for name in tasks.others()),
         f"broken       {sum(tasks.broken.values())}",
         *([f"training     {warning}"] if warning else []),
         *([f"reward rose  {learned.value}: {learned.reason}"] if learned else []),
