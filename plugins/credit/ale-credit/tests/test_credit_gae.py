@@ -50,6 +50,14 @@ def test_the_credit_says_how_a_critic_is_to_complete_it() -> None:
     assert credit.weights == (0.0625, 0.25, 1.0)
 
 
+def test_a_turn_without_credit_is_no_unit() -> None:
+    """The scheme is not given its chunk, and a critic's trainer has no unit for it."""
+    given = three_turns()
+    first, _, last = given.chunks
+    credit = credit_of(replace(given, chunks=(first, last)), gamma=0.5, lam=0.5, unit="turn")
+    assert (credit.returns, credit.weights) == ((0.5, 1.0), (0.25, 1.0))
+
+
 def test_a_failure_is_not_skipped_as_a_critic_may_have_expected_more() -> None:
     credit = credit_of(three_turns(0.0))
     assert (credit.weights, credit.skipped) == ((0.0, 0.0, 0.0), None)

@@ -56,11 +56,14 @@ def _units(chunks: Sequence[Chunk], unit: str) -> Sequence[tuple[int, int]]:
     """Numbers of the first and last unit of each chunk."""
     found: list[tuple[int, int]] = []
     before = 0
+    # Turns without credit are in no chunk, and are no units.
+    turns_in_order = sorted({span.turn for chunk in chunks for span in chunk.spans})
+    number_of = {turn: number for number, turn in enumerate(turns_in_order)}
     for number, chunk in enumerate(chunks):
         if unit == "chunk":
             found.append((number, number))
         elif unit == "turn":
-            turns = [span.turn for span in chunk.spans] or [0]
+            turns = [number_of[span.turn] for span in chunk.spans] or [0]
             found.append((turns[0], turns[-1]))
         else:
             n = sum(map(_tokens, chunk.spans))
