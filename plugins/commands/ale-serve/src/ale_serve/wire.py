@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -56,6 +56,9 @@ class _StreamOptions(msgspec.Struct):
     include_usage: bool = False
 
 
+_Tokens = Annotated[int, msgspec.Meta(ge=1)]
+
+
 class ChatRequest(msgspec.Struct):
     """What is asked. Fields that are not named here are ignored, as other servers do."""
 
@@ -63,10 +66,10 @@ class ChatRequest(msgspec.Struct):
     model: str | None = None
     tools: list[_Tool] | None = None
     tool_choice: Literal["auto", "none"] | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    max_tokens: _Tokens | None = None
+    max_completion_tokens: _Tokens | None = None
     stop: str | list[str] | None = None
     seed: int | None = None
     n: Literal[1] | None = None
