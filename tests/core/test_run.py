@@ -420,7 +420,7 @@ def test_all_problems_of_all_tasks_are_reported_before_anything_is_started(
     assert messages[0] == "a.yaml: task 'a' has no criteria, so it can't be graded"
     assert messages[1].startswith("b.yaml:4: success_criteria[0].type: no criterion 'dome'")
     assert "did you mean 'done'?" in messages[1]
-    assert messages[2] == "c.yaml: duplicate task id 'b', first in "
+    assert messages[2] == "c.yaml: duplicate task id 'b'"
     assert not workplace.directory.exists()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -9,13 +10,16 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from ale._run.crediting import check_credits
 from ale._run.run import Run
 from ale._run.start import check_run, resume
 from ale.errors import InputError, PluginError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
-from ale.testing.builders import turn
+from ale.testing.builders import trajectory, turn
+from ale.testing.credit import group_of, rollout
 from ale.types import (
+    Credit,
     CriterionSpec,
     Episode,
     Failure,
@@ -210,3 +214,21 @@ async def test_a_moved_run_is_resumed_under_its_own_name(
 def test_runs_that_start_in_the_same_second_have_names_of_their_own(workplace: Any) -> None:
     paths = {check_run(workplace.config(), "t", workplace.outside()).path for _ in range(20)}
     assert len(paths) == 20
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"rewards": ()}, "returned 0 rewards, 1 returns and 1 weights for 0-demo-0"),
+        ({"rewards": (1.0, 1.0), "returns": ()}, "returned 2 rewards, 0 returns and 1 weights"),
+        ({"weights": (math.nan,)}, "returned numbers that are not finite"),
+    ],
+)
+def test_a_credit_that_does_not_fit_its_chunks_is_refused(
+    fields: dict[str, Any], message: str
+) -> None:
+    made = rollout(1.0, trajectory(turn("x")), 0)
+    ones = {name: (1.0,) * len(made.chunks) for name in ("rewards", "returns", "weights")}
+    credit = Credit(episode_id=made.episode.id, scheme="s", **{**ones, **fields})
+    with pytest.raises(PluginError, match=message):
+        check_credits(group_of([made]), [credit], "s")

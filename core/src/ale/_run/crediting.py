@@ -144,8 +144,8 @@ def check_credits(group: Group, credits: Sequence[Credit], scheme: str) -> None:
     """Check a scheme's credits.
 
     Raises:
-        PluginError: there is not one credit per rollout with one entry per chunk, or a number is
-            not finite.
+        PluginError: there is not one credit per rollout with one reward, return and weight per
+            chunk, or a number is not finite.
     """
     expected = [(rollout.episode.id, len(rollout.chunks)) for rollout in group.rollouts]
     found = [(credit.episode_id, len(credit.weights)) for credit in credits]
@@ -155,8 +155,13 @@ def check_credits(group: Group, credits: Sequence[Credit], scheme: str) -> None:
             f"expected {expected}"
         )
     for credit in credits:
-        numbers = (*credit.rewards, *credit.returns, *credit.weights)
-        if len(numbers) != 3 * len(credit.weights) or not all(map(math.isfinite, numbers)):
+        lengths = [len(each) for each in (credit.rewards, credit.returns, credit.weights)]
+        if len(set(lengths)) > 1:
+            raise PluginError(
+                f"credit scheme '{scheme}' returned {lengths[0]} rewards, {lengths[1]} returns and "
+                f"{lengths[2]} weights for {credit.episode_id}, expected one of each per chunk"
+            )
+        if not all(map(math.isfinite, (*credit.rewards, *credit.returns, *credit.weights))):
             raise PluginError(
                 f"credit scheme '{scheme}' returned numbers that are not finite: {credit}"
             )

@@ -182,7 +182,8 @@ def _read_tasks(
     try:
         for task in _loaded(source):
             if task.id in origins:
-                message = f"duplicate task id '{task.id}', first in {origins[task.id]}"
+                first = f", first in {origins[task.id]}" if origins[task.id] else ""
+                message = f"duplicate task id '{task.id}'{first}"
                 problems.append(Problem(message=message, file=task.origin or None))
             origins[task.id] = task.origin
             try:
