@@ -1,7 +1,7 @@
 """Metrics that say why: shares of tokens by cause, ties of groups, and lengths by outcome."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -15,6 +15,7 @@ from ale_trainer_policy.objective import Tokens, evaluate
 from ale_trainer_policy.options import (
     PRESETS,
     CorrectionOptions,
+    ImitationOptions,
     ObjectiveOptions,
     PolicyOptions,
 )
@@ -116,3 +117,23 @@ async def test_ties_and_lengths_are_counted_by_outcome(
     assert metrics["groups_equal_rewards"] == 3.0
     assert metrics["tokens_of_successes"] == 3.0
     assert metrics["tokens_of_others"] == pytest.approx((5 + 7 + 9 + 9 + 6) / 5)
+
+
+async def test_the_entropy_is_that_of_the_tokens_trained_on(
+    lab: Any, make_llm: Callable[..., Any]
+) -> None:
+    turns = [
+        lab.TokenTurn(prompt=[1], output=[2, 3], forced=True),
+        lab.TokenTurn(prompt=[1, 2, 3, 9], output=[4]),
+    ]
+    batch = lab.batch_of(lab.credited(lab.TokenEpisode(turns=turns, reward=-1.0)))
+    with torch.no_grad():
+        scores = make_llm().policy.model(tensor([[1, 2, 3, 9]]).long()).logits.log_softmax(-1)[0]
+    entropy = -(scores.exp() * scores).sum(-1)
+    trained: dict[Literal["off", "always"], list[int]] = {"off": [3], "always": [0, 1, 3]}
+    for when, tokens in trained.items():
+        options = PolicyOptions(imitation=ImitationOptions(when=when))
+        trainer = policy_trainer(options, BuildContext())
+        trainer.attach(make_llm())
+        found = (await trainer.step(batch)).metrics["entropy"]
+        assert found == pytest.approx(float(entropy[tokens].mean()))

@@ -440,18 +440,12 @@ async def test_a_forced_beginning_is_imitated_and_the_rest_reinforced(
     ]
     batch = lab.batch_of(lab.credited(lab.TokenEpisode(turns=turns, reward=-1.0)))
     options = ImitationOptions(when="always", weight=0.5)
-    llm = make_llm()
-    with torch.no_grad():
-        scores = llm.policy.model(torch.tensor([[1, 2, 3, 9]])).logits.log_softmax(-1)[0]
-    entropy = -(scores.exp() * scores).sum(-1)
-    metrics = (await attached(llm, imitation=options).step(batch)).metrics
+    metrics = (await attached(make_llm(), imitation=options).step(batch)).metrics
     assert metrics["tokens_trained"] == 3.0
     assert metrics["loss_imitation"] > 0
-    assert metrics["entropy"] == pytest.approx(float(entropy[[0, 1, 3]].mean()))
     off = ImitationOptions(when="off")
     metrics = (await attached(make_llm(), imitation=off).step(batch)).metrics
     assert (metrics["tokens_trained"], metrics["loss_imitation"]) == (1.0, 0.0)
-    assert metrics["entropy"] == pytest.approx(float(entropy[3])), "not of forced tokens"
 
 
 async def test_imitation_has_its_own_epochs_and_learning_rate(
