@@ -96,14 +96,7 @@ class Job:
         recent = text(self.ids[begin:])
         if not any(stop in recent for stop in self.rules.stop):
             return None
-        return _first(self.rules.stop, text(self.ids[len(self.prompt) :]))
-
-
-def stop_at(
-    ids: Sequence[int], stop: tuple[str, ...], text: Callable[[Sequence[int]], str]
-) -> int | None:
-    """Where the first stop string starts in the text of an answer."""
-    return _first(stop, text(ids))
+        return first_stop(self.rules.stop, text(self.ids[len(self.prompt) :]))
 
 
 def truncate_at_stop(
@@ -112,13 +105,17 @@ def truncate_at_stop(
     """Truncate an answer after the token that completes a stop string, as sampling does. Also
     returns the index in the text where that string starts.
     """
-    if _first(stop, text(ids)) is None:
+
+    def found(n: int) -> int | None:
+        return first_stop(stop, text(ids[:n]))
+
+    if found(len(ids)) is None:
         return tuple(ids), None
-    n = bisect_left(range(len(ids)), True, key=lambda n: _first(stop, text(ids[:n])) is not None)
-    return tuple(ids[:n]), _first(stop, text(ids[:n]))
+    n = bisect_left(range(len(ids)), True, key=lambda n: found(n) is not None)
+    return tuple(ids[:n]), found(n)
 
 
-def _first(stop: tuple[str, ...], text: str) -> int | None:
+def first_stop(stop: tuple[str, ...], text: str) -> int | None:
     """Where the first of some stop strings starts in a text."""
     found = [at for each in stop if (at := text.find(each)) >= 0]
     return min(found) if found else None

@@ -17,7 +17,7 @@ from ale.types import (
     Usage,
 )
 from ale_llm_policy.engine import Engine
-from ale_llm_policy.jobs import stop_at, truncate_at_stop
+from ale_llm_policy.jobs import first_stop, truncate_at_stop
 from ale_llm_policy.pretrained import TorchPolicy
 from ale_llm_policy.server import EngineServer
 from ale_llm_policy.sessions import Sessions
@@ -70,7 +70,7 @@ class TokenLLM:
         sampled = await self._sample(asked, request.conversation.episode_id)
         at = None
         if asked.stop and sampled.reason == "stop" and sampled.ids[-1] not in self._end_ids:
-            at = stop_at(sampled.ids, asked.stop, self._text)
+            at = first_stop(asked.stop, self._text(sampled.ids))
         return self._completion(request, asked, sampled, at)
 
     async def force(self, request: CompletionRequest, answer: Message) -> Completion:

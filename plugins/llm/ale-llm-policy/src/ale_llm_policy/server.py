@@ -78,13 +78,7 @@ class EngineServer:
         await self._digest()  # before the weights can change
         sampled = await self.run(request)
         digests = {version: self._digests[version] for version in {*sampled.versions}}
-        return Sampled(
-            ids=sampled.ids,
-            logprobs=sampled.logprobs,
-            versions=sampled.versions,
-            reason=sampled.reason,
-            digests=digests,
-        )
+        return msgspec.structs.replace(sampled, digests=digests)
 
     async def run(self, request: SampleRequest) -> Sampled:
         """As `sample`, without digests, which take a moment to compute for each version."""
@@ -140,7 +134,7 @@ class EngineServer:
             self._engine.reload(change)
             self._digests.pop(self._policy.version, None)
 
-        await asyncio.wrap_future(self._engine.call(reload))
+        await self._call(reload)
 
     async def abort(self, ids: tuple[str, ...] | None = None) -> None:
         """As `InferenceServer.abort`."""

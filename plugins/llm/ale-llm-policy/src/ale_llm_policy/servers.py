@@ -157,11 +157,6 @@ class ServersLLM(TokenLLM):
         """
         return None if self._own is None else self._own.section["type"] == "policy"
 
-    @property
-    def policy_version(self) -> int:
-        """Version of the weights that the next token is sampled from."""
-        return self.policy.version
-
     async def check(self) -> None:
         """Ask every server whether it has this model and these weights.
 
