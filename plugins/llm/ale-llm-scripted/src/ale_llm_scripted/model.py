@@ -1,44 +1,38 @@
 """The model: lines of a script or a recording, with a delay before each."""
 
 import asyncio
-from typing import Literal, Protocol
+from typing import Literal
 
 from ale.errors import LLMError
 from ale.types import Completion, CompletionRequest, LLMCapabilities
+from ale_llm_scripted.options import ScriptedOptions
+from ale_llm_scripted.play import Play
+from ale_llm_scripted.replay import Recording
+from ale_llm_scripted.script import read_script
 
 AtEnd = Literal["stop", "error"]
+Lines = Play | Recording
 
 
-class Lines(Protocol):
-    """The source of the answers. The same conversation and turn always give the same answer."""
+def build(options: ScriptedOptions) -> "ScriptedLLM":
+    """Read the script or index the run.
 
-    traced_end: bool
-    """Does the answer of `last` have a token trace if the other answers do?"""
-
-    @property
-    def capabilities(self) -> LLMCapabilities:
-        """Capabilities of these lines."""
-        ...
-
-    async def line(self, request: CompletionRequest) -> Completion | None:
-        """The answer to a turn; None after the last.
-
-        Raises:
-            LLMError: there are no lines for this conversation, or the line is an error.
-        """
-        ...
-
-    def last(self, request: CompletionRequest) -> Completion:
-        """An answer without text and calls, to end a conversation."""
-        ...
-
-    def close(self) -> None:
-        """Close files; repeatable."""
-        ...
+    Raises:
+        InputError: the script or the run can't be used; every problem at once.
+        StoreError: a recorded episode can't be read.
+    """
+    lines: Lines
+    if options.script is not None:
+        script = read_script(options.script, tools=options.tools)
+        lines = Play(script, tools=options.tools, name=str(options.script))
+    else:
+        assert options.replay is not None, "the options have exactly one of the two"
+        lines = Recording(options.replay, tools=options.tools)
+    return ScriptedLLM(lines, latency_s=options.latency_s, at_end=options.at_end)
 
 
 class ScriptedLLM:
-    """Answers from `Lines`, by conversation and turn only; order and time have no influence.
+    """Answers from `lines`, by conversation and turn only; order and time have no influence.
 
     Args:
         latency_s: seconds before every answer, errors included.

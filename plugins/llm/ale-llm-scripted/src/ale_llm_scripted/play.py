@@ -20,6 +20,7 @@ class Play:
     """The answers that a script has for each task, rollout and turn."""
 
     traced_end = True
+    """Does the answer of `last` have a token trace if the other answers do?"""
 
     def __init__(self, script: Script, *, tools: bool = True, name: str = "the script") -> None:
         self._script = script
@@ -37,7 +38,11 @@ class Play:
         return self._capabilities
 
     async def line(self, request: CompletionRequest) -> Completion | None:
-        """The line of this turn."""
+        """The line of this turn; None after the last.
+
+        Raises:
+            LLMError: there are no lines for this conversation, or the line is an error.
+        """
         who = request.conversation
         lines = self._script.lines(who.task_id, who.rollout)
         if lines is None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _build(options: ScriptedOptions, context: BuildContext) -> LLM:
-    from ale_llm_scripted.build import build
+    from ale_llm_scripted.model import build
 
     return build(options)
 

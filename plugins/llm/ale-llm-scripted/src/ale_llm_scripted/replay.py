@@ -113,7 +113,11 @@ class Recording:
         return self._capabilities
 
     async def line(self, request: CompletionRequest) -> Completion | None:
-        """The recorded answer, byte for byte."""
+        """The recorded answer, byte for byte; None after the last.
+
+        Raises:
+            LLMError: the run does not have this conversation, or the model is closed.
+        """
         return await asyncio.to_thread(self._read, self._find(request.conversation), request.turn)
 
     def last(self, request: CompletionRequest) -> Completion:
