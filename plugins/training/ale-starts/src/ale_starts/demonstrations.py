@@ -1,8 +1,8 @@
 """Demonstrations: complete action sequences for tasks, and the sources of experts in a run."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from attrs import field, frozen
 
@@ -16,38 +16,21 @@ from ale_starts.names import DEMONSTRATION
 Prefer = Literal["shortest", "newest"]
 
 
-class Demonstration(Protocol):
-    """A complete sequence of turns that solves a task."""
-
-    @property
-    def turns(self) -> int:
-        """K, at least 1."""
-        ...
-
-    @property
-    def tag(self) -> str:
-        """See `ale_forks.Place.tag`."""
-        ...
-
-    def expert(self, upto: int | None) -> Expert:
-        """An expert that answers the first `upto` turns; None: all."""
-        ...
-
-
 @frozen(kw_only=True)
 class SolutionDemonstration:
     """A reference solution: one turn per command, and one that ends the episode."""
 
     commands: Sequence[str]
     tag: str = ""
+    """See `ale_forks.Place.tag`."""
 
     @property
     def turns(self) -> int:
-        """Commands and the closing turn."""
+        """K: commands and the closing turn."""
         return len(self.commands) + 1
 
     def expert(self, upto: int | None) -> Expert:
-        """See `Demonstration`."""
+        """An expert that answers the first `upto` turns; None: all."""
         return SolutionExpert(commands=self.commands, upto=upto)
 
 
@@ -61,13 +44,17 @@ class EpisodeDemonstration:
 
     @property
     def turns(self) -> int:
-        """Turns of the episode."""
+        """K: turns of the episode, at least 1."""
         return len(self.exchanges)
 
     def expert(self, upto: int | None) -> Expert:
-        """See `Demonstration`."""
+        """An expert that answers the first `upto` turns; None: all."""
         turns = self.turns if upto is None else upto
         return EpisodeExpert(exchanges=self.exchanges, upto=turns, check=self.check)
+
+
+Demonstration = SolutionDemonstration | EpisodeDemonstration
+"""A complete sequence of turns that solves a task."""
 
 
 def digest(found: Sequence[Exchange]) -> str:
@@ -99,40 +86,32 @@ def better(new: Demonstration, old: Demonstration | None, prefer: Prefer) -> boo
     return old is None or prefer == "newest" or new.turns < old.turns
 
 
-class Experts(Protocol):
+class Experts:
     """Source of demonstrations for the tasks of a run."""
 
     def initial(self, task: Task) -> Demonstration | None:
         """The demonstration before any rollout of this run; None if there is none."""
-        ...
+        raise NotImplementedError
 
     def add_episode(self, episode: Episode) -> None:
-        """Take a graded training episode of this run into account."""
-        ...
+        """Take a graded training episode of this run into account, if own successes are used."""
 
     def own_success(self, task_id: str) -> Demonstration | None:
         """The best own success of this run so far, if own successes are used."""
-        ...
+        return None
 
 
 @frozen
-class ReferenceSolutions:
+class ReferenceSolutions(Experts):
     """The tasks' own reference solutions."""
 
     def initial(self, task: Task) -> Demonstration | None:
         """The task's solution."""
         return None if task.solution is None else SolutionDemonstration(commands=task.solution)
 
-    def add_episode(self, episode: Episode) -> None:
-        """Ignored."""
-
-    def own_success(self, task_id: str) -> Demonstration | None:
-        """None."""
-        return None
-
 
 @frozen
-class StoredSuccesses:
+class StoredSuccesses(Experts):
     """Successful episodes of a stored run, by task."""
 
     found: Mapping[str, Demonstration] = field(repr=False)
@@ -141,13 +120,6 @@ class StoredSuccesses:
         """The preferred episode of the task."""
         return self.found.get(task.id)
 
-    def add_episode(self, episode: Episode) -> None:
-        """Ignored."""
-
-    def own_success(self, task_id: str) -> Demonstration | None:
-        """None."""
-        return None
-
 
 def stored_successes(reader: RunReader, prefer: Prefer, check: Check) -> StoredSuccesses:
     """The successes of a stored run, one per task; reads one episode at a time.
@@ -155,7 +127,11 @@ def stored_successes(reader: RunReader, prefer: Prefer, check: Check) -> StoredS
     Raises:
         InputError: the run has no success.
     """
-    found = preferred_successes(reader.episodes, prefer, check)
+    found: dict[str, Demonstration] = {}
+    for episode in filter(is_success, reader.episodes):
+        new = demonstration_of(episode, check, tagged=False)
+        if better(new, found.get(episode.task_id), prefer):
+            found[episode.task_id] = new
     if not found:
         message = "the run has no successful episode that could be an expert"
         file = str(reader.episodes.path)
@@ -163,20 +139,7 @@ def stored_successes(reader: RunReader, prefer: Prefer, check: Check) -> StoredS
     return StoredSuccesses(found)
 
 
-def preferred_successes(
-    episodes: Iterable[Episode], prefer: Prefer, check: Check
-) -> Mapping[str, Demonstration]:
-    """The preferred success of each task; later ones are newer."""
-    found: dict[str, Demonstration] = {}
-    for episode in episodes:
-        if is_success(episode):
-            new = demonstration_of(episode, check, tagged=False)
-            if better(new, found.get(episode.task_id), prefer):
-                found[episode.task_id] = new
-    return found
-
-
-class OwnSuccesses:
+class OwnSuccesses(Experts):
     """The policy's own successes: episodes in which it had at least one turn.
 
     Args:
