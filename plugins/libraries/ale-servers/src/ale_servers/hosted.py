@@ -5,7 +5,6 @@ import logging
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 from attrs import evolve
 
@@ -14,6 +13,7 @@ from ale.types import Completion, CompletionRequest, LLMCapabilities
 from ale_openai_wire import completion, messages, read_answer, sampling_fields, turn_seed
 from ale_servers.client import Connections
 from ale_servers.gateway import Gateway, Model, OnStart
+from ale_servers.options import HostedOptions
 from ale_servers.program import Asked, Program, RefusedError
 from ale_servers.supervisor import Command, supervised
 
@@ -79,18 +79,13 @@ class HostedLLM:
         await self._connections.aclose()
 
 
-def model_in(
-    folder: Path, *, context: int | None, max_running: int, start_s: float, adapters: int
-) -> Model:
-    """The model in a folder, in the format of transformers.
-
-    Args:
-        context: most tokens of prompt and answer; None takes the model's own limit.
+def model_in(options: HostedOptions) -> Model:
+    """The model in the options' folder.
 
     Raises:
-        InputError: the folder holds no model.
+        InputError: the folder holds no model of transformers.
     """
-    folder = folder.absolute()
+    folder = options.model.absolute()
     try:
         config = json.loads((folder / "config.json").read_text())
         own = int({**config, **config.get("text_config", {})}["max_position_embeddings"])
@@ -101,8 +96,8 @@ def model_in(
         folder=folder,
         name=folder.name,
         # Leave a place for the token that programs sample even when asked only for scores.
-        context=min(own, context or own) - 1,
-        max_running=max_running,
-        start_s=start_s,
-        adapters=adapters,
+        context=min(own, options.context or own) - 1,
+        max_running=options.max_batch,
+        start_s=options.start_s,
+        adapters=options.adapters,
     )

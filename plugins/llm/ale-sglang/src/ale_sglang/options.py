@@ -1,44 +1,19 @@
 """Options of the model ``sglang-server``."""
 
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt
-
-_at_least_16: Any = validators.optional(ge(16))
+from ale.plugin import doc
+from ale_servers.options import HostedOptions
 
 
 @frozen(kw_only=True)
-class SGLangServerOptions:
+class SGLangServerOptions(HostedOptions):
     """SGLang on this machine, started in an environment of its own: `ale server install sglang`."""
 
-    model: Path = field(metadata=doc("Folder of a causal model, in the format of transformers."))
     dtype: Literal["float32", "bfloat16", "float16"] = field(
         default="bfloat16", metadata=doc("Data type of weights and computations.")
-    )
-    context: int | None = field(
-        default=None,
-        validator=_at_least_16,
-        metadata=doc("Maximum tokens of prompt and answer; default: the model's own limit."),
-    )
-    max_batch: int = field(
-        default=64, validator=ge(1), metadata=doc("Answers sampled in parallel.")
-    )
-    adapters: int = field(
-        default=0,
-        validator=ge(0),
-        metadata=doc("Maximum number of LoRA adapters for the model; 0 for none."),
-    )
-    adapter_rank: int = field(
-        default=16, validator=ge(1), metadata=doc("Maximum rank of an adapter.")
-    )
-    start_s: float = field(
-        default=600.0, validator=gt(0), metadata=doc("Maximum seconds until the server answers.")
-    )
-    log: Path | None = field(
-        default=None, metadata=doc("File for the server's output; default: this process's output.")
     )
     arguments: tuple[str, ...] = field(
         default=(), metadata=doc("Further arguments of SGLang, such as --tp-size=2.")

@@ -19,13 +19,7 @@ def build(options: SGLangServerOptions, context: BuildContext) -> HostedLLM:
     Raises:
         InputError: SGLang is not installed, or the folder has no model.
     """
-    model = model_in(
-        options.model,
-        context=options.context,
-        max_running=options.max_batch,
-        start_s=options.start_s,
-        adapters=options.adapters,
-    )
+    model = model_in(options)
     url = f"http://127.0.0.1:{free_port()}"
     command = Command(
         argv=(str(python()), *arguments(options, model, url)),

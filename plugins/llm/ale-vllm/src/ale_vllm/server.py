@@ -22,13 +22,7 @@ def build(options: VLLMServerOptions, context: BuildContext) -> HostedLLM:
         InputError: vLLM is not installed, or the folder has no model.
     """
     wanted = build_here() if options.build == "auto" else options.build
-    model = model_in(
-        options.model,
-        context=options.context,
-        max_running=options.max_batch,
-        start_s=options.start_s,
-        adapters=options.adapters,
-    )
+    model = model_in(options)
     url = f"http://127.0.0.1:{free_port()}"
     command = Command(
         argv=(str(python_of(wanted)), *arguments(options, model, wanted, url)),

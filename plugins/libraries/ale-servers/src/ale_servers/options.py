@@ -1,0 +1,39 @@
+"""Options of model components that start a server program on this machine."""
+
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge, gt
+
+_at_least_16: Any = validators.optional(ge(16))
+
+
+@frozen(kw_only=True)
+class HostedOptions:
+    """Options of every such component."""
+
+    model: Path = field(metadata=doc("Folder of a causal model, in the format of transformers."))
+    context: int | None = field(
+        default=None,
+        validator=_at_least_16,
+        metadata=doc("Maximum tokens of prompt and answer; default: the model's own limit."),
+    )
+    max_batch: int = field(
+        default=64, validator=ge(1), metadata=doc("Answers sampled in parallel.")
+    )
+    adapters: int = field(
+        default=0,
+        validator=ge(0),
+        metadata=doc("Maximum number of LoRA adapters for the model; 0 for none."),
+    )
+    adapter_rank: int = field(
+        default=16, validator=ge(1), metadata=doc("Maximum rank of an adapter.")
+    )
+    start_s: float = field(
+        default=600.0, validator=gt(0), metadata=doc("Maximum seconds until the server answers.")
+    )
+    log: Path | None = field(
+        default=None, metadata=doc("File for the server's output; default: this process's output.")
+    )
