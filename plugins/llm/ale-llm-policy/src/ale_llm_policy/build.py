@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import torch
-from attrs import evolve
+from attrs import asdict, evolve
 from torch import Tensor
 
 from ale.errors import InputError, Problem
@@ -186,19 +186,10 @@ def _defaults(options: PolicyOptions) -> Sampling:
 
 
 def _tiny(options: PolicyOptions, tiny: TinyOptions, seed: int) -> TorchPolicy:
-    shape = TinyShape(
-        layers=tiny.layers,
-        width=tiny.width,
-        heads=tiny.heads,
-        kv_heads=tiny.kv_heads,
-        head_dim=tiny.head_dim,
-        mlp=tiny.mlp,
-        vocabulary=tiny.vocabulary,
-        context=tiny.context,
-    )
+    shape = asdict(tiny, filter=lambda field, _: field.name not in ("corpus", "whole"))
     return tiny_policy(
         tiny.corpus,
-        shape,
+        TinyShape(**shape),
         seed=seed,
         whole=tiny.whole,
         device=options.device,
