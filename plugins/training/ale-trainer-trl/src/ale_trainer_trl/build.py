@@ -8,7 +8,7 @@ from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.types import Batch
-from ale_trainer_trl.learning.learner import Learner, Settings, dpo_fields, grpo_fields
+from ale_trainer_trl.learning.learner import Learner, Settings
 from ale_trainer_trl.options import DpoOptions, GrpoOptions, LearnOptions
 from ale_trainer_trl.targets import groups_of, pairs_of
 from ale_trainer_trl.trainer import TrlTrainer
@@ -23,16 +23,18 @@ def dpo_trainer(options: DpoOptions, context: BuildContext) -> TrlTrainer:
     def update(learner: Learner, batch: Batch) -> Mapping[str, float]:
         found = pairs_of(batch, options)
         measured = learner.dpo_update(found.pairs) if found.pairs else {}
-        return {**{name: float(n) for name, n in found.counts.items()}, **measured}
+        return {**found.counts, **measured}
 
     def settings(_: LLM | None) -> Settings:
         return Settings(
             **_shared(options, context),
             batch_size=options.batch_size,
             epochs=options.epochs,
-            extra=dpo_fields(
-                beta=options.beta, loss=options.loss, label_smoothing=options.label_smoothing
-            ),
+            extra={
+                "beta": options.beta,
+                "loss_type": [options.loss],
+                "label_smoothing": options.label_smoothing,
+            },
         )
 
     return TrlTrainer("dpo", settings, update)
@@ -62,7 +64,7 @@ def grpo_trainer(options: GrpoOptions, context: BuildContext) -> TrlTrainer:
     def update(learner: Learner, batch: Batch) -> Mapping[str, float]:
         found = groups_of(batch, options)
         measured = learner.grpo_update(found.groups) if found.signal else {}
-        return {**{name: float(n) for name, n in found.counts.items()}, **measured}
+        return {**found.counts, **measured}
 
     def settings(llm: LLM | None) -> Settings:
         _check_engine(llm)
@@ -70,13 +72,13 @@ def grpo_trainer(options: GrpoOptions, context: BuildContext) -> TrlTrainer:
             **_shared(options, context),
             batch_size=options.batch_size,
             epochs=options.iterations,
-            extra=grpo_fields(
-                loss=options.loss,
-                scale_rewards=options.scale_rewards,
-                epsilon=options.epsilon,
-                epsilon_high=options.epsilon_high,
-                temperature=sampled_temperature(options.temperature, llm),
-            ),
+            extra={
+                "loss_type": options.loss,
+                "scale_rewards": options.scale_rewards,
+                "epsilon": options.epsilon,
+                "epsilon_high": options.epsilon_high,
+                "temperature": sampled_temperature(options.temperature, llm),
+            },
         )
 
     return TrlTrainer("grpo", settings, update)

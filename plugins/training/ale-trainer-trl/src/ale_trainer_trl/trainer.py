@@ -77,7 +77,8 @@ class TrlTrainer:
         learner = self._attached()
         with self._lock:
             began, before = time.perf_counter(), learner.updates
-            metrics = dict(self._update(learner, batch))
+            found = self._update(learner, batch)
+            metrics = {name: float(value) for name, value in found.items()}
             updates = learner.updates - before
             if updates:
                 self._version += 1

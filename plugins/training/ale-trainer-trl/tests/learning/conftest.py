@@ -1,6 +1,5 @@
 """A tiny model on disk, and preferences that it does not have yet."""
 
-import gc
 import json
 import os
 import random
@@ -93,14 +92,6 @@ def write_rows(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
-
-
-@pytest.fixture(scope="session", autouse=True)
-def without_collecting_libraries() -> None:
-    """Accelerate collects garbage before each training, and TRL alone is a million objects."""
-    import ale_trainer_trl.learning.dpo  # noqa: F401
-
-    gc.freeze()
 
 
 @pytest.fixture

@@ -51,18 +51,17 @@ def _train(training: DpoTraining, progress: Listener | None, stop: Stop | None) 
             processing_class=tokenizer,
             peft_config=lora_config(training.lora),
         )
-        trained = engine.run(
+        return engine.run(
             trainer,
             training,
             method="dpo",
+            data=pairs.fingerprint,
             checkpoint=checkpoint,
             progress=progress,
             stop=stop,
             rows=len(pairs.train),
             left_out=pairs.left_out,
         )
-        engine.finish(trainer, tokenizer, training, trained, pairs.fingerprint)
-        return trained
     finally:
         shutil.rmtree(work, ignore_errors=True)
         with suppress(OSError):  # the folder is empty only if the rows were refused

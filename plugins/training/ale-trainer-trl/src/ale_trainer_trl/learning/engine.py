@@ -97,13 +97,18 @@ def run(
     training: Training,
     *,
     method: str,
+    data: str,
     checkpoint: Path | None,
     progress: Listener | None,
     stop: Stop | None,
     rows: int,
     left_out: Mapping[str, int],
 ) -> Trained:
-    """Train to the end, from a checkpoint if there is one, and evaluate on held-out rows.
+    """Train to the end, from a checkpoint if there is one, evaluate on held-out rows, and write
+    what was trained.
+
+    Args:
+        data: fingerprint of the training data.
 
     Raises:
         StoppedError: `stop` returned True before the end.
@@ -116,7 +121,7 @@ def run(
         raise StoppedError(trainer.state.global_step, trainer.state.max_steps)
     if trainer.eval_dataset is not None:
         trainer.evaluate()
-    return Trained(
+    trained = Trained(
         method=method,
         output_dir=training.output_dir,
         adapter=training.lora is not None,
@@ -126,11 +131,13 @@ def run(
         resumed_from=None if checkpoint is None else int(checkpoint.name.rpartition("-")[2]),
         metrics=dict(metrics_callback.metrics),
     )
+    _write(trainer, training, trained, data)
+    return trained
 
 
-def finish(trainer: Any, tokenizer: Any, training: Training, trained: Trained, data: str) -> None:
+def _write(trainer: Any, training: Training, trained: Trained, data: str) -> None:
     """Write adapter or model, tokenizer, model card and, last, the record."""
-    folder = training.output_dir
+    folder, tokenizer = training.output_dir, trainer.processing_class
     model = trainer.accelerator.unwrap_model(trainer.model)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

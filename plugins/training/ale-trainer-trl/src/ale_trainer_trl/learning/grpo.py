@@ -62,18 +62,17 @@ def _train(
         processing_class=tokenizer,
         peft_config=lora_config(training.lora),
     )
-    trained = engine.run(
+    return engine.run(
         trainer,
         training,
         method="grpo",
+        data=data,
         checkpoint=checkpoint,
         progress=progress,
         stop=stop,
         rows=len(rows),
         left_out={},
     )
-    engine.finish(trainer, tokenizer, training, trained, data)
-    return trained
 
 
 def _check_batches(training: GrpoTraining) -> None:

@@ -24,7 +24,6 @@ from ale_trainer_trl.learning.engine import MetricsCallback, use_callback
 from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.groups import GroupTrainer, Sampled, padded_groups
 from ale_trainer_trl.learning.models import use_absolute_base
-from ale_trainer_trl.learning.options import DpoLoss, GrpoLoss, ScaleRewards
 from ale_trainer_trl.learning.pairs import as_row
 from ale_trainer_trl.learning.preference import PairCollator, PairTrainer
 from ale_trainer_trl.learning.suppressed_output import silent_arguments, suppressed_output
@@ -46,29 +45,6 @@ class Settings:
     seed: int = 0
     extra: Mapping[str, Any] = field(factory=dict)
     """Fields of DPOConfig or GRPOConfig."""
-
-
-def dpo_fields(*, beta: float, loss: DpoLoss, label_smoothing: float) -> dict[str, Any]:
-    """Fields of DPOConfig."""
-    return {"beta": beta, "loss_type": [loss], "label_smoothing": label_smoothing}
-
-
-def grpo_fields(
-    *,
-    loss: GrpoLoss,
-    scale_rewards: ScaleRewards,
-    epsilon: float,
-    epsilon_high: float | None,
-    temperature: float,
-) -> dict[str, Any]:
-    """Fields of GRPOConfig."""
-    return {
-        "loss_type": loss,
-        "scale_rewards": scale_rewards,
-        "epsilon": epsilon,
-        "epsilon_high": epsilon_high,
-        "temperature": temperature,
-    }
 
 
 class Learner:
