@@ -5,7 +5,7 @@ Weights, moments and copies are counted from the options; what an update allocat
 process itself takes some hundred MiB.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -122,21 +122,18 @@ class Planner:
         Args:
             memory: available bytes.
         """
-        alone: list[Change] = []
-        names: list[str] = []
         both = options, sampler
-        for change in _CHANGES:
-            override, changed = change(options, sampler)
-            if changed != (options, sampler):
-                peak = self.plan(changed[1], changed[0]).peak
-                if peak <= memory:
-                    alone.append(Change(overrides=(override,), peak=peak))
-            override, changed = change(*both)
-            if changed != both:
-                names.append(override)
-                both = changed
-        together = Change(overrides=tuple(names), peak=self.plan(both[1], both[0]).peak)
-        return alone, together
+        alone = [self._change((override,), changed) for override, changed in _effective(*both)]
+        names: list[str] = []
+        while effective := _effective(*both):
+            override, both = effective[0]
+            names.append(override)
+        fitting = [change for change in alone if change.peak <= memory]
+        return fitting, self._change(tuple(names), both)
+
+    def _change(self, overrides: tuple[str, ...], changed: "_Both") -> Change:
+        options, sampler = changed
+        return Change(overrides=overrides, peak=self.plan(sampler, options).peak)
 
     def _trace(self, sampler: Sampler, options: LearnOptions) -> Traced:
         key = (sampler.dtype, sampler.context, options)
@@ -280,56 +277,28 @@ def _of_policy(sampler: Sampler, options: LearnOptions, traced: Traced) -> Itera
 _Both = tuple[LearnOptions, Sampler]
 
 
-def _recompute(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
-    return "trainer.activations=recompute", (evolve(options, activations="recompute"), sampler)
-
-
-def _small_slices(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
-    most = min(64.0, options.logits_mb or 64.0)
-    return f"trainer.logits_mb={most:g}", (evolve(options, logits_mb=most), sampler)
-
-
-def _one_by_one(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
-    most = min(sampler.context, options.max_tokens_per_microbatch)
-    changed = evolve(options, max_tokens_per_microbatch=most)
-    return f"trainer.max_tokens_per_microbatch={most}", (changed, sampler)
-
-
-def _adapters(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
-    return "trainer.lora.r=16", (evolve(options, lora=options.lora or LoraOptions()), sampler)
-
-
-def _half(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
-    return "llm.dtype=bfloat16", (options, evolve(sampler, dtype=torch.bfloat16))
-
-
-def _no_packed_copy(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
-    return "llm.decoder=modules", (options, evolve(sampler, packed=False))
-
-
-def _few_rows(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
+def _effective(options: LearnOptions, sampler: Sampler) -> list[tuple[str, _Both]]:
+    """Changes of one option each that have an effect here: the override, and its result."""
+    tokens = min(sampler.context, options.max_tokens_per_microbatch)
+    logits_mb = min(64.0, options.logits_mb or 64.0)
     rows = min(8, sampler.rows)
-    return f"llm.max_batch={rows}", (options, evolve(sampler, rows=rows))
+    four_bits = options.lora is not None and options.sync == "same" and sampler.quantised is False
 
+    def training(**changed: Any) -> _Both:
+        return evolve(options, **changed), sampler
 
-def _no_prefix_cache(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
-    return "llm.prefix_cache_mb=0", (options, evolve(sampler, prefix_cache=0))
+    def sampling(**changed: Any) -> _Both:
+        return options, evolve(sampler, **changed)
 
-
-def _four_bits(options: LearnOptions, sampler: Sampler) -> tuple[str, _Both]:
-    possible = options.lora is not None and options.sync == "same" and sampler.quantised is False
-    changed = evolve(sampler, quantised=True) if possible else sampler
-    return "llm.quantise=nf4", (options, changed)
-
-
-_CHANGES: tuple[Callable[[LearnOptions, Sampler], tuple[str, _Both]], ...] = (
-    _recompute,
-    _one_by_one,
-    _small_slices,
-    _few_rows,
-    _no_prefix_cache,
-    _no_packed_copy,
-    _half,
-    _adapters,
-    _four_bits,
-)
+    changes = [
+        ("trainer.activations=recompute", training(activations="recompute")),
+        (f"trainer.max_tokens_per_microbatch={tokens}", training(max_tokens_per_microbatch=tokens)),
+        (f"trainer.logits_mb={logits_mb:g}", training(logits_mb=logits_mb)),
+        (f"llm.max_batch={rows}", sampling(rows=rows)),
+        ("llm.prefix_cache_mb=0", sampling(prefix_cache=0)),
+        ("llm.decoder=modules", sampling(packed=False)),
+        ("llm.dtype=bfloat16", sampling(dtype=torch.bfloat16)),
+        ("trainer.lora.r=16", training(lora=options.lora or LoraOptions())),
+        ("llm.quantise=nf4", sampling(quantised=True) if four_bits else (options, sampler)),
+    ]
+    return [change for change in changes if change[1] != (options, sampler)]
