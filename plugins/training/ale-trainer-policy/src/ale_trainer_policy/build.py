@@ -20,10 +20,8 @@ from ale_trainer_policy.options import (
     resolve_correction,
     resolve_objective,
 )
-from ale_trainer_policy.ratios import RatioFiles
 from ale_trainer_policy.targets import Imitation, Reinforcement
 from ale_trainer_policy.trainer import PolicyTrainer
-from ale_trainer_policy.valuing import ValueFiles
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,6 +45,7 @@ def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrain
             "warning: this objective has no importance ratio, and of a step's updates all but the "
             "first are of another policy than pi_old: objective.positive and negative choose one"
         )
+    run = context.run_directory
     return PolicyTrainer(
         "policy",
         options,
@@ -54,9 +53,9 @@ def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrain
         parts=parts,
         old_policy=OldPolicy(options.old_policy or "recompute", options.keep_versions),
         bad_batches=BadBatches(_folder(options, context)),
-        ratios=_ratios(options, context),
+        ratios=run and run / "ratios" if options.keep_ratios else None,
         critic=options.critic,
-        values=_values(options, context),
+        values=run and run / "values",
         seed=context.seed,
     )
 
@@ -146,18 +145,6 @@ def _too_few_versions(options: PolicyOptions, context: BuildContext) -> Iterator
             expected=f"at least {needed}",
             hint="trainer.old_policy: rollout_engine stores no weights",
         )
-
-
-def _ratios(options: PolicyOptions, context: BuildContext) -> RatioFiles | None:
-    if not options.keep_ratios or context.run_directory is None:
-        return None
-    return RatioFiles(context.run_directory / "ratios")
-
-
-def _values(options: PolicyOptions, context: BuildContext) -> ValueFiles | None:
-    if options.critic is None or context.run_directory is None:
-        return None
-    return ValueFiles(context.run_directory / "values")
 
 
 def _folder(options: LearnOptions, context: BuildContext) -> Callable[[], Path]:

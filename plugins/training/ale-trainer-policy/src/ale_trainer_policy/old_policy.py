@@ -1,7 +1,7 @@
 """pi_old, the denominator of the importance ratio, under three definitions."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from attrs import evolve
@@ -11,10 +11,9 @@ from ale.errors import AleError
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.options import OldPolicyName
 from ale_trainer_policy.samples import Floats, Sample
-from ale_trainer_policy.tree import by_sample
+from ale_trainer_policy.tree import Splitter, with_column
 from ale_trainer_policy.worker_group import WorkerGroup
 
-Splitter = Callable[[Sequence[Sample]], Sequence[Sequence[Sample]]]
 PREFIX = "version"
 
 
@@ -61,13 +60,8 @@ class OldPolicy:
             return [evolve(each, old_logp=each.behaviour_logp) for each in samples]
         if self._choice == "recompute" and n_updates == 1:
             return list(samples)
-        found = {id(each): each for each in samples}
-        origin = {}
         pieces = split([each for each in samples if each.trainable])
-        for micro, logp in zip(pieces, self._logps(learner, pieces), strict=True):
-            for sample, old in zip(micro, by_sample(micro, logp), strict=True):
-                origin[id(sample)] = evolve(sample, old_logp=old)
-        return [origin.get(key, each) for key, each in found.items()]
+        return with_column(samples, "old_logp", pieces, self._logps(learner, pieces))
 
     def _logps(
         self, learner: Learner | WorkerGroup, pieces: Sequence[Sequence[Sample]]

@@ -20,41 +20,32 @@ DIGITS = 4
 """Decimals stored: a log ratio's error is at most 5e-5, and the file a third of the size."""
 
 
-class RatioFiles:
-    """Writes one file per step.
+def write_ratios(
+    folder: Path, batch: Batch, samples: Sequence[Sample], log_ratios: Mapping[str, Floats]
+) -> None:
+    """Write the file of a step atomically; a file of an earlier attempt is replaced.
 
     Args:
         folder: created with the first file.
+        batch: the step's.
+        samples: those of the batch's episodes.
+        log_ratios: by episode, log pi_theta - log mu_old of each token of its sample, nats.
+            Episodes that are missing here get no line; NaN becomes null.
+
+    Raises:
+        StoreError: the file can't be written.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def write(
-        self, batch: Batch, samples: Sequence[Sample], log_ratios: Mapping[str, Floats]
-    ) -> None:
-        """Write the file of a step atomically; a file of an earlier attempt is replaced.
-
-        Args:
-            batch: the step's.
-            samples: those of the batch's episodes.
-            log_ratios: by episode, log pi_theta - log mu_old of each token of its sample, nats.
-                Episodes that are missing here get no line; NaN becomes null.
-
-        Raises:
-            StoreError: the file can't be written.
-        """
-        by_episode = {sample.episode: sample for sample in samples}
-        lines = []
-        for group in batch.groups:
-            for rollout in group.group.rollouts:
-                name = rollout.episode.id
-                if name in log_ratios:
-                    turns = rollout.episode.trajectory.turns
-                    found = _by_turn(turns, by_episode[name], log_ratios[name])
-                    lines.append({"episode_id": name, "log_ratios": found})
-        path = self._folder / f"{batch.step:05d}.jsonl"
-        write_lines(path, lines, hint="trainer.keep_ratios: false writes no ratios")
+    by_episode = {sample.episode: sample for sample in samples}
+    lines = []
+    for group in batch.groups:
+        for rollout in group.group.rollouts:
+            name = rollout.episode.id
+            if name in log_ratios:
+                turns = rollout.episode.trajectory.turns
+                found = _by_turn(turns, by_episode[name], log_ratios[name])
+                lines.append({"episode_id": name, "log_ratios": found})
+    path = folder / f"{batch.step:05d}.jsonl"
+    write_lines(path, lines, hint="trainer.keep_ratios: false writes no ratios")
 
 
 def write_lines(path: Path, lines: Sequence[Mapping[str, Any]], hint: str = "") -> None:

@@ -32,13 +32,13 @@ from ale_trainer_policy.old_policy import PREFIX as VERSION
 from ale_trainer_policy.old_policy import OldPolicy
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts, PolicyOptions
 from ale_trainer_policy.random_state import RandomState
-from ale_trainer_policy.ratios import RatioFiles
+from ale_trainer_policy.ratios import write_ratios
 from ale_trainer_policy.samples import Sample
 from ale_trainer_policy.scorer import Scorer
 from ale_trainer_policy.stored import SHARDS, nothing
 from ale_trainer_policy.targets import TrainingTarget
-from ale_trainer_policy.tree import by_sample, split
-from ale_trainer_policy.valuing import ValueFiles, with_values
+from ale_trainer_policy.tree import split, with_column
+from ale_trainer_policy.valuing import with_values, write_values
 from ale_trainer_policy.worker_group import WorkerGroup, make_learner
 from ale_training import checkpoint
 from ale_training.policy import policy_of, sampled_temperature, training_device
@@ -55,9 +55,9 @@ class PolicyTrainer:
         parts: the objective.
         old_policy: computes log pi_old.
         bad_batches: stores batches with a non-finite loss.
-        ratios: writes each step's importance ratios; None writes none.
+        ratios: folder for each step's importance ratios; None writes none.
         critic: values the episodes' units; None leaves the credit as it is.
-        values: writes the critic's values and advantages of each step; None writes nothing.
+        values: folder for the critic's values and advantages of each step; None writes nothing.
         seed: for the order of minibatches.
     """
 
@@ -70,9 +70,9 @@ class PolicyTrainer:
         parts: ObjectiveParts,
         old_policy: OldPolicy,
         bad_batches: BadBatches,
-        ratios: RatioFiles | None = None,
+        ratios: Path | None = None,
         critic: CriticOptions | None = None,
-        values: ValueFiles | None = None,
+        values: Path | None = None,
         seed: int,
     ) -> None:
         self._name = name
@@ -172,7 +172,7 @@ class PolicyTrainer:
             samples = self._with_values(learner, batch.step, read.samples, accumulator)
             bad = self._learn(learner, samples, accumulator)
             if self._ratios is not None:
-                self._ratios.write(batch, read.samples, accumulator.log_ratios)
+                write_ratios(self._ratios, batch, read.samples, accumulator.log_ratios)
             if accumulator.counts["updates"]:
                 self._version += 1
                 self._old_policy.store_version(self._version, learner)
@@ -275,19 +275,15 @@ class PolicyTrainer:
         completed, found = with_values(learner, ordered, self._split, self._critic)
         accumulator.add_values(list(found.values()))
         if self._values is not None:
-            self._values.write(step, found)
+            write_values(self._values, step, found)
         return completed
 
     def _with_reference(self, samples: Sequence[Sample]) -> list[Sample]:
         """The samples with their log pi_ref, if the objective has a KL term, in the same order."""
         if self._reference is None:
             return list(samples)
-        origin = {}
-        for micro in self._split([each for each in samples if each.trainable]):
-            logps = by_sample(micro, self._reference.logp(micro))
-            for sample, logp in zip(micro, logps, strict=True):
-                origin[id(sample)] = evolve(sample, reference_logp=logp)
-        return [origin.get(id(each), each) for each in samples]
+        pieces = self._split([each for each in samples if each.trainable])
+        return with_column(samples, "reference_logp", pieces, self._reference.logps(pieces))
 
     def _measure_start(
         self,

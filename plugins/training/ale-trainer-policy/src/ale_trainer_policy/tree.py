@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ale_trainer_policy.options import Packing
 from ale_trainer_policy.samples import Bools, Floats, Ints, Sample
@@ -302,6 +302,31 @@ def merged_size(rows: Sequence[Ints]) -> int:
     ordered = sorted(rows, key=_sort_key)
     shared = sum(common_prefix(a, b) for a, b in pairwise(ordered))
     return sum(len(row) for row in ordered) - shared
+
+
+Splitter = Callable[[Sequence[Sample]], Sequence[Sequence[Sample]]]
+"""Splits samples into micro-batches."""
+
+
+def with_column(
+    samples: Sequence[Sample],
+    name: str,
+    pieces: Sequence[Sequence[Sample]],
+    values: Sequence[Floats],
+) -> list[Sample]:
+    """The samples, in the same order, with a field set in those of some micro-batches.
+
+    Args:
+        name: the field.
+        pieces: micro-batches of these samples.
+        values: the field's values for each micro-batch, in the order of its samples.
+    """
+    changed: dict[int, Sample] = {}
+    for piece, found in zip(pieces, values, strict=True):
+        for sample, own in zip(piece, by_sample(piece, found), strict=True):
+            column: dict[str, Any] = {name: own}
+            changed[id(sample)] = evolve(sample, **column)
+    return [changed.get(id(each), each) for each in samples]
 
 
 def by_sample(samples: Sequence[Sample], values: Floats) -> list[Floats]:

@@ -1,6 +1,6 @@
 """Completes the credit of a step's samples with the critic's values, before its first update."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +12,8 @@ from ale_trainer_policy.gae import Floats, Units, advantages, whitened
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.ratios import write_lines
 from ale_trainer_policy.samples import Sample, ValueTargets
-from ale_trainer_policy.tree import by_sample
+from ale_trainer_policy.tree import Splitter, by_sample
 from ale_trainer_policy.worker_group import WorkerGroup
-
-Splitter = Callable[[Sequence[Sample]], Sequence[Sequence[Sample]]]
 
 
 @frozen(kw_only=True, eq=False)
@@ -109,29 +107,22 @@ def _completed(sample: Sample, valued: Valued, weight: Floats) -> Sample:
     return evolve(sample, weight=at(sample.units.token, weight), value=value)
 
 
-class ValueFiles:
-    """Writes ``values/<step>.jsonl``: the critic's values of each episode's units.
+def write_values(folder: Path, step: int, found: Mapping[str, Valued]) -> None:
+    """Write ``values/<step>.jsonl`` atomically: the critic's values of each episode's units.
 
     Args:
         folder: created with the first file.
+
+    Raises:
+        StoreError: the file can't be written.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def write(self, step: int, found: Mapping[str, Valued]) -> None:
-        """Write the file of a step atomically; a file of an earlier attempt is replaced.
-
-        Raises:
-            StoreError: the file can't be written.
-        """
-        lines = [
-            {
-                "episode_id": name,
-                "values": valued.values.tolist(),
-                "advantages": valued.advantages.tolist(),
-                "returns": valued.returns.tolist(),
-            }
-            for name, valued in sorted(found.items())
-        ]
-        write_lines(self._folder / f"{step:05d}.jsonl", lines)
+    lines = [
+        {
+            "episode_id": name,
+            "values": valued.values.tolist(),
+            "advantages": valued.advantages.tolist(),
+            "returns": valued.returns.tolist(),
+        }
+        for name, valued in sorted(found.items())
+    ]
+    write_lines(folder / f"{step:05d}.jsonl", lines)
