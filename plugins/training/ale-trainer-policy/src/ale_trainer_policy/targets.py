@@ -7,7 +7,7 @@ normaliser of their update: the loss of any subset is a plain sum.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from attrs import evolve, frozen
@@ -43,10 +43,8 @@ class Schedule:
 class TrainingTarget(Protocol):
     """Turns batches into weighted samples."""
 
-    @property
-    def uses_ratio(self) -> bool:
-        """Does the loss use importance ratios, so that trainer and sampler must agree?"""
-        ...
+    uses_ratio: ClassVar[bool]
+    """Does the loss use importance ratios, so that trainer and sampler must agree?"""
 
     def read(self, batch: Batch) -> SampleBatch:
         """The samples of a batch, with weights as credited; includes samples without any weight."""
@@ -68,10 +66,7 @@ class Reinforcement:
     parts: ObjectiveParts
     imitation: ImitationOptions
 
-    @property
-    def uses_ratio(self) -> bool:
-        """True."""
-        return True
+    uses_ratio: ClassVar[bool] = True
 
     def read(self, batch: Batch) -> SampleBatch:
         """The samples of a batch. Raises as `read_group`."""
@@ -152,10 +147,7 @@ class Imitation:
 
     options: SftOptions
 
-    @property
-    def uses_ratio(self) -> bool:
-        """False."""
-        return False
+    uses_ratio: ClassVar[bool] = False
 
     def read(self, batch: Batch) -> SampleBatch:
         """The samples of a batch. Raises as `read_group`."""
