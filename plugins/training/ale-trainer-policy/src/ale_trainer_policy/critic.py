@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ale.errors import InputError, Problem
 from ale_trainer_policy.critic_options import CriticOptions
-from ale_trainer_policy.models import add_adapters, copied, loaded_model, recompute_activations
+from ale_trainer_policy.models import copied, loaded_model, set_trained
 from ale_trainer_policy.options import LearnOptions
 from ale_training.policy import InProcess
 
@@ -114,11 +114,6 @@ def make_critic(
         model = copied(policy.model, options).base_model
     else:
         model = loaded_model(policy, chosen.model, options, "trainer.critic.model").base_model
-    if not options.is_sharded:
-        recompute_activations(model, options)
-    if options.lora is None:
-        model.requires_grad_(True)
-    else:
-        add_adapters(model, options.lora)
+    set_trained(model, options)
     like = next(iter(model.get_input_embeddings().parameters()))
     return Critic(chosen, model, like.new_empty(1, model.config.get_text_config().hidden_size))

@@ -30,13 +30,18 @@ def prepare(policy: InProcess, options: LearnOptions) -> Any:
     _check_attention(model, options)
     if options.logits_mb is not None:
         check_head(model)
+    set_trained(model, options)
+    return model
+
+
+def set_trained(model: Any, options: LearnOptions) -> None:
+    """Set `requires_grad` on the parameters to train, adapters alone if the options say so."""
     if not options.is_sharded:
         recompute_activations(model, options)
     if options.lora is None:
         model.requires_grad_(True)
     else:
         add_adapters(model, options.lora)
-    return model
 
 
 def check_quantised(options: LearnOptions) -> None:
