@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from ale.errors import InputError
 from ale_trainer_policy.learner import Learner
-from ale_trainer_policy.logit_slices import LogprobReader, check_head, logprobs_for_logits
+from ale_trainer_policy.logit_slices import LogprobReader, check_head, read_instead
 from ale_trainer_policy.models import prepare
 from ale_trainer_policy.options import PRESETS, ImitationOptions, LearnOptions, LoraOptions
 from ale_trainer_policy.targets import Reinforcement
@@ -186,7 +186,7 @@ def test_an_unknown_change_of_each_position_is_done_to_each_slice(lab: Any) -> N
     nothing = np.zeros(1, np.int64)
     reader = LogprobReader(at=nothing, ids=nothing, rows=1, temperature=1.0)
     ids = torch.tensor([[3, 9, 1]])
-    with torch.no_grad(), logprobs_for_logits(model, reader):
+    with torch.no_grad(), read_instead(model, reader.read):
         found = float(model(ids).logits)
         expected = change(lab.tiny_model()(ids).logits).log_softmax(-1)[0, 0, 0]
     assert found == pytest.approx(float(expected))

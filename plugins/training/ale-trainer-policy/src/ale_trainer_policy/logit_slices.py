@@ -119,7 +119,7 @@ def check_head(model: Any) -> None:
     with torch.no_grad():
         whole = model(input_ids=ids, use_cache=False).logits.flatten(0, -2)
         try:
-            with _read_instead(model, read):
+            with read_instead(model, read):
                 model(input_ids=ids, use_cache=False)
             sliced = torch.cat(found)
         except _NOT_SLICED as error:
@@ -137,20 +137,13 @@ def _refused(model: Any, what: str) -> InputError:
 
 
 @contextmanager
-def logprobs_for_logits(model: Any, reader: LogprobReader) -> Iterator[None]:
-    """Inside, the model's forward pass returns the reader's log-probabilities as its logits.
+def read_instead(model: Any, read: Callable[[Tensor, Project], Tensor]) -> Iterator[None]:
+    """Inside, the model's forward pass returns the result of `read` as its logits.
 
-    The model's own output layer, adapters and shards included, is applied to slices of its input,
-    followed by what the model does to that layer's output.
-    """
-    with _read_instead(model, reader.read):
-        yield
-
-
-@contextmanager
-def _read_instead(model: Any, read: Callable[[Tensor, Project], Tensor]) -> Iterator[None]:
-    """Inside, the model's forward pass returns the result of `read` as its logits; `read` gets the
-    output layer's input and the function from there to logits.
+    Args:
+        read: gets the output layer's input and the function from there to logits: the model's own
+            output layer, adapters and shards included, and what the model does to its output.
+            `LogprobReader.read` is one.
     """
     head = model.get_output_embeddings()
     project, forward = head.forward, model.forward

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ale.errors import AleError
 from ale_trainer_policy.attention import make_plan, tree_attention_enabled
-from ale_trainer_policy.logit_slices import LogprobReader, logprobs_for_logits
+from ale_trainer_policy.logit_slices import LogprobReader, read_instead
 from ale_trainer_policy.options import Packing
 from ale_trainer_policy.placement import device_of
 from ale_trainer_policy.samples import Ints
@@ -39,7 +39,6 @@ def score(
     *,
     packing: Packing = "tree",
     temperature: float = 1.0,
-    padding: Literal["left", "right"] = "right",
     weights: Mapping[str, Tensor] | None = None,
     logits_mb: float | None = None,
     entropy_gradient: bool = False,
@@ -53,7 +52,6 @@ def score(
         packing: ``tree`` and ``packed`` compute each token of the forest once, ``padded`` computes
             every row in full.
         temperature: logits are divided by it, as the sampler does.
-        padding: for ``padded``: the side on which short rows are filled; results are the same.
         weights: parameters to use instead of the model's own, by name.
         logits_mb: hold at most this many MiB of fp32 logits at once; None holds all.
         entropy_gradient: entropies carry a gradient too.
@@ -68,7 +66,7 @@ def score(
             f"token id {highest} is outside the model's vocabulary of {size}: these episodes were "
             "sampled from another model"
         )
-    inputs, row, column = _inputs(datum, device_of(model), packing, padding)
+    inputs, row, column = _inputs(datum, device_of(model), packing)
     # Logits are computed only for columns that predict a target token in some row.
     needed, which = np.unique(column, return_inverse=True)
     at = row * len(needed) + which
@@ -118,7 +116,7 @@ def value_states(critic: Any, datum: Datum, *, packing: Packing = "tree") -> Ten
         critic: one with its own model.
         packing: as for `score`.
     """
-    inputs, row, column = _inputs(datum, device_of(critic), packing, "right")
+    inputs, row, column = _inputs(datum, device_of(critic), packing)
     at = torch.as_tensor(row * inputs["input_ids"].shape[1] + column)
     with _attention(critic.model, packing):
         values: Tensor = critic(None, inputs, at.to(inputs["input_ids"].device))
@@ -133,7 +131,7 @@ def _read(
     *,
     whole: bool,
 ) -> None:
-    with nullcontext() if whole else logprobs_for_logits(model, reader):
+    with nullcontext() if whole else read_instead(model, reader.read):
         if weights is None:
             logits = model(**inputs).logits
         else:
@@ -145,13 +143,13 @@ def _read(
 
 
 def _inputs(
-    datum: Datum, device: torch.device, packing: Packing, padding: str
+    datum: Datum, device: torch.device, packing: Packing
 ) -> tuple[dict[str, Any], Ints, Ints]:
     """A model's inputs, and the row and column of each of the T + E states: those before each
     target, which predict it, and those of `Datum.ends`.
     """
     if packing == "padded":
-        return _row_inputs(datum, device, padding)
+        return _row_inputs(datum, device)
     tree = datum.tree
     inputs = {
         "input_ids": torch.as_tensor(tree.ids, device=device)[None],
@@ -164,18 +162,15 @@ def _inputs(
     return inputs, np.zeros_like(column), column
 
 
-def _row_inputs(
-    datum: Datum, device: torch.device, padding: str
-) -> tuple[dict[str, Any], Ints, Ints]:
+def _row_inputs(datum: Datum, device: torch.device) -> tuple[dict[str, Any], Ints, Ints]:
+    """Every row in full, filled up on the right."""
     rows = [row for sample in datum.samples for row in sample.rows]
     longest = max(len(row) for row in rows)
     ids = np.zeros((len(rows), longest), np.int64)
     real = np.zeros((len(rows), longest), np.int64)
-    shift = np.zeros(len(rows), np.int64)
     for number, row in enumerate(rows):
-        shift[number] = longest - len(row) if padding == "left" else 0
-        ids[number, shift[number] : shift[number] + len(row)] = row
-        real[number, shift[number] : shift[number] + len(row)] = 1
+        ids[number, : len(row)] = row
+        real[number, : len(row)] = 1
     which, where = _row_targets(datum)
     positions = np.maximum(0, real.cumsum(1) - 1)
     inputs = {
@@ -185,8 +180,7 @@ def _row_inputs(
         "use_cache": False,
     }
     row_of = np.concatenate([which, which[datum.ends]])
-    column = np.concatenate([where - 1, where[datum.ends]]) + shift[row_of]
-    return inputs, row_of, column
+    return inputs, row_of, np.concatenate([where - 1, where[datum.ends]])
 
 
 def _row_targets(datum: Datum) -> tuple[Ints, Ints]:
