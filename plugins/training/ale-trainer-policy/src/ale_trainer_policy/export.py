@@ -21,14 +21,13 @@ from ale.strict import Node, from_plain, structure
 from ale_trainer_policy import adapters
 from ale_trainer_policy.checkpoint import State
 from ale_trainer_policy.models import fingerprint_of
-from ale_trainer_policy.options import LearnOptions, PolicyOptions, SftOptions
+from ale_trainer_policy.options import TRAINERS, LearnOptions
 from ale_trainer_policy.stored import read_weights
 from ale_training.checkpoint import STATE, read_state
 from ale_training.lora import LoraOptions
 from ale_training.policy import InProcess, policy_of
 
 _OWN = "ale-trainer-policy"
-_TRAINERS: Mapping[str, type[LearnOptions]] = {"policy": PolicyOptions, "sft": SftOptions}
 _IN_THE_FOLDER = ("type", "model", "tiny", "chat_template")
 """Options of the run's model that the exported folder replaces."""
 
@@ -136,11 +135,11 @@ def _trainer(manifest: Node) -> tuple[str, LearnOptions]:
     entries = dict(part.mapping or {})
     trainer = entries.pop("type", Node("", part.file)).value
     owner, _, name = str(trainer).rpartition("/")
-    if owner != _OWN or name not in _TRAINERS:
-        expected = "one of " + ", ".join(f"{_OWN}/{each}" for each in _TRAINERS)
+    if owner != _OWN or name not in TRAINERS:
+        expected = "one of " + ", ".join(f"{_OWN}/{each}" for each in TRAINERS)
         message = f"this run was trained by {trainer}, whose checkpoints can't be exported"
         raise manifest.error(message, path="config.trainer.type", expected=expected)
-    return name, structure(Node(entries, part.file, part.line), _TRAINERS[name], path="trainer")
+    return name, structure(Node(entries, part.file, part.line), TRAINERS[name], path="trainer")
 
 
 def _checkpoint(run: Path, after: int | None) -> Path:

@@ -476,3 +476,7 @@ class SftOptions(LearnOptions):
     normaliser: Literal["trajectories", "tokens", "trajectory-tokens"] = field(
         default="tokens", metadata=doc("What the sum over tokens is divided by.")
     )
+
+
+TRAINERS: Mapping[str, type[LearnOptions]] = {"policy": PolicyOptions, "sft": SftOptions}
+"""The options of each trainer of this package."""

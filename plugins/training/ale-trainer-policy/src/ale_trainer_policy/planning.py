@@ -24,10 +24,9 @@ from ale_trainer_policy.memory_plan import (
     Sampler,
 )
 from ale_trainer_policy.models import check_quantised
-from ale_trainer_policy.options import LearnOptions, PolicyOptions, SftOptions
+from ale_trainer_policy.options import TRAINERS, LearnOptions
 from ale_training.hub import only_local
 
-_TRAINERS: Mapping[str, type[LearnOptions]] = {"policy": PolicyOptions, "sft": SftOptions}
 _WIDTH = 36
 
 
@@ -79,13 +78,13 @@ def planned(
 def _trainer(tree: Node, config: Mapping[str, Any]) -> LearnOptions:
     section = config.get("trainer")
     name = str(section["type"]).rpartition("/")[2] if section else ""
-    if section is None or name not in _TRAINERS:
+    if section is None or name not in TRAINERS:
         message = f"trainer '{name}' is not planned" if section else "there is no trainer"
         expected = "trainer: {type: policy, ...} or {type: sft, ...}"
         where = tree.get("trainer") or tree
         raise where.error(message, path="trainer", expected=expected)
     given = {key: value for key, value in section.items() if key != "type"}
-    return structure(from_plain(given), _TRAINERS[name], path="trainer")
+    return structure(from_plain(given), TRAINERS[name], path="trainer")
 
 
 def _sampler(
