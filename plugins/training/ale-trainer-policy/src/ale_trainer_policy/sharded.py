@@ -85,14 +85,10 @@ class ShardedLearner(Learner):
         found: list[Measured] = self._gathered(self.forward_backward(datum, parts), len(pieces))
         return found
 
-    def round_logp(self, pieces: Pieces) -> list[Floats]:
-        """Like `round`, but returns log pi."""
-        found: list[Floats] = self._gathered(self.logp(self._mine(pieces)), len(pieces))
-        return found
-
-    def round_values(self, pieces: Pieces) -> list[Floats]:
-        """Like `round`, but returns the critic's values."""
-        found: list[Floats] = self._gathered(self.value(self._mine(pieces)), len(pieces))
+    def round_of(self, method: str, pieces: Pieces) -> list[Floats]:
+        """Like `round`, but returns what a method (`logp`, `value`) computes without a gradient."""
+        computed = getattr(self, method)(self._mine(pieces))
+        found: list[Floats] = self._gathered(computed, len(pieces))
         return found
 
     def _mine(self, pieces: Pieces) -> Sequence[Sample]:

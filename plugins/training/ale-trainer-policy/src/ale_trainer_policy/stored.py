@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -29,25 +29,8 @@ SHARDS = "shards"
 """Folder of the shards inside a checkpoint's folder."""
 
 
-class Stored(Protocol):
-    """Tensors by name, not read yet."""
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The shape of every tensor."""
-        ...
-
-    def read(self, into: Mapping[str, Tensor]) -> None:
-        """Fill tensors in place; of a sharded tensor, only this rank's part.
-
-        Raises:
-            StoreError: they can't be read.
-        """
-        ...
-
-
 class StoredFile:
-    """The tensors of a safetensors file."""
+    """The tensors of a safetensors file, not read yet; `shapes` has the shape of each by name."""
 
     def __init__(self, path: Path) -> None:
         """Read names and shapes; raises `StoreError`."""
@@ -64,7 +47,10 @@ class StoredFile:
             raise StoreError(f"{self._path} can't be read: {error}") from error
 
     def read(self, into: Mapping[str, Tensor]) -> None:
-        """As for `Stored`; only one tensor at a time is whole."""
+        """Fill tensors in place; of a sharded tensor, only this rank's part.
+
+        Only one tensor at a time is whole. Raises `StoreError`.
+        """
         with self._opened() as file, torch.no_grad():
             for name, tensor in into.items():
                 found = file.get_tensor(name)
@@ -80,7 +66,8 @@ class StoredFile:
 
 
 class StoredShards:
-    """The tensors that ranks wrote as shards; reading is collective if several ranks read.
+    """The tensors that ranks wrote as shards, as `StoredFile`; reading is collective if several
+    ranks read.
 
     Args:
         folder: the folder of the shards.
@@ -105,7 +92,7 @@ class StoredShards:
             raise StoreError(f"{self._folder} can't be read: {_first(error)}") from error
 
     def read(self, into: Mapping[str, Tensor]) -> None:
-        """As for `Stored`."""
+        """As for `StoredFile`."""
         with self._reading(), warnings.catch_warnings():
             # Reading without other ranks is intended.
             warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
@@ -123,6 +110,9 @@ class StoredShards:
             for name, shape in self.shapes.items()
             if name.startswith(prefix)
         }
+
+
+Stored = StoredFile | StoredShards
 
 
 def stored(directory: Path, group: "dist.ProcessGroup | None" = None) -> Stored:

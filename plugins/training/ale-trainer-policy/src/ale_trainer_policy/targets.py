@@ -7,7 +7,7 @@ normaliser of their update: the loss of any subset is a plain sum.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from attrs import evolve, frozen
@@ -40,25 +40,6 @@ class Schedule:
     """The next batch without this flag begins with fresh AdamW moments."""
 
 
-class TrainingTarget(Protocol):
-    """Turns batches into weighted samples."""
-
-    uses_ratio: ClassVar[bool]
-    """Does the loss use importance ratios, so that trainer and sampler must agree?"""
-
-    def read(self, batch: Batch) -> SampleBatch:
-        """The samples of a batch, with weights as credited; includes samples without any weight."""
-        ...
-
-    def normalised(self, samples: Sequence[Sample]) -> Sequence[Sample]:
-        """The samples of one update with normalised weights; all of them count in Z."""
-        ...
-
-    def schedule(self, samples: Sequence[Sample]) -> Schedule:
-        """Epochs and learning rate for this batch."""
-        ...
-
-
 @frozen(kw_only=True)
 class Reinforcement:
     """Credit weights for sampled tokens, imitation of forced tokens."""
@@ -67,9 +48,13 @@ class Reinforcement:
     imitation: ImitationOptions
 
     uses_ratio: ClassVar[bool] = True
+    """Does the loss use importance ratios, so that trainer and sampler must agree?"""
 
     def read(self, batch: Batch) -> SampleBatch:
-        """The samples of a batch. Raises as `read_group`."""
+        """The samples of a batch, with weights as credited; includes samples without any weight.
+
+        Raises as `read_group`.
+        """
         counts: Counter[str] = Counter()
         samples: list[Sample] = []
         for group in batch.groups:
@@ -182,3 +167,7 @@ class Imitation:
             evolve(sample, imitation=sample.imitation / divisor)
             for sample, divisor in zip(chosen, divisors, strict=True)
         ]
+
+
+TrainingTarget = Reinforcement | Imitation
+"""Turns batches into weighted samples."""

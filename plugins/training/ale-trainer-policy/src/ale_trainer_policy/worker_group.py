@@ -125,13 +125,15 @@ class WorkerGroup:
 
     def logps(self, pieces: Pieces) -> list[Floats]:
         """log pi of each micro-batch."""
-        return [logp for some in self._rounds(pieces) for logp in self._all("round_logp", some)]
+        return self._each("logp", pieces)
 
     def values(self, pieces: Pieces) -> list[Floats]:
         """As for `Learner`."""
-        return [
-            values for some in self._rounds(pieces) for values in self._all("round_values", some)
-        ]
+        return self._each("value", pieces)
+
+    def _each(self, method: str, pieces: Pieces) -> list[Floats]:
+        rounds = self._rounds(pieces)
+        return [found for some in rounds for found in self._all("round_of", method, some)]
 
     def _rounds(self, pieces: Pieces) -> Iterator[Pieces]:
         for start in range(0, len(pieces), self._n):
