@@ -34,25 +34,19 @@ class Context:
 
     def append_context(self, ids: Sequence[int]) -> None:
         """Append tokens that were not sampled."""
-        self._append(ids, [0] * len(ids), [0.0] * len(ids), [NO_CHUNK] * len(ids))
-
-    def _append(
-        self,
-        ids: Sequence[int],
-        mask: Sequence[int],
-        logprobs: Sequence[float],
-        chunks: Sequence[int],
-    ) -> None:
         self.ids += ids
-        self.mask += mask
-        self.logprobs += logprobs
-        self.chunks += chunks
+        self.mask += [0] * len(ids)
+        self.logprobs += [0.0] * len(ids)
+        self.chunks += [NO_CHUNK] * len(ids)
 
     def append_sampled(
         self, ids: Sequence[int], logprobs: Sequence[float], chunks: Sequence[int]
     ) -> None:
         """Append sampled tokens."""
-        self._append(ids, [1] * len(ids), logprobs, chunks)
+        self.ids += ids
+        self.mask += [1] * len(ids)
+        self.logprobs += logprobs
+        self.chunks += chunks
 
     @property
     def length(self) -> int:

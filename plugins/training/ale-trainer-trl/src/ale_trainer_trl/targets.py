@@ -41,16 +41,11 @@ def pairs_of(batch: Batch, options: DpoOptions) -> Pairs:
         AleError: credits and rollouts do not match.
     """
     counts: Counts = Counter(
-        dict.fromkeys(
-            (
-                "episodes_in_several_contexts",
-                "episodes_without_tokens",
-                "pairs_of_other_prompts",
-                "pairs_tied",
-                "pairs_too_long",
-            ),
-            0,
-        )
+        episodes_in_several_contexts=0,
+        episodes_without_tokens=0,
+        pairs_of_other_prompts=0,
+        pairs_tied=0,
+        pairs_too_long=0,
     )
     by = _pairs_across_episodes if options.pairs == "same-prompt" else _pairs_within_episodes
     found = []
@@ -139,16 +134,11 @@ def groups_of(batch: Batch, options: GrpoOptions) -> Groups:
         AleError: credits and rollouts do not match.
     """
     counts: Counts = Counter(
-        dict.fromkeys(
-            (
-                "episodes_in_several_contexts",
-                "episodes_too_long",
-                "episodes_without_tokens",
-                "groups_equal_rewards",
-                "groups_of_one",
-            ),
-            0,
-        )
+        episodes_in_several_contexts=0,
+        episodes_too_long=0,
+        episodes_without_tokens=0,
+        groups_equal_rewards=0,
+        groups_of_one=0,
     )
     found, signal = [], False
     for group in batch.groups:
