@@ -8,13 +8,13 @@ from contextlib import AbstractAsyncContextManager
 
 from attrs import evolve
 
-from ale.errors import ContextLengthError, InputError, Problem
+from ale.errors import InputError, Problem
 from ale.types import Completion, CompletionRequest, LLMCapabilities
 from ale_openai_wire import completion, messages, read_answer, sampling_fields, turn_seed
 from ale_servers.client import Connections
 from ale_servers.gateway import Gateway, Model, OnStart
 from ale_servers.options import HostedOptions
-from ale_servers.program import Asked, Program, RefusedError
+from ale_servers.program import Asked, Program
 from ale_servers.supervisor import Command, supervised
 
 log = logging.getLogger(__name__)
@@ -65,12 +65,7 @@ class HostedLLM:
             "seed": turn_seed(request.conversation, request.turn),
             **sampling_fields(request.sampling),
         }
-        try:
-            answer = await self.asked.post("/v1/chat/completions", body, timeout_s=None)
-        except RefusedError as error:
-            if "maximum model length" in str(error) or "context length" in str(error):
-                raise ContextLengthError(str(error)) from error
-            raise
+        answer = await self.asked.post("/v1/chat/completions", body, timeout_s=None)
         return completion(read_answer(json.dumps(answer).encode()), turn=request.turn, model=NAME)
 
     async def aclose(self) -> None:

@@ -11,12 +11,14 @@ from typing import Any, Protocol
 import aiohttp
 from attrs import frozen
 
-from ale.errors import LLMError
+from ale.errors import ContextLengthError, LLMError
 from ale_servers.client import Connections, failures_named
 from ale_servers.records import Interruption, SampleReason, SampleRequest
 
 POLL_S = 0.25
 """Seconds between looks at a program that is starting."""
+_TOO_LONG = ("maximum model length", "context length")
+"""Texts by which programs say that a prompt does not fit."""
 
 
 class RefusedError(LLMError):
@@ -116,7 +118,8 @@ class Asked:
 
         Raises:
             NotSampledError: it can't be reached.
-            RefusedError: it answered with an error.
+            ContextLengthError: it says that the prompt is too long.
+            RefusedError: it answered with another error.
             LLMError: the connection was lost, or there was no answer in time.
         """
         return await self._asked("POST", path, body, timeout_s)
@@ -134,6 +137,8 @@ class Asked:
                 text = await response.text()
                 if response.status != 200:
                     message = f"{path} of {self.url} gave status {response.status}: {text[:600]}"
+                    if any(said in message for said in _TOO_LONG):
+                        raise ContextLengthError(message)
                     raise RefusedError(message, response.status)
                 return await response.json() if "json" in response.content_type else text
 

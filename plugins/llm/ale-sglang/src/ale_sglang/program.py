@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ale.errors import ContextLengthError, LLMError
+from ale.errors import LLMError
 from ale_servers.program import Answered, Asked, RefusedError
 from ale_servers.protocol import NotSampledError
 from ale_servers.records import Interruption, SampleReason, SampleRequest
@@ -133,12 +133,7 @@ class SGLang:
         }
         if model is not None:
             body["lora_path"] = model
-        try:
-            return await self._asked.post("/generate", body, timeout_s=None)
-        except RefusedError as error:
-            if "context length" in str(error):
-                raise ContextLengthError(str(error)) from error
-            raise
+        return await self._asked.post("/generate", body, timeout_s=None)
 
     async def abort(self, ids: Sequence[str]) -> None:
         """As `Program.abort`."""

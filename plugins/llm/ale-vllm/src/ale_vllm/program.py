@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ale.errors import ContextLengthError, LLMError
-from ale_servers.program import Answered, Asked, RefusedError
+from ale.errors import LLMError
+from ale_servers.program import Answered, Asked
 from ale_servers.protocol import NotSampledError
 from ale_servers.records import Interruption, SampleReason, SampleRequest
 
@@ -106,12 +106,7 @@ class VLLM:
         }
         if model is not None:
             body["model"] = model
-        try:
-            return await self._asked.post("/inference/v1/generate", body, timeout_s=None)
-        except RefusedError as error:
-            if "maximum model length" in str(error):
-                raise ContextLengthError(str(error)) from error
-            raise
+        return await self._asked.post("/inference/v1/generate", body, timeout_s=None)
 
     async def abort(self, ids: Sequence[str]) -> None:
         """As `Program.abort`."""
