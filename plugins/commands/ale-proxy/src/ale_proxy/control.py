@@ -10,7 +10,7 @@ from aiohttp import web
 
 from ale.errors import StoreError
 from ale_proxy.episodes import Feedback
-from ale_proxy.forwarding import Forwarder, error_body
+from ale_proxy.forwarding import Forwarder, refusal
 from ale_proxy.sessions import Ending, Session, Sessions
 
 CURRENT = "current"
@@ -65,12 +65,12 @@ class Control:
         session = self._session(request)
         body = await _read(request, _FeedbackBody)
         if body.score is None and not body.text:
-            raise _refusal(web.HTTPBadRequest, "feedback needs a score, a text, or both")
+            raise refusal(web.HTTPBadRequest, "feedback needs a score, a text, or both")
         feedback = Feedback(score=body.score, text=body.text, author=body.author)
         try:
             self.sessions.say(session, feedback)
         except StoreError as error:
-            raise _refusal(web.HTTPInsufficientStorage, str(error)) from None
+            raise refusal(web.HTTPInsufficientStorage, str(error)) from None
         if body.score is None:
             return _json(_shown(session))
         return self._ended(session, "feedback")
@@ -79,7 +79,7 @@ class Control:
         try:
             return _json(attrs.asdict(self.sessions.end(session, how)))
         except StoreError as error:
-            raise _refusal(web.HTTPInsufficientStorage, str(error)) from None
+            raise refusal(web.HTTPInsufficientStorage, str(error)) from None
 
     def _session(self, request: web.Request) -> Session:
         self._admit(request)  # for `current` too: an agent must not score itself
@@ -89,7 +89,7 @@ class Control:
         session = self.sessions.get(name)
         if session is None:
             message = f"no session '{name}' is open; it may have ended"
-            raise _refusal(web.HTTPNotFound, message)
+            raise refusal(web.HTTPNotFound, message)
         return session
 
     def _admit(self, request: web.Request) -> None:
@@ -97,7 +97,7 @@ class Control:
         if self.key is not None and not hmac.compare_digest(
             given.encode(), f"Bearer {self.key}".encode()
         ):
-            raise _refusal(web.HTTPUnauthorized, "the key for sessions is missing or wrong")
+            raise refusal(web.HTTPUnauthorized, "the key for sessions is missing or wrong")
 
 
 async def _read(request: web.Request, form: type[Any]) -> Any:
@@ -105,11 +105,7 @@ async def _read(request: web.Request, form: type[Any]) -> Any:
     try:
         return msgspec.json.decode(body or b"{}", type=form)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _refusal(web.HTTPBadRequest, str(error)) from None
-
-
-def _refusal(status: type[web.HTTPException], message: str) -> web.HTTPException:
-    return status(text=error_body(message), content_type="application/json")
+        raise refusal(web.HTTPBadRequest, str(error)) from None
 
 
 def _shown(session: Session) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Forwarder:
         # Any segment, also an escaped one: whatever stands before the server may resolve `..`.
         if "ale" in unquote(request.raw_path.partition("?")[0]).split("/"):
             message = "ale proxy: the routes below /ale/, which change weights, are not forwarded"
-            raise web.HTTPForbidden(text=error_body(message), content_type="application/json")
+            raise refusal(web.HTTPForbidden, message)
         api = api_at(request.raw_path) if request.method == "POST" else None
         if api is None:
             return await self._forward(request, request.content if request.body_exists else None)
@@ -85,10 +85,7 @@ class Forwarder:
                     body = await exchange.rewrite(session.rewriting) or body
             except AleError as error:
                 exchange.give_up("a middleware failed")
-                message = f"ale proxy: {error}"
-                return web.Response(
-                    status=500, text=error_body(message), content_type="application/json"
-                )
+                raise refusal(web.HTTPInternalServerError, f"ale proxy: {error}") from error
             return await self._forward(request, body, exchange, session)
 
     def session_of(self, request: web.Request) -> Session:
@@ -125,7 +122,10 @@ class Forwarder:
         try:
             upstream = await asking
         except (aiohttp.ClientError, OSError) as error:
-            return _unreachable(error, exchange)
+            reason = f"the server did not answer: {type(error).__name__}"
+            if exchange is not None:
+                exchange.give_up(reason)
+            raise refusal(web.HTTPBadGateway, f"ale proxy: {reason}") from error
         async with upstream:
             if exchange is not None:
                 exchange.answer_begins(upstream.status, upstream.headers)
@@ -238,19 +238,11 @@ def _name_in(request: web.Request, header: str) -> str | None:
     name = request.headers.get(header)
     if name is not None and not _NAME.fullmatch(name):
         message = f"{header} may have letters, digits and . _ : - and at most 100 of them"
-        raise web.HTTPBadRequest(text=error_body(message), content_type="application/json")
+        raise refusal(web.HTTPBadRequest, message)
     return name
 
 
-def _unreachable(error: Exception, exchange: Exchange | None) -> web.Response:
-    reason = f"the server did not answer: {type(error).__name__}"
-    if exchange is not None:
-        exchange.give_up(reason)
-    return web.Response(
-        status=502, text=error_body(f"ale proxy: {reason}"), content_type="application/json"
-    )
-
-
-def error_body(message: str) -> str:
-    """An error as clients of OpenAI and of Anthropic read it."""
-    return json.dumps({"type": "error", "error": {"type": "proxy_error", "message": message}})
+def refusal(status: type[web.HTTPException], message: str) -> web.HTTPException:
+    """An error as clients of OpenAI and of Anthropic read it, to be raised."""
+    body = {"type": "error", "error": {"type": "proxy_error", "message": message}}
+    return status(text=json.dumps(body), content_type="application/json")
