@@ -7,8 +7,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -64,21 +64,39 @@ def run(options: ProxyOptions, registry: Registry, say: Callable[[str], None]) -
     """
     upstream = server_url(options.upstream)
     key = key_in(options.key_env, "--key-env")
+    with recorded("proxy", options, str(upstream), registry) as sessions:
+        proxy = proxying(options, upstream, sessions, key)
+        run_to_end(serve("proxy", proxy, options, sessions, say))
+
+
+@contextmanager
+def recorded(
+    kind: str,
+    options: ProxyOptions,
+    upstream: str,
+    registry: Registry,
+    secrets: Collection[str] = (),
+) -> Iterator[Sessions]:
+    """The sessions of a proxy or a bridge, which are stored while the block runs.
+
+    Raises as `built_middleware` and `check_address`, before anything is written, or StoreError.
+    """
     middleware = built_middleware(options.config, registry)
-    check_address(options.host, options.port)
+    check_address(options)
     config = {
-        "llm": {"type": "ale-proxy/proxy", "upstream": str(upstream)},
+        "llm": {"type": f"ale-proxy/{kind}", "upstream": upstream},
         "chunker": {"type": "ale-chunkers/interaction"},
         "credit": {"type": "ale-credit/ipa"},
     }
-    recording = Recording(options.run or run_folder("proxy"), config, registry)
+    recording = Recording(options.run or run_folder(kind), config, registry)
     try:
-        processed = options.logprobs_mode == "processed"
-        sessions = Sessions(
-            recording, idle_s=options.idle_s, processed=processed, middleware=middleware
+        yield Sessions(
+            recording,
+            idle_s=options.idle_s,
+            processed=options.logprobs_mode == "processed",
+            middleware=middleware,
+            secrets=secrets,
         )
-        proxy = proxying(options, upstream, sessions, key)
-        run_to_end(serve("proxy", proxy, f"{options.host}:{options.port}", recording, say))
     finally:
         recording.close()
 
@@ -152,8 +170,8 @@ def key_in(variable: str | None, option: str) -> str | None:
 async def serve(
     kind: str,
     serving: AbstractAsyncContextManager[str],
-    address: str,
-    recording: Recording,
+    options: ProxyOptions,
+    sessions: Sessions,
     say: Callable[[str], None],
 ) -> None:
     """Say where it listens and where it records, and wait for SIGINT or SIGTERM.
@@ -168,35 +186,37 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
+    run = sessions.recording.path
     try:
         async with serving as url:
-            with announced(kind, directory=recording.path, url=url):
+            with announced(kind, directory=run, url=url):
                 say(url)
-                say(str(recording.path))
+                say(str(run))
                 await ended.wait()
     except OSError as error:
-        raise _cannot_listen(address, error) from error
+        raise _cannot_listen(options, error) from error
 
 
-def check_address(host: str, port: int) -> None:
+def check_address(options: ProxyOptions) -> None:
     """Refuse an address before anything is written.
 
     Raises:
         AleError: it is taken, or is not one of this machine.
     """
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)
+        family, *_, address = found[0]
         socket.create_server(address[:2], family=family).close()
     except OSError as error:
-        raise _cannot_listen(f"{host}:{port}", error) from error
+        raise _cannot_listen(options, error) from error
 
 
-def _cannot_listen(address: str, error: OSError) -> AleError:
+def _cannot_listen(options: ProxyOptions, error: OSError) -> AleError:
     unknown = isinstance(error, socket.gaierror)  # whose errno is not one of the system
     reason = os.strerror(error.errno) if error.errno and not unknown else str(error)
     other = unknown or error.errno == errno.EADDRNOTAVAIL
     remedy = "--host is an address of this machine" if other else "--port 0 takes a free port"
-    return AleError(f"can't listen at {address}: {reason}; {remedy}")
+    return AleError(f"can't listen at {options.host}:{options.port}: {reason}; {remedy}")
 
 
 @asynccontextmanager

@@ -38,10 +38,10 @@ class Session:
     """One open session."""
 
     name: str
-    started: datetime
-    began: float
+    started: datetime = field(factory=lambda: datetime.now(UTC))
+    began: float = field(factory=time.monotonic)
     """Of the monotonic clock, seconds."""
-    last: float
+    last: float = field(factory=time.monotonic)
     """When something last happened, likewise."""
     task_id: str | None = None
     """As the agent names it."""
@@ -147,13 +147,10 @@ class Sessions:
 
     def opened(self, name: str, task_id: str | None, secrets: Collection[str]) -> Session:
         """The session of this name; a new one where none is open."""
-        now = time.monotonic()
         session = self._open.get(name)
         if session is None:
-            started = datetime.now(UTC)
-            session = Session(name=name, started=started, began=now, last=now)
-            self._open[name] = session
-        session.last = now
+            session = self._open[name] = Session(name=name)
+        session.last = time.monotonic()
         session.task_id = session.task_id or task_id
         session.secrets.update(secrets)
         return session
@@ -191,9 +188,7 @@ class Sessions:
         Raises:
             StoreError: the disk is full; it is not open.
         """
-        now = time.monotonic()
-        session = Session(name=name, started=datetime.now(UTC), began=now, last=now)
-        session.assignment = Assignment(worker=worker)
+        session = Session(name=name, assignment=Assignment(worker=worker))
         self._begin(session, task)
         self.keep(session)
         self._open[name] = session
@@ -254,18 +249,15 @@ class Sessions:
         if self.recording.has(first.task.id, first.rollout):
             self._journal.remove(first.session)  # killed between storing it and this
             return
-        now = time.monotonic()
         own = since_taken(entries)
         session = Session(
             name=first.session,
             started=datetime.fromisoformat(first.started),
-            began=now,
-            last=now,
             conversation=Turns(turns_of(own)),
             feedback=[each.feedback for each in entries if each.feedback is not None],
             left_out=Counter(each.left_out for each in own if each.left_out is not None),
             apis={each.api for each in own if each.api},
-            assignment=assignment_of(entries, now),
+            assignment=assignment_of(entries, time.monotonic()),
         )
         self.recording.keep_rollout(first.task.id, first.rollout)
         self._know(session, first.task, first.rollout)

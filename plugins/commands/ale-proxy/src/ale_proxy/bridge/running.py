@@ -6,17 +6,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from attrs import frozen
 
 from ale.errors import InputError, Problem
-from ale.recording import Recording, run_folder
 from ale.runs import Registry
 from ale_proxy.bridge.api import Bridge, Keys
 from ale_proxy.bridge.assignments import Assignments
 from ale_proxy.running import (
     ProxyOptions,
-    built_middleware,
-    check_address,
     forwarding,
     key_in,
     listening,
+    recorded,
     run_to_end,
     serve,
     server_url,
@@ -55,26 +53,10 @@ def run(options: BridgeOptions, registry: Registry, say: Callable[[str], None]) 
     if keys.worker is not None and keys.worker == keys.manager:
         message = "the keys of managers and of workers are the same, so a worker could grade itself"
         raise InputError([Problem(message=message, path="--worker-key-env")])
-    middleware = built_middleware(proxy.config, registry)
-    check_address(proxy.host, proxy.port)
-    config = {
-        "llm": {"type": "ale-proxy/bridge", "upstream": proxy.upstream},
-        "chunker": {"type": "ale-chunkers/interaction"},
-        "credit": {"type": "ale-credit/ipa"},
-    }
-    recording = Recording(proxy.run or run_folder("bridge"), config, registry)
-    try:
-        sessions = Sessions(
-            recording,
-            idle_s=proxy.idle_s,
-            processed=proxy.logprobs_mode == "processed",
-            middleware=middleware,
-            secrets=[key for key in (keys.manager, keys.worker) if key],
-        )
+    secrets = [key for key in (keys.manager, keys.worker) if key]
+    with recorded("bridge", proxy, proxy.upstream, registry, secrets) as sessions:
         bridge = bridging(options, sessions, keys)
-        run_to_end(serve("bridge", bridge, f"{proxy.host}:{proxy.port}", recording, say))
-    finally:
-        recording.close()
+        run_to_end(serve("bridge", bridge, proxy, sessions, say))
 
 
 @asynccontextmanager
