@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from uuid import uuid4
 
 from ale.errors import InputError, NotUsableError, Problem, StoreError
@@ -145,21 +145,16 @@ def _content(path: Path) -> _Content:
     if path.is_dir():
         return "folder", ""
     with path.open("rb") as file:
-        return "file", _sha256(file)
+        return "file", hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _stored(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> _Content:
     if entry.issym():
         return "link", entry.linkname
     file = tar.extractfile(entry)
-    return ("folder", "") if file is None else ("file", _sha256(file))
-
-
-def _sha256(file: IO[bytes]) -> str:
-    found = hashlib.sha256()
-    while piece := file.read(_PIECE):
-        found.update(piece)
-    return found.hexdigest()
+    if file is None:
+        return "folder", ""
+    return "file", hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 @contextmanager

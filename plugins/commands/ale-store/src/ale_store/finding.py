@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any
 
 from attrs import frozen
 from sqlalchemy import (
@@ -29,10 +29,8 @@ from sqlalchemy import (
 
 from ale.errors import InputError, Problem
 from ale_store import schema
-from ale_store.listing import RunFilters, chosen_runs
+from ale_store.listing import Order, RunFilters, chosen_runs
 
-Order = Literal["newest", "oldest", "best", "worst"]
-ORDERS: tuple[Order, ...] = get_args(Order)
 FEW = 2000
 FEW_WITH_TEXT = 15_000
 """More: whether one episode has a word is asked of the index of words, which takes longer."""
@@ -40,8 +38,6 @@ _E = schema.episodes.c
 _WORD = re.compile(r"[^\W_]+")
 
 Column = Callable[[str], ColumnElement[Any]]
-
-
 ALL_RUNS = RunFilters()
 
 

@@ -194,7 +194,7 @@ class Indexer:
     ) -> None:
         for split, lines in (("train", reader.tasks), ("evaluation", reader.evaluation_tasks)):
             name = _TASKS[split]
-            if name not in stamps or self._stamp(connection, run, name) == stamps[name]:
+            if name not in stamps or self._read_until(connection, run, name)[0] == stamps[name]:
                 continue
             writing.put_tasks(connection, run, split, [task_row(task) for task in lines])
             self._store(connection, run, name, stamps[name])
@@ -213,7 +213,7 @@ class Indexer:
         """
         name = lines.path.name
         with self._database.writing() as connection:
-            position = self._position(connection, run, name)
+            _, position = self._read_until(connection, run, name)
             start = _end_of_line(lines.path, position)
             if start is None:
                 writing.remove_lines(connection, run, name)
@@ -222,7 +222,7 @@ class Indexer:
             if batch:
                 add(connection, run, batch, reader)
                 last = batch[-1][0]
-                position = _Position(last, _sha256_of_line(lines.path, last))
+                position = _Position(last, _sha256(_line_at(lines.path, last)))
             elif start == 0:
                 position = _START
             done = len(batch) < _BATCH
@@ -232,17 +232,14 @@ class Indexer:
                 writing.count_episodes(connection, run)
         return len(batch)
 
-    def _position(self, connection: Connection, run: int, name: str) -> _Position:
+    def _read_until(
+        self, connection: Connection, run: int, name: str
+    ) -> tuple[Stamp | None, _Position]:
+        """How far a file was read, as `_store` wrote it."""
         table = schema.files.c
-        query = select(table.line_at, table.line_sha256)
+        query = select(table.size, table.modified_ns, table.line_at, table.line_sha256)
         row = connection.execute(query.where(table.run == run, table.name == name)).first()
-        return _START if row is None else _Position(*row)
-
-    def _stamp(self, connection: Connection, run: int, name: str) -> Stamp | None:
-        table = schema.files.c
-        query = select(table.size, table.modified_ns)
-        row = connection.execute(query.where(table.run == run, table.name == name)).first()
-        return None if row is None else (row[0], row[1])
+        return (None, _START) if row is None else ((row[0], row[1]), _Position(*row[2:]))
 
     def _store(
         self,
@@ -285,16 +282,18 @@ def _end_of_line(path: Path, position: _Position) -> int | None:
     if position.line_at is None:
         return 0
     try:
-        with path.open("rb") as file:
-            file.seek(position.line_at)
-            line = file.readline()
+        line = _line_at(path, position.line_at)
     except FileNotFoundError:
         return None
-    same = hashlib.sha256(line).hexdigest() == position.line_sha256
+    same = _sha256(line) == position.line_sha256
     return position.line_at + len(line) if same else None
 
 
-def _sha256_of_line(path: Path, offset: int) -> str:
+def _line_at(path: Path, offset: int) -> bytes:
     with path.open("rb") as file:
         file.seek(offset)
-        return hashlib.sha256(file.readline()).hexdigest()
+        return file.readline()
+
+
+def _sha256(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()

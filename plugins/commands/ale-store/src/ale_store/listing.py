@@ -4,7 +4,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from attrs import frozen
 from sqlalchemy import ColumnElement, Connection, and_, or_, select, true
@@ -13,7 +13,6 @@ from ale.runs import holder
 from ale_store import schema
 
 Order = Literal["newest", "oldest", "best", "worst"]
-ORDERS: tuple[Order, ...] = get_args(Order)
 _R = schema.runs.c
 
 

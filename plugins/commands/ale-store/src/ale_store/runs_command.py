@@ -13,6 +13,7 @@ from ale_store.shared import (
     opened,
     report_problems,
     run_filters,
+    sort_option,
     store_option,
     times,
     update_option,
@@ -42,14 +43,7 @@ def runs() -> None:
     help="How the run ended: completed, drained, ...; none for a run without an outcome.",
 )
 @times("Created")
-@click.option(
-    "--sort",
-    "order",
-    type=click.Choice(["newest", "oldest", "best", "worst"]),
-    default="newest",
-    show_default=True,
-    help="Sort by time or by mean reward.",
-)
+@sort_option("mean reward")
 @click.option("--limit", type=click.IntRange(1), help="Show at most this many runs.")
 @click.option("--archived", is_flag=True, help="List the archives in FOLDER instead.")
 @json_option
@@ -57,17 +51,13 @@ def runs() -> None:
 @update_option
 def list_(
     folder: Path,
-    where: Any,
-    tags: Any,
-    outcome: str | None,
-    after: float | None,
-    before: float | None,
     order: Any,
     limit: int | None,
     archived: bool,
     as_json: bool,
     store: str | None,
     update: bool,
+    **filters: Any,
 ) -> None:
     """List the runs in FOLDER, at any depth; default: runs.
 
@@ -86,9 +76,8 @@ def list_(
     if archived:
         click.echo(archives_table(folder))
         return
-    given = {"tags": tags, "where": where, "outcome": outcome, "after": after, "before": before}
     with opened(folder, store, update=update) as database, database.reading() as connection:
-        chosen = of_runs(folder, store, **given)
+        chosen = of_runs(folder, store, **filters)
         rows = with_states(list_runs(connection, chosen, order, limit))
     if as_json:
         for row in rows:

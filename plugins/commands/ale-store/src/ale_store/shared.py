@@ -95,6 +95,18 @@ def run_filters(command: F) -> F:
     return command
 
 
+def sort_option(by: str) -> Callable[[F], F]:
+    """The option ``--sort``."""
+    return click.option(
+        "--sort",
+        "order",
+        type=click.Choice(["newest", "oldest", "best", "worst"]),
+        default="newest",
+        show_default=True,
+        help=f"Sort by time or by {by}.",
+    )
+
+
 def times(of: str) -> Callable[[F], F]:
     """The options ``--after`` and ``--before``."""
 

@@ -14,6 +14,7 @@ from ale_store.shared import (
     of_runs,
     opened,
     run_filters,
+    sort_option,
     store_option,
     times,
     update_option,
@@ -118,14 +119,7 @@ _limit = click.option(
 
 @traj.command("query")
 @_filtered
-@click.option(
-    "--sort",
-    "order",
-    type=click.Choice(["newest", "oldest", "best", "worst"]),
-    default="newest",
-    show_default=True,
-    help="Sort by time or by reward.",
-)
+@sort_option("reward")
 @_limit
 @json_option
 def query(order: Any, limit: int, as_json: bool, **given: Any) -> None:
