@@ -60,7 +60,7 @@ def test_its_component_is_registered_and_built(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = names(distribution(KINDS[kind]), KINDS[kind])
-    write(tmp_path, KINDS[kind], chosen)
+    write(tmp_path / chosen.distribution, render(KINDS[kind], chosen, About()))
     monkeypatch.syspath_prepend(tmp_path / chosen.distribution / "src")
     hook, protocol, options = REGISTERED[kind]
     plugin = importlib.import_module(f"{chosen.module}.plugin")
@@ -85,7 +85,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     packages = folder / "packages"
     packages.mkdir()
     for kind in KINDS.values():
-        write(packages, kind, names(distribution(kind), kind))
+        chosen = names(distribution(kind), kind)
+        write(packages / chosen.distribution, render(kind, chosen, About()))
     # A copy, so that uv sees no workspace around it: a third party has none.
     core = shutil.copytree(
         ROOT / "core", folder / "core", ignore=shutil.ignore_patterns("*.dist-info")

@@ -1,5 +1,6 @@
 """``ale new``. Imported whenever `ale` starts, so it imports only click; the rest is lazy."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,11 +53,14 @@ def command(
     from ale_new.about import About
     from ale_new.kinds import kind_named
     from ale_new.names import names
-    from ale_new.workspaces import WORKSPACES
-    from ale_new.writing import write
+    from ale_new.workspaces import WORKSPACES, texts_of
+    from ale_new.writing import render
 
     if kind in WORKSPACES:
-        _write_workspace(directory, kind, name)
+        if not name or Path(name).name != name:
+            raise click.BadParameter(f"'{name}' is not the name of a folder", param_hint="NAME")
+        _write(directory / name, texts_of(kind))
+        click.echo(f"\nNext: read {directory / name / 'README.md'}")
         return
     try:
         chosen_kind = kind_named(kind)
@@ -68,32 +72,24 @@ def command(
         raise click.BadParameter(str(error), param_hint="NAME") from None
     about = About(author=author, license=license_, url=url)
     try:
-        written = write(directory, chosen_kind, chosen, about)
+        texts = render(chosen_kind, chosen, about)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--author or --url") from None
-    except FileExistsError as error:
-        raise click.BadParameter(f"{error.filename} exists already", param_hint="NAME") from None
-    except OSError as error:
-        raise click.BadParameter(str(error), param_hint="--directory") from None
-    for path in written:
-        click.echo(f"wrote {path}")
+    _write(directory / chosen.distribution, texts)
     click.echo(_next(chosen_kind, chosen, directory))
 
 
-def _write_workspace(directory: Path, kind: str, name: str) -> None:
-    from ale_new.workspaces import write_workspace
+def _write(root: Path, texts: Mapping[str, str]) -> None:
+    from ale_new.writing import write
 
-    if not name or Path(name).name != name:
-        raise click.BadParameter(f"'{name}' is not the name of a folder", param_hint="NAME")
     try:
-        written = write_workspace(directory, kind, name)
+        written = write(root, texts)
     except FileExistsError as error:
         raise click.BadParameter(f"{error.filename} exists already", param_hint="NAME") from None
     except OSError as error:
         raise click.BadParameter(str(error), param_hint="--directory") from None
     for path in written:
         click.echo(f"wrote {path}")
-    click.echo(f"\nNext: read {directory / name / 'README.md'}")
 
 
 def _next(kind: "Kind", chosen: "Names", directory: Path) -> str:

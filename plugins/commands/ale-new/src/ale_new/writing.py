@@ -1,4 +1,4 @@
-"""Fill in the templates and write the package."""
+"""Fill in the templates of a package, and write files."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -60,21 +60,19 @@ def _fill(template: Traversable, values: Mapping[str, str]) -> str:
     return Template(template.read_text(encoding="utf-8")).substitute(values)
 
 
-def write(
-    directory: Path, kind: Kind, names: Names, about: About | None = None
-) -> tuple[Path, ...]:
-    """Write a package into a new folder, named as the distribution.
+def write(root: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
+    """Write files into a new folder.
+
+    Args:
+        texts: by the path in the folder.
 
     Returns:
         The files, in the order written.
 
     Raises:
-        ValueError: `about` has an author or a URL that can't be used.
         FileExistsError: the folder exists already; nothing is changed.
         OSError: it can't be written.
     """
-    texts = render(kind, names, about or About())
-    root = directory / names.distribution
     root.mkdir()
     written = []
     for path, text in texts.items():
