@@ -121,10 +121,7 @@ class _Kind:
     def section(self) -> Schema:
         """Allowed values of a section; required ones may be in a file that it extends."""
         chosen = [
-            {
-                "if": self._is(registration),
-                "then": {"$ref": "#/$defs/" + quote(self._key(registration))},
-            }
+            {"if": self._is(registration), "then": self._options_of(registration)}
             for registration in self._registrations
         ]
         return {
@@ -147,22 +144,13 @@ class _Kind:
         if self._kind not in DEFAULTS:
             made["required"] = ["type"]
         else:
-            rules += self._without_type(DEFAULTS[self._kind])
+            untyped = {"not": {"required": ["type"]}}
+            rules += [
+                {"if": untyped, "then": self._options_of(registration)}
+                for registration in self._registrations
+                if registration.component.name == DEFAULTS[self._kind]
+            ]
         return {**made, "allOf": rules} if rules else made
-
-    def _without_type(self, default: str) -> list[Schema]:
-        found = [
-            registration
-            for registration in self._registrations
-            if registration.component.name == default
-        ]
-        return [
-            {
-                "if": {"not": {"required": ["type"]}},
-                "then": {"$ref": "#/$defs/" + quote(self._key(registration))},
-            }
-            for registration in found
-        ]
 
     def needed_sections(self) -> list[Schema]:
         """Sections that are required because a component needs them."""
@@ -185,6 +173,9 @@ class _Kind:
 
     def _key(self, registration: Any) -> str:
         return f"{self._kind}:{registration.distribution}:{registration.component.name}"
+
+    def _options_of(self, registration: Any) -> Schema:
+        return {"$ref": "#/$defs/" + quote(self._key(registration))}
 
     def _options(self, registration: Any) -> Schema:
         cls = registration.component.options
@@ -211,19 +202,12 @@ class _Kind:
         return [*automatic, *short, *full]
 
     def _is(self, registration: Any) -> Schema:
-        names = self._names(registration)
-        return {
-            "type": "object",
-            "required": ["type"],
-            "properties": {"type": {"enum": names}},
-        }
+        names = {"enum": self._names(registration)}
+        return {"type": "object", "required": ["type"], "properties": {"type": names}}
 
     def _summaries(self) -> str:
-        lines = [
-            f"{registration.component.name}: {registration.component.summary}"
-            for registration in self._registrations
-        ]
-        return "\n".join(lines)
+        components = (registration.component for registration in self._registrations)
+        return "\n".join(f"{each.name}: {each.summary}" for each in components)
 
 
 def _needed(registration: Any) -> Schema:
