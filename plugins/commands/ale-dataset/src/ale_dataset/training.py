@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,31 +52,21 @@ def train_on_rows(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{out} can't be created: {error.strerror}") from error
-    llm = _built(whole, "llm", config, registry, context)
-    trainer: Trainer = _built(whole, "trainer", config, registry, context)
-    return asyncio.run(_train(source, out, trainer, llm, groups, epochs, on_step))
 
+    def built(kind: str) -> Any:
+        section = from_plain(whole[kind], file=str(config))
+        return build_choice(section, kind, registry, context)[1]
 
-def _built(
-    whole: Mapping[str, Any], kind: str, file: Path, registry: Registry, context: BuildContext
-) -> Any:
-    section = whole.get(kind)
-    if section is None:
-        return None
-    return build_choice(from_plain(section, file=str(file)), kind, registry, context)[1]
+    llm: LLM | None = None if whole.get("llm") is None else built("llm")
+    trainer: Trainer = built("trainer")
 
+    async def training() -> Trained:
+        try:
+            return await train(
+                source, out, trainer, llm, groups=groups, epochs=epochs, on_step=on_step
+            )
+        finally:
+            if llm is not None:
+                await llm.aclose()
 
-async def _train(
-    source: Path,
-    out: Path,
-    trainer: Trainer,
-    llm: LLM | None,
-    groups: int,
-    epochs: int,
-    on_step: Callable[[StepReport], object],
-) -> Trained:
-    try:
-        return await train(source, out, trainer, llm, groups=groups, epochs=epochs, on_step=on_step)
-    finally:
-        if llm is not None:
-            await llm.aclose()
+    return asyncio.run(training())
