@@ -31,7 +31,9 @@ class Stats:
 
     def __init__(self) -> None:
         self._evals: dict[str, _Eval] = defaultdict(_Eval)
-        self._n = self._errors = self._retries = self._input = self._output = 0
+        self.n = 0
+        """Number of trials."""
+        self._errors = self._retries = self._input = self._output = 0
 
     def add(self, trial: Trial, result: dict[str, Any]) -> None:
         """Count a trial."""
@@ -39,7 +41,7 @@ class Stats:
         parts = [trial.facts.agent, *([model] if model else []), trial.facts.source]
         found = self._evals["__".join(parts)]
         found.n += 1
-        self._n += 1
+        self.n += 1
         self._retries += len(trial.episode.earlier_failures)
         self._input += result["agent_result"]["n_input_tokens"] or 0
         self._output += result["agent_result"]["n_output_tokens"] or 0
@@ -57,11 +59,6 @@ class Stats:
             found.exceptions[failure.kind].append(trial.name)
 
     @property
-    def n(self) -> int:
-        """Number of trials."""
-        return self._n
-
-    @property
     def attempts(self) -> int:
         """Maximum number of attempts at one task."""
         return max(
@@ -72,7 +69,7 @@ class Stats:
     def plain(self) -> dict[str, Any]:
         """The statistics in Harbor's format."""
         return {
-            "n_completed_trials": self._n,
+            "n_completed_trials": self.n,
             "n_errored_trials": self._errors,
             "n_running_trials": 0,
             "n_pending_trials": 0,
