@@ -9,7 +9,6 @@ from typing import Any
 
 from ale.errors import InputError, Problem
 from ale.runs import RunReader
-from ale.types import CreditedEpisode
 from ale_inspect.report.choosing import order
 from ale_inspect.report.gathering import Facts, Head
 from ale_inspect.report.reading import LogRatios, readable
@@ -25,7 +24,8 @@ def embedded(
         most_bytes: maximum total size; an episode that no longer fits is skipped.
     """
     chosen = list(islice(order(facts.heads), most))
-    credited = _credited(run, {head.id for head in chosen})
+    ids = {head.id for head in chosen}
+    credited = {row.episode_id: row for row in run.credits() if row.episode_id in ids}
     ratios = _log_ratios(run.path, {(head.step, head.id) for head in chosen})
     texts: list[tuple[Head, str]] = []
     left = most_bytes
@@ -38,10 +38,6 @@ def embedded(
             left -= size
             texts.append((head, text))
     yield from sorted(texts, key=lambda pair: (pair[0].step, pair[0].kind, pair[0].offset))
-
-
-def _credited(run: RunReader, ids: set[str]) -> dict[str, CreditedEpisode]:
-    return {row.episode_id: row for row in run.credits() if row.episode_id in ids}
 
 
 def _log_ratios(path: Path, chosen: set[tuple[int, str]]) -> dict[str, LogRatios]:

@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from attrs import define, field
@@ -191,14 +192,9 @@ def gather(run: RunReader) -> Facts:
             facts.notices = [*facts.notices[1 - _MOST_NOTICES :], event]
     facts.warning = learning(run.events(), index).warning()
     facts.progress = progress_of(run.events())
-    for task in _all_tasks(run):
+    for task in chain(run.tasks, run.evaluation_tasks):
         facts.goals[task.id] = task.goal[:_GOAL]
     return facts
-
-
-def _all_tasks(run: RunReader) -> Iterator[Any]:
-    yield from run.tasks
-    yield from run.evaluation_tasks
 
 
 def _add(facts: Facts, offset: int, episode: Episode, step: int) -> None:

@@ -4,15 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ale.types import (
-    Chunk,
-    CreditedEpisode,
-    Episode,
-    Failure,
-    Message,
-    Span,
-    Turn,
-)
+from ale.types import Chunk, CreditedEpisode, Episode, Failure, Span, Turn
 from ale_forks import Fork
 from ale_inspect.calls import Call, calls, turn_chunks
 from ale_inspect.report.forks import on_chunk
@@ -155,7 +147,7 @@ def _turn(
     completion = turn.completion
     tokens = completion.tokens
     made: dict[str, Any] = {
-        "prompt": [_message(message) for message in turn.prompt],
+        "prompt": [[message.role, clipped(message.content)] for message in turn.prompt],
         "parts": [_part(turn, number, span, log_ratios) for number, span in spans],
     }
     facts = {
@@ -169,10 +161,6 @@ def _turn(
         else completion.finish_reason,
     }
     return made | {name: value for name, value in facts.items() if value}
-
-
-def _message(message: Message) -> list[str]:
-    return [message.role, clipped(message.content)]
 
 
 def _part(
