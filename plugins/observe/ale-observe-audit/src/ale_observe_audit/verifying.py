@@ -95,7 +95,7 @@ def broken_links(entries: Sequence[Entry | None]) -> Iterator[Found]:
     Args:
         entries: in the order of the file; None is a line that is not as it was written.
     """
-    ordered = {index for index, _ in _longest_ascent(entries)}
+    ordered = _longest_ascent(entries)
     present = {entry.seq for entry in entries if entry is not None}
     expected, changed = 1, 0
     before: Entry | None = None
@@ -126,8 +126,8 @@ def _gap(line: int, expected: int, seq: int, present: set[int], changed: int) ->
         )
 
 
-def _longest_ascent(entries: Sequence[Entry | None]) -> list[tuple[int, int]]:
-    """The most lines whose numbers ascend: (index, number); the others are out of order."""
+def _longest_ascent(entries: Sequence[Entry | None]) -> set[int]:
+    """The indexes of the most lines whose numbers ascend; the others are out of order."""
     last: list[int] = []  # the lowest number that ends an ascent of each length
     ends: list[int] = []  # and its index
     links: dict[int, int | None] = {}
@@ -138,14 +138,12 @@ def _longest_ascent(entries: Sequence[Entry | None]) -> list[tuple[int, int]]:
         links[index] = ends[length - 1] if length else None
         last[length : length + 1] = [entry.seq]
         ends[length : length + 1] = [index]
-    found: list[tuple[int, int]] = []
+    found = set()
     at = ends[-1] if ends else None
     while at is not None:
-        entry = entries[at]
-        assert entry is not None
-        found.append((at, entry.seq))
+        found.add(at)
         at = links[at]
-    return found[::-1]
+    return found
 
 
 def _head_problems(
