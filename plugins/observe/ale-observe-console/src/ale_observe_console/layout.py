@@ -69,8 +69,7 @@ def _fit(parts: Sequence[Text], width: int, gap: str = "  ") -> Text:
     return line
 
 
-def _text(*spans: tuple[str, str]) -> Text:
-    return Text.assemble(*spans)
+_text = Text.assemble
 
 
 def _counts(progress: Progress) -> str:

@@ -126,16 +126,12 @@ class Console:
             self._error = error
 
 
-class Off:
-    """Implements no hook."""
-
-
 def make(
     options: ConsoleOptions, *, environ: Mapping[str, str], monotonic: Callable[[], float]
 ) -> object:
     """The observer for the current standard error."""
     if options.mode == "off" or sys.stderr is None:  # None: it was closed (2>&-)
-        return Off()
+        return object()  # which implements no hook
     screen = Screen(sys.stderr, environ)
     if options.mode == "terminal" or (options.mode == "auto" and screen.isatty()):
         return Console(

@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable
-from typing import Protocol, TextIO, cast
+from typing import TextIO, cast
 
 from rich.console import Console as RichConsole
 from rich.console import ConsoleDimensions
@@ -15,28 +15,8 @@ from ale_observe_console import layout
 from ale_observe_console.progress import Progress
 from ale_observe_console.screen import Screen
 
-Write = Callable[[], None]
+Write = Callable[[], object]
 """Writes what was composed; may block."""
-
-
-class View(Protocol):
-    """Composes output from the progress; the composed output is written without its lock."""
-
-    def opening(self, progress: Progress, now: float) -> Write:
-        """Output at the start of the run."""
-        ...
-
-    def update(self, progress: Progress, now: float) -> Write:
-        """Output during the run."""
-        ...
-
-    def closing(self, progress: Progress, now: float) -> Write:
-        """Output at the end of the run."""
-        ...
-
-    def release(self) -> None:
-        """Undo redirections, also after an error."""
-        ...
 
 
 class PlainView:
@@ -62,7 +42,7 @@ class PlainView:
 
     def _lines(self, progress: Progress, line: str) -> Write:
         text = "".join(f"{each}\n" for each in (*progress.take_notices(), line))
-        return lambda: _discard(self._screen.write(text))
+        return lambda: self._screen.write(text)
 
 
 class _RichConsole(RichConsole):
@@ -161,5 +141,5 @@ class TerminalView:
                 self._handlers.append((handler, original))
 
 
-def _discard(_: int) -> None:
-    return None
+View = PlainView | TerminalView
+"""Composes output from the progress; the composed output is written without its lock."""
