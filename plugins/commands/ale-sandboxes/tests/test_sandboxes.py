@@ -84,3 +84,17 @@ def test_an_unknown_type_is_refused(registry: Registry) -> None:
     assert isinstance(done.exception, InputError)
     assert "--type: no sandbox 'foldr'; installed: absent, folder" in str(done.exception)
     assert "did you mean 'folder'?" in str(done.exception)
+
+
+def test_a_probe_that_fails_hides_no_other_sandbox(registry: Registry) -> None:
+    class Failing:
+        @hookimpl
+        def ale_sandboxes(self) -> list[Component[None, FolderBackend]]:
+            return [
+                Component("failing", None, lambda o, c: 1 / 0, summary="None.", probe=lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+            ]
+
+    registry.add(Failing(), "ale-failing")
+    listed = ale(registry, "list")
+    assert "folder  abc" in listed.stdout
+    assert "failing: not usable here: the probe of ale-failing/failing failed" in listed.stderr

@@ -76,8 +76,7 @@ def _usable(registry: "Registry", wanted: str | None) -> Iterator[str]:
         else [find_component(registry, "sandbox", wanted, option="--type")]
     )
     for registration in registrations:
-        probe = registration.component.probe
-        found = None if probe is None else probe()
+        found = registration.probe()
         if found is None or found.usable:
             yield registration.full_name
         else:
