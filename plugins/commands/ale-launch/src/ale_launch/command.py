@@ -1,6 +1,6 @@
 """``ale launch`` as click sees it; its work is imported when it runs."""
 
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -27,16 +27,7 @@ from ale.commands import PATH, Starting, overrides_option
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be started or submitted and exit.")
 @click.pass_context
-def launch(
-    ctx: click.Context,
-    config: Path,
-    on: str | None,
-    nodes: int | None,
-    overrides: tuple[str, ...],
-    format: str | None,
-    directory: Path | None,
-    dry_run: bool,
-) -> None:
+def launch(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
     """Start the run of CONFIG with its servers and workers.
 
     The section `launch` of CONFIG says where they run. The output of each process is stored in
@@ -53,15 +44,7 @@ def launch(
     from ale_launch.launching import to_the_end
     from ale_launch.planning import Asked, prepare
 
-    asked = Asked(
-        config=config,
-        on=on,
-        nodes=nodes,
-        overrides=overrides,
-        format=format,
-        directory=directory,
-    )
-    name, launcher, made = prepare(asked, ctx.obj)
+    name, launcher, made = prepare(Asked(**given), ctx.obj)
     plan = launcher.plan(made)
     if dry_run:
         click.echo(plan)
