@@ -1,9 +1,8 @@
 """Is a new version at least as good as the deployed one, on the held-out tasks?"""
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
 
-from attrs import asdict, frozen
+from attrs import frozen
 
 from ale.text import sampling_name
 from ale_loop.options import GateOptions
@@ -46,10 +45,6 @@ class Compared:
             f"{sampling_name(self.temperature)}: {self.difference:+.3f}{interval}, "
             f"{self.new:.3f} after {self.deployed:.3f}, {self.n} tasks{broken}{left_out}"
         )
-
-    def facts(self) -> dict[str, Any]:
-        """It as plain values."""
-        return asdict(self)
 
 
 def compare(deployed: Rewards, new: Rewards, excused: Set[str] = frozenset()) -> list[Compared]:

@@ -48,7 +48,7 @@ def restore(path: Path, version: int, registry: Registry, report: Callable[[str]
 
     async def conduct(service: Service) -> str:
         await service.begin()
-        ask(service.directory, version)  # in place of what an earlier command has asked for
+        ask(service.options.directory, version)  # in place of what an earlier command has asked for
         found.append(await service.restore_asked())
         return "drained"
 
@@ -74,7 +74,6 @@ def _open(
                 learner=learner,
                 intake=Intake(paths=options.episodes, own=options.directory, report=report),
                 serving=Serving(policy=policy, report=report),
-                directory=options.directory,
                 report=report,
             )
             with announced("loop", directory=options.directory):

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
-from attrs import define, field
+from attrs import asdict, define, field
 
 from ale.errors import AleError, InputError, LLMError, StoreError
 from ale.learning import Learner
@@ -43,7 +42,6 @@ class Service:
     learner: Learner
     intake: Intake
     serving: Serving
-    directory: Path
     report: Callable[[str], None]
     _decisions: list[Decision] = field(factory=list, init=False)
     _waits: bool = field(default=False, init=False)
@@ -218,8 +216,8 @@ class Service:
         self._forget()
 
     def _note(self, event: str, version: int, reason: str, found: list[Compared]) -> None:
-        facts = [each.facts() for each in found]
-        self.learner.note(event, version=version, reason=reason, compared=facts)
+        compared = [asdict(each) for each in found]
+        self.learner.note(event, version=version, reason=reason, compared=compared)
         self._decisions = decisions(self.learner.events())
         made = self._decisions[-1]
         self.report(f"version {version} {made.what}{f': {reason}' if reason else ''}")
@@ -228,11 +226,11 @@ class Service:
 
     async def restore_asked(self) -> str:
         """Deploy the version that ``ale loop restore`` asks for, if it does; what is wrong."""
-        request = asked(self.directory)
+        request = asked(self.options.directory)
         if request is None:
             return ""
         error = await self.restore(request)
-        answer(self.directory, request, error)
+        answer(self.options.directory, request, error)
         return error
 
     async def restore(self, request: Request) -> str:
