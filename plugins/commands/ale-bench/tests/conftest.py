@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -165,15 +166,12 @@ Serve = Callable[..., ScriptedServer]
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Start a server that solves the first sample problem of GSM8K, and says 7 to the second."""
-    open_ = []
+    with ExitStack() as stack:
 
-    def start(second: Mapping[str, Any] | None = None, **more: Any) -> ScriptedServer:
-        answers = [("Mia", {"text": "7 * 15 = 105\n#### 105"}), ("pump", second or {"text": "7"})]
-        conversations = [{"match": word, "steps": [{**step, **more}]} for word, step in answers]
-        opened = openai_server({"conversations": conversations})
-        open_.append(opened)
-        return opened.__enter__()
+        def start(second: Mapping[str, Any] | None = None, **more: Any) -> ScriptedServer:
+            known = {"text": "7 * 15 = 105\n#### 105"}
+            answers = [("Mia", known), ("pump", second or {"text": "7"})]
+            conversations = [{"match": word, "steps": [{**step, **more}]} for word, step in answers]
+            return stack.enter_context(openai_server({"conversations": conversations}))
 
-    yield start
-    for opened in open_:
-        opened.__exit__(None, None, None)
+        yield start

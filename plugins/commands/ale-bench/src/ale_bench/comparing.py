@@ -73,7 +73,6 @@ def compare(a: Results, b: Results) -> Comparison:
 
 def _check_same(a: Results, b: Results) -> None:
     only_a, only_b = a.tasks.keys() - b.tasks.keys(), b.tasks.keys() - a.tasks.keys()
-    problems = []
     if only_a or only_b:
         example = min(only_a or only_b)
         owner = place(a if only_a else b)
@@ -81,17 +80,15 @@ def _check_same(a: Results, b: Results) -> None:
             f"the runs have different problems: {len(only_a)} only in A, {len(only_b)} only in B; "
             f"'{example}' is only in {owner}"
         )
-        problems.append(Problem(message=message, expected="two runs of the same problems"))
     else:
         changed = [each for each in a.tasks if _graded(a.tasks[each]) != _graded(b.tasks[each])]
-        if changed:
-            message = (
-                f"the runs grade {len(changed)} of {counted(len(a.tasks), 'problem')} differently, "
-                f"such as '{changed[0]}'"
-            )
-            problems.append(Problem(message=message, expected="two runs of the same problems"))
-    if problems:
-        raise InputError(problems)
+        if not changed:
+            return
+        message = (
+            f"the runs grade {len(changed)} of {counted(len(a.tasks), 'problem')} differently, "
+            f"such as '{changed[0]}'"
+        )
+    raise InputError([Problem(message=message, expected="two runs of the same problems")])
 
 
 def _graded(task: Task) -> list[tuple[str, Mapping[str, Any]]]:
