@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -131,20 +131,14 @@ def stop(place: Place, name: str) -> None:
         message = f"no server '{name}' was started on this machine in {place.folder}"
         raise InputError([Problem(message=message, hint=nearest(name, known))])
     os.kill(record.pid, signal.SIGTERM)
-    if not _within(_STOP_S, lambda: not _runs(record)):
-        raise AleError(f"the server '{name}' (process {record.pid}) does not end")
+    deadline = time.monotonic() + _STOP_S
+    while _runs(record):
+        if time.monotonic() > deadline:
+            raise AleError(f"the server '{name}' (process {record.pid}) does not end")
+        time.sleep(0.02)
     place.record(name).unlink(missing_ok=True)
     with contextlib.suppress(ConnectionError):  # it expires there
         place.registry.remove(name)
-
-
-def _within(seconds: float, true: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def _read(file: Path) -> Keeping | None:
