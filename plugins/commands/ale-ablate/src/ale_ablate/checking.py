@@ -9,7 +9,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from ale.errors import InputError, Problem
-from ale.runs import Checked, Registry, check_config
+from ale.runs import Registry, check_config
 from ale_ablate.grid import Cell
 
 _NAMED = 3
@@ -51,7 +51,7 @@ def check_cells(
             for problem in dict.fromkeys(error.problems):
                 problems.setdefault(_given_by(option, problem, cell), []).append(cell)
             continue
-        made.append(_cell(cell, checked))
+        made.append(CheckedCell(cell=cell, config=checked.config, episodes=checked.episodes))
     if problems:
         raise InputError([_with_cells(problem, of, len(cells)) for problem, of in problems.items()])
     return made
@@ -75,10 +75,6 @@ def warned_once() -> Iterator[None]:
     finally:
         for handler in handlers:
             handler.removeFilter(is_new)
-
-
-def _cell(cell: Cell, checked: Checked) -> CheckedCell:
-    return CheckedCell(cell=cell, config=checked.config, episodes=checked.episodes)
 
 
 def _given_by(option: str, problem: Problem, cell: Cell) -> Problem:

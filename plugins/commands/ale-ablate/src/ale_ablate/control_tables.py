@@ -55,16 +55,15 @@ def p_text(p: float) -> str:
 
 
 def _share(found: Estimate | None) -> str:
-    if found is None:
-        return "-"
-    text = f"{100 * found.mean:.1f}%"
-    if found.low is None or found.high is None or found.low == found.high:
-        return text
-    return f"{text} ({100 * found.low:.1f} to {100 * found.high:.1f})"
+    return "-" if found is None else _with_bounds(found, ".1f", "%")
 
 
 def _points(found: Estimate) -> str:
-    text = f"{100 * found.mean:+.1f}"
+    return _with_bounds(found, "+.1f")
+
+
+def _with_bounds(found: Estimate, form: str, unit: str = "") -> str:
+    text = f"{100 * found.mean:{form}}{unit}"
     if found.low is None or found.high is None or found.low == found.high:
         return text
-    return f"{text} ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
+    return f"{text} ({100 * found.low:{form}} to {100 * found.high:{form}})"

@@ -1,6 +1,8 @@
 """Success over training as charts: a curve per cell, with the interval over its seeds."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+
+from attrs import evolve
 
 from ale_ablate.comparing import Comparison, Row
 from ale_ablate.measuring import Curve, Measured
@@ -53,25 +55,16 @@ def _by_rollouts(comparison: Comparison) -> Chart | None:
     if steps is None:
         return None
     moved = []
-    for row, each in _with_rows(comparison.rows, steps.series):
+    for each in steps.series:
+        row = comparison.rows[each.colour]
         runs = [run for run in row.runs if run.state == "completed"]
         used = [[_before(run, step) for step in each.xs] for run in runs]
         xs = tuple(sum(column) / len(column) for column in zip(*used, strict=True))
-        moved.append(
-            Series(
-                name=each.name, xs=xs, ys=each.ys, low=each.low, high=each.high, colour=each.colour
-            )
-        )
+        moved.append(evolve(each, xs=xs))
     if len({each.xs for each in moved}) < 2:
         return None
     title, note = "Success on held-out tasks over rollouts", f"{_BAND}; rollouts: their mean"
     return Chart(title=title, series=tuple(moved), note=note, share=True, x="rollout")
-
-
-def _with_rows(rows: Sequence[Row], series: Sequence[Series]) -> Iterator[tuple[Row, Series]]:
-    by_number = {row.number: row for row in rows}
-    for each in series:
-        yield by_number[each.colour + 1], each
 
 
 def _before(run: Measured, step: float) -> int:

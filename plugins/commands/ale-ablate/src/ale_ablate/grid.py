@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 
 from ale.errors import InputError, Problem, StoreError
 from ale.files import write_whole
@@ -263,27 +263,9 @@ def save(grid: Grid) -> None:
 
 
 def _plain(grid: Grid) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "name": grid.name,
-        "created": grid.created,
-        "config": grid.source,
-        "overrides": grid.overrides,
-        "cells": [
-            {
-                "name": cell.name,
-                "overrides": cell.overrides,
-                "folder": cell.folder,
-                **({"control": cell.control} if cell.control else {}),
-            }
-            for cell in grid.cells
-        ],
-        "branches": grid.branches,
-        "notes": grid.notes,
-        "sweep": grid.sweep,
-        "seeds": grid.seeds,
-        "versions": dict(grid.versions),
-    }
+    made = asdict(grid, filter=lambda field, value: field.name != "control" or value)
+    del made["path"]
+    return {"schema": SCHEMA, "config": made.pop("source"), **made}
 
 
 def read(path: Path) -> Grid:
