@@ -38,9 +38,12 @@ def task_of(task_id: str | None, messages: Sequence[Message]) -> Task:
         messages: the conversation of the first request.
     """
     goal = next((message.content for message in messages if message.role == "user"), "")
-    if task_id is None:
-        task_id = f"task-{hashlib.sha256(goal.encode('utf-8', 'replace')).hexdigest()[:12]}"
-    return Task(id=task_id, goal=goal, origin="ale proxy")
+    return Task(id=task_id or task_id_of(goal), goal=goal, origin="ale proxy")
+
+
+def task_id_of(goal: str) -> str:
+    """The id of a task that nobody has named: the same goal is the same task."""
+    return f"task-{hashlib.sha256(goal.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
 def episode_id_of(task: Task, rollout: int) -> str:

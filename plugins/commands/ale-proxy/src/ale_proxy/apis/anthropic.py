@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ale.types import Completion, FinishReason, Message, ToolCall, Usage
+from ale.types import Completion, FinishReason, Message, ToolCall
 from ale_openai_wire.stream import EventReader
 from ale_proxy.apis.api import (
     Answered,
@@ -16,11 +16,12 @@ from ale_proxy.apis.api import (
     WholeBody,
     items,
     mapping,
+    read_event,
     specs,
     text_of,
     unchanged_tail,
+    usage_of,
 )
-from ale_proxy.apis.completions import read_event
 
 _REASONS: Mapping[str, FinishReason] = {
     "end_turn": "stop",
@@ -125,14 +126,10 @@ def _answered(body: Mapping[str, Any], asked: Asked) -> Answered:
     if body.get("type") != "message" or body.get("stop_reason") is None:
         raise UnreadableError("the answer is no complete message")
     blocks = [mapping(block, "a block") for block in items(body.get("content"), "content")]
-    used = body.get("usage") or {}
     completion = Completion(
         message=_assistant(blocks),
         finish_reason=_REASONS.get(body["stop_reason"], "other"),
-        usage=Usage(
-            prompt_tokens=used.get("input_tokens") or 0,
-            completion_tokens=used.get("output_tokens") or 0,
-        ),
+        usage=usage_of(body),
         model=body.get("model") or asked.model,
     )
     return Answered(completion=completion)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import msgspec
 from attrs import frozen
 
-from ale.types import Completion, Message, ToolSpec
+from ale.types import Completion, Message, ToolSpec, Usage
 
 
 class UnreadableError(ValueError):
@@ -148,6 +148,23 @@ def items(value: Any, what: str) -> list[Any]:
     if not isinstance(value, list):
         raise UnreadableError(f"{what} is no list")
     return value
+
+
+def read_event(data: bytes) -> Mapping[str, Any]:
+    """The object in an event of a stream. Raises `UnreadableError`."""
+    try:
+        return mapping(msgspec.json.decode(data), "an event")
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnreadableError("an event of the stream is no JSON") from error
+
+
+def usage_of(body: Mapping[str, Any]) -> Usage:
+    """The tokens of an answer, as Anthropic and OpenAI's responses name them."""
+    used = body.get("usage") or {}
+    return Usage(
+        prompt_tokens=used.get("input_tokens") or 0,
+        completion_tokens=used.get("output_tokens") or 0,
+    )
 
 
 def text_of(content: Any) -> str:

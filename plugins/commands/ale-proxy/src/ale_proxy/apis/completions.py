@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from ale.types import Completion, Message, TokenTrace, Usage
 from ale_openai_wire.response import finish_reason
 from ale_openai_wire.stream import EventReader
@@ -15,7 +13,7 @@ from ale_proxy.apis.api import (
     UnreadableError,
     WholeBody,
     is_exact,
-    mapping,
+    read_event,
 )
 
 
@@ -122,11 +120,3 @@ class _Stream:
 
     def answered(self, asked: Asked, *, turn: int, trace: bool) -> Answered:
         return self._parts.answered(asked, turn=turn, trace=trace)
-
-
-def read_event(data: bytes) -> Mapping[str, Any]:
-    """The object in an event. Raises `UnreadableError`."""
-    try:
-        return mapping(msgspec.json.decode(data), "an event")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnreadableError("an event of the stream is no JSON") from error

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ale.types import Completion, Message, ToolCall, Usage, replace
+from ale.types import Completion, Message, ToolCall, replace
 from ale_openai_wire.stream import EventReader
 from ale_proxy.apis.api import (
     Answered,
@@ -14,11 +14,12 @@ from ale_proxy.apis.api import (
     is_exact,
     items,
     mapping,
+    read_event,
     specs,
     text_of,
     unchanged_tail,
+    usage_of,
 )
-from ale_proxy.apis.completions import read_event
 
 _ENDS = ("response.completed", "response.incomplete")
 _FAILURES = ("error", "response.failed")
@@ -123,15 +124,11 @@ def _answered(response: Mapping[str, Any], asked: Asked) -> Answered:
     wire = [mapping(item, "an item") for item in items(output, "output")]
     messages = [message for message in map(_message, wire) if message is not None]
     (message,) = _joined([Message(role="assistant"), *messages])
-    used = response.get("usage") or {}
     reason = "tool_calls" if message.tool_calls else "stop"
     completion = Completion(
         message=message,
         finish_reason="length" if status == "incomplete" else reason,  # type: ignore[arg-type]
-        usage=Usage(
-            prompt_tokens=used.get("input_tokens") or 0,
-            completion_tokens=used.get("output_tokens") or 0,
-        ),
+        usage=usage_of(response),
         model=response.get("model") or asked.model,
     )
     return Answered(completion=completion, id=response.get("id"))

@@ -1,7 +1,6 @@
 """Assignments from `assign` to a graded episode. What is answered is on disk before."""
 
 import asyncio
-import hashlib
 import secrets
 import time
 from collections import Counter
@@ -22,7 +21,7 @@ from ale_proxy.bridge.forms import (
     Taken,
     Worker,
 )
-from ale_proxy.episodes import Feedback
+from ale_proxy.episodes import Feedback, task_id_of
 from ale_proxy.journal import Entry
 from ale_proxy.sessions import Session, Sessions
 
@@ -79,8 +78,7 @@ class Assignments:
             StoreError: the disk is full.
         """
         goal = form.prompt
-        digest = hashlib.sha256(goal.encode("utf-8", "replace")).hexdigest()[:12]
-        task_id = form.task_id or f"task-{digest}"
+        task_id = form.task_id or task_id_of(goal)
         if self._goals.get(task_id, goal) != goal:
             raise ConflictError(f"the task '{task_id}' has another prompt")
         if form.id is not None and self._known(form.id):
