@@ -8,7 +8,7 @@ from attrs import evolve, field, frozen
 from ale.text import counted, wilson
 from ale_charts import Chart, Series
 from ale_inspect.report.gathering import Facts, Kind, Sums
-from ale_inspect.report.tables import kind_name
+from ale_inspect.report.tables import kind_name, ranges
 
 POINTS = 300
 """A curve of more steps is drawn through the means of this many ranges of steps."""
@@ -99,15 +99,8 @@ def _stretches(facts: Facts, *kinds: Kind) -> Iterator[tuple[float, Sums]]:
         step: [facts.by_step[kind, step] for kind in kinds if (kind, step) in facts.by_step]
         for step in facts.steps(*kinds)
     }
-    for part in _parts(sorted(by_step)):
+    for part in ranges(sorted(by_step), POINTS):
         yield sum(part) / len(part), Sums().merged(s for step in part for s in by_step[step])
-
-
-def _parts(steps: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Ranges of one step each; of more where there are too many steps to draw."""
-    size = -(-len(steps) // POINTS) or 1
-    for start in range(0, len(steps), size):
-        yield steps[start : start + size]
 
 
 def _stages(facts: Facts) -> Iterator[Series]:
@@ -149,7 +142,7 @@ class _Metric:
     values: Mapping[int, float] = field(repr=False)
 
     def series(self, colour: int = 0, name: str = "") -> Series:
-        parts = list(_parts(sorted(self.values)))
+        parts = list(ranges(sorted(self.values), POINTS))
         return Series(
             name=name or self.name,
             xs=tuple(sum(part) / len(part) for part in parts),

@@ -1,6 +1,6 @@
 """Rows of the tables of tasks and of starts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ale_inspect.report.gathering import Facts, Kind, Sums
@@ -62,13 +62,18 @@ def _task(facts: Facts, key: tuple[Kind, str]) -> TaskRow:
 
 def _over_steps(facts: Facts, key: tuple[Kind, str]) -> list[float]:
     steps = facts.task_steps.get(key, {})
-    ordered = sorted(steps)
-    size = -(-len(ordered) // _POINTS) or 1
     made = []
-    for start in range(0, len(ordered), size):
-        part = [steps[step] for step in ordered[start : start + size]]
+    for found in ranges(sorted(steps), _POINTS):
+        part = [steps[step] for step in found]
         made.append(sum(won for won, _ in part) / sum(of for _, of in part))
     return made
+
+
+def ranges(steps: Sequence[int], most: int) -> Iterator[Sequence[int]]:
+    """Ranges of one step each; of more where there are more than `most`."""
+    size = -(-len(steps) // most) or 1
+    for start in range(0, len(steps), size):
+        yield steps[start : start + size]
 
 
 def start_rows(facts: Facts) -> dict[str, Any]:
