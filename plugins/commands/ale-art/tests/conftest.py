@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -186,13 +187,5 @@ Serve = Callable[[Mapping[str, Any]], ScriptedServer]
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Start a server that plays a script; it ends with the test."""
-    open_ = []
-
-    def start(given: Mapping[str, Any]) -> ScriptedServer:
-        opened = openai_server(given)
-        open_.append(opened)
-        return opened.__enter__()
-
-    yield start
-    for opened in open_:
-        opened.__exit__(None, None, None)
+    with ExitStack() as stack:
+        yield lambda script: stack.enter_context(openai_server(script))

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -139,13 +140,5 @@ Serve = Callable[[Any], ScriptedServer]
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Start a server that plays a script; it ends with the test."""
-    open_ = []
-
-    def start(script: Any) -> ScriptedServer:
-        opened = openai_server(script)
-        open_.append(opened)
-        return opened.__enter__()
-
-    yield start
-    for opened in open_:
-        opened.__exit__(None, None, None)
+    with ExitStack() as stack:
+        yield lambda script: stack.enter_context(openai_server(script))

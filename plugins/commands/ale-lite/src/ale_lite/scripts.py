@@ -159,10 +159,8 @@ def roll_ipa_score(source: str, out: str) -> None:
     Example:
       roll ipa-score --in datasets/raw.jsonl --out datasets/ipa_scored.jsonl
     """
-    ale(
-        ["score", "--in", source, "--out", out, "--chunker", "ale-lite", "--scheme", "ipa-lite"],
-        ROLL_NAMES,
-    )
+    parts = ("--chunker", "ale-lite", "--scheme", "ipa-lite")
+    _roll(["score", "--in", source, "--out", out, *parts])
 
 
 @roll.command("make-dpo")
