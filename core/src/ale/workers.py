@@ -21,14 +21,14 @@ has no run directory.
 import os
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from attrs import field, frozen
 
-from ale._config import RunOptions, Selected
+from ale._config import RunOptions
 from ale._config.auto import listed, not_isolated
-from ale._config.load import select
-from ale._config.model import SandboxRequirements
+from ale._config.load import Problems, required_isolation, select
 from ale._config.plugin_files import changed_files, load_plugin_files
 from ale._registry import Registry
 from ale._run.episode import EpisodeRunner
@@ -249,46 +249,29 @@ def _build_parts(
     root: Node, registry: Registry, context: BuildContext, require: Collection[str]
 ) -> tuple[WorkerParts, str]:
     """The parts, and the name of the sandbox."""
-    problems: list[Problem] = []
-    built: dict[str, Any] = {"llm": None}
-    names: dict[str, str] = {}
-    for kind in ("sandbox", "llm", "agent"):
-        node = root.get(kind)
-        if node is None:
-            continue
-        try:
-            selected: Selected = select(node, kind, registry, path=kind)
-            built[kind], names[kind] = build(selected, context), selected.name
-        except InputError as error:
-            problems += error.problems
-    middleware: list[tuple[str, Any]] = []
+    problems = Problems()
+
+    def make(node: Node, kind: str) -> tuple[str, Any]:
+        selected = select(node, kind, registry, path=kind)
+        return selected.name, build(selected, context)
+
+    made: dict[str, Any] = {
+        kind: problems.collect(partial(make, node, kind))
+        for kind in ("sandbox", "llm", "agent")
+        if (node := root.get(kind)) is not None
+    }
     section = root.get("middleware")
-    for node in (section and section.items) or ():
-        try:
-            selected = select(node, "middleware", registry, path="middleware")
-            middleware.append((selected.name, build(selected, context)))
-        except InputError as error:
-            problems += error.problems
-    if problems:
-        raise InputError(problems)
-    _check_isolation(root.get("sandbox"), built["sandbox"], names["sandbox"], require)
-    parts = WorkerParts(
-        backend=built["sandbox"],
-        llm=built["llm"],
-        agent=built["agent"],
-        middleware=tuple(middleware),
+    middleware = tuple(
+        problems.collect(partial(make, node, "middleware"))
+        for node in (section and section.items) or ()
     )
-    return parts, names["sandbox"]
-
-
-def _check_isolation(
-    section: Node | None, backend: Any, name: str, require: Collection[str]
-) -> None:
-    node = None if section is None else section.get("require")
-    required = {*require}
-    if node is not None:
-        required |= {*structure(Node({"require": node}, _FILE), SandboxRequirements).require}
+    problems.raise_all()
+    name, backend = made["sandbox"]
+    required = {*require, *required_isolation(root.get("sandbox"))}
     missing = [each for each in not_isolated(backend.capabilities) if each in required]
     if missing:
         message = f"sandbox '{name}' does not isolate {listed(missing)} on this machine"
         raise InputError([Problem(message=message, path="sandbox.require")])
+    _, llm = made.get("llm", (None, None))
+    _, agent = made["agent"]
+    return WorkerParts(backend=backend, llm=llm, agent=agent, middleware=middleware), name

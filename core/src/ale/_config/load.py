@@ -91,13 +91,13 @@ def structure_config(node: Node, registry: Registry, *, hint: str | None = None)
     """
     assert node.mapping is not None
     plugins = load_plugin_files(node, registry)
-    problems = _Problems()
+    problems = Problems()
     problems.found += [_unknown_section(node, key) for key in node.mapping if key not in SECTIONS]
     node = _with_defaults(node)
     picked: dict[str, Any] = {
         kind: problems.collect(partial(_part, node, kind, registry, hint)) for kind in _PARTS
     }
-    require = problems.collect(lambda: _required_isolation(node.get("sandbox"))) or ()
+    require = problems.collect(lambda: required_isolation(node.get("sandbox"))) or ()
     launching = problems.collect(lambda: _common(node.get("launch"), "launch"))
     middleware = problems.collect(lambda: _several(node, "middleware", registry)) or ()
     observers = problems.collect(lambda: _several(node, "observers", registry)) or ()
@@ -105,8 +105,7 @@ def structure_config(node: Node, registry: Registry, *, hint: str | None = None)
     empty = Node({}, node.file, node.line)
     options = problems.collect(lambda: structure(node.get("run") or empty, RunOptions, path="run"))
     problems.found += _unmet_needs(node, picked)
-    if problems.found:
-        raise InputError(problems.found)
+    problems.raise_all()
     parts = {kind: part for kind, part in picked.items() if part is not None}
     resolved: dict[str, Any] = {kind: _plain(part) for kind, part in parts.items()}
     resolved |= {"middleware": [_plain(part) for part in middleware]} if middleware else {}
@@ -134,7 +133,8 @@ def structure_config(node: Node, registry: Registry, *, hint: str | None = None)
     )
 
 
-def _required_isolation(sandbox: Node | None) -> tuple[str, ...]:
+def required_isolation(sandbox: Node | None) -> tuple[str, ...]:
+    """What the section ``sandbox`` says that the sandbox must isolate."""
     required: tuple[str, ...] = _common(sandbox, "sandbox").require
     return required
 
@@ -162,16 +162,24 @@ def _with_defaults(node: Node) -> Node:
     return merge(defaults, Node(written, node.file, node.line))
 
 
-class _Problems:
+class Problems:
+    """Collects the problems of several parts, to raise them all at once."""
+
     def __init__(self) -> None:
         self.found: list[Problem] = []
 
     def collect(self, make: Callable[[], Any]) -> Any:
+        """What `make` gives; None if it raises an `InputError`, whose problems are kept."""
         try:
             return make()
         except InputError as error:
             self.found += error.problems
             return None
+
+    def raise_all(self) -> None:
+        """Raise an `InputError` if there are any."""
+        if self.found:
+            raise InputError(self.found)
 
 
 def _unknown_section(node: Node, key: str) -> Problem:
@@ -217,13 +225,12 @@ def _evaluation(root: Node, registry: Registry) -> Evaluation | None:
         return None
     if node.mapping is None:
         raise node.error(f"expected a mapping, found {describe(node.value)}", path="evaluation")
-    problems = _Problems()
+    problems = Problems()
     entries = {key: child for key, child in node.mapping.items() if key != "tasks"}
     rest = Node(entries, node.file, node.line)
     options = problems.collect(lambda: structure(rest, EvaluationOptions, path="evaluation"))
     selected = problems.collect(partial(_held_out, node, registry))
-    if options is None or selected is None:
-        raise InputError(problems.found)
+    problems.raise_all()
     return Evaluation(tasks=selected, options=options)
 
 
@@ -247,13 +254,12 @@ def _several(root: Node, section: str, registry: Registry) -> tuple[Selected, ..
     if node.items is None:
         message = f"expected a list, found {describe(node.value)}"
         raise node.error(message, path=section, hint=f"{section}: [{{type: {example}}}]")
-    problems = _Problems()
+    problems = Problems()
     made = [
         problems.collect(partial(select, item, kind, registry, path=f"{section}[{i}]"))
         for i, item in enumerate(node.items)
     ]
-    if problems.found:
-        raise InputError(problems.found)
+    problems.raise_all()
     return tuple(made)
 
 
@@ -286,7 +292,7 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
             registration, auto = choose_sandbox(
                 registry,
                 given=rest,
-                require=_required_isolation(node),
+                require=required_isolation(node),
                 options_of=lambda candidate: _options(
                     _split(options, candidate)[0], candidate, path
                 ),
@@ -340,10 +346,9 @@ def _dropped(lacking: Mapping[str, Node], registration: Registration, path: str)
 
 def _options(node: Node, registration: Registration, path: str) -> Any:
     cls = registration.component.options
-    problems: list[Problem] = []
     if cls is None:
         expected = f"no options of {registration.component.name}"
-        problems = [
+        problems: Sequence[Problem] = [
             child.problem(_UNKNOWN, path=f"{path}.{key}", expected=expected)
             for key, child in (node.mapping or {}).items()
         ]
@@ -351,7 +356,7 @@ def _options(node: Node, registration: Registration, path: str) -> Any:
         try:
             return structure(node, cls, path=path)
         except InputError as error:
-            problems += error.problems
+            problems = error.problems
     if problems:
         raise InputError([_with_hint(problem, registration.kind) for problem in problems])
     return None

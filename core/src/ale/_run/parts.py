@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import evolve, frozen
 
 from ale._config import RunConfig, Selected
-from ale._config.load import select
+from ale._config.load import Problems, select
 from ale._registry import Registry
 from ale._run.products import build, stack_trace
 from ale.errors import InputError, Problem
@@ -176,7 +177,7 @@ def _read_tasks(
     Raises:
         InputError: with every problem of every task.
     """
-    problems: list[Problem] = []
+    problems = Problems()
     prepared: list[PreparedTask] = []
     origins: dict[str, str] = {}
     try:
@@ -184,18 +185,14 @@ def _read_tasks(
             if task.id in origins:
                 first = f", first in {origins[task.id]}" if origins[task.id] else ""
                 message = f"duplicate task id '{task.id}'{first}"
-                problems.append(Problem(message=message, file=task.origin or None))
+                problems.found.append(Problem(message=message, file=task.origin or None))
             origins[task.id] = task.origin
-            try:
-                prepared.append(prepare(task, registry, context))
-            except InputError as error:
-                problems += error.problems
+            prepared.append(problems.collect(partial(prepare, task, registry, context)))
     except InputError as error:
-        problems += [_in_section(section, problem) for problem in error.problems]
-    if not prepared and not problems:
-        problems.append(Problem(message="there is no task to run", path=section))
-    if problems:
-        raise InputError(problems)
+        problems.found += [_in_section(section, problem) for problem in error.problems]
+    if not origins and not problems.found:
+        problems.found.append(Problem(message="there is no task to run", path=section))
+    problems.raise_all()
     return prepared
 
 
@@ -234,19 +231,17 @@ def prepare(task: Task, registry: Registry, context: BuildContext) -> PreparedTa
     if not task.criteria:
         message = f"task '{task.id}' has no criteria, so it can't be graded"
         raise InputError([Problem(message=message, file=task.origin or None)])
-    problems: list[Problem] = []
+    problems = Problems()
     criteria: list[tuple[CriterionSpec, Criterion]] = []
     for number, spec in enumerate(task.criteria):
         if not 0 < spec.weight < math.inf:
             message = f"expected a weight above 0, found {spec.weight:g}"
             path = f"success_criteria[{number}].weight"
-            problems.append(Problem(message=message, file=spec.file, line=spec.line, path=path))
-        try:
-            criteria.append((spec, _criterion(task, number, registry, context)))
-        except InputError as error:
-            problems += error.problems
-    if problems:
-        raise InputError(problems)
+            problem = Problem(message=message, file=spec.file, line=spec.line, path=path)
+            problems.found.append(problem)
+        made = problems.collect(partial(_criterion, task, number, registry, context))
+        criteria.append((spec, made))
+    problems.raise_all()
     return PreparedTask(task=task, criteria=tuple(criteria))
 
 
