@@ -36,8 +36,8 @@ from ale._run.manifest import versions
 from ale._run.parts import PreparedTask, WorkerParts, missing_features, prepare
 from ale._run.plan import EpisodePlan
 from ale._run.products import build
-from ale._run.start import secret_names, seeded_clocks
-from ale._run.timeouts import CLEANUP_S, Supervisor
+from ale._run.start import close_parts, secret_names, seeded_clocks
+from ale._run.timeouts import Supervisor
 from ale._store import Redactor
 from ale._store.codec import decoder, encode
 from ale.errors import InputError, Problem
@@ -214,15 +214,8 @@ class Worker:
 
     async def aclose(self) -> Sequence[str]:
         """Close model and sandbox; what could not be closed, a message each."""
-        closing = {"sandbox": self._parts.backend.aclose}
-        if self._parts.llm is not None:
-            closing["llm"] = self._parts.llm.aclose
-        failed = []
-        for part, close in closing.items():
-            try:
-                await self._supervisor.run(close(), CLEANUP_S, f"closing the {part}")
-            except Exception:
-                failed.append(f"the {part} could not be closed:\n{traceback.format_exc()}")
+        failed: list[str] = []
+        await close_parts(self._parts, self._supervisor, failed.append)
         return failed
 
 

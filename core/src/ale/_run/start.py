@@ -19,7 +19,7 @@ from ale._run.execution import check_remote
 from ale._run.interrupt import Interrupt
 from ale._run.isolation import isolation_notes
 from ale._run.manifest import changed_versions, describe_run, run_id_for
-from ale._run.parts import Parts, Tasks, build_parts, prepare, read_tasks
+from ale._run.parts import Parts, Tasks, WorkerParts, build_parts, prepare, read_tasks
 from ale._run.plan import starts_of_step
 from ale._run.preflight import preflight
 from ale._run.refill import check_refills
@@ -278,7 +278,7 @@ async def start_checked(ready: Prepared, host: Host) -> Run:
         await preflight(ready.config, ready.parts, ready.tasks)
         return start(ready, host)
     except BaseException:
-        await _close_parts(ready.parts, Supervisor(), host.report)
+        await close_parts(ready.parts, Supervisor(), host.report)
         raise
 
 
@@ -292,7 +292,7 @@ async def check_resumed(run: Run) -> Run:
         await preflight(run.config, run.parts, run.tasks, n_done=len(run.store.index))
     except BaseException:
         run.store.close()
-        await _close_parts(run.parts, run.supervisor, run.report)
+        await close_parts(run.parts, run.supervisor, run.report)
         raise
     return run
 
@@ -304,10 +304,14 @@ async def closing_parts(run: Run) -> AsyncIterator[Run]:
         yield run
     finally:
         run.store.close()
-        await _close_parts(run.parts, run.supervisor, run.report)
+        await close_parts(run.parts, run.supervisor, run.report)
 
 
-async def _close_parts(parts: Parts, supervisor: Supervisor, report: Callable[[str], None]) -> None:
+async def close_parts(
+    parts: WorkerParts, supervisor: Supervisor, report: Callable[[str], None]
+) -> None:
+    """Close model, start scheme and sandbox backend; report those that can't be closed."""
+
     async def close(part: str, closing: Coroutine[Any, Any, None]) -> None:
         try:
             await supervisor.run(closing, CLEANUP_S, f"closing the {part}")
