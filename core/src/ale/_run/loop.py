@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
@@ -16,7 +16,7 @@ from ale._run.times import Times
 from ale._run.training import Training
 from ale._store import RunDirectory
 from ale.protocols import Start
-from ale.types import Episode, Split
+from ale.types import Split
 
 
 @frozen
@@ -73,7 +73,8 @@ class Loop:
             if not complete:
                 return "drained"
             await self.training.learn(step)
-            self._update_starts(step)
+            if self.parts.starts is not None:
+                self.parts.starts.learn(step, self.store.graded(step))
             # Planned before the evaluation: a scheme's plan depends only on the steps.
             last, following = step + 1 == n_steps, step + 1 + staleness
             starts = self._starts(following) if following < n_steps else ()
@@ -113,14 +114,6 @@ class Loop:
                     break
                 drawn.extend(more)
         return True
-
-    def _update_starts(self, step: int) -> None:
-        if self.parts.starts is not None:
-            self.parts.starts.learn(step, self._stored_episodes(step))
-
-    def _stored_episodes(self, step: int) -> Iterator[Episode]:
-        for offset in self.store.index.offsets(step):
-            yield self.store.reader.episodes.at(offset)
 
 
 def _demonstrates(starts: Sequence[Start]) -> bool:

@@ -65,8 +65,7 @@ class StreamPlan:
         if self.scheme is None:
             return
         for step in range(self._learned, version):
-            offsets = self.store.index.offsets(step)
-            self.scheme.learn(step, (self.store.reader.episodes.at(each) for each in offsets))
+            self.scheme.learn(step, self.store.graded(step))
             self._learned = step + 1
 
     def upto(self, steps: int) -> None:

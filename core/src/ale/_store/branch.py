@@ -1,7 +1,6 @@
 """Copy a run as it was after some steps, to continue it with another config."""
 
 import itertools
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ale._store.checkpoints import Checkpoints
+from ale._store.codec import indented
 from ale._store.directory import RunReader
 from ale._store.groups import FILE as GROUPS
 from ale._store.groups import GroupKey, Groups
@@ -86,8 +86,7 @@ def branch_run(
         shutil.copytree(
             checkpoint, partial / "checkpoints" / checkpoint.name, copy_function=os.link
         )
-        text = json.dumps(run, indent=2, ensure_ascii=False)
-        write_whole(partial / "manifest.json", text.encode() + b"\n")
+        write_whole(partial / "manifest.json", indented(run))
 
 
 def _of_first(steps: int, last_evaluation: int, stream: Groups | None) -> Callable[[_Head], bool]:

@@ -1,5 +1,6 @@
 """Records to JSON lines and back."""
 
+import json
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +20,11 @@ def encode(record: Any) -> bytes:
     except UnicodeEncodeError:
         # A model may answer with half a surrogate pair; UTF-8 can't encode it.
         return _encoder.encode(_as_utf8(msgspec.to_builtins(record, enc_hook=str)))
+
+
+def indented(value: Any) -> bytes:
+    """Plain values as JSON for people to read, as a manifest is."""
+    return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def _as_utf8(value: Any) -> Any:

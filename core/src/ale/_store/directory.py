@@ -17,7 +17,7 @@ from typing import Any, NotRequired, TypedDict
 import msgspec
 
 from ale._store.checkpoints import Checkpoints
-from ale._store.codec import encode, unreadable
+from ale._store.codec import encode, indented, unreadable
 from ale._store.groups import (
     Change,
     GroupKey,
@@ -142,6 +142,10 @@ class RunDirectory:
         offset = self._episodes.append(episode)
         self.index.add(episode, offset)
 
+    def graded(self, step: int) -> Iterator[Episode]:
+        """A step's graded training episodes, read one by one, by task, start and rollout."""
+        return map(self.reader.episodes.at, self.index.offsets(step))
+
     def add_groups(self, event: Change, step: int, groups: Sequence[GroupKey]) -> None:
         """Store what a stream has done with some groups, before it acts on it.
 
@@ -216,13 +220,11 @@ def _discard_episodes(path: Path) -> None:
         os.truncate(file, end)
     # Last: after a crash before this, the same is done once more, and nothing was added since.
     rest = {name: value for name, value in outcome.items() if name != _DISCARD}
-    data = json.dumps({**manifest, "outcome": rest}, indent=2, ensure_ascii=False)
-    write_whole(path / "manifest.json", data.encode() + b"\n")
+    write_whole(path / "manifest.json", indented({**manifest, "outcome": rest}))
 
 
 def _pretty(value: Mapping[str, Any], redactor: Redactor) -> bytes:
-    plain = json.loads(redactor.scrub_json(encode(value)))
-    return json.dumps(plain, indent=2, ensure_ascii=False).encode() + b"\n"
+    return indented(json.loads(redactor.scrub_json(encode(value))))
 
 
 class _Part(TypedDict):
