@@ -22,16 +22,14 @@ import pytest
 from ale.errors import AleError, InputError, StoreError
 from ale.protocols import LLM, BackgroundSaver, CriticTrainer, Trainer
 from ale.testing.builders import episode, group, turn
-from ale.testing.fakes import FakeLLM
+from ale.testing.fakes import FakeChunker, FakeLLM
 from ale.types import (
     Batch,
-    Chunk,
     Credit,
     CreditedGroup,
     Gae,
     Message,
     PolicySnapshot,
-    Span,
     StepReport,
     Turn,
     replace,
@@ -50,18 +48,6 @@ def _turns(n: int) -> Sequence[Turn]:
             tokens=6,
             fresh_context=i == 0,
             prompt=messages if i == 0 else (),
-        )
-        for i in range(n)
-    ]
-
-
-def _chunks(n: int) -> Sequence[Chunk]:
-    """One chunk per turn."""
-    return [
-        Chunk(
-            index=i,
-            kind="interaction",
-            spans=(Span(turn=i, text=(0, len(TEXT)), calls=(0, 1), tokens=(0, 6)),),
         )
         for i in range(n)
     ]
@@ -94,7 +80,7 @@ def credited_group(
         )
         for made, (reward, weights) in zip(episodes, rollouts, strict=True)
     )
-    pairs = [(made, _chunks(len(made.trajectory.turns))) for made in episodes]
+    pairs = [(made, FakeChunker().split(made.trajectory)) for made in episodes]
     return CreditedGroup(group=group(*pairs), credits=credits)
 
 
@@ -105,29 +91,25 @@ def credited_batch(step: int) -> Batch:
     return Batch(step=step, groups=(mixed, failed))
 
 
+def _with_credits(batch: Batch, change: Callable[[Credit], Credit]) -> Batch:
+    """The same batch, with each of its credits changed."""
+    groups = [replace(each, credits=tuple(map(change, each.credits))) for each in batch.groups]
+    return replace(batch, groups=tuple(groups))
+
+
 def without_credit(batch: Batch) -> Batch:
     """The same batch, with all weights, returns and rewards of its credits set to 0."""
-    groups = []
-    for credited in batch.groups:
-        zeros = [(0.0,) * len(credit.weights) for credit in credited.credits]
-        credits = tuple(
-            replace(credit, rewards=zero, returns=zero, weights=zero)
-            for credit, zero in zip(credited.credits, zeros, strict=True)
-        )
-        groups.append(replace(credited, credits=credits))
-    return replace(batch, groups=tuple(groups))
+
+    def zeroed(credit: Credit) -> Credit:
+        zeros = (0.0,) * len(credit.weights)
+        return replace(credit, rewards=zeros, returns=zeros, weights=zeros)
+
+    return _with_credits(batch, zeroed)
 
 
 def batch_for_critic(step: int, gae: Gae) -> Batch:
     """`credited_batch`, with credit that a critic is to complete."""
-    batch = credited_batch(step)
-    return replace(
-        batch,
-        groups=tuple(
-            replace(each, credits=tuple(replace(credit, gae=gae) for credit in each.credits))
-            for each in batch.groups
-        ),
-    )
+    return _with_credits(credited_batch(step), lambda credit: replace(credit, gae=gae))
 
 
 def _folder(tmp_path: Path) -> Path:
@@ -150,8 +132,8 @@ def _assert_finite(report: StepReport) -> None:
     assert all(isinstance(name, str) and name for name in report.metrics)
 
 
-class TrainerContract:
-    """Derive from it and give it `make_trainer`, and `batch` if `credited_batch` won't do."""
+class _TrainerKit:
+    """What the kits of trainers have in common."""
 
     tolerance = 1e-6
     """Relative difference allowed between metrics of the same step: kernels need not be exact."""
@@ -167,6 +149,24 @@ class TrainerContract:
         raise NotImplementedError("override the fixture `make_trainer`")
 
     @pytest.fixture
+    def batch(self) -> Callable[[int], Batch]:
+        """Makes the batch of a step."""
+        return credited_batch
+
+    def _computed(self, report: StepReport) -> dict[str, float]:
+        return {k: v for k, v in report.metrics.items() if k not in self.timings}
+
+    async def _assert_repeats(self, trainer: Trainer, batch: Batch, expected: StepReport) -> None:
+        """Check that the trainer's next step has this report."""
+        again = await trainer.step(batch)
+        assert (again.step, again.policy_version) == (expected.step, expected.policy_version)
+        assert self._computed(again) == pytest.approx(self._computed(expected), rel=self.tolerance)
+
+
+class TrainerContract(_TrainerKit):
+    """Derive from it and give it `make_trainer`, and `batch` if `credited_batch` won't do."""
+
+    @pytest.fixture
     def make_unattached(self, make_trainer: Callable[[], Trainer]) -> Callable[[], Trainer]:
         """As `make_trainer`, before `attach`; override it if `make_trainer` attaches."""
         return make_trainer
@@ -174,11 +174,6 @@ class TrainerContract:
     @pytest.fixture
     def trainer(self, make_trainer: Callable[[], Trainer]) -> Trainer:
         return make_trainer()
-
-    @pytest.fixture
-    def batch(self) -> Callable[[int], Batch]:
-        """Makes the batch of a step."""
-        return credited_batch
 
     @pytest.mark.parametrize("llm", [None, FakeLLM([])], ids=["no-model", "no-token-ids"])
     def test_a_model_is_taken_or_refused_with_the_reason(
@@ -250,9 +245,7 @@ class TrainerContract:
 
         second = make_trainer()
         second.load(checkpoint)
-        again = await second.step(batch(1))
-        assert (again.step, again.policy_version) == (expected.step, expected.policy_version)
-        assert self._computed(again) == pytest.approx(self._computed(expected), rel=self.tolerance)
+        await self._assert_repeats(second, batch(1), expected)
 
     @pytest.mark.asyncio
     async def test_loading_takes_a_trainer_back(
@@ -265,11 +258,7 @@ class TrainerContract:
         expected = await trainer.step(batch(1))
         trainer.load(checkpoint)
         assert trainer.snapshot().version == saved
-        again = await trainer.step(batch(1))
-        assert self._computed(again) == pytest.approx(self._computed(expected), rel=self.tolerance)
-
-    def _computed(self, report: StepReport) -> dict[str, float]:
-        return {k: v for k, v in report.metrics.items() if k not in self.timings}
+        await self._assert_repeats(trainer, batch(1), expected)
 
     @pytest.mark.asyncio
     async def test_an_empty_batch_is_a_step_like_any_other(self, trainer: Trainer) -> None:
@@ -316,26 +305,11 @@ class TrainerContract:
             make_trainer().load(checkpoint)
 
 
-class BackgroundSaverContract:
+class BackgroundSaverContract(_TrainerKit):
     """For trainers that write checkpoints while the run continues (`BackgroundSaver`).
 
     Give it `make_trainer`, as for `TrainerContract`, and `batch` if `credited_batch` won't do.
     """
-
-    tolerance = 1e-6
-    """As for `TrainerContract`."""
-    timings: Sequence[str] = ()
-    """As for `TrainerContract`."""
-
-    @pytest.fixture
-    def make_trainer(self) -> Callable[[], Trainer]:
-        """Builds a fresh trainer each time it is called."""
-        raise NotImplementedError("override the fixture `make_trainer`")
-
-    @pytest.fixture
-    def batch(self) -> Callable[[int], Batch]:
-        """Makes the batch of a step."""
-        return credited_batch
 
     @pytest.mark.asyncio
     async def test_what_is_trained_meanwhile_is_not_in_the_checkpoint(
@@ -355,13 +329,7 @@ class BackgroundSaverContract:
 
         second = make_trainer()
         second.load(checkpoint)
-        again = await second.step(batch(1))
-        assert (again.step, again.policy_version) == (expected.step, expected.policy_version)
-        mine, theirs = (
-            {k: v for k, v in report.metrics.items() if k not in self.timings}
-            for report in (again, expected)
-        )
-        assert mine == pytest.approx(theirs, rel=self.tolerance)
+        await self._assert_repeats(second, batch(1), expected)
 
 
 class CriticTrainerContract(TrainerContract):
@@ -411,17 +379,9 @@ class CriticTrainerContract(TrainerContract):
 
 
 def _with_other_weights(batch: Batch) -> Batch:
-    groups = [
-        replace(
-            each,
-            credits=tuple(
-                replace(credit, weights=tuple(7.0 for _ in credit.weights))
-                for credit in each.credits
-            ),
-        )
-        for each in batch.groups
-    ]
-    return replace(batch, groups=tuple(groups))
+    return _with_credits(
+        batch, lambda credit: replace(credit, weights=(7.0,) * len(credit.weights))
+    )
 
 
 __all__ = [
