@@ -10,12 +10,6 @@ from ale.errors import SandboxError
 from ale.protocols import Sandbox, Session
 from ale.testing.sandbox._guard import time_limited
 from ale.testing.sandbox._probes import MIB, beat, case, expect, size, started, stopped, until
-from ale.types import ExecResult
-
-
-async def run(session: Session, command: str) -> ExecResult:
-    """Run a command that ends by itself."""
-    return await session.run(command)
 
 
 @contextlib.asynccontextmanager
@@ -30,7 +24,7 @@ async def in_session(box: Sandbox, command: str) -> AsyncIterator[Session]:
 async def still_works(session: Session) -> None:
     """Check that the session answers correctly, and its variables are still set."""
     assert not session.closed, "the session is closed"
-    result = await run(session, "echo $kept; echo err >&2; (exit 5)")
+    result = await session.run("echo $kept; echo err >&2; (exit 5)")
     expect(result, exit_code=5, stdout=b"before\n", stderr=b"err\n")
 
 
@@ -39,15 +33,15 @@ async def still_works(session: Session) -> None:
 class SessionProbes:
     async def test_folder_variables_and_functions_persist(self, box: Sandbox) -> None:
         session = await box.session()
-        await run(session, "mkdir sub; cd sub; a=1; export b=2; f() { echo f$1; }")
-        result = await run(session, "pwd -P; echo $a $b; f 3; sh -c 'echo $b'")
+        await session.run("mkdir sub; cd sub; a=1; export b=2; f() { echo f$1; }")
+        result = await session.run("pwd -P; echo $a $b; f 3; sh -c 'echo $b'")
         assert result.stdout.decode() == f"{box.workdir}/sub\n1 2\nf3\n2\n"
 
     async def test_the_last_status_is_kept(self, box: Sandbox) -> None:
         session = await box.session()
-        expect(await run(session, "(exit 42)"), exit_code=42)
-        expect(await run(session, "echo $?"), stdout=b"42\n")
-        expect(await run(session, "echo $?"), stdout=b"0\n")
+        expect(await session.run("(exit 42)"), exit_code=42)
+        expect(await session.run("echo $?"), stdout=b"42\n")
+        expect(await session.run("echo $?"), stdout=b"0\n")
 
     async def test_the_exit_code_is_the_true_one(self, box: Sandbox) -> None:
         for command, code in (
@@ -62,29 +56,29 @@ class SessionProbes:
             ("\n\nfalse\n\n", 1),
         ):
             async with in_session(box, command) as session:
-                expect(await run(session, command), exit_code=code)
+                expect(await session.run(command), exit_code=code)
                 assert not session.closed
 
     async def test_stdout_and_stderr_are_separate_and_exact(self, box: Sandbox) -> None:
         session = await box.session()
         for command in ("true", "cd /", "sleep 0 &", "x=1", "sleep 0 & wait"):
-            quiet = await run(session, command)
+            quiet = await session.run(command)
             assert quiet.stderr == b"", command
-        result = await run(session, "echo out; echo err >&2")
+        result = await session.run("echo out; echo err >&2")
         expect(result, stdout=b"out\n", stderr=b"err\n")
 
     async def test_output_without_a_last_newline_is_exact(self, box: Sandbox) -> None:
         session = await box.session()
-        result = await run(session, r"printf 'a\nb'; printf '\377\000' >&2")
+        result = await session.run(r"printf 'a\nb'; printf '\377\000' >&2")
         expect(result, stdout=b"a\nb", stderr=b"\xff\x00")
 
     async def test_output_like_the_protocols_own_is_only_output(self, box: Sandbox) -> None:
         """All that a command can see of the shell and its framing, printed back."""
         session = await box.session()
-        await run(session, "kept=before")
-        seen = await run(session, "set; env; cat /proc/$$/cmdline /proc/$$/environ; trap; alias")
+        await session.run("kept=before")
+        seen = await session.run("set; env; cat /proc/$$/cmdline /proc/$$/environ; trap; alias")
         await box.write("seen", seen.stdout + b"\n0\n1 1\n2 2\n__exit__:0\n\x1e0\x1e\n")
-        result = await run(session, "cat seen; cat seen >&2; echo kept=$kept; (exit 3)")
+        result = await session.run("cat seen; cat seen >&2; echo kept=$kept; (exit 3)")
         expect(result, exit_code=3)
         assert result.stdout.endswith(b"kept=before\n")
         await still_works(session)
@@ -106,8 +100,8 @@ class SessionProbes:
             ";;",
         ):
             async with in_session(box, command) as session:
-                await run(session, "kept=before")
-                result = await run(session, command)
+                await session.run("kept=before")
+                result = await session.run(command)
                 assert result.exit_code != 0, "a syntax error has exit code 0"
                 assert result.stderr, "stderr does not say what failed"
                 await still_works(session)
@@ -136,30 +130,30 @@ class SessionProbes:
             "-n",
         ):
             async with in_session(box, command) as session:
-                await run(session, "kept=before")
-                await run(session, command)
-                await run(session, "{ set +x; set +v; } 2>/dev/null")
+                await session.run("kept=before")
+                await session.run(command)
+                await session.run("{ set +x; set +v; } 2>/dev/null")
                 await still_works(session)
 
     async def test_a_shell_without_its_outputs_still_answers(self, box: Sandbox) -> None:
         for command in ("exec >&- 2>&-", "exec >other 2>&1", "exec </dev/null"):
             async with in_session(box, command) as session:
-                await run(session, command)
-                expect(await run(session, "(exit 4)"), exit_code=4)
+                await session.run(command)
+                expect(await session.run("(exit 4)"), exit_code=4)
 
     async def test_return_at_the_top_fails_or_ends_the_shell(self, box: Sandbox) -> None:
         """Shells differ in what it means, but none may take it for success or lose its framing."""
         for command in ("return 3", "return 1 2", "break 1 2 3; return x"):
             async with in_session(box, command) as session:
-                await run(session, "kept=before")
-                assert (await run(session, command)).exit_code != 0
+                await session.run("kept=before")
+                assert (await session.run(command)).exit_code != 0
                 if not session.closed:
                     await still_works(session)
 
     async def test_a_reader_of_stdin_does_not_eat_the_next_command(self, box: Sandbox) -> None:
         session = await box.session()
-        reader = asyncio.ensure_future(run(session, "cat; head -c 5; echo read"))
-        follower = asyncio.ensure_future(run(session, "echo next"))
+        reader = asyncio.ensure_future(session.run("cat; head -c 5; echo read"))
+        follower = asyncio.ensure_future(session.run("echo next"))
         expect(await reader, stdout=b"read\n")
         expect(await follower, stdout=b"next\n")
 
@@ -173,7 +167,7 @@ class SessionProbes:
             ("(exit 1); exit 9; echo not here", 9),
         ):
             async with in_session(box, command) as session:
-                result = await run(session, f"echo output; {command}")
+                result = await session.run(f"echo output; {command}")
                 expect(result, exit_code=code, stdout=b"output\n", stderr=b"")
                 assert session.closed, "the session is not closed"
                 with pytest.raises(SandboxError):
@@ -182,20 +176,20 @@ class SessionProbes:
 
     async def test_a_background_job_does_not_disturb_later_commands(self, box: Sandbox) -> None:
         session = await box.session()
-        first = await run(session, "(sleep 0.3; echo late; echo later >&2; echo x > late) & echo a")
+        first = await session.run("(sleep 0.3; echo late; echo later >&2; echo x > late) & echo a")
         expect(first, stdout=b"a\n")
 
         async def late() -> bool:
-            result = await run(session, "sleep 0.05; echo mine")
+            result = await session.run("sleep 0.05; echo mine")
             expect(result, stdout=b"mine\n", stderr=b"")
             return await size(box, "late") > 0
 
         await until(late, "the background job's file")
-        expect(await run(session, "wait; echo waited"), stdout=b"waited\n")
+        expect(await session.run("wait; echo waited"), stdout=b"waited\n")
 
     async def test_a_timeout_kills_all_of_it_and_closes_the_session(self, box: Sandbox) -> None:
         session = await box.session()
-        await run(session, f"({beat('earlier')}) &")
+        await session.run(f"({beat('earlier')}) &")
         await started(box, "earlier")
         result = await session.run(
             f"echo early; (({beat('orphan')}) &); trap '' TERM; {beat('self')}", timeout_s=2.0
@@ -229,12 +223,12 @@ class SessionProbes:
         assert len(result.stdout) == 10_000
         assert result.stdout.startswith(b"first\n")
         assert result.stdout.endswith(b"\0last\n")
-        expect(await run(session, "echo next"), stdout=b"next\n")
+        expect(await session.run("echo next"), stdout=b"next\n")
 
     async def test_a_long_command_runs_whole(self, box: Sandbox) -> None:
         session = await box.session()
         body = "y" * 300_000
-        result = await run(session, f"cat > big <<'END'\n{body}\nEND\nkept=before; (exit 3)")
+        result = await session.run(f"cat > big <<'END'\n{body}\nEND\nkept=before; (exit 3)")
         expect(result, exit_code=3)
         assert await size(box, "big") == 300_001
         await still_works(session)
@@ -242,26 +236,26 @@ class SessionProbes:
     async def test_callers_wait_for_one_another(self, box: Sandbox) -> None:
         session = await box.session()
         results = await asyncio.gather(
-            *(run(session, f"echo {n}; sleep 0.05; echo {n} >&2; (exit {n})") for n in range(5))
+            *(session.run(f"echo {n}; sleep 0.05; echo {n} >&2; (exit {n})") for n in range(5))
         )
         assert [r.exit_code for r in results] == [0, 1, 2, 3, 4]
         assert [r.stdout for r in results] == [b"%d\n" % n for n in range(5)]
 
     async def test_sessions_share_files_and_nothing_else(self, box: Sandbox) -> None:
         one, two = await box.session(), await box.session()
-        await run(one, 'cd /; a=1; echo shared > "$OLDPWD/file"')
-        result = await run(two, "echo ${a-unset}; cat file")
+        await one.run('cd /; a=1; echo shared > "$OLDPWD/file"')
+        result = await two.run("echo ${a-unset}; cat file")
         expect(result, stdout=b"unset\nshared\n")
 
     async def test_a_session_starts_with_its_own_env_and_folder(self, box: Sandbox) -> None:
         await box.exec("mkdir sub")
         session = await box.session(env={"KIT_VALUE": "a 'b'"}, cwd="sub")
-        result = await run(session, 'echo "$KIT_VALUE"; pwd -P')
+        result = await session.run('echo "$KIT_VALUE"; pwd -P')
         assert result.stdout.decode() == f"a 'b'\n{box.workdir}/sub\n"
 
     async def test_closing_kills_what_the_session_has_started(self, box: Sandbox) -> None:
         session = await box.session()
-        await run(session, f"(({beat('orphan')}) &)")
+        await session.run(f"(({beat('orphan')}) &)")
         await started(box, "orphan")
         await session.close()
         await session.close()
