@@ -18,8 +18,8 @@ from ale.errors import GradingError, SandboxError
 from ale.protocols import Criterion, Sandbox
 from ale.testing import builders
 from ale.testing._wrapper import Wrapper
-from ale.testing.fakes import FolderSandbox
-from ale.types import ExecResult, Score, Task, Trajectory
+from ale.testing.fakes import FolderBackend
+from ale.types import ExecResult, SandboxSpec, Score, Task, Trajectory
 
 _PROGRAMS = (
     *("awk", "basename", "bash", "cat", "chmod", "cmp", "cut", "dash", "diff", "dirname", "env"),
@@ -109,20 +109,14 @@ class CriterionContract:
     @pytest_asyncio.fixture
     async def sandbox(self) -> AsyncIterator[Sandbox]:
         """A fresh sandbox."""
-        sandbox = FolderSandbox()
-        try:
+        async with FolderBackend().open(SandboxSpec()) as sandbox:
             yield sandbox
-        finally:
-            await sandbox.close()
 
     @pytest_asyncio.fixture
     async def other_sandbox(self) -> AsyncIterator[Sandbox]:
         """Another fresh sandbox."""
-        sandbox = FolderSandbox()
-        try:
+        async with FolderBackend().open(SandboxSpec()) as sandbox:
             yield sandbox
-        finally:
-            await sandbox.close()
 
     @pytest.mark.asyncio
     async def test_it_passes_what_should_pass(
