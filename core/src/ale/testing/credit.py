@@ -9,27 +9,15 @@ import pytest
 from ale.protocols import CreditScheme, CriticCredit
 from ale.testing import builders
 from ale.testing.chunker import random_trajectory
-from ale.types import BatchStatistics, Chunk, Credit, Episode, Group, Rollout, Span, Trajectory
+from ale.testing.fakes import FakeChunker
+from ale.types import BatchStatistics, Chunk, Credit, Episode, Group, Rollout, Trajectory
 
 _REWARDS = (0.0, 0.0, 1.0, 1.0, 1.0, 0.5, 1 / 3, 0.1)
 
 
 def chunk_per_turn(trajectory: Trajectory) -> tuple[Chunk, ...]:
     """The simplest chunking: each turn is a chunk."""
-    return tuple(
-        Chunk(
-            index=index,
-            kind="turn",
-            spans=(
-                Span(
-                    turn=index,
-                    text=(0, len(turn.completion.message.content)),
-                    calls=(0, len(turn.observations)),
-                ),
-            ),
-        )
-        for index, turn in enumerate(trajectory.turns)
-    )
+    return tuple(FakeChunker().split(trajectory))
 
 
 def rollout(reward: float, trajectory: Trajectory, number: int = 0) -> Rollout:

@@ -187,11 +187,21 @@ def _text(message: Message) -> bytes:
     return f"<{message.role}>{message.content}{''.join(calls)}\n".encode()
 
 
-def _truncate(data: bytes, limit: int) -> tuple[bytes, bool]:
+def _truncate(data: bytes, limit: int) -> bytes:
     if len(data) <= limit:
-        return data, False
+        return data
     head = limit // 2
-    return data[:head] + data[len(data) - (limit - head) :], True
+    return data[:head] + data[len(data) - (limit - head) :]
+
+
+def _result(code: int, stdout: bytes, stderr: bytes, limit: int, timed_out: bool) -> ExecResult:
+    return ExecResult(
+        exit_code=code,
+        stdout=_truncate(stdout, limit),
+        stderr=_truncate(stderr, limit),
+        timed_out=timed_out,
+        truncated=max(len(stdout), len(stderr)) > limit,
+    )
 
 
 class FolderSession:
@@ -233,15 +243,8 @@ class FolderSession:
             else:
                 self.closed = True
                 code = 137 if timed_out else await self._process.wait()
-            stdout, cut = _truncate(out.read_bytes() if out.exists() else b"", max_output_bytes)
-            stderr, cut_too = _truncate(err.read_bytes() if err.exists() else b"", max_output_bytes)
-        return ExecResult(
-            exit_code=code,
-            stdout=stdout,
-            stderr=stderr,
-            timed_out=timed_out,
-            truncated=cut or cut_too,
-        )
+            written = [path.read_bytes() if path.exists() else b"" for path in (out, err)]
+        return _result(code, *written, limit=max_output_bytes, timed_out=timed_out)
 
     async def close(self) -> None:
         """Kill the shell and its group."""
@@ -319,15 +322,8 @@ class FolderSandbox(BaseSandbox):
             await _end(process)
             raise
         code = process.returncode if process.returncode is not None else 137
-        stdout, cut = _truncate(out, command.max_output_bytes)
-        stderr, cut_too = _truncate(err, command.max_output_bytes)
-        return ExecResult(
-            exit_code=code if code >= 0 else 128 - code,
-            stdout=stdout,
-            stderr=stderr,
-            timed_out=timed_out,
-            truncated=cut or cut_too,
-        )
+        code = code if code >= 0 else 128 - code
+        return _result(code, out, err, command.max_output_bytes, timed_out)
 
     async def open_session(self, env: Mapping[str, str], cwd: str | None) -> FolderSession:
         """A persistent bash."""
