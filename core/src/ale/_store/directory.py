@@ -18,10 +18,11 @@ import msgspec
 
 from ale._store.checkpoints import Checkpoints
 from ale._store.codec import encode, indented, unreadable
+from ale._store.groups import FILE as GROUPS
 from ale._store.groups import (
     Change,
+    GroupEvent,
     GroupKey,
-    GroupLog,
     Groups,
     forget_batches,
     read_groups,
@@ -38,6 +39,7 @@ from ale.types import CreditedEpisode, Episode, Split, Task
 
 _DISCARD = "discard_after"
 """Key of the outcome: size in bytes to which a resume truncates ``episodes.jsonl``."""
+_EPISODES, _EVENTS = "episodes.jsonl", "events.jsonl"
 _TASKS: Mapping[Split, str] = {"train": "tasks.jsonl", "evaluation": "evaluation_tasks.jsonl"}
 
 
@@ -56,9 +58,9 @@ class RunReader:
         """``manifest.json``: at least ``run_id``, ``config`` and ``n_tasks``."""
         self.tasks = Lines(path / _TASKS["train"], Task)
         self.evaluation_tasks = Lines(path / _TASKS["evaluation"], Task)
-        self.episodes = Lines(path / "episodes.jsonl", Episode)
+        self.episodes = Lines(path / _EPISODES, Episode)
         """Iterable any number of times; each pass reads from disk, one episode at a time."""
-        self._heads = Lines(path / "episodes.jsonl", StoredEpisode)
+        self._heads = Lines(path / _EPISODES, StoredEpisode)
 
     def index(self) -> Index:
         """Scan the episodes for their keys, rewards and offsets, without decoding them whole."""
@@ -75,7 +77,7 @@ class RunReader:
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The event log: each entry has ``event``, ``at`` (seconds since the epoch) and more."""
-        yield from Lines(self.path / "events.jsonl", dict[str, Any])
+        yield from Lines(self.path / _EVENTS, dict[str, Any])
 
 
 class RunDirectory:
@@ -87,16 +89,16 @@ class RunDirectory:
         self._redactor = redactor
         self._lock = lock(path)
         _discard_episodes(path)
-        self._tasks: dict[Split, Appender] = {}
-        self._episodes = Appender(path / "episodes.jsonl", redactor)
-        self._events = Appender(path / "events.jsonl", redactor)
+        self._appenders: dict[str, Appender] = {}
+        """By file; each of the other files is made with its first line."""
+        for name in (_EPISODES, _EVENTS):
+            self._appender(name)
         self.checkpoints = Checkpoints(path / "checkpoints")
         self.reader = RunReader(path)
         self.index = self.reader.index()
         self.groups = self.index.stream or Groups()
         """What a stream has done with its groups; nothing for another run."""
-        self._groups = GroupLog(path, redactor, self.groups)
-        self._stored_before = (path / "episodes.jsonl").stat().st_size
+        self._stored_before = (path / _EPISODES).stat().st_size
 
     @classmethod
     def create(cls, path: Path, manifest: Mapping[str, Any], redactor: Redactor) -> "RunDirectory":
@@ -133,13 +135,11 @@ class RunDirectory:
 
     def add_task(self, task: Task, split: Split = "train") -> None:
         """Store a task as it was read."""
-        if split not in self._tasks:
-            self._tasks[split] = Appender(self.path / _TASKS[split], self._redactor)
-        self._tasks[split].append(task)
+        self._appender(_TASKS[split]).append(task)
 
     def add_episode(self, episode: Episode) -> None:
         """Store an episode, which is done from here on."""
-        offset = self._episodes.append(episode)
+        offset = self._appender(_EPISODES).append(episode)
         self.index.add(episode, offset)
 
     def graded(self, step: int) -> Iterator[Episode]:
@@ -151,12 +151,22 @@ class RunDirectory:
 
         Args:
             step: how many steps the policy has learned from.
+
+        Raises:
+            StoreError: it can't be written.
         """
-        self._groups.add(event, step, groups)
+        line = GroupEvent(event=event, step=step, groups=tuple(groups))
+        self._appender(GROUPS).append(line)
+        self.groups.add(line)
 
     def add_event(self, name: str, at: float, **facts: Any) -> None:
         """Append to the event log; `at` in seconds since the epoch."""
-        self._events.append({"event": name, "at": at, **facts})
+        self._appender(_EVENTS).append({"event": name, "at": at, **facts})
+
+    def _appender(self, name: str) -> Appender:
+        if name not in self._appenders:
+            self._appenders[name] = Appender(self.path / name, self._redactor)
+        return self._appenders[name]
 
     def has_credits(self, step: int) -> bool:
         """Whether this step's credits are stored."""
@@ -196,9 +206,8 @@ class RunDirectory:
 
     def close(self) -> None:
         """Close the files and release the lock. May be called again."""
-        for appender in (*self._tasks.values(), self._episodes, self._events):
+        for appender in self._appenders.values():
             appender.close()
-        self._groups.close()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -210,7 +219,7 @@ def _discard_episodes(path: Path) -> None:
     outcome = manifest.get("outcome") or {}
     if _DISCARD not in outcome:
         return
-    file, end = path / "episodes.jsonl", outcome[_DISCARD]
+    file, end = path / _EPISODES, outcome[_DISCARD]
     lines = Lines(file, StoredEpisode).with_offsets()
     gone = {GroupKey(e.step, e.task_id, e.start) for offset, e in lines if offset >= end}
     learned = Checkpoints(path / "checkpoints").newest()

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ale._store.codec import encode
-from ale._store.lines import Appender, Lines
-from ale._store.redact import Redactor
+from ale._store.lines import Lines
 from ale.files import write_whole
 from ale.types._record import record
 
@@ -123,30 +122,3 @@ def forget_batches(path: Path, gone: Set[GroupKey], learned: int) -> set[int]:
         ]
         write_whole(path / FILE, b"".join(encode(event) + b"\n" for event in left))
     return steps
-
-
-class GroupLog:
-    """Appends to a run's ``groups.jsonl``, which is made with its first line."""
-
-    def __init__(self, path: Path, redactor: Redactor, groups: Groups) -> None:
-        self._path = path / FILE
-        self._redactor = redactor
-        self._appender: Appender | None = None
-        self._groups = groups
-
-    def add(self, event: Change, step: int, groups: Sequence[GroupKey]) -> None:
-        """Store what happened to some groups; it counts from here on.
-
-        Raises:
-            StoreError: it can't be written.
-        """
-        line = GroupEvent(event=event, step=step, groups=tuple(groups))
-        if self._appender is None:
-            self._appender = Appender(self._path, self._redactor)
-        self._appender.append(line)
-        self._groups.add(line)
-
-    def close(self) -> None:
-        """Close the file. May be called again."""
-        if self._appender is not None:
-            self._appender.close()
