@@ -57,9 +57,13 @@ class _Stored(msgspec.Struct):
 
 def origins(run: RunReader) -> Iterator[Origin]:
     """The origins of the episodes that a run has taken from others, in order."""
-    for stored in Lines(run.path / "episodes.jsonl", _Stored):
+    return (origin for origin, _ in _taken(run.path))
+
+
+def _taken(path: Path) -> Iterator[tuple[Origin, _Stored]]:
+    for stored in Lines(path / "episodes.jsonl", _Stored):
         if found := stored.metadata.get(ORIGIN):
-            yield Origin(**found)
+            yield Origin(**found), stored
 
 
 @define(kw_only=True)
@@ -92,10 +96,9 @@ class Learner:
         learner = cls(loop=loop, drained=drained)
         for task in loop.store.reader.tasks:
             learner._goals[task.id] = task.goal
-        for stored in Lines(loop.store.path / "episodes.jsonl", _Stored):
-            if found := stored.metadata.get(ORIGIN):
-                learner._taken.add(Origin(**found))
-                learner._count(GroupKey(stored.step, stored.task_id, stored.start))
+        for origin, stored in _taken(loop.store.path):
+            learner._taken.add(origin)
+            learner._count(GroupKey(stored.step, stored.task_id, stored.start))
         loop.evaluator.restore()
         loop.training.report_missed()
         return learner

@@ -94,10 +94,7 @@ class Index:
 
     def evaluation(self, step: int) -> Mapping[float | None, list[float | None]]:
         """The rewards of an evaluation by temperature, in the order of sampling; None is broken."""
-        found: dict[float | None, list[float | None]] = {}
-        for (*_, temperature), (_, reward) in self._of(step, "evaluation"):
-            found.setdefault(temperature, []).append(reward)
-        return found
+        return {each: [*found.values()] for each, found in self.evaluated(step).items()}
 
     def evaluated(self, step: int) -> Mapping[float | None, Mapping[tuple[str, int], float | None]]:
         """The rewards of an evaluation by temperature, and by task and rollout; None is broken."""
