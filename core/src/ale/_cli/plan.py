@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from ale._config.describe import default_of
 from ale._config.model import PARTS
 from ale._run.loop import planned_episodes
 from ale._run.plan import tasks_per_step
@@ -83,11 +84,8 @@ def _options(options: Any) -> Iterator[tuple[str, str, bool]]:
     if options is None:
         return
     for field in attrs.fields(type(options)):
-        default = field.default
-        if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
-            default = None if default.takes_self else default.factory()
         value = getattr(options, field.name)
-        yield field.name, _text(value), value == default
+        yield field.name, _text(value), value == default_of(field)
 
 
 def _text(value: Any) -> str:

@@ -26,7 +26,7 @@ def describe_options(cls: type) -> list[OptionText]:
         OptionText(
             name=field.name,
             type=type_text(field.type),
-            default=_default(field.default),
+            default=_text(default_of(field)),
             doc=str(field.metadata.get("doc", "")),
         )
         for field in fields
@@ -34,11 +34,17 @@ def describe_options(cls: type) -> list[OptionText]:
     ]
 
 
-def _default(default: Any) -> str:
+def default_of(field: "attrs.Attribute[Any]") -> Any:
+    """An option's default; None where it depends on other options."""
+    default = field.default
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+        return None if default.takes_self else default.factory()
+    return default
+
+
+def _text(default: Any) -> str:
     if default is attrs.NOTHING:
         return "required"
-    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
-        default = None if default.takes_self else default.factory()
     if default is None:
         return "-"
     if isinstance(default, bool):
