@@ -210,9 +210,8 @@ class Registry:
     def registrations(self, kind: str) -> Sequence[Registration]:
         """Every component of a kind, by name."""
         if kind not in self._registrations:
-            made = sorted(self._ask(kind), key=lambda registration: registration.full_name)
             self._registrations[kind] = sorted(
-                made, key=lambda registration: registration.component.name
+                self._ask(kind), key=lambda each: (each.component.name, each.full_name)
             )
         return self._registrations[kind]
 

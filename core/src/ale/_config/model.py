@@ -370,12 +370,10 @@ class RunConfig:
     def notes(self) -> list[str]:
         """What the user should know about how the config was read, a line each."""
         evaluation = None if self.evaluation is None else self.evaluation.tasks
-        parts = (self.tasks, self.sandbox, self.llm, self.agent, self.chunker, self.credit)
-        more = (self.starts, self.trainer, self.executor, self.launch, evaluation)
-        lists = (*self.middleware, *self.observers)
-        found = [None if part is None else part.dropped for part in (*parts, *more, *lists)]
-        set_by = environment_notes(self.source or Node({}))
-        return [*set_by, *(note for note in found if note is not None)]
+        parts: list[Selected | None] = [getattr(self, section) for section in PARTS]
+        parts += [self.launch, evaluation, *self.middleware, *self.observers]
+        found = [part.dropped for part in parts if part is not None and part.dropped is not None]
+        return [*environment_notes(self.source or Node({})), *found]
 
 
 def _option_of(values: Mapping[str, Any], wanted: str) -> str | None:
