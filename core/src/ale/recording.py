@@ -5,8 +5,6 @@ task source, so it can't be resumed by `ale run`; `Recording` itself continues o
 """
 
 import os
-import platform
-import sys
 import time
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
@@ -15,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from ale._registry import Registry
-from ale._run.manifest import run_id_for, versions
+from ale._run.manifest import host_facts, run_id_for, versions
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import decoder, encode, invalid_record
 from ale._store.index import SUCCESS
@@ -145,9 +143,5 @@ def _manifest(path: Path, config: Mapping[str, Any], registry: Registry) -> dict
         "n_tasks": 0,
         "n_evaluation_tasks": 0,
         "versions": versions(registry),
-        "host": {
-            "platform": platform.platform(),
-            "python": sys.version.split()[0],
-            "cpus": os.cpu_count(),
-        },
+        "host": host_facts(),
     }

@@ -36,11 +36,16 @@ def describe_run(
         "n_evaluation_tasks": len(tasks["evaluation"]),
         "versions": versions(registry),
         "sandbox": {"type": config.sandbox.name, "capabilities": parts.backend.capabilities},
-        "host": {
-            "platform": platform.platform(),
-            "python": sys.version.split()[0],
-            "cpus": os.cpu_count(),
-        },
+        "host": host_facts(),
+    }
+
+
+def host_facts() -> dict[str, Any]:
+    """What a manifest says of this machine."""
+    return {
+        "platform": platform.platform(),
+        "python": sys.version.split()[0],
+        "cpus": os.cpu_count(),
     }
 
 
