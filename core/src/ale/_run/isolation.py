@@ -1,14 +1,11 @@
 """Compare the isolation that a config and its tasks ask for with what the sandbox provides."""
 
-from collections.abc import Iterator
-
 from ale._config import RunConfig
 from ale._config.auto import capabilities_of, listed, not_isolated
 from ale._run.parts import Tasks
 from ale.errors import InputError, Problem
 from ale.protocols import SandboxBackend
 from ale.text import counted
-from ale.types import Task
 
 
 def isolation_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> list[str]:
@@ -48,7 +45,7 @@ def _network_notes(config: RunConfig, tasks: Tasks) -> list[str]:
         ready.task.id
         for split in tasks.values()
         for ready in split
-        if any(task.constraints.network is False for task in _with_steps(ready.task))
+        if any(task.constraints.network is False for task in (ready.task, *ready.task.steps))
     ]
     sources = ["the config"] if getattr(config.sandbox.options, "network", None) is False else []
     if asking:
@@ -59,8 +56,3 @@ def _network_notes(config: RunConfig, tasks: Tasks) -> list[str]:
         f"network: false, set by {' and '.join(sources)}, is not enforced: sandbox "
         f"'{config.sandbox.name}' does not isolate the network"
     ]
-
-
-def _with_steps(task: Task) -> Iterator[Task]:
-    yield task
-    yield from task.steps

@@ -89,7 +89,12 @@ class Training:
         """
         if self.has_learned(step):
             return
-        crediting = crediting_from(self.config, self.parts)
+        crediting = Crediting(
+            chunker=self.parts.chunker,
+            chunker_name=self.config.chunker.name,
+            scheme=self.parts.credit,
+            scheme_name=self.config.credit.name,
+        )
         trainer, trained = self.parts.trainer, self._has_trained(step)
         groups: list[CreditedGroup] = []
         with self.times.on("crediting"), self.store.writing_credits(step) as write:
@@ -223,13 +228,3 @@ def _returns(batch: Batch) -> Iterator[float]:
             if credit.returns and not rollout.episode.start:
                 pairs = zip(rollout.chunks, credit.returns, strict=True)
                 yield next((g for chunk, g in pairs if is_credited(chunk, rollout.episode)), 0.0)
-
-
-def crediting_from(config: RunConfig, parts: Parts) -> Crediting:
-    """The config's chunker and credit scheme."""
-    return Crediting(
-        chunker=parts.chunker,
-        chunker_name=config.chunker.name,
-        scheme=parts.credit,
-        scheme_name=config.credit.name,
-    )
