@@ -36,7 +36,7 @@ def describe_options(cls: type) -> list[OptionText]:
 
 def default_of(field: "attrs.Attribute[Any]") -> Any:
     """An option's default; None where it depends on other options."""
-    default = field.default
+    default: Any = field.default
     if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
         return None if default.takes_self else default.factory()
     return default

@@ -243,8 +243,8 @@ class FolderSession:
             else:
                 self.closed = True
                 code = 137 if timed_out else await self._process.wait()
-            written = [path.read_bytes() if path.exists() else b"" for path in (out, err)]
-        return _result(code, *written, limit=max_output_bytes, timed_out=timed_out)
+            stdout, stderr = (path.read_bytes() if path.exists() else b"" for path in (out, err))
+        return _result(code, stdout, stderr, max_output_bytes, timed_out)
 
     async def close(self) -> None:
         """Kill the shell and its group."""
