@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from ale._config import Selected
@@ -83,6 +84,7 @@ def _product_errors(product: object, kind: str) -> list[str]:
     return [f"its build returned {found}, not a {protocol.__name__}: {', '.join(missing)} missing"]
 
 
+@cache
 def _members(protocol: type) -> list[str]:
     """Public methods and attributes of a protocol class, those of its bases included."""
     bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False)]

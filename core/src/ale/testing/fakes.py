@@ -281,11 +281,15 @@ class FolderSandbox(BaseSandbox):
         super().__init__("folder", str(self._folder), self.capabilities, FolderFiles(self._folder))
 
     async def _start(
-        self, arguments: Sequence[str], env: Mapping[str, str] | None, cwd: str | None
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str] | None,
+        cwd: str | None,
+        stdin: int = asyncio.subprocess.PIPE,
     ) -> asyncio.subprocess.Process:
         start = asyncio.create_subprocess_exec(
             *arguments,
-            stdin=asyncio.subprocess.PIPE,
+            stdin=stdin,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": self.workdir, **(env or {})},
@@ -307,13 +311,15 @@ class FolderSandbox(BaseSandbox):
         """Run one command and wait for the end of its output."""
         given = command.command
         arguments = ["/bin/sh", "-c", given] if isinstance(given, str) else list(given)
+        # With nothing to write, uvloop would still write, and fail where the command has ended.
+        stdin = asyncio.subprocess.PIPE if command.stdin else asyncio.subprocess.DEVNULL
         try:
-            process = await self._start(arguments, command.env, command.cwd)
+            process = await self._start(arguments, command.env, command.cwd, stdin)
         except FileNotFoundError as error:
             return ExecResult(exit_code=127, stdout=b"", stderr=str(error).encode())
         timed_out = False
         try:
-            output = process.communicate(command.stdin or b"")
+            output = process.communicate(command.stdin or None)
             out, err = await asyncio.wait_for(output, command.timeout_s)
         except TimeoutError:
             timed_out, out, err = True, b"", b""

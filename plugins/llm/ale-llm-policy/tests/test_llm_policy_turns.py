@@ -1,6 +1,7 @@
 """Turns that add up: prompts, prefix cache, demonstrations, limits."""
 
 import asyncio
+import threading
 from itertools import pairwise
 
 import pytest
@@ -18,6 +19,7 @@ from ale.types import (
 )
 from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.pretrained import TorchPolicy
+from ale_llm_policy.sessions import Sessions
 from ale_llm_policy.testing import CORPUS, SHELL, Make, forward_logits, request
 
 
@@ -192,6 +194,26 @@ async def test_a_long_demonstration_is_scored_in_parts(policy: TorchPolicy, make
     logp = forward_logits(policy, found.prompt_ids, found.output_ids).log_softmax(-1)
     meant = logp.gather(1, torch.tensor(found.output_ids)[:, None])[:, 0]
     assert torch.tensor(found.logprobs) == pytest.approx(meant, abs=1e-5)
+
+
+async def test_other_requests_do_not_wait_until_a_long_prompt_is_tokenised(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm, answered = make(context=64), threading.Event()
+    prompt = Sessions.prompt
+
+    def after_the_other(sessions: Sessions, asked: CompletionRequest) -> tuple[int, ...]:
+        if asked.conversation.episode_id == "long":
+            assert answered.wait(60)
+        return prompt(sessions, asked)
+
+    monkeypatch.setattr(Sessions, "prompt", after_the_other)
+    long = asyncio.create_task(llm.complete(request("a " * 200_000, episode="long")))
+    await asyncio.sleep(0)
+    await llm.complete(request("a b"))
+    answered.set()
+    with pytest.raises(ContextLengthError, match="the context holds 64"):
+        await long
 
 
 async def test_the_context_is_a_limit(make: Make) -> None:

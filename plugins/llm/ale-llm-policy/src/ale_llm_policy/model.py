@@ -23,6 +23,9 @@ from ale_llm_policy.server import EngineServer
 from ale_llm_policy.sessions import Sessions
 from ale_servers.records import Sampled, SampleRequest
 
+_LONG = 1 << 18
+"""Characters that take a good part of a second to tokenise."""
+
 
 class TokenLLM:
     """Turns messages into ids, and sampled ids into messages, whatever samples the ids.
@@ -66,7 +69,7 @@ class TokenLLM:
             ContextLengthError: the prompt fills the context.
             LLMError: the model failed, or is closed.
         """
-        asked = self._asked(request, self._prompt(request))
+        asked = self._asked(request, await self._prompt(request))
         sampled = await self._sample(asked, request.conversation.episode_id)
         at = None
         if asked.stop and sampled.reason == "stop" and sampled.ids[-1] not in self._end_ids:
@@ -84,7 +87,7 @@ class TokenLLM:
             ContextLengthError: prompt and answer together don't fit.
             LLMError: as for `complete`; or the answer has text after a stop string.
         """
-        prompt = self._prompt(request)
+        prompt = await self._prompt(request)
         ids, at = self._as_sampled(answer, request.sampling.stop or self._defaults.stop)
         if len(prompt) + len(ids) > self._context:
             raise self._too_long(len(prompt) + len(ids))
@@ -111,8 +114,11 @@ class TokenLLM:
     def _text(self, ids: Sequence[int]) -> str:
         return self.policy.template.token_bytes.text(ids).text
 
-    def _prompt(self, request: CompletionRequest) -> tuple[int, ...]:
-        prompt = self._sessions.prompt(request)
+    async def _prompt(self, request: CompletionRequest) -> tuple[int, ...]:
+        if sum(len(message.content) for message in request.messages) < _LONG:
+            prompt = self._sessions.prompt(request)
+        else:  # other requests would wait for it
+            prompt = await asyncio.to_thread(self._sessions.prompt, request)
         if len(prompt) >= self._context:
             raise self._too_long(len(prompt))
         return prompt

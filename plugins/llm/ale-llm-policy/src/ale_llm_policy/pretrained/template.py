@@ -154,8 +154,9 @@ class ChatTemplate:
         return Answer(message, tuple(reading.place(at) for at in starts))
 
     def _ids(self, text: str) -> Ids:
-        encoding = self._tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
-        return tuple(encoding.ids)
+        # Unlike `encode`, this tracks no offsets, and other threads run meanwhile.
+        encode = self._tokenizer.backend_tokenizer.encode_batch_fast
+        return tuple(encode([text], add_special_tokens=False)[0].ids)
 
     def _render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, prompt: bool
