@@ -19,6 +19,7 @@ from ale.protocols import AgentContext
 from ale.testing.builders import trajectory, turn
 from ale.testing.credit import group_of, rollout
 from ale.types import (
+    Batch,
     Credit,
     CriterionSpec,
     Episode,
@@ -232,3 +233,14 @@ def test_a_credit_that_does_not_fit_its_chunks_is_refused(
     credit = Credit(episode_id=made.episode.id, scheme="s", **{**ones, **fields})
     with pytest.raises(PluginError, match=message):
         check_credits(group_of([made]), [credit], "s")
+
+
+async def test_a_trainer_that_returns_no_report_is_named(workplace: Any, finish: Finish) -> None:
+    class Mute:
+        async def step(self, batch: Batch) -> None:
+            """Forgets its report."""
+
+    run = workplace.prepared(workplace.config())
+    run = evolve(run, parts=evolve(run.parts, trainer=Mute()))
+    with pytest.raises(PluginError, match=r"trainer .*Mute returned None, expected a StepReport"):
+        await finish(run)

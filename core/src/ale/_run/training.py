@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 from attrs import field, frozen
 
@@ -17,10 +18,12 @@ from ale._run.times import Times
 from ale._store import RunDirectory
 from ale._store.checkpoints import write_report
 from ale._store.index import SUCCESS
-from ale.errors import StoreError
+from ale.errors import PluginError, StoreError
 from ale.plugin import BuildContext
 from ale.protocols import BackgroundSaver, Policy, Trainer
-from ale.types import Batch, CreditedGroup, StepFinished, StepReport, replace
+from ale.types import Batch, CreditedGroup, PolicySnapshot, StepFinished, StepReport, replace
+
+T = TypeVar("T")
 
 
 @frozen
@@ -109,7 +112,7 @@ class Training:
 
     async def _train(self, trainer: Trainer, batch: Batch, facts: Mapping[str, float]) -> None:
         with self.times.on("training"):
-            report = await trainer.step(self._learned(batch))
+            report = _returned(await trainer.step(self._learned(batch)), StepReport, trainer)
         with self.times.on("hand_over"):
             await self._update_model(trainer)
         await self.saved()  # at most one checkpoint is written at a time
@@ -167,7 +170,8 @@ class Training:
     async def _update_model(self, trainer: Trainer) -> None:
         """Give the trainer's weights to the model, with their new version."""
         if isinstance(self.parts.llm, Policy):
-            await self.parts.llm.load_policy(trainer.snapshot())
+            snapshot = _returned(trainer.snapshot(), PolicySnapshot, trainer)
+            await self.parts.llm.load_policy(snapshot)
 
     def _report(self, report: StepReport) -> None:
         self.record_event("step_finished", step=report.step, metrics=report.metrics)
@@ -219,6 +223,13 @@ def _start_saving(trainer: Trainer, folder: Path) -> Callable[[], None] | None:
 def _rewards(credited: CreditedGroup) -> list[float]:
     rewards = [rollout.episode.reward for rollout in credited.group.rollouts]
     return [reward for reward in rewards if reward is not None]
+
+
+def _returned(value: object, wanted: type[T], trainer: Trainer) -> T:
+    if not isinstance(value, wanted):
+        found, name = type(trainer).__qualname__, wanted.__name__
+        raise PluginError(f"the trainer {found} returned {value!r}, expected a {name}")
+    return value
 
 
 def _returns(batch: Batch) -> Iterator[float]:

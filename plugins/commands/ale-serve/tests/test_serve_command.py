@@ -78,3 +78,12 @@ def test_a_model_that_no_run_could_sample_by_ids_is_not_registered(
 ) -> None:
     message = refused(registry, "fake", register=tmp_path)
     assert "fake does not sample by token ids" in message
+
+
+def test_a_file_in_place_of_a_model_is_a_mistake_that_is_named(
+    registry: Registry, tmp_path: Path
+) -> None:
+    (tmp_path / "my.yaml").write_text("llm: {type: fake}")
+    done = CliRunner().invoke(serve, [str(tmp_path / "my.yaml")], obj=registry)
+    assert done.exit_code == 2
+    assert f"did you mean --config {tmp_path / 'my.yaml'}?" in done.output

@@ -91,3 +91,9 @@ def test_a_chunk_weighs_as_its_first_unit(unit: str, expected: tuple[float, ...]
     """Three tokens, and then one of the same turn and two of the next."""
     given = replace(three_turns(), chunks=(chunk(0, (0, 3)), chunk(1, (3, 4), (0, 2))))
     assert credit_of(given, gamma=0.5, lam=1.0, unit=unit).weights == expected
+
+
+def test_a_chunk_without_tokens_is_no_unit() -> None:
+    given = replace(three_turns(), chunks=(chunk(0, (0, 2)), chunk(1, (2, 2)), chunk(2, (2, 2))))
+    credit = credit_of(given, gamma=0.5, lam=1.0, unit="token")
+    assert credit.returns == (0.5, 1.0, 1.0)

@@ -84,7 +84,7 @@ async def test_a_row_holds_the_conversation_the_answer_and_what_each_part_is_wor
         "chunks": [
             {
                 "index": 1,
-                "kind": "interaction",
+                "kind": "turn",
                 "text": [0, 18],
                 "calls": [0, 1],
                 "tokens": [0, 6],

@@ -75,6 +75,8 @@ def serve(
 
     if (llm is None) == (config is None):
         raise click.UsageError("give either a model or --config FILE")
+    if llm is not None and Path(llm).is_file():
+        raise click.UsageError(f"'{llm}' is a file; did you mean --config {llm}?")
     section = chosen(llm, config)
     endpoint = Endpoint(
         host=host,

@@ -55,7 +55,8 @@ def _discounted(
 def _units(chunks: Sequence[Chunk], unit: str) -> Sequence[tuple[int, int]]:
     """Numbers of the first and last unit of each chunk."""
     found: list[tuple[int, int]] = []
-    before = 0
+    sizes = [sum(map(_tokens, chunk.spans)) for chunk in chunks]
+    before, last = 0, max(0, sum(sizes) - 1)
     # Turns without credit are in no chunk, and are no units.
     turns_in_order = sorted({span.turn for chunk in chunks for span in chunk.spans})
     number_of = {turn: number for number, turn in enumerate(turns_in_order)}
@@ -66,9 +67,10 @@ def _units(chunks: Sequence[Chunk], unit: str) -> Sequence[tuple[int, int]]:
             turns = [number_of[span.turn] for span in chunk.spans] or [0]
             found.append((turns[0], turns[-1]))
         else:
-            n = sum(map(_tokens, chunk.spans))
-            found.append((before, before + max(0, n - 1)))
-            before += n
+            # A chunk without tokens weighs as the token after it; at the end, as the last one.
+            end = before + max(0, sizes[number] - 1)
+            found.append((min(before, last), min(end, last)))
+            before += sizes[number]
     return found
 
 
