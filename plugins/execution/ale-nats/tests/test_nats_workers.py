@@ -219,6 +219,16 @@ async def test_a_job_that_is_withdrawn_while_it_is_sent_is_not_in_the_queue(
         assert await _messages(own_group.url, JOBS) == 0
 
 
+async def test_a_job_that_begins_after_the_run_drains_is_not_queued(
+    make_run: MakeRun, own_group: WorkerGroup
+) -> None:
+    async with make_run().open() as workers:
+        asked = asyncio.create_task(workers.run(job("late")))
+        workers.drain()
+        assert await asyncio.wait_for(asked, 60) is None
+        assert await _messages(own_group.url, JOBS) == 0
+
+
 async def _messages(url: str, stream: str) -> int:
     async with connected(NatsOptions(url=url), {}, name="test") as link:
         return (await link.stream.stream_info(stream)).state.messages

@@ -111,6 +111,7 @@ class Session:
         self._episodes: JetStreamContext.PushSubscription | None = None
         self._before = 0
         """The last message in the stream of episodes when this session began."""
+        self._draining = False
         self._heard = False
         """Whether a worker has taken a job, or has said why not."""
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -208,6 +209,8 @@ class Session:
         if early is not None and (episode := await self._read(early)) is not None:
             self._given[token] = early
             return episode
+        if self._draining:
+            return None
         asked = _Asked(job, asyncio.get_running_loop().create_future())
         self._asked[token] = asked
         try:
@@ -228,6 +231,7 @@ class Session:
 
     def drain(self) -> None:
         """Withdraw what no worker has taken."""
+        self._draining = True
         for token, asked in self._asked.items():
             if asked.taken_by is None and not asked.answer.done():
                 asked.withdrawn = True
