@@ -58,7 +58,7 @@ class FileContains:
         kind = result.stdout.decode("utf-8", "replace").strip()
         if result.exit_code != 0 or (kind != "file" and kind not in _ERRORS):
             raise GradingError(
-                f"the sandbox could not examine {self.options.path!r} is "
+                f"the sandbox could not examine {self.options.path!r} "
                 f"(exit code {result.exit_code}): {excerpt(result.stderr)}"
             )
         return _ERRORS.get(kind)
