@@ -98,7 +98,8 @@ nox.options.sessions = [
     *(f"plugin({name})" for name in PLUGINS[2:]),
     *("docs", "build", "lint"),
 ]
-nox.options.error_on_missing_interpreters = False  # `newest` is skipped
+# Where Python 3.13 is missing, `newest` is skipped.
+nox.options.error_on_missing_interpreters = False
 nox.options.allow_parallel = True
 # Many tests wait for a process or for a time limit: three sessions keep two cores busy. With four
 # everything takes 16 to 17 minutes instead of some 20, but more time limits are missed under load.

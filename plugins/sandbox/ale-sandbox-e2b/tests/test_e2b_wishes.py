@@ -98,7 +98,8 @@ async def test_what_a_profile_prints_is_no_answer(box: Any) -> None:
 
 async def test_end_processes_spares_what_ran_before_the_first_command(box: Any) -> None:
     await box.exec("env -i setsid sleep 987 & env -i setsid sleep 988 &")
-    assert await box.end_processes() >= 2, "with the command's own shell, if that is still ending"
+    # With the command's own shell, if that is still ending.
+    assert await box.end_processes() in (2, 3)
     left = await box.exec("cat /proc/[0-9]*/cmdline | tr '\\0' ' '; echo alive")
     assert b"sleep 98" not in left.stdout
     assert left.stdout.endswith(b"alive\n")

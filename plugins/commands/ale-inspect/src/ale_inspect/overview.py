@@ -9,9 +9,8 @@ from ale.runs import SUCCESS, Causes, RunReader, holder, learning
 from ale.strict import nearest
 from ale.text import rate_line, seconds, table
 from ale.types import Episode
+from ale_inspect.kinds import kind_name, kind_of
 from ale_inspect.progress import progress_of
-from ale_inspect.report.gathering import kind_of
-from ale_inspect.report.tables import kind_name
 
 _CAUSES = 8
 _OTHERS = 8

@@ -1,6 +1,7 @@
 """Rewards for a critic: generalised advantage estimation over tokens, turns or chunks."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Literal
 
 from ale.types import Chunk, Credit, Gae, Group, Rollout, Span
@@ -54,24 +55,28 @@ def _discounted(
 
 def _units(chunks: Sequence[Chunk], unit: str) -> Sequence[tuple[int, int]]:
     """Numbers of the first and last unit of each chunk."""
-    found: list[tuple[int, int]] = []
-    sizes = [sum(map(_tokens, chunk.spans)) for chunk in chunks]
-    before, last = 0, max(0, sum(sizes) - 1)
+    if unit == "chunk":
+        return [(number, number) for number in range(len(chunks))]
+    return _by_turns(chunks) if unit == "turn" else _by_tokens(chunks)
+
+
+def _by_turns(chunks: Sequence[Chunk]) -> Sequence[tuple[int, int]]:
     # Turns without credit are in no chunk, and are no units.
     turns_in_order = sorted({span.turn for chunk in chunks for span in chunk.spans})
     number_of = {turn: number for number, turn in enumerate(turns_in_order)}
-    for number, chunk in enumerate(chunks):
-        if unit == "chunk":
-            found.append((number, number))
-        elif unit == "turn":
-            turns = [number_of[span.turn] for span in chunk.spans] or [0]
-            found.append((turns[0], turns[-1]))
-        else:
-            # A chunk without tokens weighs as the token after it; at the end, as the last one.
-            end = before + max(0, sizes[number] - 1)
-            found.append((min(before, last), min(end, last)))
-            before += sizes[number]
-    return found
+    turns = [[number_of[span.turn] for span in chunk.spans] or [0] for chunk in chunks]
+    return [(each[0], each[-1]) for each in turns]
+
+
+def _by_tokens(chunks: Sequence[Chunk]) -> Sequence[tuple[int, int]]:
+    """A chunk without tokens weighs as the token after it; at the end, as the last one."""
+    sizes = [sum(map(_tokens, chunk.spans)) for chunk in chunks]
+    last = max(0, sum(sizes) - 1)
+    firsts = accumulate(sizes, initial=0)
+    return [
+        (min(first, last), min(first + max(0, size - 1), last))
+        for first, size in zip(firsts, sizes, strict=False)
+    ]
 
 
 def _tokens(span: Span) -> int:

@@ -32,8 +32,7 @@ class ChatClient:
         self._context = context
         self._where = where
         self._redact = Redactor(None if key is None else key.value)
-        self._tools = options.tools
-        self._retries = options
+        self._chat_options = options
         self._defaults = Sampling(
             temperature=options.temperature, top_p=options.top_p, max_tokens=options.max_tokens
         )
@@ -55,13 +54,13 @@ class ChatClient:
         """
         if self._closed:
             raise LLMError(f"{self!r} is closed")
-        if request.tools and not self._tools:
+        if request.tools and not self._chat_options.tools:
             raise LLMError(f"{self!r} takes no tools: its option 'tools' is off")
         jitter = f"{self._context.seed}/{request.conversation.episode_id}/{request.turn}"
         async with self._gate:
             return await with_retries(
                 attempt,
-                self._retries,
+                self._chat_options,
                 where=self._where,
                 rng=random.Random(jitter),  # noqa: S311
                 monotonic=self._context.monotonic,

@@ -4,7 +4,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from ale_inspect.report.gathering import Head, Kind
+from ale_inspect.kinds import Kind
+from ale_inspect.report.gathering import Head
 
 T = TypeVar("T")
 

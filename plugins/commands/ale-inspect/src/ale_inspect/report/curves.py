@@ -7,8 +7,9 @@ from attrs import evolve, field, frozen
 
 from ale.text import counted, wilson
 from ale_charts import Chart, Series
-from ale_inspect.report.gathering import Facts, Kind, Sums
-from ale_inspect.report.tables import kind_name, ranges
+from ale_inspect.kinds import Kind, kind_name
+from ale_inspect.report.gathering import Facts, Sums
+from ale_inspect.report.tables import ranges
 
 POINTS = 300
 """A curve of more steps is drawn through the means of this many ranges of steps."""

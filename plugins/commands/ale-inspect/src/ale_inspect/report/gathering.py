@@ -10,27 +10,11 @@ from attrs import define, field
 
 from ale.attempts import Repeats, repeats
 from ale.runs import SUCCESS, Causes, RunReader, learning
-from ale.text import Z95, sampling_name
+from ale.text import Z95
 from ale.types import Episode
 from ale_forks import Counts, Curves
+from ale_inspect.kinds import Kind, kind_of
 from ale_inspect.progress import Progress, progress_of
-
-Kind = str
-"""What an episode measures: ``train``, the policy on a training task from its beginning;
-``evaluation``, on a held-out task, followed by ``greedy`` or the temperature where that is not the
-model's own; ``started``, from a state that an expert had reached; or ``shown``, a demonstration, of
-which nothing was sampled."""
-
-
-def kind_of(episode: Episode) -> Kind:
-    """Success from an expert's state, or of an expert, must not count as the policy's own."""
-    if episode.split == "evaluation":
-        how = "" if episode.temperature is None else f" {sampling_name(episode.temperature)}"
-        return "evaluation" + how
-    turns = episode.trajectory.turns
-    if turns and all(turn.completion.forced for turn in turns):
-        return "shown"
-    return "started" if episode.start else "train"
 
 
 class Head(NamedTuple):

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 from ale.runs import PARTS, RunReader
 from ale.text import counted, seconds, wilson
 from ale_charts import Chart, render
+from ale_inspect.kinds import kind_name
 from ale_inspect.report.curves import constants, episode_charts, metric_charts
 from ale_inspect.report.embedding import embedded
 from ale_inspect.report.forks import fork_rows
 from ale_inspect.report.gathering import Facts, Head, Sums
-from ale_inspect.report.tables import kind_name, start_rows, task_rows
+from ale_inspect.report.tables import start_rows, task_rows
 
 _STAGES = 8
 _CAUSES = 20

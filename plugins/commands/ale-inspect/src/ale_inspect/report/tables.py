@@ -1,26 +1,14 @@
 """Rows of the tables of tasks and of starts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ale_inspect.report.gathering import Facts, Kind, Sums
+from ale_inspect.kinds import KINDS, Kind, kind_name
+from ale_inspect.report.gathering import Facts, Sums
 
-KINDS: Mapping[Kind, str] = {
-    "train": "training",
-    "evaluation": "held out",
-    "started": "expert start",
-    "shown": "demonstration",
-}
-"""Their names in the page; see `kind_name`."""
 _ROWS = 1000
 _POINTS = 8
 """Points of a task's small curve."""
-
-
-def kind_name(kind: Kind, names: Mapping[Kind, str] = KINDS) -> str:
-    """A kind's name; with the temperature of an evaluation."""
-    plain, _, temperature = kind.partition(" ")
-    return f"{names[plain]}, {temperature}" if temperature else names[plain]
 
 
 class TaskRow(NamedTuple):
