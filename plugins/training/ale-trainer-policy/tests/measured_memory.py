@@ -1,7 +1,8 @@
 """Processes that train, and print how much memory that took them together: bytes, as JSON.
 
 Arguments, each as JSON: a model's config, the dtype of its weights, whether they are in 4 bits,
-options of the trainer, and the tokens of an episode.
+options of the trainer, the tokens of an episode, and the type of the device. On a GPU it is the
+GPU's memory, of one process.
 """
 
 import gc
@@ -35,18 +36,21 @@ def status(pid: int, name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) << 10
 
 
-def made(sizes: dict[str, Any], dtype: torch.dtype, *, quantised: bool) -> Any:
+def made(sizes: dict[str, Any], dtype: torch.dtype, device: str, *, quantised: bool) -> Any:
     """A model with random weights."""
     model: Any = AutoModelForCausalLM.from_config(LlamaConfig(**sizes), dtype=dtype)
     if not quantised:
-        return model
+        return model.to(device)
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         config = BitsAndBytesConfig(
-            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=dtype,
         )
         model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, quantization_config=config, device_map={"": "cpu"}
+            folder, dtype=dtype, quantization_config=config, device_map={"": device}
         )
     for each in model.parameters():
         if each.is_floating_point():
@@ -83,23 +87,33 @@ def train(
 
 def main(given: Sequence[str]) -> None:
     """Train something small first: libraries load what they need once."""
-    sizes, dtype, quantised, plain, context = (json.loads(each) for each in given)
+    sizes, dtype, quantised, plain, context, device = (json.loads(each) for each in given)
     torch.set_num_threads(1)
     options = structure(from_plain(plain), PolicyOptions)
     ranks = OwnRanks(options.processes, gpu=False) if options.is_sharded else None
     pids = [os.getpid(), *(each.pid for each in multiprocessing.active_children())]
 
     def forget_peak() -> None:
+        if device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+            return
         for pid in pids:
             Path(f"/proc/{pid}/clear_refs").write_text("5")
 
+    def used(line: str) -> int:
+        if device == "cuda":
+            peak = line == "VmHWM"
+            return torch.cuda.max_memory_allocated() if peak else torch.cuda.memory_allocated()
+        return sum(status(pid, line) for pid in pids)
+
     small = {**sizes, "hidden_size": 32, "intermediate_size": 32, "vocab_size": 64}
+    small |= {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
     kind = getattr(torch, dtype)
-    train(small, made(small, kind, quantised=quantised), options, 16, forget_peak)
+    train(small, made(small, kind, device, quantised=quantised), options, 16, forget_peak)
     gc.collect()
-    before = sum(status(pid, "VmRSS") for pid in pids)
-    train(sizes, made(sizes, kind, quantised=quantised), options, context, forget_peak)
-    print(json.dumps(sum(status(pid, "VmHWM") for pid in pids) - before))
+    before = used("VmRSS")
+    train(sizes, made(sizes, kind, device, quantised=quantised), options, context, forget_peak)
+    print(json.dumps(used("VmHWM") - before))
     if ranks is not None:
         ranks.close()
 

@@ -45,11 +45,19 @@ class Case:
     quantised: bool = False
     context: int = CONTEXT
     options: dict[str, Any]
+    device: str = "cpu"
 
     def measured(self) -> int:
         """Bytes that processes take to train it, all together."""
         script = Path(__file__).with_name("measured_memory.py")
-        given = (self.sizes, self.dtype, self.quantised, self.options, self.context)
+        given = (
+            self.sizes,
+            self.dtype,
+            self.quantised,
+            self.options,
+            self.context,
+            self.device,
+        )
         # The allocator gives freed memory back, as it otherwise does for large tensors alone.
         environ = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
         command = [sys.executable, str(script), *map(json.dumps, given)]
@@ -63,7 +71,7 @@ class Case:
             context=self.context,
             packed=False,
             prefix_cache=0,
-            on_host=True,
+            on_host=self.device == "cpu",
             quantised=self.quantised,
         )
         options = structure(from_plain(self.options), PolicyOptions)
@@ -111,6 +119,38 @@ SELDOM = {
     ],
 )
 def test_processes_that_train_take_what_is_planned(case: Case) -> None:
+    assert case.planned() == pytest.approx(case.measured(), rel=0.15)
+
+
+LARGE = {
+    **SIZES,
+    "hidden_size": 896,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "intermediate_size": 4864,
+    "vocab_size": 151936,
+    "max_position_embeddings": 16384,
+}
+"""Half a billion weights, as those of Qwen2.5-0.5B."""
+BF16 = {"precision": "bf16"}
+ON_GPU = {
+    "fp32 weights": {"options": BF16},
+    "recomputed": {"options": {**BF16, "activations": "recompute"}},
+    "a long episode": {"context": 16384, "options": {**BF16, "max_tokens_per_microbatch": 16384}},
+    "padded": {"options": {**BF16, "packing": "padded", "max_tokens_per_microbatch": 8192}},
+    "bfloat16 weights": {"dtype": "bfloat16", "options": {}},
+    "adapters": {"dtype": "bfloat16", "options": LORA},
+    "in 4 bits": {"dtype": "bfloat16", "quantised": True, "options": LORA},
+    "a copy": {"dtype": "bfloat16", "options": {"sync": "copy"}},
+}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("name", ON_GPU)
+def test_training_on_a_gpu_takes_what_is_planned(name: str) -> None:
+    given: dict[str, Any] = {"sizes": LARGE, "context": 2048, "device": "cuda", **ON_GPU[name]}
+    case = Case(**given)
     assert case.planned() == pytest.approx(case.measured(), rel=0.15)
 
 

@@ -44,7 +44,7 @@ def forward_logits(
     policy: TorchPolicy, prompt: tuple[int, ...], output: tuple[int, ...]
 ) -> torch.Tensor:
     """Logits from which each token of `output` was drawn, ``[n, vocabulary]``, in one pass."""
-    ids = torch.tensor([prompt + output])
+    ids = torch.tensor([prompt + output], device=policy.device)
     with torch.no_grad():
         logits: torch.Tensor = policy.model(ids, use_cache=False).logits[0].float()
     return logits[len(prompt) - 1 : -1]

@@ -20,6 +20,8 @@ from ale.errors import AleError
 from ale_trainer_policy.tree import Tree
 
 NAME = "ale_tree"
+_KERNEL = {"FORCE_USE_FLEX_ATTENTION": True}
+"""Below 128 tokens torch would take its kernel for decoding, which has none for a forest's mask."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -170,7 +172,13 @@ def _flex(
     block_mask = tree.masks[window]
     gqa = query.shape[1] != key.shape[1]
     out: Tensor = _compiled_flex()(
-        query, key, value, block_mask=block_mask, scale=scaling, enable_gqa=gqa
+        query,
+        key,
+        value,
+        block_mask=block_mask,
+        scale=scaling,
+        enable_gqa=gqa,
+        kernel_options=_KERNEL,
     )
     return out.transpose(1, 2).contiguous()
 
