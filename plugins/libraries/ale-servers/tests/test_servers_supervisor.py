@@ -78,6 +78,21 @@ async def test_a_program_that_was_given_something_wrong_is_not_started_again(
     assert said == ["the server ended with status 2; it is not started again"]
 
 
+async def test_after_so_many_failures_in_a_row_it_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_WAIT_S", 0.01)
+    said: list[str] = []
+    made = command(tmp_path / "log", "print(1); raise SystemExit(1)")
+    async with supervised(made, said.append, failures=3) as running:
+        await running
+    assert (tmp_path / "log").read_text().split() == ["1"] * 3
+    assert said[-1] == (
+        f"the server ended with status 1, 3 times in a row; it is not started again: "
+        f"see {tmp_path / 'log'}"
+    )
+
+
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     log = tmp_path / "log"
     parent = subprocess.Popen(

@@ -17,8 +17,9 @@ from attrs import frozen
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
 """Seconds between a crash and the next start, doubled after each crash up to the second."""
-STEADY_S = 60.0
-"""After running for this many seconds, a server begins again with the shortest wait."""
+STEADY_S = 300.0
+"""After running for this many seconds, which is longer than a start takes, a server begins again
+with the shortest wait, and without failures."""
 END_S = 15.0
 """Seconds between SIGTERM and SIGKILL."""
 MISTAKE = 2
@@ -56,6 +57,8 @@ async def supervised(
     command: Command,
     report: Callable[[str], None] = lambda message: None,
     on_start: Callable[[], None] = lambda: None,
+    *,
+    failures: int | None = None,
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Keep the command running while the block runs, in a task that ends when it gives up.
 
@@ -64,13 +67,17 @@ async def supervised(
     Args:
         report: gets a message for each unexpected end.
         on_start: called after each start.
+        failures: give up, too, when the program has ended so many times in a row without running
+            for `STEADY_S` once. None: never.
 
     Raises:
         OSError: the log can't be written.
     """
     command.log.parent.mkdir(parents=True, exist_ok=True)
     with command.log.open("ab") as log:
-        running = asyncio.create_task(_run_always(command, log.fileno(), report, on_start))
+        running = asyncio.create_task(
+            _run_always(command, log.fileno(), report, on_start, failures)
+        )
         try:
             yield running
         finally:
@@ -80,9 +87,13 @@ async def supervised(
 
 
 async def _run_always(
-    command: Command, log: int, report: Callable[[str], None], on_start: Callable[[], None]
+    command: Command,
+    log: int,
+    report: Callable[[str], None],
+    on_start: Callable[[], None],
+    failures: int | None,
 ) -> None:
-    wait = FIRST_WAIT_S
+    wait, in_a_row = FIRST_WAIT_S, 0
     while True:
         started = time.monotonic()
         process = await asyncio.create_subprocess_exec(
@@ -102,7 +113,13 @@ async def _run_always(
         if status == MISTAKE:
             return report(f"the server ended with status {status}; it is not started again")
         if time.monotonic() - started > STEADY_S:
-            wait = FIRST_WAIT_S
+            wait, in_a_row = FIRST_WAIT_S, 0
+        in_a_row += 1
+        if in_a_row == failures:
+            return report(
+                f"the server ended with status {status}, {failures} times in a row; it is not "
+                f"started again: see {command.log}"
+            )
         report(f"the server ended with status {status}; started again in {wait:g} s")
         await asyncio.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT_S)

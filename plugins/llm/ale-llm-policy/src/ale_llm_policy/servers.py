@@ -29,6 +29,9 @@ from ale_servers.registry import FolderRegistry, Registry
 from ale_servers.supervisor import Command, last_lines, serve_command, supervised
 from ale_training.lora import full_weights
 
+_FAILURES = 5
+"""A run gives up a server of its own that ends so many times in a row, soon after its start."""
+
 
 @frozen(kw_only=True)
 class OwnServers:
@@ -269,8 +272,8 @@ class ServersLLM(TokenLLM):
             return
         commands = self._own.commands
         for command in await asyncio.to_thread(commands, self.policy, self._first):
-            running = await self._running.enter_async_context(supervised(command, self._report))
-            self._supervised.append(running)
+            kept = supervised(command, self._report, failures=_FAILURES)
+            self._supervised.append(await self._running.enter_async_context(kept))
 
     async def _publish(self, pool: ServerPool) -> None:
         """Write the initial weights, for servers that have others."""
