@@ -24,6 +24,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -72,7 +73,7 @@ def traces_of(batch: Batch) -> list[TokenTrace]:
     return [each for each in found if each is not None]
 
 
-async def measured(model: Path, folder: Path, *, small: bool) -> bool:
+async def measured(model: Path, folder: Path, arguments: Sequence[str], *, small: bool) -> bool:
     """Print what each part of a step takes; were all tokens of the weights that they should be?"""
     import torch
 
@@ -86,7 +87,7 @@ async def measured(model: Path, folder: Path, *, small: bool) -> bool:
     # Its environment is named as its build: cpu or cuda.
     server: dict[str, Any] = {"type": "vllm-server", "build": device, "start_s": 1800.0}
     if gpu:
-        server["arguments"] = ["--gpu-memory-utilization=0.33"]
+        server["arguments"] = ["--gpu-memory-utilization=0.33", *arguments]
     options = ServersOptions(
         model=NameOrPath(str(model)),
         start=1,
@@ -143,7 +144,11 @@ def main() -> int:
     """Measure and print; 1 where tokens are of other weights or probabilities."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--small", action="store_true", help="a tiny model, also without a GPU")
-    small = parser.parse_args().small
+    parser.add_argument(
+        "--argument", action="append", default=[], help="a further argument of vLLM; repeatable"
+    )
+    given = parser.parse_args()
+    small = given.small
     lacking = missing("torch", "transformers", "ale_trainer_policy", "ale_vllm")
     if lacking:
         print(f"skipped: {', '.join(lacking)} not installed (pip install -e .[train])")
@@ -166,7 +171,8 @@ def main() -> int:
         began = time.perf_counter()
         n = write_model(SMALL if small else LARGE, Path(folder) / "model")
         print(f"{name}; {n / 1e6:,.1f} M weights; {TASKS * ROLLOUTS} answers a step", flush=True)
-        good = asyncio.run(measured(Path(folder) / "model", Path(folder), small=small))
+        work = measured(Path(folder) / "model", Path(folder), given.argument, small=small)
+        good = asyncio.run(work)
         print(f"all of it: {time.perf_counter() - began:.0f} s, most of it vLLM's start")
     return 0 if good else 1
 

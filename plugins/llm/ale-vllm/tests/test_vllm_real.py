@@ -1,9 +1,11 @@
-"""The kits of inference servers against a real vLLM on this machine's CPU.
+"""The kits of inference servers against a real vLLM on this machine: on its CPU, or its GPU where
+$ALE_VLLM_BUILD is cuda.
 
 Torch and the tiny model are imported in fixtures: the package's other tests do without.
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -27,6 +29,14 @@ from ale_vllm.server import build
 pytestmark = pytest.mark.long
 START_S = 1800
 """On a busy machine."""
+SERVER: dict[str, Any] = {
+    "build": os.environ.get("ALE_VLLM_BUILD", "cpu"),
+    # Log-probabilities are compared with those of a full forward.
+    "dtype": "float32",
+    "start_s": START_S,
+}
+if SERVER["build"] == "cuda":
+    SERVER["arguments"] = ("--gpu-memory-utilization=0.2",)
 
 
 def tiny(seed: int) -> Any:
@@ -108,9 +118,7 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("vllm")
     tiny(0).save(folder / "model")
     log = folder / "vllm.log"
-    options = VLLMServerOptions(
-        model=folder / "model", build="cpu", adapters=2, log=log, start_s=START_S
-    )
+    options = VLLMServerOptions(model=folder / "model", adapters=2, log=log, **SERVER)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -1,4 +1,4 @@
-"""A run trains while a vLLM of its own samples, on this machine's CPU: `ale run` as a command."""
+"""A run trains while a vLLM of its own samples, on this machine: `ale run` as a command."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .test_vllm_real import START_S, logprobs, tiny
+from .test_vllm_real import SERVER, START_S, logprobs, tiny
 
 pytestmark = pytest.mark.long
 
@@ -45,7 +45,7 @@ CONFIG = {
         "type": "servers",
         "model": "model",
         "start": 1,
-        "server": {"type": "vllm-server", "build": "cpu", "start_s": START_S},
+        "server": {"type": "vllm-server", **SERVER},
         "timeout_s": START_S,
         "max_tokens": 8,
     },
