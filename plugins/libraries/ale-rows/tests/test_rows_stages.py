@@ -10,7 +10,7 @@ import pytest
 from ale.errors import InputError, PluginError
 from ale.runs import Registry
 from ale.testing.builders import episode, turn
-from ale.types import Episode
+from ale.types import Episode, replace
 from ale_rows import (
     EpisodeRow,
     RlRow,
@@ -58,6 +58,18 @@ def test_rows_are_sorted_by_step_task_and_rollout(
     collect([run(*reversed(some))], tmp_path / "raw.jsonl")
     rows = read_rows(tmp_path / "raw.jsonl", EpisodeRow)
     assert [row.episode for row in rows] == some[:4]
+
+
+def test_every_temperature_of_an_evaluation_is_collected(tmp_path: Path, run: Any) -> None:
+    evaluated = [
+        replace(episode(), id=f"{step}-{how}", split="evaluation", step=step, temperature=how)
+        for step in (0, 3)
+        for how in (None, 0.0, 0.5)
+    ]
+    report = collect([run(*reversed(evaluated))], tmp_path / "raw.jsonl", split="evaluation")
+    rows = read_rows(tmp_path / "raw.jsonl", EpisodeRow)
+    assert [row.episode for row in rows] == evaluated
+    assert report.read == 6
 
 
 def test_a_folder_is_searched_for_runs_without_duplicates(tmp_path: Path, run: Any) -> None:

@@ -26,7 +26,8 @@ def collect(
     broken: bool = False,
     tools: Sequence[ToolSpec] | None = None,
 ) -> Report:
-    """Write the episodes of runs as rows: run by run, then by step, task, start and rollout.
+    """Write the episodes of runs as rows: run by run, then by step, task, start, rollout and, of
+    an evaluation, temperature.
 
     Lines are copied unchanged, one in memory at a time; memory holds their offsets. If a run has an
     episode twice, the later line is used.
@@ -108,12 +109,14 @@ def _refuse_duplicates(readers: Sequence[RunReader]) -> None:
 def _heads(reader: RunReader) -> list[tuple[EpisodeHead, int]]:
     """The run's episodes with their offsets, in the order of the output."""
     path = reader.episodes.path
-    known: dict[tuple[Split, int, str, str, int], tuple[EpisodeHead, int]] = {}
+    known: dict[tuple[Split, int, str, str, int, float], tuple[EpisodeHead, int]] = {}
     for offset, head in Lines(path, EpisodeHead).with_offsets():
         if head.schema != 1:
             message = f"episode of schema {head.schema}; this version of ale-rows reads 1"
             raise InputError([Problem(message=message, file=str(path), path="schema")])
-        key = (head.split, head.step, head.task_id, head.start, head.rollout)
+        # The model's own temperature, None, comes first.
+        temperature = -1.0 if head.temperature is None else head.temperature
+        key = (head.split, head.step, head.task_id, head.start, head.rollout, temperature)
         known[key] = (head, offset)
     return [known[key] for key in sorted(known)]
 

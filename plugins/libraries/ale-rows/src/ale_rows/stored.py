@@ -28,6 +28,7 @@ class EpisodeHead(msgspec.Struct, gc=False):
     step: int = 0
     start: str = ""
     rollout: int = 0
+    temperature: float | None = None
     reward: float | None = None
     schema: int = 1
 
