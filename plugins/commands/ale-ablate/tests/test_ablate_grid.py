@@ -6,6 +6,7 @@ import pytest
 
 from ale.errors import InputError, StoreError
 from ale_ablate.grid import Cell, Grid, cells_of, create, read, split
+from ale_ablate.sweeping import values_of
 
 
 def names(vary: list[str], cells: list[str] | None = None) -> list[str]:
@@ -68,6 +69,16 @@ def test_all_problems_of_the_command_line_are_reported_at_once() -> None:
         "given twice",
     ):
         assert expected in message
+
+
+@pytest.mark.parametrize("key", ["run.seed", "run.name", "run.directory"])
+def test_what_every_run_has_of_its_own_is_in_no_cell(key: str) -> None:
+    with pytest.raises(InputError, match=f"{key} can't be varied"):
+        cells_of([f"{key}=1,2"], [])
+    with pytest.raises(InputError, match=f"{key} can't be varied"):
+        cells_of([], ["a=1", f"a=2; {key}=1"])
+    with pytest.raises(InputError, match=f"{key} can't be varied"):
+        values_of(f"{key}=1,2")
 
 
 def test_a_key_given_twice_is_an_error() -> None:

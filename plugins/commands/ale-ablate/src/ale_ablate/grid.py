@@ -23,6 +23,8 @@ FILE = "grid.json"
 _SLUG = 60
 """Characters of a cell's name in a folder's name."""
 _OPENING, _CLOSING, _QUOTES = "[{(", "]})", "'\""
+_OWN = ("run.seed", "run.name", "run.directory")
+"""Every run of a grid has its own."""
 
 
 @frozen(kw_only=True)
@@ -174,6 +176,7 @@ def cells_of(
             for each in overrides
             if "=" not in each
         ]
+        problems += own([each.partition("=")[0] for each in overrides], "--cell")
         made.append(overrides)
     problems += _repeated([", ".join(each) for each in made], "--vary, --cell", "cell")
     if problems:
@@ -214,14 +217,24 @@ def _axis(text: str, problems: list[Problem]) -> Iterator[str]:
         hint = "for example --vary credit.type=ipa,grpo"
         message = f"expected KEY=VALUE,VALUE,..., found '{text}'"
         problems.append(Problem(message=message, file="--vary", hint=hint))
-    if key == "run.seed":
-        hint = "set the number of seeds with --seeds"
-        problems.append(
-            Problem(message="run.seed can't be varied", file="--vary", path=key, hint=hint)
-        )
+    problems += own([key], "--vary")
     problems += _repeated([f"{key}={value}" for value in values], "--vary", "value")
     for value in values:
         yield f"{key}={value}"
+
+
+def own(keys: Sequence[str], file: str) -> list[Problem]:
+    """A problem for each key that every run of a grid sets itself."""
+    return [
+        Problem(
+            message=f"{key} can't be varied",
+            file=file,
+            path=key,
+            hint="set the number of seeds with --seeds" if key == "run.seed" else None,
+        )
+        for key in keys
+        if key in _OWN
+    ]
 
 
 def _repeated(names: Sequence[str], file: str, what: str) -> list[Problem]:

@@ -8,7 +8,7 @@ from attrs import evolve
 
 from ale.errors import InputError, Problem
 from ale_ablate.comparing import Comparison, Row
-from ale_ablate.grid import Cell, Grid, read, save, split
+from ale_ablate.grid import Cell, Grid, own, read, save, split
 
 FOLDER = "sweep"
 _CRITERIA = ("final_success", "greedy_success")
@@ -20,9 +20,11 @@ def values_of(text: str) -> tuple[str, ...]:
     """``trainer.lr=1e-4,3e-4`` as one override for each value.
 
     Raises:
-        InputError: it is not a key with at least two values.
+        InputError: it is not a key with at least two values, or every run has its own value.
     """
     key, _, rest = text.partition("=")
+    if problems := own([key], "--sweep"):
+        raise InputError(problems)
     values = split(rest)
     if not key or len(values) < 2 or not all(values) or len(set(values)) < len(values):
         hint = "for example --sweep trainer.lr=1e-4,3e-4,1e-3"
