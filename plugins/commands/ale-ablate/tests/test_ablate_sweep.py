@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from ale.errors import InputError
 from ale.runs import RunReader
-from ale_ablate.forecast import seconds_left
-from ale_ablate.grid import Cell, Grid, read
+from ale_ablate.forecast import by_first_steps, seconds_left, whole_seconds
+from ale_ablate.grid import Cell, Grid, Slot, read
 from ale_ablate.sweeping import best_of, sweep_of, values_of
 
 
@@ -100,6 +101,40 @@ def test_what_is_left_is_that_of_each_cell_over_the_jobs() -> None:
     assert seconds_left(slots, {1: 10.0, 2: 40.0}, 9) == 40.0
     assert seconds_left(slots, {1: 10.0}, 1) == 40.0, "an unknown cell is like the others"
     assert seconds_left(slots, {}, 1) is None
+
+
+def resumed_run(folder: Path, outcome: str) -> Slot:
+    """A run of six steps at 2 s each, which was resumed after a pause of 1000 s."""
+    slot = next(evolve(grid_of(0), path=folder).slots())
+    path = slot.folder / "run"
+    path.mkdir(parents=True)
+    ended = {"outcome": outcome, "seconds": 8.0}
+    config = {"run": {"steps": 6}, "chunker": {"type": "turns"}}
+    manifest = {"schema": 1, "run_id": "run", "n_tasks": 1, "config": config, "outcome": ended}
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    events = [
+        ("run_started", 0.0),
+        ("step_finished", 2.0),
+        ("step_finished", 4.0),
+        ("run_finished", 4.0),
+        ("run_resumed", 1004.0),
+        ("step_finished", 1006.0),
+        ("step_finished", 1008.0),
+        ("run_finished", 1008.0),
+    ]
+    lines = [json.dumps({"event": name, "at": at}) + "\n" for name, at in events]
+    (path / "events.jsonl").write_text("".join(lines))
+    return slot
+
+
+def test_the_time_between_two_sessions_of_a_run_is_not_part_of_its_steps(tmp_path: Path) -> None:
+    assert by_first_steps(resumed_run(tmp_path, "drained")) == (12.0, 4)
+
+
+def test_a_resumed_run_took_all_its_sessions(tmp_path: Path) -> None:
+    slot = resumed_run(tmp_path, "completed")
+    assert whole_seconds(slot, 4.5, resumed=True) == 8.0
+    assert whole_seconds(slot, 4.5, resumed=False) == 4.5
 
 
 def test_a_grid_says_what_is_left_from_stored_runs_and_after_each_run(workshop: Any) -> None:

@@ -48,6 +48,15 @@ def completed_seconds(slot: Slot) -> float | None:
     return seconds_of(RunReader(path))
 
 
+def whole_seconds(slot: Slot, spent: float, *, resumed: bool) -> float | None:
+    """How long a run took that has just completed; None where that is unknown.
+
+    Args:
+        spent: seconds of its last process, which are all where it was not resumed.
+    """
+    return completed_seconds(slot) if resumed else spent
+
+
 def by_first_steps(slot: Slot) -> tuple[float, int] | None:
     """Seconds that a running run will take in all, at the rate of its first steps, and how many.
 
@@ -62,8 +71,12 @@ def by_first_steps(slot: Slot) -> tuple[float, int] | None:
         total = int(run.manifest["config"]["run"]["steps"])
     except InputError:
         return None  # its next line may be half written
-    began = [event["at"] for event in events if event["event"] == "run_started"]
-    ended = [event["at"] for event in events if event["event"] == "step_finished"]
-    if not began or len(ended) < min(_CLOSE, total):
+    spent, n, since = 0.0, 0, None
+    for event in events:
+        if event["event"] in ("run_started", "run_resumed"):
+            since = event["at"]
+        elif event["event"] == "step_finished" and since is not None:
+            spent, n, since = spent + event["at"] - since, n + 1, event["at"]
+    if n < min(_CLOSE, total):
         return None
-    return (ended[-1] - began[0]) / len(ended) * total, len(ended)
+    return spent / n * total, n

@@ -16,7 +16,7 @@ from ale.errors import AleError
 from ale.runs import CANCELLING, FINISHING, TERMINATED, without_overrides
 from ale.text import counted, seconds
 from ale_ablate.branching import branch
-from ale_ablate.forecast import by_first_steps, seconds_left, timings
+from ale_ablate.forecast import by_first_steps, seconds_left, timings, whole_seconds
 from ale_ablate.grid import Grid, Slot
 from ale_ablate.measuring import is_completed
 
@@ -131,9 +131,10 @@ class Runner:
     async def _run(self, slot: Slot) -> None:
         started, log_size = time.monotonic(), _size(slot.log)
         place = f"[{self._total - len(self._queue)}/{self._total}]"
-        again = " (resumed)" if slot.run() is not None else ""
+        resumed = slot.run() is not None
+        again = " (resumed)" if resumed else ""
         slot.folder.mkdir(parents=True, exist_ok=True)
-        if slot.origin is not None and not again:
+        if slot.origin is not None and not resumed:
             try:
                 again = await asyncio.to_thread(_branched, slot, slot.origin)
             except AleError as error:
@@ -156,7 +157,10 @@ class Runner:
             process.send_signal(self.ended_by)
         code = await process.wait()
         del self._running[process.pid]
-        self._report_end(slot, code, place, time.monotonic() - started, log_size)
+        spent = time.monotonic() - started
+        if is_completed(slot):
+            self._learn(slot.number, whole_seconds(slot, spent, resumed=resumed))
+        self._report_end(slot, code, place, spent, log_size)
 
     def _missing(self) -> list[Slot]:
         """Queued and running; the running ones as if they had just begun."""
@@ -182,12 +186,14 @@ class Runner:
         wrapper = [sys.executable, "-I", "-S", str(_CHILD), str(os.getpid()), sys.executable]
         return [*wrapper, *arguments]
 
+    def _learn(self, number: int, took: float | None) -> None:
+        if took is not None:
+            self._timings[number] = (self._timings.get(number, took) + took) / 2
+
     def _report_end(self, slot: Slot, code: int, place: str, spent: float, log_size: int) -> None:
         if is_completed(slot):
             broken = "; some episodes broke" if code == 3 else ""
             self.report(f"{place} {slot.title}: completed after {seconds(spent)}{broken}")
-            took = self._timings.get(slot.number)
-            self._timings[slot.number] = spent if took is None else (took + spent) / 2
             left = [each for each in self._missing() if each != slot]
             self._report_left("    about {} left", left)
         elif self.ended_by is not None:
