@@ -121,6 +121,15 @@ def test_a_failing_cell_is_reported_and_the_others_continue(workshop: Any) -> No
     assert len(directories(grid)) == 2
 
 
+def test_a_run_that_stops_itself_is_reported_with_its_cause(workshop: Any) -> None:
+    config = workshop.config(agent={"type": "breaking", "skill": 0}, run={"stop_after_broken": 2})
+    ended = workshop.ablate(config, "--seeds", "1")
+    assert ended.code == 1
+    cause = "the first episodes all broke: agent: SandboxError: the machine is gone"
+    assert f"failed: as written, seed 0 (status 3): {cause}\n" in ended.out
+    assert f"FAILED, exit status 3: {cause}\n" in ended.err
+
+
 def test_broken_episodes_make_the_status_3(workshop: Any) -> None:
     config = workshop.config(tasks={"type": "few", "number": 4})
     ended = workshop.ablate(config, "--vary", "agent.type=breaking", "--seeds", "1")

@@ -13,7 +13,7 @@ from pathlib import Path
 from attrs import define, field, frozen
 
 from ale.errors import AleError
-from ale.runs import CANCELLING, FINISHING, TERMINATED, without_overrides
+from ale.runs import CANCELLING, FINISHING, TERMINATED, RunReader, without_overrides
 from ale.text import counted, seconds
 from ale_ablate.branching import branch
 from ale_ablate.forecast import by_first_steps, seconds_left, timings, whole_seconds
@@ -24,6 +24,8 @@ _CHILD = Path(__file__).with_name("child.py")
 _TAIL = 4000
 """Bytes at the end of a log that are searched for the reason of a failure."""
 _LOOK_AGAIN_S = 1.0
+_STOPPED = 3
+"""Exit status of a run that is not completed although it has written how it ended."""
 
 
 @frozen(kw_only=True)
@@ -33,7 +35,7 @@ class Failed:
     slot: Slot
     code: int
     reason: str
-    """The last line of its output."""
+    """Why it stopped itself, or the last line of its output."""
 
 
 @define(kw_only=True)
@@ -199,7 +201,8 @@ class Runner:
         elif self.ended_by is not None:
             self.report(f"{place} {slot.title}: interrupted after {seconds(spent)}")
         else:
-            self._fail(slot, code, _last_line(slot.log, log_size) or "no output", place)
+            reason = _cause(slot) if code == _STOPPED else None
+            self._fail(slot, code, reason or _last_line(slot.log, log_size) or "no output", place)
             self.report(f"    full output: {os.path.relpath(slot.log)}")
 
     def _fail(self, slot: Slot, code: int, reason: str, place: str) -> None:
@@ -262,6 +265,13 @@ def _branched(slot: Slot, origin: Slot) -> str:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def _cause(slot: Slot) -> str | None:
+    """Why a run that has ended stopped itself; None where it did not."""
+    path = slot.run()
+    ends = [] if path is None else [event.get("cause") for event in RunReader(path).events()]
+    return f"the first episodes all broke: {ends[-1]}" if ends and ends[-1] else None
 
 
 def _last_line(log: Path, since: int) -> str:

@@ -64,10 +64,10 @@ class Lucky:
 
 
 class Breaking(Lucky):
-    """Every other episode breaks."""
+    """Every other episode breaks; without skill, every one."""
 
     async def run(self, context: AgentContext) -> Stop:
-        if context.conversation.seed % 2:
+        if context.conversation.seed % 2 or not self.options.skill:
             raise SandboxError("the machine is gone")
         return await super().run(context)
 
