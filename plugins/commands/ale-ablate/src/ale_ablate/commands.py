@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--sweep",
     metavar="KEY=VALUE,...",
-    help="Values to tune first: each combination gets the one with the best mean reward in "
+    help="Values to tune first: each combination gets the one with the highest success in "
     "separate runs, whose seeds are not those of the compared runs.",
 )
 @click.option(
