@@ -45,3 +45,10 @@ def test_one_value_has_no_interval_and_none_no_mean() -> None:
 
 def test_values_that_agree_have_an_interval_of_width_0() -> None:
     assert estimate([0.5, 0.5, 0.5]) == Estimate(n=3, mean=0.5, low=0.5, high=0.5)
+
+
+def test_values_that_differ_by_errors_of_rounding_alone_agree() -> None:
+    for values in ([0.7] * 3, [0.1] * 6, [0.8 - 0.7, 0.9 - 0.8, 1.0 - 0.9]):
+        found = estimate(values)
+        assert found is not None
+        assert found.low == found.mean == found.high

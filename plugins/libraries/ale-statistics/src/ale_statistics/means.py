@@ -7,6 +7,8 @@ from functools import cache
 from attrs import frozen
 
 _LEVEL = 0.95
+_ROUNDING = 1e-12
+"""Values that differ by no more than this, absolutely or relatively, are equal."""
 
 
 @frozen(kw_only=True)
@@ -45,6 +47,8 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     mean = math.fsum(values) / n
     if n == 1:
         return Estimate(n=1, mean=mean)
+    if math.isclose(min(values), max(values), rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+        return Estimate(n=n, mean=mean, low=mean, high=mean)
     variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
     half = t_quantile(n - 1) * math.sqrt(variance / n)
     return Estimate(n=n, mean=mean, low=mean - half, high=mean + half)
