@@ -68,6 +68,13 @@ def test_a_cell_without_a_completed_run_has_no_numbers(compared: Make) -> None:
     assert line.split() == ["a=2", "0", "of", "2", "-", "-", "-", "-"]
 
 
+def test_the_least_p_is_that_of_the_cell_with_the_most_pairs(compared: Make) -> None:
+    comparison = compared({"a=1": [[0.1]] * 3, "a=2": [[0.2]] * 3, "a=3": [[0.3]], "a=4": []})
+    text = " ".join(terminal(comparison).split())
+    # Of 3 seeds p is at least 2 / 8, twice that with two tests.
+    assert "for the 2 tests of this table. With 3 seeds it is at least 0.500." in text
+
+
 def test_held_out_success_is_compared_only_if_all_runs_have_it(compared: Make) -> None:
     comparison = compared({"a=1": [[0.1]], "a=2": [[0.2]]})
     assert comparison.held_out

@@ -52,9 +52,9 @@ def tests(comparison: Comparison) -> Iterator[str]:
     """How differences are tested; nothing where they are not."""
     n = sum(len(row.tests) for row in comparison.rows)
     if n:
-        fewest = min(pairs(comparison, row) for row in arms(comparison)[1:])
+        most = max(pairs(comparison, row) for row in comparison.rows if row.tests)
         yield _TESTS.format(
-            counted(n, "test"), counted(fewest, "seed"), p_text(min(1.0, n * least_p(fewest)))
+            counted(n, "test"), counted(most, "seed"), p_text(min(1.0, n * least_p(most)))
         )
 
 
