@@ -67,6 +67,19 @@ def test_json_has_every_k_every_group_and_every_answer(run: Path, bench: Bench) 
     assert found["tasks"]["c"]["rewards"] == [0.0]
 
 
+def test_causes_are_those_of_the_attempts_that_count(run: Path, registry: Registry) -> None:
+    (inner,) = run.iterdir()
+    lines = (inner / "episodes.jsonl").read_text().splitlines()
+    broken = next(json.loads(line) for line in lines if '"overloaded"' in line)
+    others = [{"split": "evaluation"}, {"start": "after turn 1"}]
+    with (inner / "episodes.jsonl").open("a") as file:
+        file.writelines(
+            json.dumps({**broken, **fields, "id": str(i)}) + "\n" for i, fields in enumerate(others)
+        )
+    results = read_results(run, registry)
+    assert (results.broken, results.causes) == (1, ("1 x agent: LLMError: overloaded",))
+
+
 def test_a_problem_that_was_not_attempted_is_unfinished(stored: Stored, registry: Registry) -> None:
     results = read_results(stored({"a": [RIGHT, RIGHT], "b": [], "c": [RIGHT]}), registry)
     assert results.unfinished == 2

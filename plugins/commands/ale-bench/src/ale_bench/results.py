@@ -115,8 +115,9 @@ def read_results(folder: Path, registry: Registry) -> Results:
 
     def counted() -> Iterable[Episode]:
         for episode in reader.episodes:
-            causes.add(episode)
-            yield episode
+            if episode.split == "train" and not episode.start:
+                causes.add(episode)
+                yield episode
 
     found = attempts_from(counted())
     benchmark = benchmark_of(registry, config["tasks"])
