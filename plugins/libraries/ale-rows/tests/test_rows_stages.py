@@ -72,6 +72,25 @@ def test_every_temperature_of_an_evaluation_is_collected(tmp_path: Path, run: An
     assert report.read == 6
 
 
+def test_what_a_branch_copied_is_collected_once(tmp_path: Path, run: Any) -> None:
+    copied, later, own = (
+        replace(episode(), id=f"{step}-demo-0", step=step, started_at=at)
+        for step, at in ((0, "10:00"), (1, "10:01"), (1, "12:00"))
+    )
+    origin, branch = run(copied, later), run(copied, own, name="b")
+    manifest = json.loads((branch / "manifest.json").read_text())
+    manifest["branched_from"] = {"run": f"/moved/since/{origin.name}", "steps": 1}
+    (branch / "manifest.json").write_text(json.dumps(manifest))
+    report = collect([branch, origin], tmp_path / "raw.jsonl")
+    rows = [(row.run, row.episode) for row in read_rows(tmp_path / "raw.jsonl", EpisodeRow)]
+    assert rows == [("b", own), ("a", copied), ("a", later)]
+    assert report.read == 4
+    assert dict(report.dropped) == {
+        "copied when their run branched from another one: collected with that": 1
+    }
+    assert collect([branch], tmp_path / "raw.jsonl").written == 2, "its origin is not collected"
+
+
 def test_a_folder_is_searched_for_runs_without_duplicates(tmp_path: Path, run: Any) -> None:
     paths = [run(name="b", folder="runs/x"), run(name="a"), run(name="c", folder="runs/x/y")]
     found = found_runs([tmp_path / "runs", paths[0]])

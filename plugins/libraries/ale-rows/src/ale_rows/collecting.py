@@ -1,12 +1,12 @@
 """`ale collect`: the episodes of stored runs as one stream of rows."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Literal
 
 from ale.errors import InputError, Problem
-from ale.runs import Lines, RunReader
+from ale.runs import BRANCHED_FROM, Lines, RunReader
 from ale.types import Split, ToolSpec
 from ale_rows.report import Counts, Report
 from ale_rows.rows import SCHEMA
@@ -16,6 +16,7 @@ from ale_rows.writing import encode, refuse_overwriting, writing_lines
 
 Which = Literal["train", "evaluation", "all"]
 BROKEN = "broken: the infrastructure failed, so they have no reward"
+COPIED = "copied when their run branched from another one: collected with that"
 
 
 def collect(
@@ -30,7 +31,8 @@ def collect(
     an evaluation, temperature.
 
     Lines are copied unchanged, one in memory at a time; memory holds their offsets. If a run has an
-    episode twice, the later line is used.
+    episode twice, the later line is used. If a run branched from another of these, the episodes
+    that it copied are written once, as the other's.
 
     Args:
         runs: run directories, and folders that hold some at any depth.
@@ -45,7 +47,7 @@ def collect(
         StoreError: `out` can't be written.
     """
     readers = [RunReader(path) for path in found_runs(runs)]
-    _refuse_duplicates(readers)
+    by_id = _by_id(readers)
     refuse_overwriting(out, *(reader.episodes.path for reader in readers))
     counts = Counts()
     written = 0
@@ -54,7 +56,8 @@ def collect(
             opening = _opening(str(reader.manifest["run_id"]), tools)
             heads = _heads(reader)
             counts.seen["episodes"] += len(heads)
-            selected = [(h, at) for h, at in heads if _wanted(h, split, broken, counts)]
+            copied = _copied(reader, by_id)
+            selected = [(h, at) for h, at in heads if _wanted(h, split, broken, copied, counts)]
             for line in _lines(reader.episodes.path, [at for _, at in selected]):
                 write(opening + line.rstrip(b"\r\n") + b"}\n")
                 written += 1
@@ -95,15 +98,23 @@ def _below(path: Path) -> Iterator[Path]:
             inner.clear()
 
 
-def _refuse_duplicates(readers: Sequence[RunReader]) -> None:
-    """Refuse two runs with the same id: their episodes would have the same ids."""
-    seen: dict[str, Path] = {}
+def _by_id(readers: Sequence[RunReader]) -> dict[str, RunReader]:
+    """The runs by id; two with the same are refused, as their episodes would have the same ids."""
+    seen: dict[str, RunReader] = {}
     for reader in readers:
         name = str(reader.manifest["run_id"])
         if name in seen:
-            message = f"{seen[name]} and {reader.path} are both the run '{name}'"
+            message = f"{seen[name].path} and {reader.path} are both the run '{name}'"
             raise InputError([Problem(message=message, hint="pass only one of them")])
-        seen[name] = reader.path
+        seen[name] = reader
+    return seen
+
+
+def _copied(reader: RunReader, by_id: Mapping[str, RunReader]) -> set[tuple[str, str]]:
+    """Id and start time of each episode of the run that this one branched from, if it is there."""
+    branched = reader.manifest.get(BRANCHED_FROM)
+    origin = by_id.get(Path(branched["run"]).name) if branched else None
+    return set() if origin is None else {(h.id, h.started_at) for h, _ in _heads(origin)}
 
 
 def _heads(reader: RunReader) -> list[tuple[EpisodeHead, int]]:
@@ -121,12 +132,17 @@ def _heads(reader: RunReader) -> list[tuple[EpisodeHead, int]]:
     return [known[key] for key in sorted(known)]
 
 
-def _wanted(head: EpisodeHead, split: Which, broken: bool, counts: Counts) -> bool:
+def _wanted(
+    head: EpisodeHead, split: Which, broken: bool, copied: Set[tuple[str, str]], counts: Counts
+) -> bool:
     if split not in ("all", head.split):
         counts.dropped[f"of the split '{head.split}'"] += 1
         return False
     if head.reward is None and not broken:
         counts.dropped[BROKEN] += 1
+        return False
+    if (head.id, head.started_at) in copied:
+        counts.dropped[COPIED] += 1
         return False
     return True
 

@@ -30,6 +30,7 @@ class EpisodeHead(msgspec.Struct, gc=False):
     rollout: int = 0
     temperature: float | None = None
     reward: float | None = None
+    started_at: str = ""
     schema: int = 1
 
     def group(self, run: str) -> GroupKey:
