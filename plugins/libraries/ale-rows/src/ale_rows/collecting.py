@@ -113,8 +113,14 @@ def _by_id(readers: Sequence[RunReader]) -> dict[str, RunReader]:
 def _copied(reader: RunReader, by_id: Mapping[str, RunReader]) -> set[tuple[str, str]]:
     """Id and start time of each episode of the run that this one branched from, if it is there."""
     branched = reader.manifest.get(BRANCHED_FROM)
-    origin = by_id.get(Path(branched["run"]).name) if branched else None
-    return set() if origin is None else {(h.id, h.started_at) for h, _ in _heads(origin)}
+    if branched is None or (origin := by_id.get(Path(branched["run"]).name)) is None:
+        return set()
+    # A deterministic run's later episodes may have the same ids and times as the origin's.
+    return {
+        (head.id, head.started_at)
+        for head, _ in _heads(origin)
+        if head.step < branched["steps"] + (head.split == "evaluation")
+    }
 
 
 def _heads(reader: RunReader) -> list[tuple[EpisodeHead, int]]:
