@@ -98,6 +98,30 @@ def test_runs_without_a_common_task_are_not_compared(run: Path, tmp_path: Path) 
     assert "the two runs have no task in common" in str(done.exception)
 
 
+def test_the_temperatures_of_an_evaluation_are_named_or_chosen(run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    manifest = json.loads((run / "manifest.json").read_text())
+    store = RunDirectory.create(other, manifest, Redactor({}))
+    for i, temperature in enumerate([0.0, 0.5]):
+        store.add_episode(episode("a", i, float(i), split="evaluation", temperature=temperature))
+    store.close()
+    evaluation = (str(other), "--split", "evaluation")
+    assert ale(*evaluation).endswith("\ngreedy, T=0.5 together: --temperature chooses one\n")
+    chosen = ale(*evaluation, "--temperature", "0")
+    assert "together" not in chosen
+    assert "pass@1  0.000 of 1 task" in chosen
+    for arguments, said in {
+        (
+            *evaluation,
+            "--temperature",
+            "1",
+        ): "no episode of the split 'evaluation' at temperature 1",
+        (str(other), "--temperature", "1"): "add --split evaluation",
+    }.items():
+        done = CliRunner().invoke(ale_commands()[0], list(arguments))
+        assert said in f"{done.exception}{done.output}"
+
+
 def test_evaluation_and_steps_are_counted_separately(run: Path) -> None:
     assert json.loads(ale(str(run), "--split", "evaluation", "--json"))["tasks"].keys() == {"a"}
     command = ale_commands()[0]

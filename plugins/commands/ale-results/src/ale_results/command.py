@@ -17,6 +17,11 @@ _split = click.option(
 @click.option("--k", "ks", type=click.IntRange(1), multiple=True, help="k of pass@k; repeatable.")
 @_split
 @click.option("--step", type=click.IntRange(0), help="Training step. Default: all steps together.")
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0),
+    help="Temperature of an evaluation, 0 for greedy. Default: all together.",
+)
 @click.option("--against", type=PATH, metavar="RUN", help="Compare with another run, task by task.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def results(
@@ -24,6 +29,7 @@ def results(
     ks: tuple[int, ...],
     split: str,
     step: int | None,
+    temperature: float | None,
     against: Path | None,
     as_json: bool,
 ) -> None:
@@ -33,6 +39,7 @@ def results(
     Examples:
       ale results runs/20260101-120000-3f2a-terminal
       ale results runs/20260101-120000-3f2a-terminal --k 1 --k 5 --json
+      ale results runs/20260101-120000-3f2a-terminal --split evaluation --temperature 0
       ale results runs/20260102-120000-7bd1-terminal --against runs/20260101-120000-3f2a-terminal
     """
     from ale.runs import RunReader
@@ -40,10 +47,11 @@ def results(
     from ale_results.view import as_text, to_json
     from ale_statistics import count_attempts
 
-    counted = count_attempts(RunReader(run), cast(Split, split), step)
-    other = None
-    if against is not None:
-        other = count_attempts(RunReader(against), cast(Split, split), step)
+    if temperature is not None and split != "evaluation":
+        raise click.UsageError("--temperature chooses among evaluations: add --split evaluation")
+    chosen = cast(Split, split), step, temperature
+    counted = count_attempts(RunReader(run), *chosen)
+    other = None if against is None else count_attempts(RunReader(against), *chosen)
     click.echo(to_json(counted, ks, other) if as_json else as_text(counted, ks, other))
 
 

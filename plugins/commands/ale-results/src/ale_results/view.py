@@ -1,12 +1,12 @@
 """Counts of attempts as a table and as JSON."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import asdict
 
-from ale.text import shorten, table
+from ale.text import sampling_name, shorten, table
 from ale_results.against import difference_line, differences
 from ale_statistics import Attempts, mean_over_tasks
 
@@ -29,11 +29,20 @@ def as_text(
     header = ["task", "attempts", "passed", "broken", "reward", *(f"pass@{k}" for k in ks)]
     rows = [_row(task, attempts, ks) for task, attempts in counted.items()]
     lines = table([*header, "seconds", "last cause"], rows, right=range(1, len(header) + 1))
-    made = [lines, "", *(_mean_line(mean) for mean in _means(counted, ks))]
+    made = [lines, "", *(_mean_line(mean) for mean in _means(counted, ks)), *_mixed(counted)]
     if other is not None:
         made += ["", "against the other run, paired by task"]
         made += map(difference_line, differences(counted, other, ks))
     return "\n".join(made)
+
+
+def _mixed(counted: Mapping[str, Attempts]) -> Iterator[str]:
+    """A line where attempts at several temperatures are counted together."""
+    found = {each for attempts in counted.values() for each in attempts.temperatures}
+    if len(found) > 1:
+        # The model's own comes last.
+        ordered = sorted(found, key=lambda each: (each is None, each))
+        yield f"{', '.join(map(sampling_name, ordered))} together: --temperature chooses one"
 
 
 def _row(task: str, attempts: Attempts, ks: Sequence[int]) -> list[str]:

@@ -25,6 +25,8 @@ class Attempts:
     """Total wall-clock time, including broken episodes."""
     cause: str = ""
     """Cause of the last broken episode."""
+    temperatures: set[float | None] = field(factory=set)
+    """At which an evaluation sampled them; None is the model's own."""
     _numbers: list[tuple[int, int]] = field(factory=list, init=False)
     """Step and rollout of each reward."""
 
@@ -50,6 +52,7 @@ class Attempts:
     def add(self, episode: Episode) -> None:
         """Count an episode."""
         self.seconds += math.fsum(episode.seconds.values())
+        self.temperatures.add(episode.temperature)
         if episode.reward is not None:
             number = (episode.step, episode.rollout)
             at = bisect.bisect(self._numbers, number)
@@ -63,19 +66,27 @@ class Attempts:
             self.cause = f"{episode.failure.stage}: {episode.failure.message}"
 
 
-def count_attempts(reader: RunReader, split: Split, step: int | None) -> Mapping[str, Attempts]:
+def count_attempts(
+    reader: RunReader, split: Split, step: int | None, temperature: float | None = None
+) -> Mapping[str, Attempts]:
     """Attempts that start at their task's beginning, by task name.
 
     Args:
         step: training step; None for all steps.
+        temperature: of an evaluation; None for all.
 
     Raises:
         InputError: there are none.
     """
-    chosen = (each for each in reader.episodes if step in (None, each.step))
+    chosen = (
+        each
+        for each in reader.episodes
+        if step in (None, each.step) and temperature in (None, each.temperature)
+    )
     found = attempts_from(chosen, split)
     if not found:
         which = "" if step is None else f" in step {step}"
+        which += "" if temperature is None else f" at temperature {temperature:g}"
         message = f"no episode of the split '{split}'{which}"
         raise InputError([Problem(message=message, file=str(reader.episodes.path))])
     return found
