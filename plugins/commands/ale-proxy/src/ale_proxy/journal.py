@@ -103,6 +103,11 @@ def _write(descriptor: int, data: bytes) -> None:
         raise
 
 
+def started(entries: list[Entry]) -> str:
+    """When a session began: UTC, ISO 8601; empty where nothing of it was written."""
+    return entries[0].started if entries else ""
+
+
 def since_taken(entries: list[Entry]) -> list[Entry]:
     """The entries since a worker last took the task; all of one that nobody took."""
     taken = [n for n, entry in enumerate(entries) if entry.taken]

@@ -24,7 +24,7 @@ from ale_proxy.assignment import Assignment, Done
 from ale_proxy.conversation import Turns
 from ale_proxy.episodes import Feedback, episode_id_of, episode_of, task_of
 from ale_proxy.exchange import Exchange
-from ale_proxy.journal import Entry, Journal, assignment_of, since_taken, turns_of
+from ale_proxy.journal import Entry, Journal, assignment_of, since_taken, started, turns_of
 
 _log = logging.getLogger(__name__)
 Ending = Literal["feedback", "end", "timeout", "shutdown"]
@@ -129,7 +129,8 @@ class Sessions:
         self.done: dict[str, Done] = {}
         """Assignments that have ended in this process."""
         self._journal = Journal(recording.path)
-        for entries in self._journal.read():
+        # The oldest first, as they were before: files are named by digests.
+        for entries in sorted(self._journal.read(), key=started):
             self._restore(entries)
         # Of this process: names that are made of keys can't be searched for by trying keys.
         self._salt = os.urandom(32)
