@@ -75,6 +75,25 @@ async def test_a_session_continues_after_a_kill_as_if_there_had_been_none(tmp_pa
     assert not list((path / FOLDER).iterdir())
 
 
+async def test_a_response_from_before_a_kill_is_continued(
+    tmp_path: Path, canned: Callable[[Answers], str]
+) -> None:
+    said = {"type": "message", "role": "assistant", "content": [{"text": "2"}]}
+    body = json.dumps({"id": "r1", "status": "completed", "output": [said]})
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    upstream = canned({"/v1/responses": [f"{head}\r\n\r\n{body}"]})
+    async with killed(tmp_path / "run", upstream) as proxy:
+        await ask(proxy, "responses", {"input": "1+1?"})
+        await ask(proxy, "responses", {"input": "Sure?", "previous_response_id": "r1"})
+    async with killed(tmp_path / "run", upstream) as proxy:
+        await ask(proxy, "responses", {"input": "So?", "previous_response_id": "r1"})
+        (session,) = proxy.sessions
+        assert not session.left_out
+        turns = session.conversation.turns
+    contents = [[message.content for message in turn.prompt] for turn in turns]
+    assert contents == [["1+1?"], ["Sure?"], ["So?"]]
+
+
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 LONG = "Yes. " * 4000
 EVENTS = "".join(

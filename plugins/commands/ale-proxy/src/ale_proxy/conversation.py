@@ -1,6 +1,6 @@
 """Requests and answers of one session as turns, each message once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ale.types import (
     Completion,
@@ -19,15 +19,24 @@ class Turns:
     """The turns of one session so far.
 
     What `Trajectory.messages` rebuilds from them for a turn is the conversation of its request.
+
+    Args:
+        turns: those before.
+        responses: the numbers of turns that a request may continue, by the ids of their answers.
     """
 
-    def __init__(self, turns: Sequence[Turn] = ()) -> None:
+    def __init__(
+        self, turns: Sequence[Turn] = (), responses: Mapping[str, int] | None = None
+    ) -> None:
         before = Trajectory(turns=tuple(turns))
         self.turns = list(turns)
         self._messages = before.messages()
         """The last request's conversation and its answer."""
         self._tools: tuple[ToolSpec, ...] = before.tools()
-        self._by_response: dict[str, tuple[Message, ...]] = {}
+        self._by_response: dict[str, tuple[Message, ...]] = {
+            id: (*before.messages(n), turns[n].completion.message)
+            for id, n in (responses or {}).items()
+        }
 
     def add(
         self, messages: tuple[Message, ...], asked: Asked, answered: Answered, duration_s: float

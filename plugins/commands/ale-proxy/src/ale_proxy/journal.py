@@ -29,6 +29,8 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Of the turn: one that is written again, with observations, replaces the first."""
     turn: Turn | None = None
     api: str = ""
+    response: str | None = None
+    """Id of the answer by which a later request may continue it."""
     facts: list[dict[str, Any]] = []
     """Of the middleware."""
     left_out: str | None = None
@@ -118,6 +120,11 @@ def turns_of(entries: list[Entry]) -> list[Turn]:
     """The turns of a session, in order."""
     turns: Mapping[int, Turn] = {e.number: e.turn for e in entries if e.turn is not None}
     return [turns[number] for number in sorted(turns)]
+
+
+def responses_of(entries: list[Entry]) -> dict[str, int]:
+    """The turns of a session that a later request may continue, by the ids of their answers."""
+    return {e.response: e.number for e in entries if e.response is not None}
 
 
 def assignment_of(entries: list[Entry], now: float) -> Assignment | None:

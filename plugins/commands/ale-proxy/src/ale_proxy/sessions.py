@@ -24,7 +24,15 @@ from ale_proxy.assignment import Assignment, Done
 from ale_proxy.conversation import Turns
 from ale_proxy.episodes import Feedback, episode_id_of, episode_of, task_of
 from ale_proxy.exchange import Exchange
-from ale_proxy.journal import Entry, Journal, assignment_of, since_taken, started, turns_of
+from ale_proxy.journal import (
+    Entry,
+    Journal,
+    assignment_of,
+    responses_of,
+    since_taken,
+    started,
+    turns_of,
+)
 
 _log = logging.getLogger(__name__)
 Ending = Literal["feedback", "end", "timeout", "shutdown"]
@@ -86,7 +94,13 @@ class Session:
         if n and turns[n - 1] is not last:
             yield Entry(number=n - 1, turn=turns[n - 1])
         facts = self.rewriting.facts if self.rewriting is not None and n == 0 else []
-        yield Entry(number=n, turn=turns[n], api=exchange.api.name, facts=facts)
+        yield Entry(
+            number=n,
+            turn=turns[n],
+            api=exchange.api.name,
+            response=None if answered is None else answered.id,
+            facts=facts,
+        )
 
 
 @frozen(kw_only=True)
@@ -254,7 +268,7 @@ class Sessions:
         session = Session(
             name=first.session,
             started=datetime.fromisoformat(first.started),
-            conversation=Turns(turns_of(own)),
+            conversation=Turns(turns_of(own), responses_of(own)),
             feedback=[each.feedback for each in entries if each.feedback is not None],
             left_out=Counter(each.left_out for each in own if each.left_out is not None),
             apis={each.api for each in own if each.api},
