@@ -4,6 +4,7 @@ import contextlib
 import json
 import resource
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,21 @@ async def test_a_response_from_before_a_kill_is_continued(
         turns = session.conversation.turns
     contents = [[message.content for message in turn.prompt] for turn in turns]
     assert contents == [["1+1?"], ["Sure?"], ["So?"]]
+
+
+async def test_the_time_before_a_kill_is_a_part_of_a_sessions_time(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    with openai_server({"*": {"text": "2"}}) as server:
+        async with killed(path, server.url) as proxy:
+            await ask(proxy, "chat/completions", {"messages": [{"role": "user", "content": "1+1"}]})
+            (session,) = proxy.sessions
+        (file,) = (path / FOLDER).iterdir()
+        earlier = (session.started - timedelta(hours=1)).isoformat()
+        file.write_text(file.read_text().replace(session.started.isoformat(), earlier))
+        async with killed(path, server.url) as proxy:
+            await ask(proxy, "sessions/s/feedback", {"score": 1})
+            (episode,) = proxy.episodes()
+    assert 3600 <= episode.seconds["agent"] < 7200
 
 
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

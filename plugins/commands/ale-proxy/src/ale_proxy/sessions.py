@@ -265,9 +265,11 @@ class Sessions:
             self._journal.remove(first.session)  # killed between storing it and this
             return
         own = since_taken(entries)
+        began = datetime.fromisoformat(first.started)
         session = Session(
             name=first.session,
-            started=datetime.fromisoformat(first.started),
+            started=began,
+            began=time.monotonic() - (datetime.now(UTC) - began).total_seconds(),
             conversation=Turns(turns_of(own), responses_of(own)),
             feedback=[each.feedback for each in entries if each.feedback is not None],
             left_out=Counter(each.left_out for each in own if each.left_out is not None),
