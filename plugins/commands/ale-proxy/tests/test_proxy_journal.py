@@ -53,13 +53,15 @@ async def test_a_session_continues_after_a_kill_as_if_there_had_been_none(tmp_pa
     with openai_server(script) as server:
         async with killed(path, server.url) as proxy:
             answer = await ask(proxy, "chat/completions", {"messages": messages})
-            await ask(proxy, "sessions/s/feedback", {"text": "Faster."})
+            shown = await ask(proxy, "sessions/s/feedback", {"text": "Faster."})
             await ask(proxy, "chat/completions", {"messages": [{"role": "user"}]})
         (file,) = (path / FOLDER).iterdir()
         file.write_bytes(file.read_bytes() + b'{"turn": {"prom')
         async with killed(path, server.url) as proxy:
             (session,) = proxy.sessions
             assert (len(session.conversation.turns), session.left_out.total()) == (1, 1)
+            again = await ask(proxy, "sessions/s/feedback", {"text": "Faster."})
+            assert again["task"] == shown["task"] == session.task.id
             messages += [
                 answer["choices"][0]["message"],
                 {"role": "tool", "tool_call_id": "c1", "content": "2"},
@@ -72,7 +74,11 @@ async def test_a_session_continues_after_a_kill_as_if_there_had_been_none(tmp_pa
     first, second = episode.trajectory.turns
     assert [observation.content for observation in first.observations] == ["2"]
     assert (second.fresh_context, second.prompt) == (False, ())
-    assert [said["text"] for said in episode.metadata["feedback"]] == ["Faster.", "Right."]
+    assert [said["text"] for said in episode.metadata["feedback"]] == [
+        "Faster.",
+        "Faster.",
+        "Right.",
+    ]
     assert not list((path / FOLDER).iterdir())
 
 

@@ -111,7 +111,7 @@ async def _read(request: web.Request, form: type[Any]) -> Any:
 def _shown(session: Session) -> dict[str, Any]:
     return {
         "session": session.name,
-        "task": session.task_id,
+        "task": session.task_id if session.task is None else session.task.id,
         "started": session.started.isoformat(timespec="milliseconds"),
         "turns": len(session.conversation.turns),
         "running": len(session.running),
