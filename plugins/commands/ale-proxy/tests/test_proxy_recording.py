@@ -175,12 +175,14 @@ async def test_tokens_are_stored_exactly_where_the_server_gives_them(
         proxy: Proxied = await start(server.url, ask_tokens=True)
         await said(proxy.url, stream, ASK, temperature=1, top_p=1)
         await said(proxy.url, stream, ASK, temperature=0.5, top_p=1)
+        await said(proxy.url, stream, ASK, temperature=1, top_p=1, presence_penalty=1.5)
         (session,) = proxy.sessions
-    sampled, scaled = (turn.completion.tokens for turn in session.conversation.turns)
+    sampled, scaled, biased = (turn.completion.tokens for turn in session.conversation.turns)
     assert sampled is not None
     assert sampled.prompt_ids == (1, 2)
     assert (sampled.output_ids, sampled.logprobs) == ((3, 4), (-0.5, -0.25))
     assert scaled is None, "raw log-probabilities are not those of a temperature of 0.5"
+    assert biased is None, "nor those of a penalty"
 
 
 async def test_tokens_of_processed_log_probabilities_fit_any_temperature(start: Start) -> None:

@@ -1,12 +1,29 @@
 """A conversation as the fields of a chat-completion request."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from ale.types import Conversation, Message, Sampling, ToolSpec
 
 ReasoningField = Literal["reasoning", "reasoning_content"]
+_CHANGES_NOTHING: Mapping[str, tuple[Any, ...]] = {
+    "top_k": (0, -1),
+    "min_p": (0,),
+    **dict.fromkeys(("presence_penalty", "frequency_penalty"), (0,)),
+    "repetition_penalty": (1,),
+    "logit_bias": ({},),
+    **dict.fromkeys(("min_tokens", "min_new_tokens"), (0,)),
+    **dict.fromkeys(("bad_words", "allowed_token_ids"), ([],)),
+    "best_of": (1,),
+    "use_beam_search": (False,),
+    "response_format": ({"type": "text"},),
+    "tool_choice": ("auto", "none"),
+    **dict.fromkeys(("structured_outputs", "regex", "ebnf", "json_schema"), ()),
+    **dict.fromkeys(("guided_json", "guided_regex", "guided_choice", "guided_grammar"), ()),
+}
+"""Fields of vLLM, SGLang and others that give tokens another probability than the model does, and
+the values, besides null, with which they do not."""
 
 
 def messages(
@@ -80,6 +97,17 @@ def sampling_fields(sampling: Sampling, *, max_tokens_field: str = "max_tokens")
         "stop": list(sampling.stop) or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def samples_as_model(fields: Mapping[str, Any]) -> bool:
+    """Does a request with these fields sample each token with the model's own probability?
+
+    Only then are log-probabilities of the model's own distribution those of the sampled tokens.
+    Temperature and top_p have to be given: a server may have other defaults than 1.
+    """
+    return fields.get("temperature") == fields.get("top_p") == 1 and all(
+        fields.get(name) in (None, *values) for name, values in _CHANGES_NOTHING.items()
+    )
 
 
 def turn_seed(conversation: Conversation, turn: int) -> int:

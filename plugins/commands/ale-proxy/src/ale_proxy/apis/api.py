@@ -27,8 +27,7 @@ class Asked:
     previous: str | None = None
     """Id of the response that this request continues, where the server keeps the conversation."""
     exact: bool = False
-    """Its log-probabilities are those of the distribution that is sampled from: at temperature 1
-    and without a cut."""
+    """Each token is sampled with the model's own probability: see `samples_as_model`."""
 
 
 @frozen(kw_only=True)
@@ -212,8 +211,3 @@ def unchanged_tail(
         places.append((message, at))
         start = start if at is None else at + 1
     return places
-
-
-def is_exact(body: Mapping[str, Any]) -> bool:
-    """Is the request sampled at temperature 1 and without a cut, as it says itself?"""
-    return body.get("temperature") == 1 and body.get("top_p") == 1 and not body.get("top_k")

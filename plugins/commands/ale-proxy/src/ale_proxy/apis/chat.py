@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ale.types import Message, ToolCall
-from ale_openai_wire import completion, messages, read_answer
+from ale_openai_wire import completion, messages, read_answer, samples_as_model
 from ale_openai_wire.response import Answer
 from ale_openai_wire.stream import Assembly, BrokenStreamError, EventReader, StreamedError
 from ale_proxy.apis.api import (
@@ -13,7 +13,6 @@ from ale_proxy.apis.api import (
     Asked,
     UnreadableError,
     WholeBody,
-    is_exact,
     items,
     mapping,
     specs,
@@ -47,7 +46,7 @@ class ChatApi:
             tools=specs(body.get("tools")),
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
-            exact=is_exact(body),
+            exact=samples_as_model(body),
         )
 
     def reader(self, *, stream: bool) -> AnswerReader:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ale.types import Completion, Message, TokenTrace, Usage
+from ale_openai_wire import samples_as_model
 from ale_openai_wire.response import finish_reason
 from ale_openai_wire.stream import EventReader
 from ale_proxy.apis.api import (
@@ -12,7 +13,6 @@ from ale_proxy.apis.api import (
     Asked,
     UnreadableError,
     WholeBody,
-    is_exact,
     read_event,
 )
 
@@ -33,7 +33,7 @@ class CompletionsApi:
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
             alone=True,
-            exact=is_exact(body),
+            exact=samples_as_model(body),
         )
 
     def reader(self, *, stream: bool) -> AnswerReader:

@@ -11,7 +11,6 @@ from ale_proxy.apis.api import (
     Asked,
     UnreadableError,
     WholeBody,
-    is_exact,
     items,
     mapping,
     read_event,
@@ -47,7 +46,6 @@ class ResponsesApi:
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
             previous=previous if isinstance(previous, str) else None,
-            exact=is_exact(body),
         )
 
     def reader(self, *, stream: bool) -> AnswerReader:
