@@ -68,6 +68,15 @@ def test_a_named_variable_that_is_not_set_is_an_error_at_build(environ: dict[str
         ({"retry_min_s": 9, "retry_max_s": 8}, "retry_max_s"),
         ({"return_token_ids": True}, "temperature: 1 and top_p: 1"),
         ({"return_token_ids": True, "temperature": 0.7, "top_p": 1}, "temperature: 1"),
+        (
+            {
+                "return_token_ids": True,
+                "temperature": 1,
+                "top_p": 1,
+                "extra_body": {"min_p": 0.1},
+            },
+            "no field in extra_body",
+        ),
     ],
 )
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, object], match: str) -> None:

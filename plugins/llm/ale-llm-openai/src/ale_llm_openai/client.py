@@ -31,6 +31,7 @@ from ale_openai_wire import (
     missing_model,
     read_answer,
     read_models,
+    samples_as_model,
     sampling_fields,
     status_error,
     stream_error,
@@ -148,8 +149,8 @@ class OpenAILLM(ChatClient):
 
     def _sampled_from(self, sampling: Sampling) -> bool:
         """Do the server's log-probabilities belong to the distribution that it samples from?"""
-        raw = self._options.logprobs_mode == "raw"
-        return not raw or (sampling.temperature, sampling.top_p) == (1, 1)
+        fields = {**sampling_fields(sampling), **self._options.extra_body}
+        return self._options.logprobs_mode == "processed" or samples_as_model(fields)
 
     def _warn_once(self, made: Completion) -> None:
         if self._options.return_token_ids and made.tokens is None and not self._warned:

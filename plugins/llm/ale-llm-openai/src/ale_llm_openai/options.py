@@ -6,7 +6,7 @@ from typing import Any, Literal
 from attrs import field, frozen, validators
 
 from ale.plugin import doc, ge
-from ale_openai_wire import ChatOptions
+from ale_openai_wire import ChatOptions, samples_as_model
 
 
 def _base_url(default: str) -> Any:
@@ -67,11 +67,13 @@ class OpenAIOptions(ChatOptions):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         raw = self.return_token_ids and self.logprobs_mode == "raw"
-        if raw and (self.temperature, self.top_p) != (1, 1):
+        fields = {"temperature": self.temperature, "top_p": self.top_p, **self.extra_body}
+        if raw and not samples_as_model(fields):
             raise ValueError(
                 "'return_token_ids' with raw log-probabilities needs temperature: 1 and top_p: 1, "
-                "or they are not those of the tokens' sampler; or have the server give those, and "
-                "set logprobs_mode: processed"
+                "and no field in extra_body that changes probabilities, or they are not those of "
+                "the tokens' sampler; or have the server give those, and set "
+                "logprobs_mode: processed"
             )
 
 
