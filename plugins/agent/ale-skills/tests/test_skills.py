@@ -99,6 +99,9 @@ def test_a_file_that_is_no_store_is_refused_and_stays_as_it_is(tmp_path: Path) -
     newer.close()
     with pytest.raises(InputError, match="version 9"):
         Store(tmp_path / "newer.db")
+    for path in (tmp_path / "none" / "skills.db", tmp_path):
+        with pytest.raises(InputError, match="unable to open"):
+            Store(path, create=True)
 
 
 def test_a_write_that_fails_leaves_nothing_behind(store: Store) -> None:

@@ -71,7 +71,10 @@ class Store:
             raise InputError([Problem(message="no such file", file=str(path), hint=hint)])
         self.path = path
         # Autocommit: transactions are written out below. Readers of a proxy ask from one thread.
-        self._db = sqlite3.connect(path, isolation_level=None, timeout=30)
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=30)
+        except sqlite3.OperationalError as error:
+            raise InputError([Problem(message=str(error), file=str(path))]) from None
         self._db.row_factory = sqlite3.Row
         try:
             self._prepare()
