@@ -75,6 +75,13 @@ def test_what_says_the_same_is_one_skill(store: Store) -> None:
     assert store.skills() == [first]
 
 
+def test_short_words_tell_skills_apart(store: Store) -> None:
+    texts = ["Use wc -l.", "Use ls -a.", "Go up."]
+    assert [store.add(text, GOAL, at=at).text for at, text in enumerate(texts)] == texts
+    with pytest.raises(InputError, match="no word"):
+        store.add(" - ", GOAL, at=3)
+
+
 def test_a_retired_skill_is_neither_found_nor_added_again(store: Store) -> None:
     skill = store.add(HELPFUL, GOAL, at=1)
     store.retire(skill.id, "by hand")

@@ -157,7 +157,7 @@ def _add(
 ) -> None:
     if text is None:
         made.left_out["the model answered in another form"] += 1
-    elif not text:
+    elif not any(map(str.isalnum, text)):
         made.left_out["the model found nothing to learn"] += 1
     elif store.same_as(text) is not None:
         made.left_out["it says what a skill says already"] += 1

@@ -123,15 +123,20 @@ class Store:
 
     def same_as(self, text: str) -> Skill | None:
         """A skill, used or retired, that says the same."""
-        new = words(text)
-        return next((s for s in self.skills(retired=True) if _alike(new, words(s.text))), None)
+        return next((s for s in self.skills(retired=True) if _alike(text, s.text)), None)
 
     def add(self, text: str, goal: str, *, run: str = "", episode: str = "", at: float) -> Skill:
         """Add a skill; one that says the same is returned in its place.
 
         Args:
             at: seconds since the epoch.
+
+        Raises:
+            InputError: the text has no word.
+            StoreError: it can't be written.
         """
+        if not any(map(str.isalnum, text)):
+            raise InputError([Problem(message="the text of a skill has no word")])
         if known := self.same_as(text):
             return known
         identity = hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -205,5 +210,7 @@ def words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.lower()))
 
 
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) >= SAME * len(one | other)
+def _alike(text: str, other: str) -> bool:
+    """By all words: the names of commands are short, and say what a skill is about."""
+    one, two = (frozenset(re.findall(r"\w+", each.lower())) for each in (text, other))
+    return len(one & two) >= SAME * len(one | two)
