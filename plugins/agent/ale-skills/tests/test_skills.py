@@ -205,7 +205,7 @@ async def test_feedback_becomes_a_skill_with_which_the_next_run_is_better(
     assert GOAL in asked.content
     assert "You guessed. Count with wc." in asked.content
     (skill,) = store.skills()
-    assert (skill.run, skill.episode) == ("first", "0-t0-0")
+    assert (skill.run.partition("~")[0], skill.episode) == ("first", "0-t0-0")
     prompts = await work(
         tmp_path / "second", 1, 2, Skills(SkillOptions(store=store.path, measure=False))
     )
@@ -275,8 +275,9 @@ Episodes = Callable[..., Path]
 def episodes(tmp_path: Path) -> Episodes:
     """A run with these episodes, each with a reward and what was said."""
 
-    def made(*given: tuple[float | None, str]) -> Path:
-        path = tmp_path / "made"
+    def made(*given: tuple[float | None, str], folder: str = "") -> Path:
+        path = tmp_path / folder / "made"
+        path.parent.mkdir(exist_ok=True)
         recording = Recording(path, {"chunker": {"type": "interaction"}}, Registry())
         for rollout, (reward, text) in enumerate(given):
             said = [{"author": "", "text": text}] if text else []
@@ -316,3 +317,24 @@ async def test_only_bad_episodes_with_feedback_are_asked_about_and_each_once(
     }
     second = await asked("NONE")
     assert second.left_out["asked about before"] == 3
+
+
+async def test_runs_of_the_same_name_are_told_apart(episodes: Episodes, store: Store) -> None:
+    for folder in ("one", "other"):
+        run = episodes((0.1, "a"), folder=folder)
+        made = await propose([run], store, answering("NONE"))
+        assert made.left_out == {"the model found nothing to learn": 1}
+
+
+async def test_what_runs_of_the_same_name_say_about_a_skill_is_added_up(
+    tmp_path: Path, store: Store
+) -> None:
+    store.add(HELPFUL, GOAL, at=1)
+    runs = [tmp_path / folder / "run" for folder in ("one", "other")]
+    for run in runs:
+        run.parent.mkdir()
+        await work(run, 3, 2, Skills(SkillOptions(store=store.path)))
+    for _ in range(2):
+        (found,) = review(runs, store)
+        assert found.worth is not None
+        assert (found.worth.n, found.worth.mean) == (6, 1.0)

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from ale.protocols import LLM
 from ale.runs import RunReader
 from ale.types import CompletionRequest, Conversation, Episode, Message
-from ale_skills.store import Skill, Store
+from ale_skills.store import Skill, Store, name_of
 
 _LONGEST = 1500
 """Characters of one message that are shown."""
@@ -93,14 +93,14 @@ def feedback_on(episode: Episode, *, details: bool = False) -> list[str]:
 
 
 def _episodes(runs: Sequence[Path]) -> Iterator[tuple[str, str, Episode]]:
-    """Run id, goal of the task, episode."""
+    """Name of the run, goal of the task, episode."""
     for path in runs:
         reader = RunReader(path)
         goals: Mapping[str, str] = {task.id: task.goal for task in reader.tasks}
         for episode in reader.episodes:
             if episode.split == "train":
                 goal = goals.get(episode.task_id, "")
-                yield str(reader.manifest["run_id"]), goal, episode
+                yield name_of(reader), goal, episode
 
 
 def _left_out(episode: Episode, feedback: Sequence[str], below: float, asked: bool) -> str | None:

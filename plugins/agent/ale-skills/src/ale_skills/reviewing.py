@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ale.runs import RunReader
 from ale.types import Episode
-from ale_skills.store import Evidence, Skill, Store
+from ale_skills.store import Evidence, Skill, Store, name_of
 from ale_statistics import Estimate
 
 
@@ -31,7 +31,7 @@ def review(runs: Sequence[Path], store: Store, *, pairs: int = 10) -> list[Revie
     """
     for path in runs:
         reader = RunReader(path)
-        run = str(reader.manifest["run_id"])
+        run = name_of(reader)
         found = differences(reader.episodes)
         for skill in store.skills(retired=True):
             if skill.id in found:

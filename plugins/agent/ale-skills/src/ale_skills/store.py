@@ -3,15 +3,16 @@
 import hashlib
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from attrs import frozen
 
 from ale.errors import InputError, Problem, StoreError
+from ale.runs import RunReader
 from ale_statistics import Estimate, estimate
 
 VERSION = 1
@@ -41,7 +42,7 @@ class Skill:
     goal: str
     """Of the task that it was learned from; it is found by these words too."""
     run: str = ""
-    """Where it came from; empty for one that a person wrote."""
+    """Where it came from, by `name_of`; empty for one that a person wrote."""
     episode: str = ""
     retired: str | None = None
     """Why it is no longer used."""
@@ -173,7 +174,9 @@ class Store:
     def set_evidence(self, skill: str, run: str, evidence: Sequence[Evidence]) -> None:
         """Store what a skill was worth in a run, in place of what was known of it and that run."""
         with self._writing():
-            self._db.execute("delete from evidence where skill = ? and run = ?", (skill, run))
+            # Earlier versions named a run by its id alone.
+            same = (skill, run, run.rpartition("~")[0])
+            self._db.execute("delete from evidence where skill = ? and run in (?, ?)", same)
             self._db.executemany(
                 "insert into evidence values (?, ?, ?, ?)",
                 [(skill, run, each.part, each.difference) for each in evidence],
@@ -203,6 +206,12 @@ class Store:
             s for s in found if len(asked & words(f"{s.text} {s.goal}")) >= threshold * len(asked)
         )
         return [*islice(near, top_k)]
+
+
+def name_of(run: RunReader) -> str:
+    """A run's name in the store; runs of the same id, as of the same folder's name, differ."""
+    manifest: Mapping[str, Any] = run.manifest
+    return f"{manifest['run_id']}~{manifest.get('uid') or manifest.get('created', '')}"
 
 
 def words(text: str) -> frozenset[str]:
