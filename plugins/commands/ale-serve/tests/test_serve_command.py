@@ -1,5 +1,7 @@
 """`ale serve` as a command: problems are reported before it listens."""
 
+import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,28 @@ from ale.runs import Registry
 from ale.testing.fakes import FakeLLM
 from ale_serve.commands import serve
 from ale_serve.running import Endpoint, chosen, run
+from ale_servers.records import Entry
+from ale_servers.registry import FolderRegistry
+from ale_servers.testing.bigram import BigramServer
+
+
+class Sampler(FakeLLM):
+    """A model with an inference server."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.server = BigramServer()
 
 
 class Plugin:
-    """Offers the model ``fake``, and keeps what was built."""
+    """Offers the model ``fake``, and ``sampler``, which samples by token ids."""
 
     @hookimpl
-    def ale_llms(self) -> list[Component[None, FakeLLM]]:
-        return [Component("fake", None, lambda o, c: FakeLLM([]), summary="Says nothing.")]
+    def ale_llms(self) -> list[Component[None, Any]]:
+        return [
+            Component("fake", None, lambda o, c: FakeLLM([]), summary="Says nothing."),
+            Component("sampler", None, lambda o, c: Sampler(), summary="Samples."),
+        ]
 
 
 @pytest.fixture
@@ -37,7 +53,7 @@ def refused(registry: Registry, llm: str, **place: Any) -> str:
 
 
 def test_an_unknown_model_names_what_is_installed(registry: Registry) -> None:
-    assert "no llm 'fale'; installed: fake" in refused(registry, "fale")
+    assert "no llm 'fale'; installed: fake, sampler" in refused(registry, "fale")
 
 
 def test_an_unknown_option_is_named(registry: Registry) -> None:
@@ -78,6 +94,15 @@ def test_a_model_that_no_run_could_sample_by_ids_is_not_registered(
 ) -> None:
     message = refused(registry, "fake", register=tmp_path)
     assert "fake does not sample by token ids" in message
+
+
+def test_the_name_of_a_running_server_of_this_machine_is_refused(
+    registry: Registry, tmp_path: Path
+) -> None:
+    running = Entry(url="http://x", name="one", host=socket.gethostname(), pid=os.getppid())
+    FolderRegistry(tmp_path).add(running)
+    message = refused(registry, "sampler", register=tmp_path, register_as="one")
+    assert "--register-as: the server at http://x has the name 'one'" in message
 
 
 def test_a_file_in_place_of_a_model_is_a_mistake_that_is_named(

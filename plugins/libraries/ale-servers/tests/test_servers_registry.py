@@ -10,7 +10,7 @@ import pytest
 from ale_servers.channel import MARKER, WeightFolder, files_of
 from ale_servers.protocol import WeightsError
 from ale_servers.records import Entry
-from ale_servers.registry import Addresses, FolderRegistry, own_entry, registered
+from ale_servers.registry import Addresses, FolderRegistry, namesake, own_entry, registered
 
 
 def aged(file: Path, seconds: float) -> None:
@@ -48,6 +48,32 @@ async def test_a_server_is_there_while_it_runs(tmp_path: Path) -> None:
         await asyncio.sleep(0.2)
         assert registry.entries() == [entry], "it was removed and did not come back"
     assert registry.entries() == []
+
+
+def test_a_server_does_not_renew_the_entry_of_another_with_its_name(tmp_path: Path) -> None:
+    registry = FolderRegistry(tmp_path)
+    first, other = (Entry(url=f"http://{url}", name="a") for url in ("first", "other"))
+    registry.add(first)
+    registry.add(other)
+    aged(tmp_path / "a.json", 10)
+    registry.renew(first)
+    assert registry.entries() == [other]
+    aged(tmp_path / "a.json", 10)
+    assert registry.entries() == [], "one that was killed is renewed by the other"
+    registry.renew(first)
+    assert registry.entries() == [first]
+
+
+def test_a_name_is_taken_while_a_server_of_this_machine_has_it(tmp_path: Path) -> None:
+    registry = FolderRegistry(tmp_path)
+    mine = own_entry("http://mine", "a/b")
+    assert namesake(registry, mine) is None
+    for host, pid in (("elsewhere", os.getppid()), (mine.host, mine.pid)):
+        registry.add(Entry(url="http://x", name="a_b", host=host, pid=pid))
+        assert namesake(registry, mine) is None
+    other = Entry(url="http://x", name="a_b", host=mine.host, pid=os.getppid())
+    registry.add(other)
+    assert namesake(registry, mine) == other
 
 
 class SlowRegistry(FolderRegistry):

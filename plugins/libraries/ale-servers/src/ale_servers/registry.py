@@ -19,6 +19,7 @@ import msgspec
 
 from ale.files import replacing
 from ale_servers.records import Entry
+from ale_servers.supervisor import is_alive
 
 log = logging.getLogger(__name__)
 BEAT_S = 2.0
@@ -98,10 +99,19 @@ class FolderRegistry:
             partial.write_bytes(msgspec.json.encode(entry))
 
     def renew(self, entry: Entry) -> None:
-        """Renew an entry; it is written again if somebody has removed it."""
+        """Renew an entry; it is written again if somebody has removed it.
+
+        The entry of another server under this name is left alone until it has expired.
+        """
+        file = self._file(entry.name)
         try:
-            os.utime(self._file(entry.name))
-        except FileNotFoundError:
+            if msgspec.json.decode(file.read_bytes(), type=Entry) == entry:
+                os.utime(file)
+                return
+            expired = file.stat().st_mtime < self._now() - self._expiry_s
+        except (FileNotFoundError, msgspec.DecodeError):
+            expired = True
+        if expired:
             self.add(entry)
 
     def remove(self, name: str) -> None:
@@ -150,6 +160,13 @@ async def registered(
             await asyncio.to_thread(registry.remove, entry.name)
         except OSError as error:
             log.warning("the entry %s could not be removed, and expires: %s", entry.name, error)
+
+
+def namesake(registry: Registry, entry: Entry) -> Entry | None:
+    """Another server of this machine that has the entry's name, and is running."""
+    found = (each for each in registry.entries() if file_name(each.name) == file_name(entry.name))
+    mine = (each for each in found if each.host == entry.host and each.pid not in (0, entry.pid))
+    return next((each for each in mine if is_alive(each.pid)), None)
 
 
 def own_entry(url: str, name: str = "") -> Entry:
