@@ -188,7 +188,10 @@ class Run:
         self.report(message)
 
     def _started(self) -> RunStarted:
-        index, planned = self.store.index, planned_episodes(self.config, self.tasks)
+        index = self.store.index
+        # What is conducted from elsewhere has as many episodes as come.
+        counts = self.conduct is Loop.run
+        planned = planned_episodes(self.config, self.tasks) if counts else None
         rewards = list(index.rewards())
         return RunStarted(
             run_id=self.context.run_id,

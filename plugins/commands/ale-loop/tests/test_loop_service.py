@@ -39,6 +39,12 @@ def test_a_batch_is_learned_from_and_a_better_policy_is_deployed(place: Place) -
     assert "version 1 deployed" in place.said
 
 
+def test_a_loop_does_not_say_how_many_episodes_it_will_have(place: Place) -> None:
+    place.write(sections={"observers": [{"type": "started"}]})
+    place.run(lambda: place.served)
+    assert (place.directory / "n_episodes").read_text() == "None"
+
+
 def test_a_worse_policy_is_refused_and_the_next_starts_from_the_deployed_one(place: Place) -> None:
     place.write()
     with place.recording() as giver:

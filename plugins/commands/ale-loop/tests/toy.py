@@ -25,6 +25,7 @@ from ale.types import (
     Limits,
     Message,
     PolicySnapshot,
+    RunStarted,
     Score,
     StepReport,
     Stop,
@@ -170,6 +171,19 @@ class AtLeast:
             raise RuntimeError("the grader is broken")
         passed = said >= task.metadata["needs"]
         return Score(criterion="at-least", passed=passed, value=float(passed), detail=str(said))
+
+
+class Started:
+    """Keeps how many episodes a run says that it will have."""
+
+    @hookimpl
+    def ale_run_started(self, event: RunStarted) -> None:
+        (Path(event.directory) / "n_episodes").write_text(str(event.n_episodes))
+
+
+@hookimpl
+def ale_observers() -> Sequence[Component[Any, Any]]:
+    return [Component("started", None, lambda o, c: Started(), summary="Keeps a number.")]
 
 
 @hookimpl
