@@ -265,12 +265,14 @@ async def test_a_session_that_can_t_be_stored_stays_open(
                 raise StoreError("the disk is full")
 
             full.setattr(proxy.sessions.recording, "add", refuse)
-            answer = await post(proxy, "s/feedback", {"score": 1})
+            judged = {"score": 1, "text": "Right."}
+            answer = await post(proxy, "s/feedback", judged)
             assert (answer.status_code, proxy.episodes()) == (507, [])
             assert "the disk is full" in answer.json()["error"]["message"]
-        assert (await post(proxy, "s/feedback", {"score": 1})).status_code == 200
+        assert (await post(proxy, "s/feedback", judged)).status_code == 200
     (episode,) = proxy.episodes()
     assert len(episode.trajectory.turns) == 1
+    assert episode.scores[0].detail == "Right.", "what is sent again is not said twice"
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,11 @@ class Control:
         if body.score is None and not body.text:
             raise refusal(web.HTTPBadRequest, "feedback needs a score, a text, or both")
         feedback = Feedback(score=body.score, text=body.text, author=body.author)
+        # A score that is here already is of a request whose episode could not be stored.
+        repeated = body.score is not None and feedback in session.feedback
         try:
-            self.sessions.say(session, feedback)
+            if not repeated:
+                self.sessions.say(session, feedback)
         except StoreError as error:
             raise refusal(web.HTTPInsufficientStorage, str(error)) from None
         if body.score is None:
