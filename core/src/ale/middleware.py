@@ -28,9 +28,11 @@ class Rewriting:
     ) -> None:
         self.facts: list[dict[str, Any]] = []
         """What each has said of the first conversation, for the episode's metadata."""
+        self.heads: dict[tuple[Message, ...], tuple[Message, ...]] = {}
+        """First messages, each with what they were rewritten to. With `facts`, what a process needs
+        to continue the episode of another one."""
         self._middleware = middleware
         self._context = context
-        self._heads: dict[tuple[Message, ...], tuple[Message, ...]] = {}
 
     async def head(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The first messages of a conversation, rewritten; the same whenever it is asked again.
@@ -39,7 +41,7 @@ class Rewriting:
             PluginError: a middleware gave back no messages.
         """
         before = head_of(messages)
-        if before not in self._heads:
+        if before not in self.heads:
             after, facts = before, []
             for name, middleware in self._middleware:
                 rewritten = await middleware.rewrite(after, self._context)
@@ -48,8 +50,8 @@ class Rewriting:
                 after = tuple(rewritten.messages)
                 facts.append({"type": name, **rewritten.facts})
             self.facts = self.facts or facts
-            self._heads[before] = after
-        return self._heads[before]
+            self.heads[before] = after
+        return self.heads[before]
 
     async def messages(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """A whole conversation, with its first messages rewritten. Raises as `head`."""
@@ -61,7 +63,7 @@ class Rewriting:
         if not turn.fresh_context:
             return turn
         before = head_of(turn.prompt)
-        after = self._heads.get(before, before)
+        after = self.heads.get(before, before)
         return replace(turn, prompt=(*after, *turn.prompt[len(before) :]))
 
 

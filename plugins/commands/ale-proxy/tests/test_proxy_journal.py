@@ -13,10 +13,12 @@ import pytest
 from aiohttp import web
 
 from ale.errors import InputError, StoreError
+from ale.middleware import with_system_text
+from ale.protocols import MiddlewareContext, Rewritten
 from ale.recording import Recording
 from ale.runs import Registry
 from ale.testing.openai_server import openai_server
-from ale.types import Task
+from ale.types import Message, Task
 from ale_proxy.journal import FOLDER, Entry, Journal
 from ale_proxy.running import ProxyOptions, proxying, run, server_url
 from ale_proxy.sessions import Sessions
@@ -28,10 +30,10 @@ KEY = "sk-a-key-that-is-secret"
 
 
 @contextlib.asynccontextmanager
-async def killed(path: Path, upstream: str) -> AsyncIterator[Proxied]:
+async def killed(path: Path, upstream: str, *middleware: Any) -> AsyncIterator[Proxied]:
     """A proxy that ends without ending its sessions, as after ``kill -9``."""
     recording = Recording(path, CONFIG, Registry())
-    sessions = Sessions(recording, idle_s=600)
+    sessions = Sessions(recording, idle_s=600, middleware=middleware)
     with contextlib.suppress(KeyError):
         options = ProxyOptions(upstream=upstream, port=0)
         async with proxying(options, server_url(upstream), sessions) as url:
@@ -99,6 +101,34 @@ async def test_a_response_from_before_a_kill_is_continued(
         turns = session.conversation.turns
     contents = [[message.content for message in turn.prompt] for turn in turns]
     assert contents == [["1+1?"], ["Sure?"], ["So?"]]
+
+
+class Telling:
+    """Adds what is known, of which there is more with every conversation."""
+
+    def __init__(self) -> None:
+        self.known: list[str] = []
+
+    async def rewrite(self, head: tuple[Message, ...], context: MiddlewareContext) -> Rewritten:
+        self.known.append(f"fact {len(self.known)}")
+        messages = with_system_text(head, ", ".join(self.known))
+        return Rewritten(messages=messages, facts={"told": len(self.known)})
+
+
+async def test_a_session_keeps_what_a_middleware_added_before_a_kill(tmp_path: Path) -> None:
+    telling = ("telling", Telling())
+    messages = [{"role": "user", "content": "1+1?"}]
+    with openai_server({"*": {"text": "2"}}) as server:
+        async with killed(tmp_path / "run", server.url, telling) as proxy:
+            await ask(proxy, "chat/completions", {"messages": messages})
+        messages += [{"role": "assistant", "content": "2"}, {"role": "user", "content": "Sure?"}]
+        async with killed(tmp_path / "run", server.url, telling) as proxy:
+            await ask(proxy, "chat/completions", {"messages": messages})
+            await ask(proxy, "sessions/s/feedback", {"score": 1})
+            (episode,) = proxy.episodes()
+    assert [message.content for message in episode.trajectory.messages(0)] == ["fact 0", "1+1?"]
+    assert [turn.fresh_context for turn in episode.trajectory.turns] == [True, False]
+    assert episode.metadata["middleware"] == [{"type": "telling", "told": 1}]
 
 
 async def test_the_time_before_a_kill_is_a_part_of_a_sessions_time(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Id of the answer by which a later request may continue it."""
     facts: list[dict[str, Any]] = []
     """Of the middleware."""
+    heads: list[tuple[tuple[Message, ...], tuple[Message, ...]]] = []
+    """First messages as they came, and as the middleware has rewritten them."""
     left_out: str | None = None
     feedback: Feedback | None = None
     assigned: str | None = None

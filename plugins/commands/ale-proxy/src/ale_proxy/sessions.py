@@ -56,6 +56,8 @@ class Session:
     task: Task | None = None
     rollout: int = 0
     rewriting: Rewriting | None = field(default=None, repr=False)
+    n_heads: int = 0
+    """Those that the journal has of what `rewriting` has rewritten."""
     conversation: Turns = field(factory=Turns)
     feedback: list[Feedback] = field(factory=list)
     left_out: Counter[str] = field(factory=Counter)
@@ -94,12 +96,15 @@ class Session:
         if n and turns[n - 1] is not last:
             yield Entry(number=n - 1, turn=turns[n - 1])
         facts = self.rewriting.facts if self.rewriting is not None and n == 0 else []
+        heads = [] if self.rewriting is None else [*self.rewriting.heads.items()][self.n_heads :]
+        self.n_heads += len(heads)
         yield Entry(
             number=n,
             turn=turns[n],
             api=exchange.api.name,
             response=None if answered is None else answered.id,
             facts=facts,
+            heads=heads,
         )
 
 
@@ -280,6 +285,8 @@ class Sessions:
         self._know(session, first.task, first.rollout)
         if session.rewriting is not None:
             session.rewriting.facts = [fact for each in own for fact in each.facts]
+            session.rewriting.heads = dict(head for each in entries for head in each.heads)
+            session.n_heads = len(session.rewriting.heads)
         self._open[session.name] = session
 
     def _know_task(self, session: Session) -> None:
