@@ -46,7 +46,12 @@ BLOCKS: list[Any] = [
     {"type": "text", "text": "Adding."},
     {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}},
 ]
-USED = {"input_tokens": 7, "output_tokens": 3}
+USED = {
+    "input_tokens": 4,
+    "cache_creation_input_tokens": 1,
+    "cache_read_input_tokens": 2,
+    "output_tokens": 3,
+}
 CLAUDE_ANSWER = {**CLAUDE, "content": BLOCKS, "stop_reason": "tool_use", "usage": USED}
 CLAUDE_EVENTS = [
     {"type": "message_start", "message": {**CLAUDE, "content": [], "usage": USED}},

@@ -158,10 +158,14 @@ def read_event(data: bytes) -> Mapping[str, Any]:
 
 
 def usage_of(body: Mapping[str, Any]) -> Usage:
-    """The tokens of an answer, as Anthropic and OpenAI's responses name them."""
+    """The tokens of an answer, as Anthropic and OpenAI's responses name them.
+
+    Anthropic counts the part of a prompt that is cached, or written to the cache, beside the rest.
+    """
     used = body.get("usage") or {}
+    parts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     return Usage(
-        prompt_tokens=used.get("input_tokens") or 0,
+        prompt_tokens=sum(used.get(part) or 0 for part in parts),
         completion_tokens=used.get("output_tokens") or 0,
     )
 
