@@ -183,6 +183,20 @@ async def test_responses_become_turns(
     assert second.prompt == (Message(role="user", content="So?"),)
 
 
+@pytest.mark.parametrize("kept", [{"conversation": "c1"}, {"prompt": {"id": "p1"}}], ids=str)
+async def test_what_only_the_server_knows_is_not_recorded_in_part(
+    kept: Any, canned: Canned, start: Start
+) -> None:
+    proxy: Proxied = await start(canned({"/v1/responses": whole(RESPONSE)}))
+    async with httpx.AsyncClient(trust_env=False) as asking:
+        answer = await asking.post(f"{proxy.url}/responses", json={"input": "So?", **kept})
+    assert answer.json() == RESPONSE
+    (session,) = proxy.sessions
+    assert [*session.left_out] == [
+        "the request can't be recorded: it names a conversation or a prompt that the server keeps"
+    ]
+
+
 @BOTH
 async def test_completions_become_turns_that_stand_alone(
     stream: bool, canned: Canned, start: Start

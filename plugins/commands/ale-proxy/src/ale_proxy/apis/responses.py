@@ -33,6 +33,8 @@ class ResponsesApi:
 
     def asked(self, body: Mapping[str, Any]) -> Asked:
         """The conversation, with tools, of a request."""
+        if body.get("conversation") or isinstance(body.get("prompt"), dict):
+            raise UnreadableError("it names a conversation or a prompt that the server keeps")
         given = body.get("input")
         if isinstance(given, str):
             given = [{"role": "user", "content": given}]
