@@ -9,7 +9,8 @@ import httpx
 import openai
 import pytest
 
-from ale.types import Completion, Message, ToolCall, Turn
+from ale.types import Completion, Message, ToolCall, ToolSpec, Turn
+from ale_proxy.apis import APIS
 
 from .conftest import Proxied
 
@@ -195,6 +196,12 @@ async def test_what_only_the_server_knows_is_not_recorded_in_part(
     assert [*session.left_out] == [
         "the request can't be recorded: it names a conversation or a prompt that the server keeps"
     ]
+
+
+def test_a_custom_tool_has_its_name() -> None:
+    tool = {"type": "custom", "custom": {"name": "shell", "description": "Runs."}}
+    asked = APIS["/chat/completions"].asked({"messages": [], "tools": [tool]})
+    assert asked.tools == (ToolSpec(name="shell", description="Runs.", parameters={}),)
 
 
 @BOTH

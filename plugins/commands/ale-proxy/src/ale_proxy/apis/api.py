@@ -197,7 +197,7 @@ def specs(tools: Any) -> tuple[ToolSpec, ...]:
 
 
 def _spec(tool: Mapping[str, Any]) -> ToolSpec:
-    about = tool.get("function", tool)
+    about = tool.get("function") or tool.get("custom") or tool
     schema = about.get("parameters") or about.get("input_schema") or {}
     # A tool that the server itself has, such as a web search, has a type alone.
     name = about.get("name") or tool.get("type", "")
