@@ -9,10 +9,13 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from click.testing import CliRunner
 
 from ale.errors import StoreError
+from ale.runs import Registry
 from ale.testing.openai_server import openai_server
 from ale.types import Episode, Message, ToolCall
+from ale_proxy.plugin import ale_commands
 
 from .conftest import Proxied
 
@@ -335,3 +338,12 @@ async def test_two_hundred_streams_at_once_are_two_hundred_episodes(start: Start
 def _only(episode: Episode) -> tuple[str, str]:
     (turn,) = episode.trajectory.turns
     return turn.prompt[0].content, turn.completion.message.content
+
+
+@pytest.mark.parametrize("command", [["proxy", "no URL"], ["bridge", "--upstream", "no URL"]])
+def test_what_can_not_be_a_header_is_refused(command: list[str]) -> None:
+    name, *rest = command
+    (chosen,) = (each for each in ale_commands() if each.name == name)
+    done = CliRunner().invoke(chosen, [*rest, "--session-header", "my session"], obj=Registry())
+    assert done.exit_code == 2
+    assert "'my session' can't be the name of a header" in done.output

@@ -1,5 +1,6 @@
 """``ale proxy``, ``bridge`` and ``manage`` as click sees them; their work is imported later."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,13 @@ from typing import Any
 import click
 
 from ale.commands import PATH
+
+
+def _header(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", value):
+        raise click.BadParameter(f"'{value}' can't be the name of a header; X-Ale-Session can")
+    return value
+
 
 _SHARED = (
     click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at."),
@@ -28,6 +36,7 @@ _SHARED = (
         "--session-header",
         default="X-Ale-Session",
         show_default=True,
+        callback=_header,
         help="Request header that names the session; without it, requests with the same key "
         "belong to one session.",
     ),
