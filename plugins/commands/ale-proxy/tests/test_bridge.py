@@ -148,16 +148,6 @@ async def test_nothing_acknowledged_is_lost_when_the_bridge_is_killed(tmp_path: 
     assert len(list((path / FOLDER).iterdir())) == 1, "what is not graded stays open"
 
 
-async def test_the_oldest_task_is_the_first_to_be_taken_after_a_kill_too(tmp_path: Path) -> None:
-    path, ids = tmp_path / "run", [f"f{n}" for n in range(8)]
-    async with bridge(path, killed=True) as ask:
-        for id in ids:
-            await ask("POST", "/tasks/assign", {**TASK, "id": id})
-    async with bridge(path) as ask:
-        taken = [await ask("POST", "/tasks/take", {"worker": "ada"}, status=200) for _ in ids]
-    assert [each["id"] for each in taken] == ids
-
-
 async def test_a_score_that_was_written_down_before_a_kill_is_stored_at_the_next_start(
     tmp_path: Path,
 ) -> None:

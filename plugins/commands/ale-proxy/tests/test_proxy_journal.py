@@ -296,6 +296,14 @@ def test_an_entry_after_a_line_that_was_cut_off_is_a_line_of_its_own(tmp_path: P
     assert list(journal.read()) == [[first, Entry(left_out="another")]]
 
 
+async def test_what_was_assigned_is_open_again_in_its_order(tmp_path: Path) -> None:
+    names = [f"s{n}" for n in range(8)]
+    with contextlib.closing(Recording(tmp_path / "run", CONFIG, Registry())) as recording:
+        for name in names:
+            Sessions(recording, idle_s=1).assign(name, Task(id=name, goal="?"), "")
+        assert [session.name for session in Sessions(recording, idle_s=1)] == names
+
+
 async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     recording = Recording(tmp_path / "run", CONFIG, Registry())
     folder = tmp_path / "run" / FOLDER
