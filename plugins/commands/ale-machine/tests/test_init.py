@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from attrs import field, frozen
 
-from ale.errors import InputError
+from ale.errors import InputError, Problem, StoreError
 from ale.plugin import Component, Probe, doc, hookimpl
 from ale.runs import Registry
 from ale.testing.openai_server import openai_server
@@ -127,3 +127,68 @@ def test_a_config_that_is_not_valid_is_not_written(tmp_path: Path) -> None:
         run(tmp_path / "ale.yaml", given, registry(), asks=False)
     assert "ale.yaml" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_of_attempts_is_asked_again_until_it_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = iter(["many", "0", "3"])
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: next(answers))
+    given = Given(tasks="tasks", sandbox="auto", llm="far", model="m", agent="iflow")
+    assert _chosen(_Asking(True), given, registry())["run"] == {"rollouts": 3}
+
+
+@pytest.mark.parametrize("tasks", ["a/b/c", "~/a/b"])
+def test_what_could_not_be_checked_leaves_no_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tasks: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    given = Given(llm="local", model="m", tasks=tasks)
+    with pytest.raises(InputError, match="tbp"):
+        run(tmp_path / "ale.yaml", given, registry(), asks=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_home_folder_of_tasks_is_where_the_config_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("ale_machine.wizard.check_config", lambda path, registry: None)
+    given = Given(llm="local", model="m", tasks="~/mine")
+    run(tmp_path / "ale.yaml", given, registry(), asks=False)
+    assert (tmp_path / "home" / "mine" / "hello.yaml").exists()
+    assert not (tmp_path / "~").exists()
+
+
+def test_a_mistake_in_tasks_names_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tasks").mkdir()
+
+    def refuse(path: Path, registry: Registry) -> None:
+        ours, theirs = str(path), str(tmp_path / "tasks" / "a.yaml")
+        raise InputError(
+            [
+                Problem(message="wrong here", file=ours, line=3, path="llm"),
+                Problem(message="wrong there", file=theirs, line=2),
+            ]
+        )
+
+    monkeypatch.setattr("ale_machine.wizard.check_config", refuse)
+    with pytest.raises(InputError) as refused:
+        run(tmp_path / "ale.yaml", Given(llm="local", model="m"), registry(), asks=False)
+    assert str(refused.value).splitlines() == [
+        "llm: wrong here",
+        f"{tmp_path / 'tasks' / 'a.yaml'}:2: wrong there",
+    ]
+
+
+@pytest.mark.parametrize("path", ["file/ale.yaml", "gone/ale.yaml"])
+def test_where_nothing_can_be_written_it_says_so(tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "tasks").mkdir()
+    folder = str(tmp_path / "tasks") if "gone" in path else "tasks"
+    given = Given(llm="local", model="m", tasks=folder)
+    with pytest.raises(StoreError, match="can't be written: N"):
+        run(tmp_path / path, given, registry(), asks=False)
+    assert {each.name for each in tmp_path.iterdir()} == {"file", "tasks"}

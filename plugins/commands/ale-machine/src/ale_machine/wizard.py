@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 from attrs import evolve, frozen
 
 from ale.errors import InputError, Problem
+from ale.files import store_errors
 from ale.runs import Registry, check_config, find_component
 from ale_machine.servers import Server, answering, local_addresses, models_at
 
@@ -48,6 +50,7 @@ def run(path: Path, given: Given, registry: Registry, *, asks: bool) -> None:
     Raises:
         InputError: the file exists, nothing is there to be recommended, or what was chosen does not
             fit together; nothing is written then.
+        StoreError: the config or the example can't be written.
     """
     if path.exists():
         raise InputError([Problem(message="it exists already and is not changed", file=str(path))])
@@ -55,12 +58,18 @@ def run(path: Path, given: Given, registry: Registry, *, asks: bool) -> None:
         message = "there is no terminal to ask at"
         raise InputError([Problem(message=message, path="--yes", expected="--yes and options")])
     sections = _chosen(_Asking(asks), given, registry)
-    example = _example_for(path.parent / sections["tasks"]["path"])
+    folder = path.parent / Path(sections["tasks"]["path"]).expanduser()
+    example = None if folder.exists() else folder / "hello.yaml"
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
-        _write(path, sections, registry)
-    except BaseException:
         if example is not None:
-            _remove(example)
+            with store_errors(example):
+                folder.mkdir(parents=True)
+                example.write_text(_EXAMPLE, encoding="utf-8")
+        with store_errors(path):
+            _write(path, sections, registry)
+    except BaseException:
+        _remove(example, missing)
         raise
     for written in (example, path):
         if written is not None:
@@ -77,6 +86,12 @@ class _Asking:
     def text(self, question: str, recommended: str) -> str:
         """A text."""
         return str(click.prompt(question, default=recommended)) if self.asks else recommended
+
+    def number(self, question: str, recommended: int) -> int:
+        """A number of at least 1."""
+        if not self.asks:
+            return recommended
+        return int(click.prompt(question, type=click.IntRange(1), default=recommended))
 
     def one_of(self, question: str, names: Sequence[tuple[str, str]]) -> str:
         """One of these names, shown with why; the first is recommended."""
@@ -97,7 +112,7 @@ def _chosen(asking: _Asking, given: Given, registry: Registry) -> dict[str, dict
     sandbox = given.sandbox or asking.one_of("Where do commands run?", _sandboxes(registry))
     llm = _model(asking, given, registry)
     agent = given.agent or asking.one_of("Which agent?", _agents(registry))
-    rollouts = given.rollouts or int(asking.text("Attempts at each task", "4"))
+    rollouts = given.rollouts or asking.number("Attempts at each task", 4)
     return {
         "tasks": {"type": "tbp", "path": tasks},
         "sandbox": {"type": sandbox},
@@ -197,24 +212,21 @@ def _write(path: Path, sections: dict[str, dict[str, Any]], registry: Registry) 
 
 
 def _check(path: Path, registry: Registry) -> None:
-    """Without file and line in its errors: the file is removed."""
+    """Without this file in its errors, since it is removed; those of tasks name theirs."""
     try:
         check_config(path, registry)
     except InputError as error:
-        named = (evolve(problem, file=None, line=None) for problem in error.problems)
-        raise InputError(list(named)) from None
+        raise InputError([_elsewhere(each, path) for each in error.problems]) from None
 
 
-def _example_for(folder: Path) -> Path | None:
-    """A task in a folder that does not exist; None where it does."""
-    if folder.exists():
-        return None
-    folder.mkdir(parents=True)
-    example = folder / "hello.yaml"
-    example.write_text(_EXAMPLE, encoding="utf-8")
-    return example
+def _elsewhere(problem: Problem, path: Path) -> Problem:
+    return evolve(problem, file=None, line=None) if problem.file == str(path) else problem
 
 
-def _remove(example: Path) -> None:
-    example.unlink()
-    example.parent.rmdir()
+def _remove(example: Path | None, folders: Sequence[Path]) -> None:
+    """The example, and the folders that were made for it, innermost first."""
+    with suppress(OSError):  # what could not be made
+        if example is not None:
+            example.unlink(missing_ok=True)
+        for folder in folders:
+            folder.rmdir()
