@@ -183,6 +183,25 @@ def test_garbage_is_collected_in_a_command_and_after_it(
     assert gc.isenabled()
 
 
+@pytest.mark.parametrize(("raised", "status"), [(KeyboardInterrupt, 130), (EOFError, 1)])
+def test_ctrl_c_at_a_question_is_an_interrupt(
+    ale: Ale, registry: Registry, raised: type, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Package:
+        @hookimpl
+        def ale_commands(self) -> list[click.Command]:
+            return [click.Command("asking", callback=lambda: click.confirm("Sure?"))]
+
+    def end(_: str) -> str:
+        raise raised
+
+    registry.add(Package(), "ale-extra")
+    monkeypatch.setattr("click.termui.visible_prompt_func", end)
+    with pytest.raises(SystemExit) as exits:
+        main(["asking"])
+    assert exits.value.code == status
+
+
 def test_an_unknown_command_names_the_nearest(ale: Ale) -> None:
     done = ale("chekc")
     assert done.exit_code == 2

@@ -70,7 +70,11 @@ class ReportingGroup(click.Group):
         except AleError as error:
             click.echo(_renamed(f"{type(error).__name__}: {error}"), err=True)
             ctx.exit(1)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, click.Abort) as error:
+            # At a question, click turns Ctrl-C and the end of the input into an Abort.
+            cause = error.__context__ if isinstance(error, click.Abort) else error
+            if not isinstance(cause, KeyboardInterrupt):
+                raise
             click.echo("\nInterrupted.", err=True)
             ctx.exit(128 + signal.SIGINT)
         except BrokenPipeError:
