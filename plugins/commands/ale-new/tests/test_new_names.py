@@ -49,6 +49,7 @@ def test_a_class_is_named_after_its_component() -> None:
         ("class", "is a keyword of Python", "ale-criterion-class"),
         ("match", "is a keyword of Python", "ale-criterion-match"),
         ("json", "would shadow a module of Python's standard library", "ale-criterion-json"),
+        ("test", "would shadow a module of Python's standard library", "ale-criterion-test"),
         ("JSON", "not a normalised name", "ale-criterion-json"),
         ("ale", "belongs to ale itself", "ale-criterion-ale"),
         ("ale-core", "belongs to ale itself", "ale-criterion-ale-core"),

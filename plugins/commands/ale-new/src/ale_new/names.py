@@ -12,6 +12,9 @@ _NORMAL = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 # The core itself, and what pip can't install next to it.
 _RESERVED = ("ale", "ale-core", "ale-workspace")
 
+# Python's own tests are a package too, which this list leaves out.
+_OF_PYTHON = sys.stdlib_module_names | {"test"}
+
 
 @frozen(kw_only=True)
 class Names:
@@ -56,7 +59,7 @@ def _problem(name: str) -> str | None:
         return f"'{name}' begins with a digit, which a module's name can't"
     if keyword.iskeyword(module) or keyword.issoftkeyword(module):
         return f"'{name}' is a keyword of Python"
-    if module in sys.stdlib_module_names:
+    if module in _OF_PYTHON:
         return f"'{name}' would shadow a module of Python's standard library"
     if name in _RESERVED:
         return f"'{name}' belongs to ale itself"
