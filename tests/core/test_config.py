@@ -306,6 +306,17 @@ def test_a_problem_in_an_override_names_it(tmp_path: Path, registry: Registry) -
     assert printed == '--set: run.seed: expected a whole number, found the text "x"'
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("[1", "not valid YAML: "), ("{a: 1, a: 2}", "'a' is given twice"), ("!x 1", "the tag")],
+)
+def test_an_override_that_is_no_yaml_names_its_key(
+    tmp_path: Path, registry: Registry, value: str, message: str
+) -> None:
+    printed = problems(tmp_path, registry, BASE, "run.seed=1", f"run.name={value}")
+    assert printed.startswith(f"--set: run.name: {message}")
+
+
 @pytest.mark.parametrize("override", ["run.seed", "=3", "run..seed=3"])
 def test_an_override_without_key_and_value_is_a_problem(
     tmp_path: Path, registry: Registry, override: str

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from attrs import evolve
 
+from ale.errors import InputError
 from ale.strict import Node, describe, nearest_file, parse_yaml, read_yaml
 
 
@@ -84,7 +85,7 @@ def parse_override(text: str, origin: str = "--set") -> Node:
         origin: where it was given, for messages.
 
     Raises:
-        InputError: it is not ``key=value``.
+        InputError: it is not ``key=value``, or the value is no YAML.
     """
     path, equals, value = text.partition("=")
     keys = path.split(".")
@@ -92,8 +93,10 @@ def parse_override(text: str, origin: str = "--set") -> Node:
         message = f"expected key.key=value, found '{text}'"
         raise Node(None, origin).error(message, hint="for example --set credit.type=grpo")
     # Paths in an override are relative to the working directory.
-    node = parse_yaml(value, file=origin)
-    node = _without_line(node)
+    try:
+        node = _without_line(parse_yaml(value, file=origin))
+    except InputError as error:
+        raise InputError([evolve(each, line=None, path=path) for each in error.problems]) from None
     if node.mapping is not None and "type" in node.mapping:
         node.mapping["type"] = evolve(node.mapping["type"], whole_section=True)
     for key in reversed(keys):
