@@ -79,6 +79,12 @@ def test_an_unknown_option_names_the_nearest_one() -> None:
     assert printed.endswith("did you mean 'image'?")
 
 
+@pytest.mark.parametrize("value", [".inf", "-.inf", ".nan", "1e999", "9" * 400])
+def test_a_number_is_finite_since_json_has_no_other(value: str) -> None:
+    (printed,) = problems(f"rate: {value}")
+    assert printed.startswith("c.yaml:1: rate: expected a finite number, found the number ")
+
+
 def test_every_problem_is_reported_at_once() -> None:
     printed = problems("memory_mb: 3\nmode: fas\nnames: x\ninner: {depth: a}\nrate: true\n")
     assert [line.splitlines()[0] for line in printed] == [

@@ -7,7 +7,9 @@ file, line and path.
 
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -95,9 +97,14 @@ def _int(given: _Input, _: Any) -> int:
 
 
 def _float(given: _Input, _: Any) -> float:
-    if isinstance(given.node.value, int | float) and not isinstance(given.node.value, bool):
-        return float(given.node.value)
-    raise given.expected("a number")
+    value = given.node.value
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise given.expected("a number")
+    # A run stores its config as JSON, which has no others.
+    with suppress(OverflowError):
+        if isfinite(value):
+            return float(value)
+    raise given.expected("a finite number")
 
 
 def _str(given: _Input, _: Any) -> str:

@@ -283,8 +283,7 @@ CRITERIA = "success_criteria: [{type: t}]\n"
         ),
         (
             "id: a\ngoal: go\nsuccess_criteria: [{type: t, weight: .inf}]\n",
-            "t.yaml:3: success_criteria[0].weight: expected a finite number above 0, "
-            "found the number inf",
+            "t.yaml:3: success_criteria[0].weight: expected a finite number, found the number inf",
         ),
         (
             f"id: a\ngoal: go\ngoal: stay\n{CRITERIA}",
