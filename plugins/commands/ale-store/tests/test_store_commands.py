@@ -52,6 +52,15 @@ def test_runs_are_filtered_by_tag_setting_outcome_and_time(
     assert found("--sort", "best", "--limit", "1") == ["second"]
 
 
+def test_what_a_sort_by_reward_leaves_out_is_said(folder: Path, ale: Ale) -> None:
+    assert len(lines(ale("traj", "query", "--broken"))) == 2
+    for order in ("best", "worst"):
+        refused = ale("traj", "query", "--broken", "--sort", order)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "no reward to sort by" in refused.stderr
+    assert "leave out broken" in " ".join(ale("traj", "query", "--help").stdout.split())
+
+
 def test_rows_in_json_have_numbers(folder: Path, ale: Ale) -> None:
     row = json.loads(ale("runs", "list", "--json").stdout)
     assert (row["run_id"], row["state"], row["mean_reward"]) == ("first", "completed", 0.625)

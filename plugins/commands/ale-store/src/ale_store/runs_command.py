@@ -43,7 +43,7 @@ def runs() -> None:
     help="How the run ended: completed, drained, ...; none for a run without an outcome.",
 )
 @times("Created")
-@sort_option("mean reward")
+@sort_option("mean reward", "runs without graded episodes")
 @click.option("--limit", type=click.IntRange(1), help="Show at most this many runs.")
 @click.option("--archived", is_flag=True, help="List the archives in FOLDER instead.")
 @json_option

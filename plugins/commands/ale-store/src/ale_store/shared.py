@@ -95,15 +95,15 @@ def run_filters(command: F) -> F:
     return command
 
 
-def sort_option(by: str) -> Callable[[F], F]:
-    """The option ``--sort``."""
+def sort_option(by: str, without: str) -> Callable[[F], F]:
+    """The option ``--sort``; `without` says what has no `by`."""
     return click.option(
         "--sort",
         "order",
         type=click.Choice(["newest", "oldest", "best", "worst"]),
         default="newest",
         show_default=True,
-        help=f"Sort by time or by {by}.",
+        help=f"Sort by time or by {by}; best and worst leave out {without}.",
     )
 
 

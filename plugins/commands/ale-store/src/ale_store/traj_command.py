@@ -119,7 +119,7 @@ _limit = click.option(
 
 @traj.command("query")
 @_filtered
-@sort_option("reward")
+@sort_option("reward", "broken episodes")
 @_limit
 @json_option
 def query(order: Any, limit: int, as_json: bool, **given: Any) -> None:
@@ -136,6 +136,8 @@ def query(order: Any, limit: int, as_json: bool, **given: Any) -> None:
     """
     from ale_store.finding import find
 
+    if given["broken"] and order in ("best", "worst"):
+        raise click.UsageError("--broken episodes have no reward to sort by: use --sort newest")
     with _asked(**given) as (connection, filters):
         rows = find(connection, filters, order, limit + 1)
     _print(rows[:limit], as_json)
