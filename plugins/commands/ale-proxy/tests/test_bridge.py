@@ -306,6 +306,8 @@ async def test_each_error_has_its_status_and_says_what_is_wrong(tmp_path: Path) 
         await ask("POST", "/tasks/assign", TASK)
         await ask("POST", "/tasks/assign", {**TASK, "prompt": "Another?", "id": "x"}, status=409)
         await ask("POST", "/tasks/assign", {"prompt": "Other?", "id": "f1"}, status=409)
+        for other in ({"worker": "bo"}, {"environment": "terminal"}):
+            await ask("POST", "/tasks/assign", {**TASK, **other}, status=409)
         await ask("POST", "/feedback", {"id": "f1", "score": 1}, status=409)
         await ask("POST", "/feedback", {"id": "f1"}, status=422)
         score = await ask("POST", "/feedback", {"id": "f1", "score": 1.5}, status=422)

@@ -85,6 +85,8 @@ class Assignments:
             found = self.shown(form.id)
             if found.task_id != task_id:
                 raise ConflictError(f"'{form.id}' is an assignment of the task '{found.task_id}'")
+            if found.state == "assigned" and not self._is_for(form.id, form):
+                raise ConflictError(f"'{form.id}' is for another worker or environment")
             return found
         name = form.id or f"{task_id}.{secrets.token_hex(4)}"
         if self._sessions.get(name) is not None:
@@ -309,6 +311,11 @@ class Assignments:
         return self._ended(name) is not None or (
             session is not None and session.assignment is not None
         )
+
+    def _is_for(self, name: str, form: Assign) -> bool:
+        session, assignment = self._get(name)
+        assert session.task is not None
+        return assignment.worker == (form.worker or "") and _has([form.environment], session.task)
 
     def _ended(self, name: str) -> Done | None:
         return self._sessions.done.get(name) or self._before.get(name)
