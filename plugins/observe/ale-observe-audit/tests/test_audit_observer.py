@@ -205,6 +205,14 @@ def test_a_resumed_run_is_verified_as_one(tmp_path: Path, ale: Ale) -> None:
     assert b'"event":"repaired"' in (run / NAME).read_bytes()
 
 
+def test_a_removed_file_of_episodes_is_noticed(run: Path, ale: Ale) -> None:
+    (run / "episodes.jsonl").unlink()
+    done = ale("audit", "verify", run)
+    assert done.exit_code == 2
+    assert "episodes.jsonl: the file is gone, with 4 episodes" in done.stderr
+    assert "as stored" not in done.stdout
+
+
 def test_episodes_that_a_resume_removed_are_not_missed(tmp_path: Path, ale: Ale) -> None:
     run = tmp_path / "run"
     session(run, range(3), end=False)

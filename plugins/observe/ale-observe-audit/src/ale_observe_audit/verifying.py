@@ -224,6 +224,9 @@ class _Stored:
 
     def _episode_problems(self, path: Path) -> Iterator[Problem]:
         if not path.exists():
+            if self._lines:
+                n = counted(len(self._lines), "episode")
+                yield _changed(path, f"the file is gone, with {n}")
             return
         with path.open("rb") as file:
             for line in self._lines:
