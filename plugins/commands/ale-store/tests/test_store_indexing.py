@@ -402,3 +402,16 @@ def test_no_other_process_can_read_half_an_update(tmp_path: Path, make_run: Any)
         Indexer(open_database(str(tmp_path / "index.sqlite"))).update(tmp_path / "runs")
         assert connection.scalar(select(func.count()).select_from(schema.turns)) == 0
     assert len(rows(database, schema.turns, "text")) == 80
+
+
+def test_runs_that_are_to_be_read_again_stay_until_then(folder: Path, database: Database) -> None:
+    indexer = Indexer(database)
+    indexer.update(folder)
+    before = everything(database)
+    with database.writing() as connection:
+        connection.execute(schema.episodes.update().values(model="wrong"))
+        connection.execute(schema.settings.update().values(value="wrong"))
+    indexer.outdate(folder)
+    assert len(rows(database, schema.episodes, "model")) == 3
+    assert indexer.update(folder).episodes == 3
+    assert everything(database) == before

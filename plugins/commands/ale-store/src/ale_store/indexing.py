@@ -7,7 +7,7 @@ again from its beginning.
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -138,9 +138,13 @@ class Indexer:
             for path in paths:
                 writing.remove_run(connection, self._host, str(path.resolve()))
 
-    def clear(self, folder: Path) -> None:
-        """Remove all runs in a folder from the database, so that `update` reads them again."""
-        self._remove_missing(folder, set(), self._stamps())
+    def outdate(self, folder: Path) -> None:
+        """Have the next update read all runs in a folder again; what is known of them stays until
+        then, as others may be asking.
+        """
+        with self._database.writing() as connection:
+            for path in _inside(folder, self._stamps()):
+                writing.outdate_files(connection, self._host, path)
 
     def _stamps(self) -> dict[str, dict[str, Stamp]]:
         table = schema.files.c
@@ -157,12 +161,7 @@ class Indexer:
         return found
 
     def _remove_missing(self, folder: Path, found: set[str], known: Mapping[str, object]) -> int:
-        inside = str(folder.resolve())
-        gone = [
-            Path(path)
-            for path in known
-            if path not in found and (path == inside or path.startswith(inside + os.sep))
-        ]
+        gone = [Path(path) for path in _inside(folder, known) if path not in found]
         if gone:
             self.forget(gone)
         return len(gone)
@@ -264,6 +263,11 @@ def runs_in(folder: Path) -> Iterator[Path]:
             yield Path(path)
             inner.clear()
         inner[:] = sorted(name for name in inner if not name.startswith("."))
+
+
+def _inside(folder: Path, paths: Iterable[str]) -> list[str]:
+    whole = str(folder.resolve())
+    return [path for path in paths if path == whole or path.startswith(whole + os.sep)]
 
 
 def _stamps_of(path: Path) -> dict[str, Stamp]:

@@ -220,7 +220,7 @@ def index(folder: Path, rebuild: bool, store: str | None) -> None:
 
     with opened(folder, store, update=False) as database:
         if rebuild:
-            Indexer(database).clear(folder)
+            Indexer(database).outdate(folder)
         done = report_problems(database, folder)
         read = f"{counted(done.episodes, 'episode')} read"
         click.echo(f"{counted(done.found, 'run')}, {done.runs} with something new; {read}")

@@ -66,6 +66,14 @@ def remove_run(connection: Connection, host: str, path: str) -> None:
             connection.execute(delete(table).where(part, unused))
 
 
+def outdate_files(connection: Connection, host: str, path: str) -> None:
+    """Mark what was read of a run's files as read from other files, which are read again."""
+    other = {"size": -1, "modified_ns": -1, "line_at": 0, "line_sha256": ""}
+    table = schema.files
+    run = _id_of(connection, host, path)
+    connection.execute(update(table).where(table.c.run == run).values(**other))
+
+
 def put_settings(connection: Connection, run: int, settings: Mapping[str, str]) -> None:
     """Replace the settings of a run."""
     rows = [{"key": key, "value": value} for key, value in settings.items()]
