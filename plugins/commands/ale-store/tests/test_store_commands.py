@@ -101,6 +101,14 @@ def test_a_run_is_deleted_after_a_yes(folder: Path, ale: Ale) -> None:
     assert ale("runs", "list", "--no-update").stdout == "no runs\n"
 
 
+def test_a_wrong_name_among_runs_leaves_all_of_them(folder: Path, ale: Ale) -> None:
+    for command in ("delete", "archive"):
+        done = ale("runs", command, "runs/first", "runs/nope", "--yes")
+        assert (done.exit_code, "runs/nope" in done.stderr) == (2, True)
+        assert (folder / "first").exists()
+        assert not (folder / "first.tar.gz").exists()
+
+
 def test_a_running_run_is_not_deleted_not_even_with_yes(folder: Path, ale: Ale) -> None:
     descriptor = lock(folder / "first")
     done = ale("runs", "delete", "runs/first", "--yes")

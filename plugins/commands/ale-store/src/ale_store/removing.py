@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +27,13 @@ def held(run: Path) -> Iterator[RunReader]:
         yield reader
     finally:
         os.close(descriptor)
+
+
+def check(runs: Iterable[Path]) -> None:
+    """Raise as `held` if one of these runs can't be held, before anything is done."""
+    for run in runs:
+        with held(run):
+            pass
 
 
 def remove(run: Path) -> None:

@@ -133,11 +133,12 @@ def delete(runs: tuple[Path, ...], yes: bool, store: str | None) -> None:
     Example:
       ale runs delete runs/20260101-120000-3f2a-quickstart
     """
-    from ale_store.removing import held, remove
+    from ale_store.removing import check, held, remove
 
+    check(runs)
     if not (yes or _agreed(runs, "Delete")):
         return
-    for run in runs:
+    for run in dict.fromkeys(runs):
         with held(run):
             remove(run)
         _forget(run, store)
@@ -170,10 +171,12 @@ def archive(
     """
     from ale.text import size
     from ale_store.archiving import archive as archived
+    from ale_store.removing import check
 
+    check(runs)
     if not (yes or keep or _agreed(runs, "Archive, and then remove,")):
         return
-    for run in runs:
+    for run in dict.fromkeys(runs):
         target = archived(run, to or run.absolute().parent, keep=keep)
         if not keep:
             _forget(run, store)
