@@ -10,7 +10,13 @@ import pytest
 import torch
 from attrs import evolve
 
-from ale_trainer_policy.attention import compiled_block_mask, make_plan, seen_from
+from ale.errors import AleError
+from ale_trainer_policy.attention import (
+    compiled_block_mask,
+    make_plan,
+    seen_from,
+    tree_attention,
+)
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.models import prepare
 from ale_trainer_policy.options import PRESETS, ImitationOptions, LearnOptions
@@ -112,6 +118,15 @@ def test_runs_and_their_chains_are_the_paths(seed: int) -> None:
         path = [t for run in chain for t in range(starts[run], starts[run + 1])]
         end = starts[number + 1] - 1
         assert path == np.flatnonzero(seen[end]).tolist()
+
+
+def test_heads_too_narrow_for_the_kernel_of_a_gpu_are_refused() -> None:
+    tree, _ = merge(random_rows(0))
+    n = len(tree.ids)
+    plan = evolve(make_plan(tree, torch.device("cpu")), last=torch.as_tensor(tree.last))
+    heads = torch.zeros(1, 2, n, 8)
+    with pytest.raises(AleError, match="at least 16 numbers; this model's have 8: set packing"):
+        tree_attention(torch.nn.Module(), heads, heads, heads, None, tree=plan)
 
 
 def read(lab: Any, seed: int, *, preset: str = "ipa", imitation: Any = "off") -> list[Sample]:

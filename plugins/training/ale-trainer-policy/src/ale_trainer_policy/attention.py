@@ -20,6 +20,8 @@ from ale.errors import AleError
 from ale_trainer_policy.tree import Tree
 
 NAME = "ale_tree"
+_MIN_WIDTH = 16
+"""Of a head's keys; PyTorch's flex attention refuses others."""
 _KERNEL = {"FORCE_USE_FLEX_ATTENTION": True}
 """Below 128 tokens torch would take its kernel for decoding, which has none for a forest's mask."""
 
@@ -87,6 +89,11 @@ def tree_attention(
             "the forest, or it caps its scores); set packing: padded"
         )
     if tree.last is not None:
+        if query.shape[-1] < _MIN_WIDTH:
+            raise AleError(
+                f"on a GPU, packing: tree and packed need attention heads of at least {_MIN_WIDTH} "
+                f"numbers; this model's have {query.shape[-1]}: set packing: padded"
+            )
         return _flex(tree, query, key, value, scaling, sliding_window), None
     n_rep = query.shape[1] // key.shape[1]
     if n_rep > 1:
