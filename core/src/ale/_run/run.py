@@ -44,8 +44,10 @@ class Run:
     interrupt: Interrupt
     report: Callable[[str], None]
     """Shows a message to the user."""
-    conduct: Callable[[Loop], Awaitable[str]] = Loop.run
-    """Does the run's work, and returns the outcome."""
+    conduct: Callable[[Loop], Awaitable[str]] | None = None
+    """Does the run's work with episodes that come from elsewhere, and returns the outcome.
+
+    None: the loop does it, with its own."""
     startup_s: float = 0.0
     """Seconds that the program needed before the run; they count towards its time."""
     supervisor: Supervisor = field(factory=Supervisor)
@@ -77,7 +79,7 @@ class Run:
             await self._prune()
             async with self._executing(observers).open() as jobs:
                 self.interrupt.on_drain = jobs.drain
-                outcome = await self.conduct(self._loop(observers, jobs))
+                outcome = await (self.conduct or Loop.run)(self._loop(observers, jobs))
         except StoppedEarlyError:
             outcome = "stopped"
         except asyncio.CancelledError:
@@ -189,9 +191,8 @@ class Run:
 
     def _started(self) -> RunStarted:
         index = self.store.index
-        # What is conducted from elsewhere has as many episodes as come.
-        counts = self.conduct is Loop.run
-        planned = planned_episodes(self.config, self.tasks) if counts else None
+        own = self.conduct is None  # else there are as many as come
+        planned = planned_episodes(self.config, self.tasks) if own else None
         rewards = list(index.rewards())
         return RunStarted(
             run_id=self.context.run_id,

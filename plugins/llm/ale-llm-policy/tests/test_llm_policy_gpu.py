@@ -31,7 +31,9 @@ async def sampled(policy: TorchPolicy, **options: object) -> list[TokenTrace]:
         answers = await asyncio.gather(*(llm.complete(each) for each in asked))
     finally:
         await llm.aclose()
-    return [answer.tokens for answer in answers if answer.tokens is not None]
+    traces = [answer.tokens for answer in answers if answer.tokens is not None]
+    assert len(traces) == len(TEXTS)
+    return traces
 
 
 @pytest.mark.parametrize("decoder", ["packed", "modules"])
@@ -39,9 +41,7 @@ async def sampled(policy: TorchPolicy, **options: object) -> list[TokenTrace]:
 async def test_log_probabilities_are_those_of_one_forward_pass(
     policy: TorchPolicy, decoder: str, temperature: float, top_p: float
 ) -> None:
-    found = await sampled(policy, decoder=decoder, temperature=temperature, top_p=top_p)
-    assert len(found) == len(TEXTS)
-    for trace in found:
+    for trace in await sampled(policy, decoder=decoder, temperature=temperature, top_p=top_p):
         logits = forward_logits(policy, trace.prompt_ids, trace.output_ids).float().cpu()
         draws = [Draw(temperature=temperature, top_p=top_p, uniform=0.0)] * len(logits)
         logp = scale(logits, draws).log_softmax(-1)

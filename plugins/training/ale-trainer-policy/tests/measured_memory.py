@@ -100,20 +100,19 @@ def main(given: Sequence[str]) -> None:
         for pid in pids:
             Path(f"/proc/{pid}/clear_refs").write_text("5")
 
-    def used(line: str) -> int:
+    def used(*, peak: bool) -> int:
         if device == "cuda":
-            peak = line == "VmHWM"
             return torch.cuda.max_memory_allocated() if peak else torch.cuda.memory_allocated()
-        return sum(status(pid, line) for pid in pids)
+        return sum(status(pid, "VmHWM" if peak else "VmRSS") for pid in pids)
 
     small = {**sizes, "hidden_size": 32, "intermediate_size": 32, "vocab_size": 64}
     small |= {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
     kind = getattr(torch, dtype)
     train(small, made(small, kind, device, quantised=quantised), options, 16, forget_peak)
     gc.collect()
-    before = used("VmRSS")
+    before = used(peak=False)
     train(sizes, made(sizes, kind, device, quantised=quantised), options, context, forget_peak)
-    print(json.dumps(used("VmHWM") - before))
+    print(json.dumps(used(peak=True) - before))
     if ranks is not None:
         ranks.close()
 

@@ -21,7 +21,7 @@ from ale_trainer_policy.tree import pack
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
-    # By torch's own compiler.
+    # PyTorch's compiler warns.
     pytest.mark.filterwarnings("ignore"),
 ]
 
@@ -95,8 +95,7 @@ async def test_steps_are_those_of_a_processor_and_go_on_from_a_checkpoint(
     for _ in range(2):
         wanted, found = await here.step(batch), await there.step(batch)
         for name in ("loss", "grad_norm", "entropy", "ratio_max"):
-            if name in wanted.metrics:
-                assert found.metrics[name] == pytest.approx(wanted.metrics[name], rel=1e-3), name
+            assert found.metrics[name] == pytest.approx(wanted.metrics[name], rel=1e-3), name
     there.save(tmp_path)
     again = attached("cuda")
     again.load(tmp_path)

@@ -50,14 +50,8 @@ class Case:
     def measured(self) -> int:
         """Bytes that processes take to train it, all together."""
         script = Path(__file__).with_name("measured_memory.py")
-        given = (
-            self.sizes,
-            self.dtype,
-            self.quantised,
-            self.options,
-            self.context,
-            self.device,
-        )
+        what = self.sizes, self.dtype, self.quantised
+        given = (*what, self.options, self.context, self.device)
         # The allocator gives freed memory back, as it otherwise does for large tensors alone.
         environ = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
         command = [sys.executable, str(script), *map(json.dumps, given)]

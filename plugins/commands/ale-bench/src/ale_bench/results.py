@@ -12,7 +12,13 @@ from ale.runs import Causes, Registry, RunReader
 from ale.types import Episode, Task
 from ale_bench.offered import benchmark_of
 from ale_bench.running import stored_run
-from ale_statistics import Attempts, MeanOverTasks, attempts_from, mean_over_tasks
+from ale_statistics import (
+    Attempts,
+    MeanOverTasks,
+    attempts_from,
+    is_attempt,
+    mean_over_tasks,
+)
 
 FEW = 5
 """Up to so many samples, pass@k is shown for each k."""
@@ -115,7 +121,7 @@ def read_results(folder: Path, registry: Registry) -> Results:
 
     def counted() -> Iterable[Episode]:
         for episode in reader.episodes:
-            if episode.split == "train" and not episode.start:
+            if is_attempt(episode):
                 causes.add(episode)
                 yield episode
 

@@ -42,7 +42,8 @@ def _mixed(counted: Mapping[str, Attempts]) -> Iterator[str]:
     if len(found) > 1:
         # The model's own comes last.
         ordered = sorted(found, key=lambda each: (each is None, each))
-        yield f"{', '.join(map(sampling_name, ordered))} together: --temperature chooses one"
+        names = ", ".join(map(sampling_name, ordered))
+        yield f"{names} are counted together: --temperature chooses one"
 
 
 def _row(task: str, attempts: Attempts, ks: Sequence[int]) -> list[str]:

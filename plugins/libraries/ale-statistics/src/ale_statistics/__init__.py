@@ -1,6 +1,6 @@
 """Counts the attempts of a run by task, means with intervals, and exact tests; a library."""
 
-from ale_statistics.attempts import Attempts, attempts_from, count_attempts
+from ale_statistics.attempts import Attempts, attempts_from, count_attempts, is_attempt
 from ale_statistics.means import Estimate, estimate
 from ale_statistics.pairs import LEVEL, holm, least_p, sign_flip
 from ale_statistics.passing import MeanOverTasks, interval, mean_over_tasks
@@ -15,6 +15,7 @@ __all__ = [
     "estimate",
     "holm",
     "interval",
+    "is_attempt",
     "least_p",
     "mean_over_tasks",
     "sign_flip",

@@ -92,10 +92,15 @@ def count_attempts(
     return found
 
 
+def is_attempt(episode: Episode, split: Split = "train") -> bool:
+    """Is it of this split, and did it start at its task's beginning?"""
+    return episode.split == split and episode.start == ""
+
+
 def attempts_from(episodes: Iterable[Episode], split: Split = "train") -> dict[str, Attempts]:
     """Attempts that start at their task's beginning, by task name; empty where there are none."""
     found: dict[str, Attempts] = {}
     for episode in episodes:
-        if episode.split == split and episode.start == "":
+        if is_attempt(episode, split):
             found.setdefault(episode.task_id, Attempts()).add(episode)
     return dict(sorted(found.items()))

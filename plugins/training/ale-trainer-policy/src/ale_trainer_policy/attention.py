@@ -21,9 +21,10 @@ from ale_trainer_policy.tree import Tree
 
 NAME = "ale_tree"
 _MIN_WIDTH = 16
-"""Of a head's keys; PyTorch's flex attention refuses others."""
+"""Numbers of a head that PyTorch's flex attention needs on a GPU."""
 _KERNEL = {"FORCE_USE_FLEX_ATTENTION": True}
-"""Below 128 tokens torch would take its kernel for decoding, which has none for a forest's mask."""
+"""Below 128 tokens PyTorch would choose its kernel for decoding, and then find no configuration of
+it for this mask."""
 
 
 @frozen(kw_only=True, eq=False)
