@@ -278,7 +278,8 @@ class FolderSandbox(BaseSandbox):
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="ale-folder-")) if folder is None else folder
         self._processes: list[asyncio.subprocess.Process] = []
-        super().__init__("folder", str(self._folder), self.capabilities, FolderFiles(self._folder))
+        name = f"folder-{secrets.token_hex(4)}"
+        super().__init__(name, str(self._folder), self.capabilities, FolderFiles(self._folder))
 
     async def _start(
         self,

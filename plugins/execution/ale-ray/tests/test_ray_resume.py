@@ -16,7 +16,7 @@ from ale_ray.options import RayLaunchOptions
 
 from .conftest import STORE
 from .test_ray_executor import ancestors
-from .test_ray_run import N, config_of, episodes
+from .test_ray_run import MORE_PARTS, PARTS, N, config_of, episodes
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -41,6 +41,12 @@ async def test_a_lost_node_resumes_the_run_elsewhere(cluster: Any, tmp_path: Pat
     config = config_of(tmp_path, {})
     sections = json.loads(config.read_text()) | {"executor": {"type": "local"}}
     config.write_text(json.dumps(sections))
+    # From the ninth task on they wait: else a busy machine may end the run before it is lost.
+    may_end = tmp_path / "may-end"
+    held = f"test {{i}} -lt 8 || until test -e {may_end}; do sleep 0.1; done; touch done"
+    parts = (PARTS + MORE_PARTS).replace('goal="sleep 0.5; touch done"', f'goal=f"{held}"')
+    assert held in parts
+    (tmp_path / "parts.py").write_text(parts)
     (tmp_path / "ids").mkdir()
     directory = tmp_path / "runs" / f"launch-{os.getpid()}"
     command = (sys.executable, "-m", "ale", "run", str(config), "--directory", str(directory))
@@ -62,8 +68,11 @@ async def test_a_lost_node_resumes_the_run_elsewhere(cluster: Any, tmp_path: Pat
         above = ancestors(run)
         (lost,) = [n for n in nodes if any(p.process.pid in above for p in processes_of(n))]
         cluster.remove_node(lost, allow_graceful=False)
+        again = "run was lost with its node: started again"
+        await eventually(lambda: waiting.done() or any(again in each for each in said))
+        assert not waiting.done(), said
+        may_end.touch()
         assert await waiting == 0, said
-    assert any("run was lost with its node: started again" in each for each in said)
     assert sorted(episodes(directory)) == sorted(f"0-t{i}-0" for i in range(N))
     assert "holds a run: it is resumed" in launch.log("run").read_text()
     await eventually(lambda: not alive(tmp_path / "ids"))
