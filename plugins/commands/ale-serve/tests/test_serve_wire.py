@@ -114,6 +114,19 @@ async def test_the_request_reaches_the_model(start: Start) -> None:
     assert (given.conversation.seed, given.turn, given.fresh_context) == (5, 1, True)
 
 
+async def test_fields_that_change_nothing_are_accepted(start: Start) -> None:
+    more = {"top_k": -1, "logit_bias": {}, "user": "me", "min_p": 0.0, "metadata": None}
+    async with client(await start(FakeLLM([ANSWER]))) as asking:
+        await asking.chat.completions.create(
+            **ASK,
+            response_format={"type": "text"},
+            frequency_penalty=0,
+            logprobs=False,
+            top_logprobs=0,
+            extra_body=more,
+        )
+
+
 async def test_a_request_without_a_seed_has_one_of_its_own(start: Start) -> None:
     llm = FakeLLM([ANSWER, ANSWER])
     async with client(await start(llm)) as asking:
@@ -204,6 +217,9 @@ async def test_only_the_right_key_is_answered(start: Start) -> None:
         (b'{"messages": [{"role": "user", "content": "x"}], "top_p": 1.5}', "$.top_p"),
         (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}', "$.max_tokens"),
         (b'{"messages": [{"role": "cook", "content": "x"}]}', "cook"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "top_k": 20}', "supported by this"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "logprobs": true}', "return_token_ids"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "top_logprobs": 5}', "$.top_logprobs"),
         (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "image_url"),
     ],
 )

@@ -16,6 +16,7 @@ from ale.types import (
     ToolCall,
     ToolSpec,
 )
+from ale_openai_wire import reshaping
 
 
 class _Function(msgspec.Struct):
@@ -60,7 +61,7 @@ _Tokens = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class ChatRequest(msgspec.Struct):
-    """What is asked. Fields that are not named here are ignored, as other servers do."""
+    """What is asked. Other fields are ignored if the answer would be the same without them."""
 
     messages: list[_Message]
     model: str | None = None
@@ -76,9 +77,8 @@ class ChatRequest(msgspec.Struct):
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
     return_token_ids: bool | None = None
-
-
-_decoder = msgspec.json.Decoder(ChatRequest)
+    logprobs: bool | None = None
+    top_logprobs: Literal[0] | None = None
 
 
 def read(body: bytes) -> ChatRequest:
@@ -88,11 +88,16 @@ def read(body: bytes) -> ChatRequest:
         ValueError: it can't be read, or asks for something that is not supported.
     """
     try:
-        asked = _decoder.decode(body)
+        fields = msgspec.json.decode(body, type=dict[str, Any])
+        asked = msgspec.convert(fields, ChatRequest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ValueError(str(error)) from None
     if not asked.messages:
         raise ValueError("there are no messages")
+    if unsupported := [name for name in reshaping(fields) if name != "tool_choice"]:
+        raise ValueError(f"not supported by this server: {', '.join(unsupported)}")
+    if asked.logprobs and not asked.return_token_ids:
+        raise ValueError("log-probabilities are given by token id: set return_token_ids as well")
     return asked
 
 

@@ -105,9 +105,14 @@ def samples_as_model(fields: Mapping[str, Any]) -> bool:
     Only then are log-probabilities of the model's own distribution those of the sampled tokens.
     Temperature and top_p have to be given: a server may have other defaults than 1.
     """
-    return fields.get("temperature") == fields.get("top_p") == 1 and all(
-        fields.get(name) in (None, *values) for name, values in _CHANGES_NOTHING.items()
-    )
+    return fields.get("temperature") == fields.get("top_p") == 1 and not reshaping(fields)
+
+
+def reshaping(fields: Mapping[str, Any]) -> list[str]:
+    """The fields, besides temperature and top_p, that change which tokens may be sampled."""
+    return [
+        name for name, values in _CHANGES_NOTHING.items() if fields.get(name) not in (None, *values)
+    ]
 
 
 def turn_seed(conversation: Conversation, turn: int) -> int:
