@@ -11,7 +11,7 @@ from attrs import evolve
 
 from ale._registry import Registry
 from ale.errors import PluginError
-from ale.plugin import Component, hookimpl
+from ale.plugin import BuildContext, Component, hookimpl
 
 
 def package(**hooks: Any) -> types.SimpleNamespace:
@@ -105,7 +105,8 @@ def test_an_event_hook_with_a_misspelt_argument_fails_to_load() -> None:
         ({"options": dict}, "'options' must be an attrs class, the name of one as 'module:Class'"),
         ({"options": {}}, "'options' must be an attrs class, the name of one as 'module:Class'"),
         ({"options": "options.Mine"}, "or None, got 'options.Mine'"),
-        ({"build": None}, "'build' must be callable"),
+        ({"build": None}, "'build' must be a function, or the name of a class or function"),
+        ({"build": "parts.Mine"}, "'module:Class', got 'parts.Mine'"),
         ({"summary": None}, "'summary' must be <class 'str'>"),
         ({"probe": True}, "'probe' must be callable"),
     ],
@@ -122,10 +123,29 @@ def test_an_invalid_component_is_recorded_with_its_package(
 
 
 @pytest.mark.parametrize("given", ["ale.no_such_module:Options", "ale.plugin:NoSuchClass"])
-def test_options_that_can_not_be_imported_are_named(given: str) -> None:
-    made = evolve(agent("x"), options=given)
-    with pytest.raises(PluginError, match=f"options of 'x' can't be imported from {given}: "):
+def test_what_can_not_be_imported_is_named(given: str) -> None:
+    made = evolve(agent("x"), options=given, build=given)
+    with pytest.raises(PluginError, match=f"'options' of 'x' can't be imported from {given}: "):
         _ = made.options
+    with pytest.raises(PluginError, match=f"'build' of 'x' can't be imported from {given}: "):
+        made.build(None, BuildContext())
+
+
+@pytest.mark.parametrize(
+    ("name", "made"), [("options_alone", "o"), ("both", ("o", 7)), ("context_alone", 7)]
+)
+def test_what_is_named_gets_the_arguments_that_it_has(
+    name: str, made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = types.ModuleType("some_parts")
+    vars(parts).update(
+        options_alone=lambda options: options,
+        both=lambda options, context: (options, context.seed),
+        context_alone=lambda *, context: context.seed,
+    )
+    monkeypatch.setitem(sys.modules, "some_parts", parts)
+    component = evolve(agent("x"), build=f"some_parts:{name}")
+    assert component.build("o", BuildContext(seed=7)) == made
 
 
 def test_named_options_that_are_no_attrs_class_are_refused() -> None:

@@ -6,6 +6,7 @@ import importlib.metadata
 import re
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,25 @@ def test_every_hook_is_documented_and_answered_by_a_package() -> None:
         assert len(text.splitlines()) >= 1, f"{hook} has no docstring"
         assert re.match(r"(Register|Add|Called) .+[.,]", text), f"{hook} does not say what it is"
         assert hook in answered, f"no package answers {hook}"
+
+
+def test_what_makes_a_component_is_where_its_name_says_and_needs_nothing_else() -> None:
+    from ale._registry import KINDS, Registry
+
+    registry = Registry.installed()
+    components = [one.component for kind in KINDS for one in registry.registrations(kind)]
+    named = [each._build for each in components if isinstance(each._build, str)]
+    assert len(named) > 40
+    for each in named:
+        module, _, name = each.partition(":")
+        spec = find_spec(module)
+        assert spec is not None, each
+        assert spec.origin is not None, each
+        body = ast.parse(Path(spec.origin).read_text()).body
+        (found,) = [one for one in body if getattr(one, "name", None) == name]
+        if isinstance(found, ast.FunctionDef):
+            taken = {one.arg for one in (*found.args.args, *found.args.kwonlyargs)}
+            assert taken <= {"options", "context"}, each
 
 
 def test_every_option_of_every_component_is_documented() -> None:

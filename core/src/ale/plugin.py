@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -159,15 +160,21 @@ def _is_attrs_class(value: Any) -> bool:
     return isinstance(value, type) and has(value)
 
 
+def _is_name(value: Any) -> bool:
+    module, colon, name = value.partition(":") if isinstance(value, str) else ("", "", "")
+    return bool(module and colon and name)
+
+
 def _attrs_class(_: object, __: object, value: Any) -> None:
-    if isinstance(value, str):
-        module, colon, name = value.partition(":")
-        valid = bool(module and colon and name)
-    else:
-        valid = value is None or _is_attrs_class(value)
-    if not valid:
+    if not (value is None or _is_attrs_class(value) or _is_name(value)):
         expected = "an attrs class, the name of one as 'module:Class', or None"
         raise TypeError(f"'options' must be {expected}, got {value!r}")
+
+
+def _callable(_: object, __: object, value: Any) -> None:
+    if not (callable(value) or _is_name(value)):
+        expected = "a function, or the name of a class or function as 'module:Class'"
+        raise TypeError(f"'build' must be {expected}, got {value!r}")
 
 
 @frozen
@@ -179,7 +186,9 @@ class Component(Generic[OptionsT, ProductT_co]):
         options: an attrs class (keyword-only, all fields with `doc`); its name as
             ``module:Class``, imported when it is needed, so that no command waits for the options
             of components that it does not use; or None for no options.
-        build: makes the product from options and context; imports an SDK if it needs one.
+        build: makes the product: a function that is called with options and context; or the name,
+            ``module:Class``, of a class or function, imported when it is needed and called with
+            those of ``options`` and ``context`` that it has as parameters.
         summary: one line for ``ale plugins``.
         probe: whether it is usable here. Must be fast and not raise. None means always usable.
         priority: for sandboxes: ``type: auto`` chooses the usable one with the highest; 0 never.
@@ -191,7 +200,7 @@ class Component(Generic[OptionsT, ProductT_co]):
 
     name: str = field(validator=_NAME)
     _options: type[OptionsT] | str | None = field(validator=_attrs_class)
-    build: Callable[[Any, BuildContext], ProductT_co] = field(validator=validators.is_callable())
+    _build: Callable[[Any, BuildContext], ProductT_co] | str = field(validator=_callable)
     summary: str = field(kw_only=True, validator=validators.instance_of(str))
     probe: Callable[[], Probe] | None = field(
         default=None, kw_only=True, validator=validators.optional(validators.is_callable())
@@ -217,19 +226,35 @@ class Component(Generic[OptionsT, ProductT_co]):
         """
         if not isinstance(self._options, str):
             return self._options
-        module, _, name = self._options.partition(":")
-        try:
-            found: type[OptionsT] = getattr(import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            from ale.errors import PluginError  # late: it takes a while
-
-            message = f"the options of '{self.name}' can't be imported from {self._options}"
-            raise PluginError(f"{message}: {error}") from error
+        found: type[OptionsT] = self._imported("options", self._options)
         if not _is_attrs_class(found):
-            from ale.errors import PluginError
+            from ale.errors import PluginError  # late: it takes a while
 
             raise PluginError(f"the options of '{self.name}', {self._options}, are no attrs class")
         return found
+
+    def build(self, options: Any, context: BuildContext) -> ProductT_co:
+        """Make the product.
+
+        Raises:
+            PluginError: what makes it can't be imported.
+        """
+        if not isinstance(self._build, str):
+            return self._build(options, context)
+        make: Callable[..., ProductT_co] = self._imported("build", self._build)
+        given = {"options": options, "context": context}
+        taken = signature(make).parameters
+        return make(**{name: value for name, value in given.items() if name in taken})
+
+    def _imported(self, part: str, named: str) -> Any:
+        module, _, name = named.partition(":")
+        try:
+            return getattr(import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            from ale.errors import PluginError
+
+            message = f"'{part}' of '{self.name}' can't be imported from {named}: {error}"
+            raise PluginError(message) from error
 
 
 @frozen(kw_only=True)

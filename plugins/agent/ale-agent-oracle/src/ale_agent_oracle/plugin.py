@@ -18,18 +18,6 @@ def _build_oracle(options: OracleOptions, context: BuildContext) -> Agent:
     return OracleAgent(options, monotonic=context.monotonic)
 
 
-def _build_noop(options: None, context: BuildContext) -> Agent:
-    from ale_agent_oracle.noop import NoopAgent
-
-    return NoopAgent()
-
-
-def _build_echo(options: None, context: BuildContext) -> Agent:
-    from ale_agent_oracle.echo import EchoAgent
-
-    return EchoAgent()
-
-
 @hookimpl
 def ale_agents() -> Sequence[Component[Any, Agent]]:
     """Register ``oracle``, ``noop`` and ``echo``."""
@@ -43,13 +31,13 @@ def ale_agents() -> Sequence[Component[Any, Agent]]:
         Component(
             "noop",
             None,
-            _build_noop,
+            "ale_agent_oracle.noop:NoopAgent",
             summary="Does nothing: a valid task gives it reward 0.",
         ),
         Component(
             "echo",
             None,
-            _build_echo,
+            "ale_agent_oracle.echo:EchoAgent",
             summary="For dry runs: repeats the goal and does nothing else.",
         ),
     ]

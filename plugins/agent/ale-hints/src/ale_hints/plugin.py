@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import Middleware
     from ale_hints.options import HintOptions
-
-
-def _build(options: HintOptions, context: BuildContext) -> Middleware:
-    from ale_hints.hints import build
-
-    return build(options)
 
 
 @hookimpl
@@ -24,4 +18,8 @@ def ale_middleware() -> Sequence[Component[HintOptions, Middleware]]:
     summary = (
         "Adds a text to the system message: one for all tasks, one per task, or stored feedback."
     )
-    return [Component("hints", "ale_hints.options:HintOptions", _build, summary=summary)]
+    return [
+        Component(
+            "hints", "ale_hints.options:HintOptions", "ale_hints.hints:build", summary=summary
+        )
+    ]

@@ -3,16 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
     import click
-
-
-def _build(options: None, context: BuildContext) -> object:
-    from ale_art.observer import ArtObserver
-
-    return ArtObserver()
 
 
 @hookimpl
@@ -22,7 +16,7 @@ def ale_observers() -> Sequence[Component[None, object]]:
         Component(
             "art",
             None,
-            _build,
+            "ale_art.observer:ArtObserver",
             summary="Prints a header, a line per step and totals on standard error.",
         )
     ]

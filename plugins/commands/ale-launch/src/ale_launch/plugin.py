@@ -5,25 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.plugin import Component, Probe, hookimpl
 
 if TYPE_CHECKING:
     import click
 
     from ale.protocols import Launcher
-    from ale_launch.options import LocalOptions, TorchrunOptions
-
-
-def _local(options: LocalOptions, context: BuildContext) -> Launcher:
-    from ale_launch.local import LocalLauncher
-
-    return LocalLauncher(options)
-
-
-def _torchrun(options: TorchrunOptions, context: BuildContext) -> Launcher:
-    from ale_launch.torchrun import TorchrunLauncher
-
-    return TorchrunLauncher(options)
 
 
 @hookimpl
@@ -33,13 +20,13 @@ def ale_launchers() -> Sequence[Component[Any, Launcher]]:
         Component(
             "local",
             "ale_launch.options:LocalOptions",
-            _local,
+            "ale_launch.local:LocalLauncher",
             summary="Starts the processes on this machine.",
         ),
         Component(
             "torchrun",
             "ale_launch.options:TorchrunOptions",
-            _torchrun,
+            "ale_launch.torchrun:TorchrunLauncher",
             summary="Starts the trainer's ranks with torchrun, on one machine or several.",
             probe=lambda: Probe.of_package("torch", remedy="pip install torch"),
         ),

@@ -9,25 +9,7 @@ from ale.plugin import BuildContext, Component, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import Chunker
-    from ale_chunkers.options import AttemptOptions, InteractionOptions, PhaseOptions
-
-
-def _interaction(options: InteractionOptions, context: BuildContext) -> Chunker:
-    from ale_chunkers.turns import InteractionChunker
-
-    return InteractionChunker(options)
-
-
-def _message(options: None, context: BuildContext) -> Chunker:
-    from ale_chunkers.turns import MessageChunker
-
-    return MessageChunker()
-
-
-def _tool_call(options: None, context: BuildContext) -> Chunker:
-    from ale_chunkers.parts import ToolCallChunker
-
-    return ToolCallChunker()
+    from ale_chunkers.options import PhaseOptions
 
 
 def _micro_step(options: None, context: BuildContext) -> Chunker:
@@ -43,34 +25,10 @@ def _step_tags(options: None, context: BuildContext) -> Chunker:
     return TagChunker(("step", "answer"))
 
 
-def _attempt(options: AttemptOptions, context: BuildContext) -> Chunker:
-    from ale_chunkers.turns import AttemptChunker
-
-    return AttemptChunker(options)
-
-
 def _phase(options: PhaseOptions, context: BuildContext) -> Chunker:
     from ale_chunkers.turns import PhaseChunker
 
     return PhaseChunker({tool: tool for tool in options.tools}, rest="unfinished")
-
-
-def _ale_lite(options: None, context: BuildContext) -> Chunker:
-    from ale_chunkers.parts import AleLiteChunker
-
-    return AleLiteChunker()
-
-
-def _token(options: None, context: BuildContext) -> Chunker:
-    from ale_chunkers.tokens import TokenChunker
-
-    return TokenChunker()
-
-
-def _trajectory(options: None, context: BuildContext) -> Chunker:
-    from ale_chunkers.turns import TrajectoryChunker
-
-    return TrajectoryChunker()
 
 
 @hookimpl
@@ -80,12 +38,22 @@ def ale_chunkers() -> Sequence[Component[Any, Chunker]]:
         Component(
             "interaction",
             "ale_chunkers.options:InteractionOptions",
-            _interaction,
+            "ale_chunkers.turns:InteractionChunker",
             summary="One chunk from each interaction with the environment to the next (the IPA "
             "paper's).",
         ),
-        Component("message", None, _message, summary="One chunk per assistant message."),
-        Component("tool-call", None, _tool_call, summary="One chunk per tool call."),
+        Component(
+            "message",
+            None,
+            "ale_chunkers.turns:MessageChunker",
+            summary="One chunk per assistant message.",
+        ),
+        Component(
+            "tool-call",
+            None,
+            "ale_chunkers.parts:ToolCallChunker",
+            summary="One chunk per tool call.",
+        ),
         Component(
             "micro-step",
             None,
@@ -101,7 +69,7 @@ def ale_chunkers() -> Sequence[Component[Any, Chunker]]:
         Component(
             "attempt",
             "ale_chunkers.options:AttemptOptions",
-            _attempt,
+            "ale_chunkers.turns:AttemptChunker",
             summary="One chunk per attempt at the task, up to what its tests said.",
         ),
         Component(
@@ -113,9 +81,19 @@ def ale_chunkers() -> Sequence[Component[Any, Chunker]]:
         Component(
             "ale-lite",
             None,
-            _ale_lite,
+            "ale_chunkers.parts:AleLiteChunker",
             summary="Messages, micro-steps and tool calls, each a chunk.",
         ),
-        Component("token", None, _token, summary="One chunk per generated token."),
-        Component("trajectory", None, _trajectory, summary="One chunk for the whole trajectory."),
+        Component(
+            "token",
+            None,
+            "ale_chunkers.tokens:TokenChunker",
+            summary="One chunk per generated token.",
+        ),
+        Component(
+            "trajectory",
+            None,
+            "ale_chunkers.turns:TrajectoryChunker",
+            summary="One chunk for the whole trajectory.",
+        ),
     ]

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import Criterion
-    from ale_criteria_python.options import PythonTestsOptions
-
-
-def _build(options: PythonTestsOptions, context: BuildContext) -> Criterion:
-    from ale_criteria_python.python_tests import PythonTests
-
-    return PythonTests(options)
 
 
 @hookimpl
@@ -26,7 +19,7 @@ def ale_criteria() -> Sequence[Component[Any, Criterion]]:
         Component(
             "python_tests",
             "ale_criteria_python.options:PythonTestsOptions",
-            _build,
+            "ale_criteria_python.python_tests:PythonTests",
             summary=summary,
         )
     ]

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.plugin import Component, Probe, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import Executor, Launcher
-    from ale_ray.options import RayLaunchOptions, RayOptions
-
-
-def _build(options: RayOptions, context: BuildContext) -> Executor:
-    from ale_ray.executor import RayExecutor
-
-    return RayExecutor(options)
 
 
 @hookimpl
@@ -25,17 +18,11 @@ def ale_executors() -> Sequence[Component[Any, Executor]]:
         Component(
             "ray",
             "ale_ray.options:RayOptions",
-            _build,
+            "ale_ray.executor:RayExecutor",
             summary="Runs episodes on the nodes of a Ray cluster.",
             probe=lambda: Probe.of_package("ray", remedy="pip install ale-ray"),
         )
     ]
-
-
-def _launcher(options: RayLaunchOptions, context: BuildContext) -> Launcher:
-    from ale_ray.launcher import RayLauncher
-
-    return RayLauncher(options)
 
 
 @hookimpl
@@ -45,7 +32,7 @@ def ale_launchers() -> Sequence[Component[Any, Launcher]]:
         Component(
             "ray",
             "ale_ray.options:RayLaunchOptions",
-            _launcher,
+            "ale_ray.launcher:RayLauncher",
             summary="Starts the processes where a Ray cluster has room for them.",
             probe=lambda: Probe.of_package("ray", remedy="pip install ale-ray"),
         )

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.plugin import Component, Probe, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import Launcher
-    from ale_slurm.options import SlurmOptions
-
-
-def _build(options: SlurmOptions, context: BuildContext) -> Launcher:
-    from ale_slurm.launcher import SlurmLauncher
-
-    return SlurmLauncher(options)
 
 
 def probe() -> Probe:
@@ -35,7 +28,7 @@ def ale_launchers() -> Sequence[Component[Any, Launcher]]:
         Component(
             "slurm",
             "ale_slurm.options:SlurmOptions",
-            _build,
+            "ale_slurm.launcher:SlurmLauncher",
             summary="Submits everything as one Slurm job.",
             probe=probe,
         )

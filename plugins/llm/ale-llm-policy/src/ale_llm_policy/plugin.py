@@ -9,19 +9,13 @@ from ale.plugin import BuildContext, Component, Probe, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import LLM
-    from ale_llm_policy.options import PolicyOptions, ServersOptions
+    from ale_llm_policy.options import PolicyOptions
 
 
 def _build(options: PolicyOptions, context: BuildContext) -> LLM:
     from ale_llm_policy.build import build
 
     return build(options, seed=context.seed)
-
-
-def _build_servers(options: ServersOptions, context: BuildContext) -> LLM:
-    from ale_llm_policy.build import build_servers
-
-    return build_servers(options, context)
 
 
 def probe() -> Probe:
@@ -44,7 +38,7 @@ def ale_llms() -> Sequence[Component[Any, LLM]]:
         Component(
             "servers",
             "ale_llm_policy.options:ServersOptions",
-            _build_servers,
+            "ale_llm_policy.build:build_servers",
             summary="Inference servers, exact to the token, to which a trainer gives its weights.",
             probe=probe,
         ),

@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import LLM
     from ale_llm_scripted.options import ScriptedOptions
-
-
-def _build(options: ScriptedOptions, context: BuildContext) -> LLM:
-    from ale_llm_scripted.model import build
-
-    return build(options)
 
 
 @hookimpl
@@ -25,7 +19,7 @@ def ale_llms() -> Sequence[Component[ScriptedOptions, LLM]]:
         Component(
             "scripted",
             "ale_llm_scripted.options:ScriptedOptions",
-            _build,
+            "ale_llm_scripted.model:build",
             summary="Plays a written script or a recorded run; for tests and demonstrations.",
         )
     ]

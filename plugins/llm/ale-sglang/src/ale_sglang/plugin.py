@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.plugin import Component, Probe, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import LLM
     from ale_sglang.options import SGLangServerOptions
-
-
-def _build(options: SGLangServerOptions, context: BuildContext) -> LLM:
-    from ale_sglang.server import build
-
-    return build(options, context)
 
 
 def probe() -> Probe:
@@ -36,7 +30,7 @@ def ale_llms() -> Sequence[Component[SGLangServerOptions, LLM]]:
         Component(
             "sglang-server",
             "ale_sglang.options:SGLangServerOptions",
-            _build,
+            "ale_sglang.server:build",
             summary="SGLang, as a server that samples for training; never run against a real "
             "SGLang.",
             probe=probe,

@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.plugin import Component, Probe, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import LLM
     from ale_vllm.options import VLLMServerOptions
-
-
-def _build(options: VLLMServerOptions, context: BuildContext) -> LLM:
-    from ale_vllm.server import build
-
-    return build(options, context)
 
 
 def probe() -> Probe:
@@ -37,7 +31,7 @@ def ale_llms() -> Sequence[Component[VLLMServerOptions, LLM]]:
         Component(
             "vllm-server",
             "ale_vllm.options:VLLMServerOptions",
-            _build,
+            "ale_vllm.server:build",
             summary="vLLM, started in an environment of its own, that samples for training.",
             probe=probe,
         )

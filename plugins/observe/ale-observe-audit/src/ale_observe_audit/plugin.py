@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
     import click
@@ -13,17 +13,18 @@ if TYPE_CHECKING:
     from ale_observe_audit.options import AuditOptions
 
 
-def _build(options: AuditOptions, context: BuildContext) -> object:
-    from ale_observe_audit.observer import Auditor
-
-    return Auditor(options)
-
-
 @hookimpl
 def ale_observers() -> Sequence[Component[AuditOptions, object]]:
     """Register the observer ``audit``."""
     summary = "Writes every event as a line of a hash chain."
-    return [Component("audit", "ale_observe_audit.options:AuditOptions", _build, summary=summary)]
+    return [
+        Component(
+            "audit",
+            "ale_observe_audit.options:AuditOptions",
+            "ale_observe_audit.observer:Auditor",
+            summary=summary,
+        )
+    ]
 
 
 @hookimpl

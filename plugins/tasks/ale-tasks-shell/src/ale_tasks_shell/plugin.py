@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import TaskSource
     from ale_tasks_shell.options import ShellTasksOptions
-
-
-def _build(options: ShellTasksOptions, context: BuildContext) -> TaskSource:
-    from ale_tasks_shell.source import ShellTasks
-
-    return ShellTasks(options)
 
 
 @hookimpl
@@ -25,7 +19,7 @@ def ale_task_sources() -> Sequence[Component[ShellTasksOptions, TaskSource]]:
         Component(
             "shell",
             "ale_tasks_shell.options:ShellTasksOptions",
-            _build,
+            "ale_tasks_shell.source:ShellTasks",
             summary="Shell tasks made from a seed.",
         )
     ]

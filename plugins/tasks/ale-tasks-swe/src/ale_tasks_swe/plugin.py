@@ -5,23 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import Benchmark, BuildContext, Component, hookimpl
+from ale.plugin import Benchmark, Component, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import Criterion, TaskSource
-    from ale_tasks_swe.options import SweOptions, SweTestsOptions
-
-
-def _source(options: SweOptions, context: BuildContext) -> TaskSource:
-    from ale_tasks_swe.source import swe
-
-    return swe(options)
-
-
-def _criterion(options: SweTestsOptions, context: BuildContext) -> Criterion:
-    from ale_tasks_swe.swe_tests import SweTests
-
-    return SweTests(options)
 
 
 @hookimpl
@@ -40,7 +27,7 @@ def ale_task_sources() -> Sequence[Component[Any, TaskSource]]:
         Component(
             "swe",
             "ale_tasks_swe.options:SweOptions",
-            _source,
+            "ale_tasks_swe.source:swe",
             summary=summary,
             benchmarks=(published,),
         )
@@ -52,5 +39,10 @@ def ale_criteria() -> Sequence[Component[Any, Criterion]]:
     """Register ``swe_tests``."""
     summary = "Hidden tests of a repository: some must start to pass, others must still pass."
     return [
-        Component("swe_tests", "ale_tasks_swe.options:SweTestsOptions", _criterion, summary=summary)
+        Component(
+            "swe_tests",
+            "ale_tasks_swe.options:SweTestsOptions",
+            "ale_tasks_swe.swe_tests:SweTests",
+            summary=summary,
+        )
     ]

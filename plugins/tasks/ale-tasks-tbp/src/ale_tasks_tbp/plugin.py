@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import TaskSource
     from ale_tasks_tbp.options import TbpOptions
-
-
-def _build(options: TbpOptions, context: BuildContext) -> TaskSource:
-    from ale_tasks_tbp.source import TbpSource
-
-    return TbpSource(options)
 
 
 @hookimpl
@@ -25,7 +19,7 @@ def ale_task_sources() -> Sequence[Component[TbpOptions, TaskSource]]:
         Component(
             "tbp",
             "ale_tasks_tbp.options:TbpOptions",
-            _build,
+            "ale_tasks_tbp.source:TbpSource",
             summary="Tasks from YAML files and task folders.",
         )
     ]

@@ -5,31 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
     import click
 
     from ale.protocols import StartScheme
-    from ale_starts.options import InitialOptions, ParallelOptions, RollbackOptions
-
-
-def _initial(options: InitialOptions, context: BuildContext) -> StartScheme:
-    from ale_starts.build import initial
-
-    return initial(options, context)
-
-
-def _rollback(options: RollbackOptions, context: BuildContext) -> StartScheme:
-    from ale_starts.build import rollback
-
-    return rollback(options, context)
-
-
-def _parallel(options: ParallelOptions, context: BuildContext) -> StartScheme:
-    from ale_starts.build import parallel
-
-    return parallel(options, context)
 
 
 @hookimpl
@@ -39,19 +20,19 @@ def ale_starts() -> Sequence[Component[Any, StartScheme]]:
         Component(
             "initial",
             "ale_starts.options:InitialOptions",
-            _initial,
+            "ale_starts.build:initial",
             summary="Every rollout starts at the task's own beginning.",
         ),
         Component(
             "rollback",
             "ale_starts.options:RollbackOptions",
-            _rollback,
+            "ale_starts.build:rollback",
             summary="Starts before an expert's last turn and moves back as success recovers.",
         ),
         Component(
             "parallel",
             "ale_starts.options:ParallelOptions",
-            _parallel,
+            "ale_starts.build:parallel",
             summary="Starts at several of an expert's turns at once, drawn for each step.",
         ),
     ]

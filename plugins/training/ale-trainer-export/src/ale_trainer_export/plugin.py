@@ -26,12 +26,6 @@ def _build(options: ExportOptions, context: BuildContext) -> Trainer:
     return ExportTrainer(path, run_id=context.run_id, min_abs_weight=options.min_abs_weight)
 
 
-def _build_none(options: None, context: BuildContext) -> Trainer:
-    from ale_trainer_export.none import NoTrainer
-
-    return NoTrainer()
-
-
 @hookimpl
 def ale_trainers() -> Sequence[Component[Any, Trainer]]:
     """Register ``export`` and ``none``."""
@@ -42,5 +36,10 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
             _build,
             summary="Writes a weighted data set; the policy is not changed.",
         ),
-        Component("none", None, _build_none, summary="For dry runs: learns and writes nothing."),
+        Component(
+            "none",
+            None,
+            "ale_trainer_export.none:NoTrainer",
+            summary="For dry runs: learns and writes nothing.",
+        ),
     ]

@@ -5,26 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, Ranks, hookimpl
+from ale.plugin import Component, Ranks, hookimpl
 from ale_trainer_policy.packages import probe
 
 if TYPE_CHECKING:
     import click
 
     from ale.protocols import Trainer
-    from ale_trainer_policy.options import LearnOptions, PolicyOptions, SftOptions
-
-
-def _policy(options: PolicyOptions, context: BuildContext) -> Trainer:
-    from ale_trainer_policy.build import policy_trainer
-
-    return policy_trainer(options, context)
-
-
-def _sft(options: SftOptions, context: BuildContext) -> Trainer:
-    from ale_trainer_policy.build import sft_trainer
-
-    return sft_trainer(options, context)
+    from ale_trainer_policy.options import LearnOptions
 
 
 def _ranks(options: LearnOptions) -> Ranks:
@@ -38,7 +26,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
         Component(
             "policy",
             "ale_trainer_policy.options:PolicyOptions",
-            _policy,
+            "ale_trainer_policy.build:policy_trainer",
             summary="Reinforcement of the model that samples: IPA, GRPO, GSPO, CISPO and more.",
             probe=probe,
             needs=("llm",),
@@ -47,7 +35,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
         Component(
             "sft",
             "ale_trainer_policy.options:SftOptions",
-            _sft,
+            "ale_trainer_policy.build:sft_trainer",
             summary="Imitation of successful or given episodes.",
             probe=probe,
             needs=("llm",),

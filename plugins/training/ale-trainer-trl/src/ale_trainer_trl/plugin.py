@@ -5,25 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.plugin import Component, Probe, hookimpl
 
 if TYPE_CHECKING:
     import click
 
     from ale.protocols import Trainer
-    from ale_trainer_trl.options import DpoOptions, GrpoOptions
-
-
-def _dpo(options: DpoOptions, context: BuildContext) -> Trainer:
-    from ale_trainer_trl.build import dpo_trainer
-
-    return dpo_trainer(options, context)
-
-
-def _grpo(options: GrpoOptions, context: BuildContext) -> Trainer:
-    from ale_trainer_trl.build import grpo_trainer
-
-    return grpo_trainer(options, context)
 
 
 def _probe() -> Probe:
@@ -39,7 +26,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
         Component(
             "dpo",
             "ale_trainer_trl.options:DpoOptions",
-            _dpo,
+            "ale_trainer_trl.build:dpo_trainer",
             summary="Preferences between the episodes of a step, by TRL's DPO.",
             probe=_probe,
             needs=("llm",),
@@ -47,7 +34,7 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
         Component(
             "grpo",
             "ale_trainer_trl.options:GrpoOptions",
-            _grpo,
+            "ale_trainer_trl.build:grpo_trainer",
             summary="Group-relative reinforcement on a step's episodes, by TRL's GRPO.",
             probe=_probe,
             needs=("llm",),
