@@ -137,8 +137,17 @@ async def test_what_criteria_say_is_not_sent_unless_asked_for(tmp_path: Path) ->
     assert (episode.reward, episode.metadata.get("feedback")) == (0.0, None)
 
 
-async def test_a_model_grades_a_task_without_criteria_and_says_why(tmp_path: Path) -> None:
-    judge = Judge("Let me see.", "SCORE: 0.25\nFEEDBACK: Name the country.\nAnd be short.")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "SCORE: 0.25\nFEEDBACK: Name the country.\nAnd be short.",
+        "FEEDBACK: Name the country.\nAnd be short.\nSCORE: 0.25",
+    ],
+)
+async def test_a_model_grades_a_task_without_criteria_and_says_why(
+    tmp_path: Path, answer: str
+) -> None:
+    judge = Judge("Let me see.", answer)
     task = made_task("open", goal="Say something.")
     async with bridge(tmp_path / "run") as url, working(url, {"open": "Hm."}):
         counts = await manage(url, [task], by_criteria(llm=judge))

@@ -148,7 +148,8 @@ def _graded(scores: Sequence[Score], reward: float | None) -> str:
 
 def _read(answer: str, reward: float | None) -> Grade | None:
     """Score and text of the model's answer; None where it has another form."""
-    text, score = _FEEDBACK.search(answer), _SCORE.search(answer)
+    # In either order: a score after the text is no part of it.
+    text, score = _FEEDBACK.search(_SCORE.sub("", answer)), _SCORE.search(answer)
     if text is None:
         return None
     if reward is None:
