@@ -80,7 +80,7 @@ class CompletionRequest:
 
 @record
 class Usage:
-    """Tokens, as the provider counts them."""
+    """Tokens, as the provider counts them; 0 where it says nothing."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
