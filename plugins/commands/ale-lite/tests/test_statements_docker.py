@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import ale_sandbox_docker.plugin
-from ale_sandbox_container_testing.fixtures import why_not
+from ale_sandbox_container_testing.fixtures import skip_without
 from ale_sandbox_container_testing.images import DEBIAN
 
 pytestmark = pytest.mark.engine
@@ -25,9 +25,7 @@ FINISH = {"calls": [{"name": "finish", "arguments": {"summary": "done"}}]}
 @pytest.fixture
 def docker(desk: Any) -> dict[str, str]:
     """The section ``sandbox``, and the engine's address for the script; skips without one."""
-    reason = why_not(ale_sandbox_docker.plugin, DEBIAN)
-    if reason is not None:
-        pytest.skip(reason)
+    skip_without(ale_sandbox_docker.plugin, DEBIAN)
     if "DOCKER_HOST" in os.environ:
         desk.environ["DOCKER_HOST"] = os.environ["DOCKER_HOST"]
     return {"backend": "docker", "image": DEBIAN}

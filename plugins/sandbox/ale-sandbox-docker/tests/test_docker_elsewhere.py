@@ -20,6 +20,7 @@ from ale_sandbox_container_testing.elsewhere import (
     imported,
     own_engine,
 )
+from ale_sandbox_container_testing.fixtures import skip_without
 from ale_sandbox_container_testing.images import BUSYBOX, provide
 from ale_sandbox_container_testing.restarts import RestartProbes
 
@@ -77,17 +78,17 @@ del os.pidfd_open, select.epoll, signal.pidfd_send_signal
 """What only Linux has, or only Linux and macOS."""
 
 
-def test_ale_works_without_what_other_systems_lack() -> None:
+def test_ale_works_without_what_other_systems_lack(plugin: ModuleType) -> None:
     """As for Docker Desktop: it shows what is imported and called, not another system."""
-    provide(["docker"], BUSYBOX)
+    skip_without(plugin, BUSYBOX)
     options = json.dumps({"image": BUSYBOX})
     command = [sys.executable, "-c", HIDDEN + INSIDE, "ale_sandbox_docker.plugin", options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout == "b'from inside' 3\n", done.stderr[-2000:]
 
 
-def test_ale_works_in_a_container_that_has_the_engines_socket() -> None:
-    provide(["docker"], BUSYBOX)
+def test_ale_works_in_a_container_that_has_the_engines_socket(plugin: ModuleType) -> None:
+    skip_without(plugin, BUSYBOX)
     # This machine's interpreter with its libraries, whatever the image has.
     system = [path for path in ("/usr", "/lib", "/lib64") if Path(path).is_dir()]
     paths = imported()

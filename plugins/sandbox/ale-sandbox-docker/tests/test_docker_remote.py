@@ -16,6 +16,7 @@ from attrs import frozen
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext
 from ale_sandbox_container_testing.elsewhere import own_engine, use
+from ale_sandbox_container_testing.fixtures import skip_without
 from ale_sandbox_container_testing.images import BUSYBOX, provide
 from ale_sandbox_docker.options import DockerOptions
 
@@ -150,10 +151,10 @@ def test_an_address_with_ssh_is_refused_with_what_works(plugin: ModuleType) -> N
 
 
 @pytest.fixture
-def forwarded(tmp_path: Path) -> Iterator[str]:
+def forwarded(plugin: ModuleType, tmp_path: Path) -> Iterator[str]:
     """The socket of this machine's engine, at this end of an SSH connection to this machine."""
     needs("dockerd", "sshd", "ssh", "ssh-keygen")
-    provide(["docker"], BUSYBOX)
+    skip_without(plugin, BUSYBOX)
     for name in ("host", "mine"):
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name)
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -26,25 +26,36 @@ from ale_sandbox_container_testing.tools import TEST, Make, built, tags_of
 @functools.cache
 def why_not(plugin: ModuleType, image: str) -> str | None:
     """Why there can be no tests on this engine with this image; None where there can."""
+    if reason := unusable(plugin):
+        return reason
+    name = plugin.ale_sandboxes()[0].name
+    try:
+        provide([name], image)
+    except CannotMakeError as error:
+        return f"no {image} for {name}: {error}"
+    return None
+
+
+@functools.cache
+def unusable(plugin: ModuleType) -> str | None:
+    """Why this engine can't be used; None where it can."""
     offered = plugin.ale_sandboxes()[0]
     found = offered.probe()
-    if not found.usable:
-        return f"{offered.name}: {found.reason}"
-    try:
-        provide([offered.name], image)
-    except CannotMakeError as error:
-        return f"no {image} for {offered.name}: {error}"
-    return None
+    return None if found.usable else f"{offered.name}: {found.reason}"
 
 
 @pytest.fixture
 def image(plugin: ModuleType, request: pytest.FixtureRequest) -> str:
     """Name of the image that `make` starts; skips where it or its engine can't be had."""
     name: str = request.cls.container_image
-    reason = why_not(plugin, name)
-    if reason is not None:
-        pytest.skip(reason)
+    skip_without(plugin, name)
     return name
+
+
+def skip_without(plugin: ModuleType, image: str) -> None:
+    """Skip the test where this engine or its image can't be had."""
+    if reason := why_not(plugin, image):
+        pytest.skip(reason)
 
 
 class KeptShells(SealedShells):
@@ -69,7 +80,9 @@ def shells_at(plugin: ModuleType, host: str | None = None) -> Iterator[SealedShe
 
 @pytest.fixture(scope="session")
 def shells(plugin: ModuleType) -> Iterator[SealedShells]:
-    """One set for the session."""
+    """One set for the session. It is made before `image` can skip a test, so it skips too."""
+    if reason := unusable(plugin):
+        pytest.skip(reason)
     yield from shells_at(plugin)
 
 
