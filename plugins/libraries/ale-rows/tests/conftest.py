@@ -12,7 +12,18 @@ from ale.plugin import Component, doc, hookimpl
 from ale.runs import Registry
 from ale.testing.builders import episode, turn
 from ale.testing.fakes import FakeChunker
-from ale.types import Chunk, Credit, Episode, Group, Message, Span, Trajectory, Turn, replace
+from ale.types import (
+    Chunk,
+    Credit,
+    Episode,
+    Group,
+    Message,
+    Span,
+    Trajectory,
+    Turn,
+    replace,
+    whole_turn,
+)
 
 WriteRun = Callable[..., Path]
 SYSTEM = Message(role="system", content="You work in a shell.")
@@ -24,6 +35,18 @@ class ByPart:
     def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
         spans = [span for i, turn in enumerate(trajectory.turns) for span in _spans(turn, i)]
         return [Chunk(index=k, kind="part", spans=(span,)) for k, span in enumerate(spans)]
+
+
+class InRuns:
+    """A chunk per so many turns in a row."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+
+    def split(self, trajectory: Trajectory) -> Sequence[Chunk]:
+        spans = [whole_turn(i, turn) for i, turn in enumerate(trajectory.turns)]
+        runs = [tuple(spans[i : i + self._n]) for i in range(0, len(spans), self._n)]
+        return [Chunk(index=k, kind="run", spans=each) for k, each in enumerate(runs)]
 
 
 def _spans(turn: Turn, number: int) -> Iterable[Span]:
@@ -91,6 +114,8 @@ class Parts:
         return [
             Component("ale-lite", None, lambda o, c: ByPart(), summary="By part."),
             Component("turns", None, lambda o, c: FakeChunker(), summary="By turn."),
+            Component("twos", None, lambda o, c: InRuns(2), summary="By two turns."),
+            Component("whole", None, lambda o, c: InRuns(1000), summary="One chunk."),
         ]
 
     @hookimpl

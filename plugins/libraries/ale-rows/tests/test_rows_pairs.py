@@ -12,7 +12,7 @@ from ale.testing.builders import turn
 from ale.types import Completion, Episode, Message, replace
 from ale_rows import DpoRow, Report, chat, collect, make_dpo, read_rows, score
 
-from .conftest import acting, tried
+from .conftest import acting, asked, tried
 
 
 @pytest.fixture
@@ -20,11 +20,11 @@ def pairs(tmp_path: Path, run: Any, registry: Registry) -> Any:
     """The pairs of some episodes, and the report."""
 
     def make(
-        episodes: Sequence[Episode], pairing: Any, **options: Any
+        episodes: Sequence[Episode], pairing: Any, chunker: str = "ale-lite", **options: Any
     ) -> tuple[list[DpoRow], Report]:
         raw, scored, out = (tmp_path / f"{name}.jsonl" for name in ("raw", "scored", "dpo"))
         collect([run(*episodes)], raw)
-        score(raw, scored, registry)
+        score(raw, scored, registry, chunker=chunker)
         report = make_dpo(scored, out, pairing=pairing, **options)
         return list(read_rows(out, DpoRow)), report
 
@@ -73,6 +73,14 @@ def test_chunks_of_turns_that_did_nothing_are_not_compared(pairs: Any) -> None:
     (row,), report = pairs([acted], "same-trajectory")
     assert row.rejected[0].tool_calls is not None
     assert report.notes["chunks skipped (the turns did nothing)"] == 1
+
+
+def test_chunks_over_several_contexts_are_not_compared(pairs: Any) -> None:
+    made = tried(1.0, acting("A.", "ls"), *asked("Count. So far: a.", turn("B.")), turn("C."))
+    rows, report = pairs([made], "same-trajectory", chunker="twos")
+    assert rows == []
+    assert report.notes["chunks skipped (over several contexts)"] == 1
+    assert dict(report.dropped) == {"fewer than two chunks with an answer of the model": 1}
 
 
 @pytest.mark.parametrize(("by", "n_pairs", "n_skipped"), [("episode", 1, 0), ("reward", 0, 1)])

@@ -138,6 +138,25 @@ def test_a_row_has_the_tokens_of_its_chunk(scored: Any) -> None:
     assert row.tokens[0].logprobs == (-0.5,) * 3
 
 
+def test_a_chunk_over_several_contexts_is_a_row_for_each(scored: Any) -> None:
+    again = asked("Count. So far: a.", turn("B.", tokens=2), turn("C.", tokens=1))
+    made = tried(1.0, acting("A.", "ls", tokens=3), acting("", "cat a"), *again)
+    source = scored(made, chunker="whole")
+    first, second = rl(source)
+    turns = made.trajectory.turns
+    assert [m.role for m in first.completion] == ["assistant", "tool", "assistant"]
+    assert first.prompt == tuple(map(chat, turns[0].prompt))
+    assert [m.content for m in second.completion] == ["B.", "C."]
+    assert second.prompt == tuple(map(chat, turns[2].prompt))
+    assert first.tokens is None, "its second turn has no tokens"
+    assert second.tokens is not None
+    assert [len(each.ids) for each in second.tokens] == [2, 1]
+    assert (first.chunk, first.weight) == (second.chunk, second.weight)
+    report = json.loads(source.with_name("rl.jsonl.report.json").read_text())
+    assert report["read"] == 1
+    assert report["notes"]["chunks over several contexts, a row for each context"] == 1
+
+
 def test_chunks_below_a_minimum_weight_can_be_skipped(scored: Any, some: Sequence[Episode]) -> None:
     rows = rl(scored(some[0]), min_abs_weight=0.5)
     assert [row.chunk for row in rows] == [0, 1]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ale.types import Chunk, Message, Span, ToolCall, Trajectory, Turn
+from ale.types import Chunk, Message, Span, ToolCall, Trajectory, Turn, replace
 from ale_rows.rows import ChatCall, ChatFunction, ChatMessage, Messages
 
 
@@ -41,11 +41,25 @@ def chats(messages: Sequence[Message]) -> Messages:
     return tuple(map(chat, messages))
 
 
+def by_context(trajectory: Trajectory, chunk: Chunk) -> list[Chunk]:
+    """The chunk cut where a new context begins: the model saw nothing of the one before."""
+    parts: list[list[Span]] = []
+    for i, span in enumerate(chunk.spans):
+        new_turn = i > 0 and chunk.spans[i - 1].turn != span.turn
+        if i == 0 or (new_turn and trajectory.turns[span.turn].fresh_context):
+            parts.append([])
+        parts[-1].append(span)
+    return [replace(chunk, spans=tuple(spans)) for spans in parts]
+
+
 def chunk_answer(trajectory: Trajectory, chunk: Chunk) -> Messages:
     """The model's answers and calls in a chunk, as messages.
 
     A chunk of several turns includes the observations and prompts between them. Observations after
     the last answer are left out, since the model did not write them.
+
+    Args:
+        chunk: in one context, see `by_context`.
 
     Returns:
         Empty where the model wrote nothing in this chunk.

@@ -1,10 +1,10 @@
-"""`ale dataset rl`: a row per chunk, with its reward, return and weight."""
+"""`ale dataset rl`: a row per chunk and context, with the chunk's reward, return and weight."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from ale.types import Chunk, TokenTrace, Trajectory
-from ale_rows.chat import chats, chunk_answer, prefix_of
+from ale_rows.chat import by_context, chats, chunk_answer, prefix_of
 from ale_rows.chattools import tools_of
 from ale_rows.files import Form, write_rows
 from ale_rows.report import Counts, Report
@@ -17,7 +17,7 @@ from ale_rows.writing import refuse_overwriting
 def make_rl(
     source: Path, out: Path, *, min_abs_weight: float = 0.0, form: Form | None = None
 ) -> Report:
-    """Write a row per chunk.
+    """Write a row per chunk; one for each of its contexts, if its agent began new ones in it.
 
     Each row has the whole conversation before it, so the output grows with the square of an
     episode's length.
@@ -44,24 +44,33 @@ def _rows(source: Path, min_abs_weight: float, counts: Counts) -> Iterator[RlRow
         counts.seen["episodes"] += 1
         for chunk in row.chunks:
             counts.seen["chunks"] += 1
-            made = chunk_row(row, chunk)
+            made = chunk_rows(row, chunk)
             if abs(row.credit.weights[chunk.index]) < min_abs_weight:
                 counts.dropped["weight below the minimum"] += 1
             elif isinstance(made, str):
                 counts.dropped[made] += 1
             else:
-                yield made
+                if len(made) > 1:
+                    counts.seen["chunks over several contexts, a row for each context"] += 1
+                yield from made
 
 
-def chunk_row(row: ScoredRow, chunk: Chunk) -> RlRow | str:
-    """The row of a chunk, or the reason why there is none."""
-    trajectory, credit = row.episode.trajectory, row.credit
-    first = chunk.spans[0]
+def chunk_rows(row: ScoredRow, chunk: Chunk) -> list[RlRow] | str:
+    """The rows of a chunk, one for each of its contexts, or the reason why there is none."""
+    trajectory = row.episode.trajectory
     if any(trajectory.turns[span.turn].completion.forced for span in chunk.spans):
         return "given by an expert, not sampled: for imitation only"
+    made = [_row(row, part) for part in by_context(trajectory, chunk)]
+    return [each for each in made if each is not None] or "the model wrote nothing in it"
+
+
+def _row(row: ScoredRow, chunk: Chunk) -> RlRow | None:
+    """The row of a chunk, or of its part in one context; None if the model wrote nothing there."""
+    trajectory, credit = row.episode.trajectory, row.credit
+    first = chunk.spans[0]
     completion = chunk_answer(trajectory, chunk)
     if not completion or row.episode.reward is None:
-        return "the model wrote nothing in it"
+        return None
     return RlRow(
         run=row.run,
         episode=row.episode.id,

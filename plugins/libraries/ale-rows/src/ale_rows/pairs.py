@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ale.errors import InputError, Problem
 from ale.types import Chunk, Trajectory
-from ale_rows.chat import chats, chunk_answer
+from ale_rows.chat import by_context, chats, chunk_answer
 from ale_rows.chattools import tools_of
 from ale_rows.files import Form, write_rows
 from ale_rows.prompts import same_prompt_pairs
@@ -102,13 +102,16 @@ Extreme = tuple[float, int]
 def _extremes(row: ScoredRow, by: By, counts: Counts) -> tuple[Extreme, Extreme] | str:
     """The lowest (first among equals) and the highest (last among equals), or why there are none.
 
-    Chunks without an answer of the model, demonstrations, and chunks of turns that did nothing are
-    ignored.
+    Chunks without an answer of the model, demonstrations, chunks of turns that did nothing, and
+    chunks over several contexts, which are no conversation, are ignored.
     """
     values = chunk_values(row, by)
     trajectory = row.episode.trajectory
     credited = credited_chunks(row, counts)
-    own = [(values[c.index], c.index) for c in credited if _is_own(trajectory, c)]
+    whole = [chunk for chunk in credited if len(by_context(trajectory, chunk)) == 1]
+    if skipped := len(credited) - len(whole):
+        counts.seen["chunks skipped (over several contexts)"] += skipped
+    own = [(values[c.index], c.index) for c in whole if _is_own(trajectory, c)]
     if len(own) < 2:
         return "fewer than two chunks with an answer of the model"
     worst = min(own)

@@ -164,7 +164,7 @@ class ChunkTokens(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RlRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One chunk: the conversation before it, its answers and calls, and its credit."""
+    """One chunk in one context: the conversation before it, its answers and calls, its credit."""
 
     schema: Schema = 1
     kind: Literal["rl"] = "rl"
@@ -173,7 +173,13 @@ class RlRow(msgspec.Struct, frozen=True, kw_only=True):
     task: Task
     step: Annotated[int, Meta(description="Training step in which it was sampled.")]
     rollout: int
-    chunk: Annotated[int, Meta(description="0-based, in its trajectory.")]
+    chunk: Annotated[
+        int,
+        Meta(
+            description="0-based, in its trajectory. Rows have the same one where it goes on in a "
+            "new context."
+        ),
+    ]
     chunk_kind: str
     scheme: str
     episode_reward: float
@@ -189,7 +195,7 @@ class RlRow(msgspec.Struct, frozen=True, kw_only=True):
     tools: ChatTools = None
     tokens: Annotated[
         tuple[ChunkTokens, ...] | None,
-        Meta(description="One entry per turn of the chunk; null if not recorded."),
+        Meta(description="One entry per turn of the row; null if not recorded."),
     ] = None
 
 
