@@ -100,6 +100,19 @@ def test_a_copied_answer_is_not_trained_on(scored: Any) -> None:
     assert row.loss_weights == (0, 0, 0, 1)
 
 
+def test_answers_that_did_nothing_are_not_trained_on(scored: Any) -> None:
+    idle = replace(turn("I will look."), credited=False)
+    reminded = Message(role="user", content="You made no call.")
+    acted = replace(acting("", "ls"), prompt=(reminded,))
+    gave_up = tried(0.0, idle, rollout=1)
+    source = scored(tried(1.0, idle, acted, turn("Done.")), gave_up)
+    for each in (source, source.with_name("raw.jsonl")):
+        (row,) = sft(each)
+        assert row.loss_weights == (0, 0, 0, 0, 1, 0, 1)
+    report = json.loads(source.with_name("sft.jsonl.report.json").read_text())
+    assert report["dropped"] == {"no answer to learn from": 1}
+
+
 def test_imitating_by_weight_needs_scores(
     tmp_path: Path, run: Any, some: Sequence[Episode]
 ) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ale.errors import InputError, Problem
-from ale.types import Turn
+from ale.types import Message, Turn
 from ale_rows.chat import chat
 from ale_rows.chattools import tools_of
 from ale_rows.files import Form, write_rows
@@ -26,7 +26,8 @@ def make_sft(
     """Write conversations with the answers to learn from.
 
     An episode is one conversation; if its agent started new contexts, it is several. Answers in a
-    prompt (examples, a copied history) are not trained on.
+    prompt (examples, a copied history) and answers that did nothing (`Turn.credited` is False) are
+    not trained on.
 
     Args:
         source: JSON Lines of `EpisodeRow` or `ScoredRow`.
@@ -105,13 +106,16 @@ def conversations(row: EpisodeRow | ScoredRow, min_weight: float | None) -> Iter
 def _learned(row: EpisodeRow | ScoredRow, min_weight: float | None) -> list[bool]:
     """For each turn, whether to train on its answer."""
     turns = row.episode.trajectory.turns
-    answers = [turn.completion.message for turn in turns]
-    learned = [bool(message.content or message.tool_calls) for message in answers]
+    learned = [turn.credited and _has_answer(turn.completion.message) for turn in turns]
     if min_weight is not None and isinstance(row, ScoredRow):
         for chunk, weight in zip(row.chunks, row.credit.weights, strict=True):
             for span in chunk.spans:
                 learned[span.turn] = learned[span.turn] and weight >= min_weight
     return learned
+
+
+def _has_answer(message: Message) -> bool:
+    return bool(message.content or message.tool_calls)
 
 
 def _conversation(
