@@ -273,3 +273,20 @@ def test_which_episodes_are_imitated(lab: Any, chosen: Any, wanted: list[bool]) 
     assert [bool(sample.imitation.any()) for sample in read_.samples] == wanted
     assert read_.counts["episodes_imitated"] == sum(wanted)
     assert not any(sample.weight.any() for sample in read_.samples)
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_answers_that_did_nothing_are_not_imitated(lab: Any, forced: bool) -> None:
+    turns = [
+        lab.TokenTurn(prompt=[1], output=[2, 3], forced=forced),
+        lab.TokenTurn(prompt=[1, 2, 3, 4], output=[5], forced=forced),
+    ]
+    group = lab.credited(lab.TokenEpisode(turns=turns))
+    [rollout] = group.group.rollouts
+    idle, acted = rollout.episode.trajectory.turns
+    trajectory = replace(rollout.episode.trajectory, turns=(replace(idle, credited=False), acted))
+    rollout = replace(rollout, episode=replace(rollout.episode, trajectory=trajectory))
+    group = replace(group, group=replace(group.group, rollouts=(rollout,)))
+    target = Imitation(options=SftOptions(learn_from="both"))
+    [sample] = target.read(lab.batch_of(group)).samples
+    assert sample.imitation.tolist() == [0, 0, 1]

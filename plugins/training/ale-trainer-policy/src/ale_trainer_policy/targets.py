@@ -128,7 +128,9 @@ def _sampled_success(rollout: Rollout) -> bool:
 
 @frozen(kw_only=True)
 class Imitation:
-    """Maximum likelihood: -1/Z sum log pi over the tokens of selected episodes."""
+    """Maximum likelihood: -1/Z sum log pi over the tokens of selected episodes, except those of
+    answers that did nothing (`Turn.credited`).
+    """
 
     options: SftOptions
 
@@ -146,12 +148,14 @@ class Imitation:
         return SampleBatch(samples=tuple(samples), counts=counts)
 
     def _of(self, rollout: Rollout, sample: Sample) -> Floats:
-        forced = (~sample.sampled).astype(np.float64)
+        turns = rollout.episode.trajectory.turns
+        credited = np.array([float(turn.credited) for turn in turns])[sample.turn]
+        forced = np.where(sample.sampled, 0.0, credited)
         if self.options.learn_from == "forced":
             return forced
         reward = rollout.episode.reward
         if reward is not None and reward >= self.options.min_reward:
-            return np.ones_like(forced)
+            return credited
         return forced if self.options.learn_from == "both" else np.zeros_like(forced)
 
     def schedule(self, samples: Sequence[Sample]) -> Schedule:
