@@ -82,13 +82,13 @@ def test_a_trainer_learns_from_the_rows_and_resumes(scored: Path, workshop: Any,
     assert unscored.code == 2
     assert "ale score writes such rows" in unscored.err
     assert not (workshop.folder / "offline").exists()
-    assert ale(*train).splitlines() == ["step 0: policy 0", "1 steps; offline/checkpoints/00000"]
+    assert ale(*train).splitlines() == ["step 0: policy 0", "1 step; offline/checkpoints/00000"]
     written = rows(workshop.folder / "offline" / "export" / "rows.jsonl")
     assert {(row["episode"], row["reward"]) for row in written} == {
         ("0-make-0", 1.0),
         ("0-make-1", 0.0),
     }
-    assert "1 steps were done earlier" in ale(*train, "--epochs", "2")
+    assert "1 step done earlier" in ale(*train, "--epochs", "2")
 
 
 @pytest.mark.needs("torch")

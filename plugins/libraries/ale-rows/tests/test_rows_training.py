@@ -118,7 +118,7 @@ def test_it_resumes_after_the_newest_checkpoint(scored: Path) -> None:
 
 def test_a_folder_of_another_training_is_refused(scored: Path) -> None:
     trained(scored, Remembering(), groups=1, epochs=2)
-    with pytest.raises(InputError, match="started with 1 groups a step"):
+    with pytest.raises(InputError, match="started with 1 group a step"):
         trained(scored, Remembering(), groups=2)
     with pytest.raises(InputError, match="6 steps are done, more than the 3 of this call"):
         trained(scored, Remembering(), groups=1)
@@ -126,6 +126,17 @@ def test_a_folder_of_another_training_is_refused(scored: Path) -> None:
     scored.write_text("".join(lines[1:]))
     with pytest.raises(InputError, match="started on other rows"):
         trained(scored, Remembering(), groups=1, epochs=2)
+
+
+def test_a_training_that_did_no_step_can_begin_again_on_other_rows(scored: Path) -> None:
+    trainer = Remembering()
+    trainer.full_at = 1
+    with pytest.raises(StoreError, match="No space left"):
+        trained(scored, trainer, groups=1)
+    scored.write_text("".join(scored.read_text().splitlines(keepends=True)[1:]))
+    assert trained(scored, Remembering(), groups=2).resumed == 0
+    with pytest.raises(InputError, match="started with 2 groups a step"):
+        trained(scored, Remembering(), groups=1)
 
 
 def test_checkpoints_are_written_atomically(scored: Path) -> None:

@@ -231,6 +231,7 @@ def train(
     Example:
       ale dataset train configs/quickstart.yaml --in datasets/scored.jsonl --out outputs/offline
     """
+    from ale.text import counted
     from ale_dataset.training import train_on_rows
 
     def print_step(report: "StepReport") -> None:
@@ -249,8 +250,8 @@ def train(
         on_step=print_step,
     )
     if done.resumed:
-        click.echo(f"{done.resumed} steps were done earlier")
-    click.echo(f"{done.steps} steps; {done.checkpoint or 'no rows, so no checkpoint'}")
+        click.echo(f"{counted(done.resumed, 'step')} done earlier")
+    click.echo(f"{counted(done.steps, 'step')}; {done.checkpoint or 'no rows, so no checkpoint'}")
     if done.learned is False and done.resumed < done.steps:
         why = f"see the metrics in {out / 'events.jsonl'}"
         click.echo(f"No step changed the policy; {why}.", err=True)

@@ -11,6 +11,7 @@ from attrs import frozen
 from ale.errors import InputError, Problem, StoreError
 from ale.files import replacing, store_errors, write_whole
 from ale.protocols import LLM, Policy, Trainer
+from ale.text import counted
 from ale.types import Batch, CreditedGroup, Group, Rollout, StepReport
 from ale_rows.reading import RowFile, refuse_schema
 from ale_rows.rows import ScoredRow
@@ -106,22 +107,22 @@ async def train(
 
 
 def _begin(out: Path, source: Path, groups: int) -> None:
-    """Write ``training.json``, or check that it matches."""
+    """Write ``training.json``, or check that it matches that of the steps that are done."""
     path = out / "training.json"
     with source.open("rb") as file:
         training = _Training(rows=hashlib.file_digest(file, "sha256").hexdigest(), groups=groups)
-    try:
-        stored = msgspec.json.decode(path.read_bytes(), type=_Training)
-    except FileNotFoundError:
+    if not path.exists() or not _saved(out):
         write_whole(path, encode(training) + b"\n")
         return
+    try:
+        stored = msgspec.json.decode(path.read_bytes(), type=_Training)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreError(f"{path} can't be read: {error}") from error
     if stored != training:
         other = (
             "on other rows"
             if stored.rows != training.rows
-            else f"with {stored.groups} groups a step"
+            else f"with {counted(stored.groups, 'group')} a step"
         )
         hint = "resume with the same rows and groups, or choose another folder"
         raise InputError([Problem(message=f"started {other}", file=str(out), hint=hint)])
@@ -152,9 +153,13 @@ def _checkpoint(out: Path, step: int) -> Path:
     return out / "checkpoints" / f"{step:05d}"
 
 
+def _saved(out: Path) -> list[Path]:
+    return sorted((out / "checkpoints").glob("[0-9]*"))
+
+
 async def _restored(out: Path, trainer: Trainer, llm: LLM | None) -> int:
     """Restore the newest checkpoint; returns the number of steps done."""
-    saved = sorted((out / "checkpoints").glob("[0-9]*"))
+    saved = _saved(out)
     if not saved:
         return 0
     trainer.load(saved[-1])
