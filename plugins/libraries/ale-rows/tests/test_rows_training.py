@@ -128,6 +128,16 @@ def test_a_folder_of_another_training_is_refused(scored: Path) -> None:
         trained(scored, Remembering(), groups=1, epochs=2)
 
 
+@pytest.mark.parametrize("stored", ["manifest.json", "checkpoints/00000/seen.json"])
+def test_the_directory_of_a_run_is_refused(scored: Path, stored: str) -> None:
+    out = scored.with_name("out")
+    (out / stored).parent.mkdir(parents=True)
+    (out / stored).write_text("[[]]")
+    with pytest.raises(InputError, match="a run or another training is stored there"):
+        trained(scored, Remembering(), groups=1)
+    assert [each.name for each in out.iterdir()] == [stored.partition("/")[0]]
+
+
 def test_a_training_that_did_no_step_can_begin_again_on_other_rows(scored: Path) -> None:
     trainer = Remembering()
     trainer.full_at = 1

@@ -79,7 +79,7 @@ async def train(
 
     Raises:
         InputError: the file has no scored rows, the trainer can't train this model, or `out` has
-            checkpoints of another training.
+            a run or checkpoints of another training.
         StoreError: a checkpoint can't be written or read.
     """
     where = list(_groups(source).values())
@@ -111,7 +111,10 @@ def _begin(out: Path, source: Path, groups: int) -> None:
     path = out / "training.json"
     with source.open("rb") as file:
         training = _Training(rows=hashlib.file_digest(file, "sha256").hexdigest(), groups=groups)
-    if not path.exists() or not _saved(out):
+    if (out / "manifest.json").exists() or (_saved(out) and not path.exists()):
+        message, hint = "a run or another training is stored there", "choose another folder"
+        raise InputError([Problem(message=message, file=str(out), hint=hint)])
+    if not _saved(out):
         write_whole(path, encode(training) + b"\n")
         return
     try:
