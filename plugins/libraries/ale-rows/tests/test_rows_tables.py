@@ -13,7 +13,7 @@ import pytest
 
 from ale.errors import InputError, NotUsableError, StoreError
 from ale.runs import Registry
-from ale.testing.builders import turn
+from ale.testing.builders import episode, turn
 from ale.types import Episode, Message, ToolSpec, replace
 from ale_rows import (
     DpoRow,
@@ -109,6 +109,13 @@ def test_answers_that_did_nothing_are_not_trained_on(scored: Any) -> None:
     for each in (source, source.with_name("raw.jsonl")):
         (row,) = sft(each)
         assert row.loss_weights == (0, 0, 0, 0, 1, 0, 1)
+    report = json.loads(source.with_name("sft.jsonl.report.json").read_text())
+    assert report["dropped"] == {"no answer to learn from": 1}
+
+
+def test_an_episode_without_turns_has_nothing_to_imitate(scored: Any) -> None:
+    source = scored(episode(0.0), tried(1.0, turn("A."), rollout=1))
+    assert len(sft(source)) == 1
     report = json.loads(source.with_name("sft.jsonl.report.json").read_text())
     assert report["dropped"] == {"no answer to learn from": 1}
 

@@ -1,6 +1,7 @@
 """`ale dataset sft`: conversations for imitation."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from ale.errors import InputError, Problem
@@ -89,7 +90,7 @@ def conversations(row: EpisodeRow | ScoredRow, min_weight: float | None) -> Iter
     turns = row.episode.trajectory.turns
     learned = _learned(row, min_weight)
     begins = [i for i, turn in enumerate(turns) if turn.fresh_context or i == 0]
-    for start, stop in zip(begins, [*begins[1:], len(turns)], strict=True):
+    for start, stop in pairwise([*begins, len(turns)]):
         messages, weights = _conversation(turns[start:stop], learned[start:stop])
         if any(weights):
             yield SftRow(
