@@ -143,9 +143,9 @@ def export_rows(source: Path, out: Path, *, form: Format) -> Report:
     """Export rows in the format of other programs.
 
     Args:
-        source: rows of episodes (scored or not), conversations or preferences. All
-            answers of episodes are to be trained on: select with `make_sft` first. ATIF takes
-            episodes only.
+        source: rows of episodes (scored or not), conversations or preferences. Of episodes, all
+            answers are to be trained on, except those that did nothing, as in `make_sft`; select
+            with it first. ATIF takes episodes only.
         out: JSON Lines; for ATIF also a folder (no suffix), with a file per episode, since readers
             of ATIF want one trajectory in a file.
 
