@@ -58,6 +58,16 @@ def test_a_choice_is_a_name_with_options_as_in_yaml() -> None:
         parse_choice("ipa:gamma", option="--scheme")
 
 
+def test_an_option_of_a_choice_can_be_a_list_or_a_mapping() -> None:
+    text = "gae:bootstrap=[time_limit, max_turns],more={a: 1, b: [2, 3]},lam=1"
+    assert parse_choice(text, option="--scheme").plain() == {
+        "type": "gae",
+        "bootstrap": ["time_limit", "max_turns"],
+        "more": {"a": 1, "b": [2, 3]},
+        "lam": 1,
+    }
+
+
 def test_a_choice_is_built_from_what_is_installed(registry: Registry) -> None:
     name, product = build_choice(parse_choice("even", option="--x"), "credit", registry)
     assert (name, type(product).__name__) == ("even", "FakeCreditScheme")

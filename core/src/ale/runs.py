@@ -212,7 +212,8 @@ def parse_choice(text: str, *, option: str) -> Node:
     """``ipa:gamma=0.9,failure_reward=-1`` as the mapping that a config would have.
 
     Args:
-        text: a component's name; then, after a colon, options as in YAML, with commas between.
+        text: a component's name; then, after a colon, options as in YAML, with commas between:
+            ``gae:bootstrap=[time_limit, max_turns],lam=1``.
         option: the command-line option, for messages: ``--scheme``.
 
     Raises:
@@ -220,13 +221,26 @@ def parse_choice(text: str, *, option: str) -> Node:
     """
     name, _, rest = text.partition(":")
     entries = {"type": Node(name, option)}
-    for pair in filter(None, rest.split(",")):
+    for pair in _pairs(rest):
         key, equals, value = pair.partition("=")
         if not equals:
             message = f"expected option=value, found '{pair}'"
             raise InputError([Problem(message=message, file=option)])
         entries[key] = Node(parse_yaml(value, file=option).value, option)
     return Node(dict(entries), option)
+
+
+def _pairs(text: str) -> list[str]:
+    """The text cut at its commas, but for those of YAML's lists and mappings."""
+    pairs: list[str] = []
+    nested = 0
+    for part in filter(None, text.split(",")):
+        if nested > 0:
+            pairs[-1] += f",{part}"
+        else:
+            pairs.append(part)
+        nested += sum(map(part.count, "[{")) - sum(map(part.count, "]}"))
+    return pairs
 
 
 def find_component(registry: Registry, kind: str, name: str, *, option: str) -> Registration:
