@@ -192,6 +192,26 @@ def test_a_path_is_relative_to_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('"a\\0b"', "embedded null byte"),
+        ("x" * 300, "File name too long"),
+        ("~nobody-here/x", "Could not determine home directory."),
+        ("loop", ""),  # the reason differs between versions of Python
+    ],
+)
+@pytest.mark.parametrize(("option", "cls"), [("folder", Options), ("model", Named)])
+def test_what_can_be_no_path_is_a_problem(
+    text: str, reason: str, option: str, cls: type, tmp_path: Path
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "c.yaml").write_text(f"{option}: {text}")
+    with pytest.raises(InputError) as caught:
+        structure(read_yaml(tmp_path / "c.yaml"), cls)
+    assert f"c.yaml:1: {option}: expected a path: {reason}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("text", "found"),
     [
         ("../models/mine", "{parent}/models/mine"),

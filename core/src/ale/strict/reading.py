@@ -50,7 +50,10 @@ def nearest_file(path: Path) -> str | None:
 
     A name without a suffix may also be short for a file with one.
     """
-    siblings = path.parent.iterdir() if path.parent.is_dir() else ()
+    try:
+        siblings = list(path.parent.iterdir())
+    except (OSError, ValueError):  # no folder, one that can't be read, or no path at all
+        return None
     return nearest(path.name, [each.name for each in siblings if _same_type(path, each)])
 
 

@@ -116,7 +116,15 @@ def _str(given: _Input, _: Any) -> str:
 
 def _path(given: _Input, _: Any) -> Path:
     base = Path.cwd() if given.node.file is None else Path(given.node.file).absolute().parent
-    return (base / Path(_str(given, str)).expanduser()).resolve()
+    text = _str(given, str)
+    try:
+        path = (base / Path(text).expanduser()).resolve()
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            path.stat()  # for a name that is too long, and a link to itself
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise given.fail(f"expected a path: {reason}") from None
+    return path
 
 
 def _name_or_path(given: _Input, _: Any) -> str:
