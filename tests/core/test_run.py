@@ -213,8 +213,9 @@ async def test_a_failing_setup_step_breaks_the_episode(
     assert failure.message == "setup step `echo why; exit 3` exited with 3\nwhy"
 
 
+@pytest.mark.parametrize("unit", [1.0, 5e307, 5e-324])
 async def test_the_reward_is_the_weighted_mean_of_the_criteria(
-    bench: Any, workplace: Any, finish: Finish
+    bench: Any, workplace: Any, finish: Finish, unit: float
 ) -> None:
     values = iter([1.0, 0.5])
     bench.grade = lambda _: Score(
@@ -224,7 +225,7 @@ async def test_the_reward_is_the_weighted_mean_of_the_criteria(
         Task(
             id="t0",
             goal="g",
-            criteria=(CriterionSpec(type="done", weight=3.0), CriterionSpec(type="done")),
+            criteria=tuple(CriterionSpec(type="done", weight=each * unit) for each in (3.0, 1.0)),
         )
     ]
     run = workplace.prepared(workplace.config())

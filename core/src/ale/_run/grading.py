@@ -46,5 +46,8 @@ def _checked(score: Score, spec: CriterionSpec, criterion: Criterion) -> Score:
 
 def reward(scores: tuple[Score, ...]) -> float:
     """Weighted mean of the criteria's values."""
-    total = math.fsum(score.weight for score in scores)
-    return math.fsum(score.weight * score.value for score in scores) / total
+    # Over a power of two, which is exact: large weights have a sum, and small ones a product.
+    _, exponent = math.frexp(max(score.weight for score in scores))
+    weights = [math.ldexp(score.weight, -exponent) for score in scores]
+    parts = [weight * score.value for weight, score in zip(weights, scores, strict=True)]
+    return math.fsum(parts) / math.fsum(weights)
