@@ -178,6 +178,11 @@ def test_an_anchor_that_contains_itself_is_refused() -> None:
         parse_yaml("a: &x [*x]")
 
 
+def test_a_file_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(InputError, match=r"c\.yaml:101: nested more than 100 levels deep"):
+        parse_yaml("\n".join(" " * i + "a:" for i in range(600)), file="c.yaml")
+
+
 def test_nested_aliases_are_read_fast() -> None:
     lines = ["a0: &a0 [x]"] + [
         f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)
@@ -233,6 +238,12 @@ def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
     (tmp_path / "quickstart.yaml").write_text("")
     with pytest.raises(InputError, match=r"no such file\n    hint      did you mean 'quickstart"):
         read_yaml(tmp_path / "quickstrat.yaml")
+
+
+def test_a_link_to_nothing_does_not_suggest_itself(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").symlink_to("nowhere.yaml")
+    with pytest.raises(InputError, match=r"c\.yaml: no such file$"):
+        read_yaml(tmp_path / "c.yaml")
 
 
 def test_untyped_values_become_plain_python_values() -> None:

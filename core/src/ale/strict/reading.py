@@ -25,6 +25,8 @@ _WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "Null": None, "N
 _WORDS |= {word: True for word in ("true", "True", "TRUE")}
 _WORDS |= {word: False for word in ("false", "False", "FALSE")}
 _YAML_SUFFIXES = {".yaml", ".yml", ".json"}
+_DEEPEST = 100
+"""Levels of mappings and lists, so that whatever reads a tree may recurse."""
 _TAGS = {f"tag:yaml.org,2002:{name}" for name in ("map", "seq", "str")}
 
 
@@ -51,7 +53,7 @@ def nearest_file(path: Path) -> str | None:
     A name without a suffix may also be short for a file with one.
     """
     try:
-        siblings = list(path.parent.iterdir())
+        siblings = [each for each in path.parent.iterdir() if each.name != path.name]
     except (OSError, ValueError):  # no folder, one that can't be read, or no path at all
         return None
     return nearest(path.name, [each.name for each in siblings if _same_type(path, each)])
@@ -114,6 +116,8 @@ class _Reader:
             return Node(known.value, self._file, line)
         if id(node) in self._open:
             return self._refuse("an anchor that contains itself", line)
+        if len(self._open) > _DEEPEST:
+            return self._refuse(f"nested more than {_DEEPEST} levels deep", line)
         self._open.add(id(node))
         made = self._read(node, line)
         self._open.discard(id(node))
