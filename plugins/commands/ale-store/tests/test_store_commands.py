@@ -61,6 +61,23 @@ def test_what_a_sort_by_reward_leaves_out_is_said(folder: Path, ale: Ale) -> Non
     assert "leave out broken" in " ".join(ale("traj", "query", "--help").stdout.split())
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "status", "said"),
+    [
+        ("--after", "99999999d", 2, "'99999999d' is no time"),
+        ("--after", "9" * 20 + "w", 2, "is no time"),
+        ("--limit", "9" * 20, 1, "StoreError: "),
+    ],
+)
+def test_a_number_that_is_too_large_is_an_error(
+    folder: Path, ale: Ale, option: str, value: str, status: int, said: str
+) -> None:
+    for command in (("traj", "query"), ("runs", "list")):
+        refused = ale(*command, option, value)
+        assert (refused.exit_code, refused.stdout) == (status, "")
+        assert said in refused.stderr
+
+
 def test_rows_in_json_have_numbers(folder: Path, ale: Ale) -> None:
     row = json.loads(ale("runs", "list", "--json").stdout)
     assert (row["run_id"], row["state"], row["mean_reward"]) == ("first", "completed", 0.625)

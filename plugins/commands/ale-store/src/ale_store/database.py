@@ -82,6 +82,8 @@ class Database:
             yield
         except DBAPIError as error:
             raise StoreError(f"{self.shown}: {error.orig}{self._hint(str(error.orig))}") from error
+        except OverflowError as error:  # SQLite's driver: more than 64 bits
+            raise StoreError(f"{self.shown}: {error}") from error
 
     def _hint(self, message: str) -> str:
         if not self.sqlite:

@@ -33,11 +33,11 @@ class Moment(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         if isinstance(value, float):
             return value
         number, unit = value[:-1], value[-1:]
-        if unit in _UNITS and number.isdecimal():
-            return (datetime.now(UTC) - timedelta(**{_UNITS[unit]: int(number)})).timestamp()
         try:
+            if unit in _UNITS and number.isdecimal():
+                return (datetime.now(UTC) - timedelta(**{_UNITS[unit]: int(number)})).timestamp()
             time = datetime.fromisoformat(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             message = f"'{value}' is no time; write 2026-11-23, 2026-11-23T09:30 (UTC), or 3d"
             self.fail(message, param, ctx)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
