@@ -35,6 +35,10 @@ def test_a_class_is_named_after_its_component() -> None:
     assert names("ale-criterion-min-size-2", CRITERION).class_name == "MinSize2"
 
 
+def test_a_class_whose_component_begins_with_a_digit_is_named_after_the_package() -> None:
+    assert names("ale-criterion-2-files", CRITERION).class_name == "AleCriterion2Files"
+
+
 @pytest.mark.parametrize(
     ("name", "reason", "suggestion"),
     [

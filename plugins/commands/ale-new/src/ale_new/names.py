@@ -29,8 +29,12 @@ class Names:
 
     @property
     def class_name(self) -> str:
-        """The component's name for a class: ``MinSize``."""
-        return "".join(word.capitalize() for word in re.split("[-_]", self.component))
+        """The component's name for a class: ``MinSize``.
+
+        The package's name where the component's begins with a digit, which a class's can't.
+        """
+        name = self.distribution if self.component[0].isdigit() else self.component
+        return "".join(word.capitalize() for word in re.split("[-_]", name))
 
 
 def names(name: str, kind: Kind) -> Names:
