@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -121,6 +122,20 @@ def test_an_existing_folder_is_not_changed(tmp_path: Path) -> None:
     result = new("llm", "ale-mine", "--directory", str(tmp_path))
     assert (result.exit_code, list((tmp_path / "ale-mine").iterdir())) == (2, [])
     assert f"{tmp_path / 'ale-mine'} exists already" in result.output
+
+
+def test_a_command_that_exists_already_is_refused(tmp_path: Path) -> None:
+    group = click.Group(commands=[command, click.Command("show")])
+
+    def under_ale(*arguments: str) -> Result:
+        return CliRunner().invoke(group, ["new", *arguments, "--directory", str(tmp_path)])
+
+    refused = under_ale("command", "ale-command-show")
+    assert refused.exit_code == 2
+    assert "'ale show' exists already" in refused.output
+    assert list(tmp_path.iterdir()) == []
+    assert under_ale("command", "ale-command-hi").exit_code == 0
+    assert under_ale("llm", "ale-llm-show").exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ def command(
         raise click.BadParameter(str(error), param_hint="KIND") from None
     try:
         chosen = names(name, chosen_kind)
+        _check_is_free(chosen_kind, chosen)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="NAME") from None
     about = About(author=author, license=license_, url=url)
@@ -77,6 +78,16 @@ def command(
         raise click.BadParameter(str(error), param_hint="--author or --url") from None
     _write(directory / chosen.distribution, texts)
     click.echo(_next(chosen_kind, chosen, directory))
+
+
+def _check_is_free(kind: "Kind", chosen: "Names") -> None:
+    """Raise a ValueError for a command that exists: `ale` would ignore one of the two."""
+    from ale_new.kinds import COMMAND
+
+    root = click.get_current_context().find_root()
+    taken = root.command.list_commands(root) if isinstance(root.command, click.Group) else ()
+    if kind == COMMAND and chosen.component in taken:
+        raise ValueError(f"the command 'ale {chosen.component}' exists already")
 
 
 def _write(root: Path, texts: Mapping[str, str]) -> None:
