@@ -65,6 +65,9 @@ def test_its_origin_is_said_without_the_value(load: Any) -> None:
         ("ALE_RUN__NAME", "[", "ALE_RUN__NAME"),
         ("ALE_LLM_MAX_TOKENS", "512", "did you mean ALE_LLM__MAX_TOKENS?"),
         ("ALE_RUN_ROLLOUTS", "7", "did you mean ALE_RUN__ROLLOUTS?"),
+        ("ALE_RUN", "{rollouts: 7}", "ALE_RUN__KEY"),
+        ("ALE_CREDIT", "grpo", "ALE_CREDIT__KEY"),
+        ("ALE_SANDBOX", "{type: local}", "ALE_SANDBOX__KEY"),
     ],
 )
 def test_a_mistake_names_the_variable_and_the_nearest_key(

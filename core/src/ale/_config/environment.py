@@ -12,8 +12,8 @@ _BETWEEN = "__"
 """Between the parts of a key: one underscore is part of a name."""
 _LISTS = ("middleware", "observers", "plugins")
 """Sections that have no keys and so are given whole: ``ALE_OBSERVERS``."""
-_OF_OTHERS = ("ALE_RUN_DIRECTORY",)
-"""What launchers give to processes; it looks like a misspelt ``ALE_RUN__DIRECTORY``."""
+_OF_OTHERS = ("ALE_RUN_DIRECTORY", "ALE_SANDBOX")
+"""What launchers and sandboxes give to processes; both look like misspelt keys."""
 _VARIABLE = re.compile(r"ALE_[A-Z0-9_]+")
 _SECRET_WORDS = re.compile(
     r"(^|_)(API|ACCESS|AUTH)?(KEYS?|TOKENS?|SECRETS?|PASS|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?)(_|$)",
@@ -49,7 +49,8 @@ def parse_environment(environ: Mapping[str, str], sections: Collection[str]) -> 
         sections: of a config.
 
     Raises:
-        InputError: a variable has one underscore where two are meant, or its value is no YAML.
+        InputError: a variable has one underscore where two are meant or names a whole section, or
+            its value is no YAML.
     """
     problems = [*_misspelt(environ, sections)]
     if problems:
@@ -104,7 +105,9 @@ def _key(name: str) -> str | None:
 
 def _misspelt(environ: Mapping[str, str], sections: Collection[str]) -> Iterator[Problem]:
     for name, value in sorted(environ.items()):
-        if not value or not name.startswith(_PREFIX) or _BETWEEN in name or name in _OF_OTHERS:
+        if not value or not name.startswith(_PREFIX) or _BETWEEN in name:
+            continue
+        if name in _OF_OTHERS and not value.startswith("{"):
             continue
         if looks_secret(name, value):  # a name of the user's own choice
             continue
@@ -112,3 +115,7 @@ def _misspelt(environ: Mapping[str, str], sections: Collection[str]) -> Iterator
         if underscore and rest and section.lower() in sections:
             hint = f"did you mean {_PREFIX}{section}{_BETWEEN}{rest}?"
             yield Problem(message="two underscores are between the parts", file=name, hint=hint)
+        elif not underscore and section.lower() in sections and section.lower() not in _LISTS:
+            expected = f"{name}{_BETWEEN}KEY, for each key of the section"
+            message = "a section can't be set as a whole"
+            yield Problem(message=message, file=name, expected=expected)
