@@ -160,6 +160,23 @@ def test_a_home_folder_of_tasks_is_where_the_config_finds_it(
     assert not (tmp_path / "~").exists()
 
 
+@pytest.mark.parametrize(
+    ("path", "typed"),
+    [("ale.yaml", "ale.yaml"), ("my own.yaml", "'my own.yaml'"), ("-x.yaml", "./-x.yaml")],
+)
+def test_the_next_commands_can_be_typed_as_printed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    path: str,
+    typed: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ale_machine.wizard.check_config", lambda path, registry: None)
+    run(Path(path), Given(llm="local", model="m"), registry(), asks=False)
+    assert capsys.readouterr().out.endswith(f"Next:\n  ale check {typed}\n  ale run {typed}\n")
+
+
 def test_a_mistake_in_tasks_names_their_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Asks, or takes what is recommended, and writes a config that `ale check` accepts."""
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -74,7 +75,8 @@ def run(path: Path, given: Given, registry: Registry, *, asks: bool) -> None:
     for written in (example, path):
         if written is not None:
             click.echo(f"wrote {written}")
-    click.echo(f"\nNext:\n  ale check {path}\n  ale run {path}")
+    typed = shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
+    click.echo(f"\nNext:\n  ale check {typed}\n  ale run {typed}")
 
 
 class _Asking:
