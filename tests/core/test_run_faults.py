@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from ale._run.crediting import check_credits
+from ale._run.crediting import Crediting, check_credits
 from ale._run.run import Run
 from ale._run.start import check_run, resume
 from ale.errors import InputError, PluginError
@@ -18,12 +18,14 @@ from ale.plugin import hookimpl
 from ale.protocols import AgentContext
 from ale.testing.builders import trajectory, turn
 from ale.testing.credit import group_of, rollout
+from ale.testing.fakes import FakeChunker
 from ale.types import (
     Batch,
     Credit,
     CriterionSpec,
     Episode,
     Failure,
+    Group,
     Limits,
     SandboxSpec,
     Score,
@@ -147,6 +149,28 @@ async def test_a_chunker_that_fails_is_named_and_the_episodes_stay(
 
 
 @pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        (lambda right: None, "returned None, expected a list of Chunk"),
+        (lambda right: [(0, 1)], r"returned \[\(0, 1\)\], expected a list of Chunk"),
+        (lambda right: [], "chunks of 0-t0-0 are no partition: not every turn is covered"),
+        (lambda right: right[1:], "are no partition"),
+        (lambda right: [*right, *right], "are no partition"),
+        (lambda right: [replace(c, index=9) for c in right], "are not numbered from 0"),
+    ],
+)
+async def test_chunks_that_are_no_partition_are_refused(
+    workplace: Any, finish: Finish, monkeypatch: pytest.MonkeyPatch, split: Any, message: str
+) -> None:
+    chunker = type(workplace.prepared(workplace.config()).parts.chunker)
+    right = chunker.split
+    monkeypatch.setattr(chunker, "split", lambda *given: split(right(*given)))
+    run = workplace.prepared(workplace.config())
+    with pytest.raises(PluginError, match=f"chunker 'interaction'.* {message}"):
+        await finish(run)
+
+
+@pytest.mark.parametrize(
     ("method", "message"),
     [
         ("def ale_episode_finish(self, event): ...", "did you mean 'ale_episode_finished'"),
@@ -234,6 +258,17 @@ def test_a_credit_that_does_not_fit_its_chunks_is_refused(
     credit = Credit(episode_id=made.episode.id, scheme="s", **{**ones, **fields})
     with pytest.raises(PluginError, match=message):
         check_credits(group_of([made]), [credit], "s")
+
+
+@pytest.mark.parametrize("returned", [None, [1.0]])
+def test_what_is_no_list_of_credits_is_refused(returned: Any) -> None:
+    class Wrong:
+        def assign(self, group: Group) -> Any:
+            return returned
+
+    crediting = Crediting(chunker=FakeChunker(), chunker_name="c", scheme=Wrong(), scheme_name="s")
+    with pytest.raises(PluginError, match=r"'s' returned .*, expected a list of Credit"):
+        crediting.assign(group_of([rollout(1.0, trajectory(turn("x")), 0)]))
 
 
 async def test_a_trainer_that_returns_no_report_is_named(workplace: Any, finish: Finish) -> None:

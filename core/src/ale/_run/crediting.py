@@ -1,9 +1,11 @@
 """Split stored episodes into chunks and assign their credit, one group at a time."""
 
 import math
+import reprlib
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from attrs import frozen
 
@@ -20,8 +22,11 @@ from ale.types import (
     Episode,
     Group,
     Rollout,
+    partition_problem,
     replace,
 )
+
+T = TypeVar("T")
 
 NOT_CREDITED = "no turn of the episode gets credit"
 
@@ -53,15 +58,19 @@ class Crediting:
             yield self.assign(Group(task_id=group_task_id, rollouts=rollouts, batch=statistics))
 
     def split(self, episode: Episode) -> Rollout:
-        """One episode and its chunks."""
-        with _errors_named(f"chunker '{self.chunker_name}'", episode.id):
-            return Rollout(episode=episode, chunks=tuple(self.chunker.split(episode.trajectory)))
+        """One episode and its chunks, checked."""
+        part = f"chunker '{self.chunker_name}'"
+        with _errors_named(part, episode.id):
+            chunks = _list_of(Chunk, self.chunker.split(episode.trajectory), part)
+            _check_chunks(episode, chunks, part)
+        return Rollout(episode=episode, chunks=chunks)
 
     def assign(self, group: Group) -> CreditedGroup:
         """One group's credits, checked."""
         creditable = replace(group, rollouts=tuple(map(_creditable, group.rollouts)))
-        with _errors_named(f"credit scheme '{self.scheme_name}'", f"task {group.task_id}"):
-            assigned = self.scheme.assign(creditable)
+        part = f"credit scheme '{self.scheme_name}'"
+        with _errors_named(part, f"task {group.task_id}"):
+            assigned = _list_of(Credit, self.scheme.assign(creditable), part)
             check_credits(creditable, assigned, self.scheme_name)
         named = tuple(
             replace(_for_all_chunks(credit, rollout), scheme=self.scheme_name)
@@ -91,6 +100,24 @@ class Crediting:
                     f"a value that can't be stored for {rollout.episode.id}: {problem}"
                 )
             yield row
+
+
+def _list_of(kind: type[T], returned: Iterable[T], part: str) -> tuple[T, ...]:
+    """What a plugin returned, checked to be a list of records."""
+    items = tuple(returned) if isinstance(returned, Iterable) else (returned,)
+    if isinstance(returned, Iterable) and all(isinstance(each, kind) for each in items):
+        return items
+    raise PluginError(
+        f"{part} returned {reprlib.repr(returned)}, expected a list of {kind.__name__}"
+    )
+
+
+def _check_chunks(episode: Episode, chunks: Sequence[Chunk], part: str) -> None:
+    # Else a part of the episode would have no weight, or twice its own, without a word.
+    if problem := partition_problem(episode.trajectory, chunks):
+        raise PluginError(f"{part}: the chunks of {episode.id} are no partition: {problem}")
+    if [chunk.index for chunk in chunks] != list(range(len(chunks))):
+        raise PluginError(f"{part}: the chunks of {episode.id} are not numbered from 0")
 
 
 def is_credited(chunk: Chunk, episode: Episode) -> bool:

@@ -1,9 +1,8 @@
 """Contract kit for chunkers, and random trajectories as their input."""
 
 import contextlib
-import itertools
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -15,13 +14,12 @@ from ale.types import (
     Completion,
     Message,
     Observation,
-    Range,
     Span,
     TokenTrace,
     ToolCall,
     Trajectory,
     Turn,
-    call_count,
+    partition_problem,
 )
 
 _WORDS = (
@@ -125,43 +123,8 @@ def assert_partition(trajectory: Trajectory, chunks: Sequence[Chunk]) -> None:
 
     Tokens may be unknown (None) only in spans that are a part of their turn.
     """
-    spans = [span for chunk in chunks for span in chunk.spans]
-    assert [span.turn for span in spans] == sorted(span.turn for span in spans), (
-        "spans are not in the order of the turns"
-    )
-    by_turn = {turn: list(group) for turn, group in itertools.groupby(spans, lambda s: s.turn)}
-    assert list(by_turn) == list(range(len(trajectory.turns))), "not every turn is covered"
-    for index, turn in enumerate(trajectory.turns):
-        message = turn.completion.message
-        found = by_turn[index]
-        _assert_tiles((span.text for span in found), len(message.content), f"turn {index}: text")
-        _assert_tiles((span.calls for span in found), call_count(turn), f"turn {index}: calls")
-        _assert_tokens(found, turn.completion.tokens, f"turn {index}: tokens")
-
-
-def _assert_tiles(ranges: Iterable[Range], stop: int, what: str) -> None:
-    position = 0
-    for start, end in ranges:
-        assert start == position, f"{what}: a range starts at {start}, not at {position}"
-        assert end >= start, f"{what}: a range ends before it starts"
-        position = end
-    assert position == stop, f"{what}: covered up to {position} of {stop}"
-
-
-def _assert_tokens(spans: Sequence[Span], trace: TokenTrace | None, what: str) -> None:
-    if trace is None:
-        assert all(span.tokens is None for span in spans), f"{what}: none were recorded"
-        return
-    if all(span.tokens is not None for span in spans):
-        _assert_tiles([span.tokens or (0, 0) for span in spans], len(trace.output_ids), what)
-        return
-    assert len(spans) > 1, f"{what}: unknown in a span that is the whole turn"
-    position = 0
-    for span in spans:
-        if span.tokens is not None:
-            start, stop = span.tokens
-            assert position <= start <= stop <= len(trace.output_ids), f"{what}: out of order"
-            position = stop
+    problem = partition_problem(trajectory, chunks)
+    assert problem is None, problem
 
 
 def _content(span: Span) -> int:

@@ -1,7 +1,7 @@
 """The records passed between stages: frozen, keyword-only, versioned by `schema`."""
 
 from ale.types._record import record, replace
-from ale.types.chunk import Chunk, Range, Span, call_count, whole_turn
+from ale.types.chunk import Chunk, Range, Span, call_count, partition_problem, whole_turn
 from ale.types.credit import BatchStatistics, Credit, CreditedEpisode, Gae, Group, Rollout
 from ale.types.episode import Episode, Failure, Limits, Score, Split, Stage
 from ale.types.event import (
@@ -108,6 +108,7 @@ __all__ = [
     "Turn",
     "Usage",
     "call_count",
+    "partition_problem",
     "record",
     "replace",
     "whole_turn",
