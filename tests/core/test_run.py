@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import re
 import signal
 from collections.abc import Callable
@@ -118,13 +119,40 @@ async def test_a_grader_that_crashes_breaks_the_episode_and_gives_no_zero(
     assert failure_of(run).stage == "grading"
 
 
-@pytest.mark.parametrize("value", [1.5, -0.1, float("nan")])
-async def test_a_score_out_of_range_breaks_the_episode(
-    bench: Any, workplace: Any, finish: Finish, value: float
+@pytest.mark.parametrize(
+    ("score", "reason"),
+    [
+        (None, "not a Score"),
+        (0.5, "not a Score"),
+        (Score(criterion="done", passed=False, value=1.5), "its value is not in [0, 1]"),
+        (Score(criterion="done", passed=False, value=-0.1), "its value is not in [0, 1]"),
+        (Score(criterion="done", passed=False, value=math.nan), "its value is not finite"),
+        (Score(criterion="done", passed=True, value=0.5), "'passed' is true exactly when"),
+        (Score(criterion="done", passed=1, value=1.0), "Expected `bool`, got `int`"),  # type: ignore[arg-type]
+        (Score(criterion="done", passed=True, value="1"), "Expected `float`, got `str`"),  # type: ignore[arg-type]
+    ],
+)
+async def test_an_invalid_score_breaks_the_episode_and_the_failure_says_why(
+    bench: Any, workplace: Any, finish: Finish, score: Any, reason: str
 ) -> None:
-    bench.grade = lambda _: Score(criterion="done", passed=False, value=value)
+    bench.grade = lambda _: score
     run = workplace.prepared(workplace.config(retries=0))
     assert (await finish(run)).n_broken == 1
+    failure = failure_of(run)
+    assert (failure.stage, failure.kind) == ("grading", "GradingError")
+    assert f"returned an invalid score: {reason}" in failure.message
+    assert failure.message.endswith(repr(score))
+
+
+async def test_a_criterion_that_is_not_asynchronous_is_named(
+    workplace: Any, finish: Finish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = workplace.prepared(workplace.config(retries=0))
+    done = Score(criterion="done", passed=True, value=1.0)
+    ((_, criterion),) = run.tasks["train"][0].criteria
+    monkeypatch.setattr(type(criterion), "grade", lambda *_: done)
+    assert (await finish(run)).n_broken == 1
+    assert "write 'async def grade'" in failure_of(run).message
 
 
 @pytest.mark.parametrize("value", [7.0, -0.5])

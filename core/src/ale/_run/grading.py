@@ -1,9 +1,11 @@
 """Grade a task: ask each criterion, check its score, and compute the reward."""
 
 import math
+from inspect import isawaitable
 
 from ale._run.parts import PreparedTask
 from ale._run.timeouts import OverdueError, Supervisor
+from ale._store.codec import invalid_record
 from ale.errors import GradingError
 from ale.protocols import Criterion, Sandbox
 from ale.types import CriterionSpec, Score, Trajectory, replace
@@ -27,6 +29,9 @@ async def grade(
     scores = []
     for spec, criterion in step.criteria:
         grading = criterion.grade(step.task, trajectory, sandbox)
+        if not isawaitable(grading):
+            name = _named(spec, criterion)
+            raise GradingError(f"{name} is not asynchronous: write 'async def grade'")
         try:
             score = await supervisor.run(grading, timeout_s, f"criterion '{spec.type}'")
         except OverdueError as error:
@@ -36,12 +41,30 @@ async def grade(
 
 
 def _checked(score: Score, spec: CriterionSpec, criterion: Criterion) -> Score:
-    valid = isinstance(score, Score) and math.isfinite(score.value)
-    valid = valid and (score.unbounded or 0.0 <= score.value <= 1.0)
-    if not valid or score.passed != (score.value == 1.0):
-        name = type(criterion).__qualname__
-        raise GradingError(f"criterion '{spec.type}' ({name}) returned an invalid score: {score!r}")
+    if problem := _problem(score):
+        what = f"{_named(spec, criterion)} returned an invalid score"
+        raise GradingError(f"{what}: {problem}: {score!r}")
     return replace(score, weight=spec.weight)
+
+
+def _named(spec: CriterionSpec, criterion: Criterion) -> str:
+    return f"criterion '{spec.type}' ({type(criterion).__qualname__})"
+
+
+def _problem(score: Score) -> str | None:
+    """What is wrong with what a criterion returned, or None."""
+    if not isinstance(score, Score):
+        return "not a Score"
+    # Before the types are checked, which for NaN would say that there is no number.
+    if isinstance(score.value, float) and not math.isfinite(score.value):
+        return "its value is not finite"
+    if problem := invalid_record(score):
+        return problem
+    if not score.unbounded and not 0.0 <= score.value <= 1.0:
+        return "its value is not in [0, 1]"
+    if score.passed != (score.value == 1.0):
+        return "'passed' is true exactly when 'value' is 1"
+    return None
 
 
 def reward(scores: tuple[Score, ...]) -> float:
