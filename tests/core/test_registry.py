@@ -120,6 +120,7 @@ def test_an_invalid_component_is_recorded_with_its_package(
     ] * 2
     (broken,) = registry.failed
     assert message in broken.message
+    assert "Attribute(" not in broken.message
 
 
 @pytest.mark.parametrize("given", ["ale.no_such_module:Options", "ale.plugin:NoSuchClass"])

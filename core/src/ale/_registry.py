@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pluggy
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 
 import ale
 from ale import _builtin, hookspecs
@@ -196,7 +196,9 @@ class Registry:
     def _record_failure(
         self, distribution: str, entry_point: str, message: str, error: BaseException
     ) -> None:
-        text = " ".join(str(error).split())
+        # A validator of attrs puts the field and the value behind its message.
+        of_attrs = any(isinstance(each, Attribute) for each in error.args)
+        text = " ".join(str(error.args[0] if of_attrs else error).split())
         self.failed.append(
             FailedPackage(
                 distribution=distribution,
