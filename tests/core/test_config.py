@@ -452,3 +452,41 @@ def test_a_missing_file_is_named_with_the_option_that_names_it(
     assert found.message == f"no such folder: {missing}"
     there = Problem(message="is empty", file=str(tmp_path / "base.yaml"))
     assert config.located(there) == there
+
+
+@frozen(kw_only=True)
+class UnknownType:
+    depth: "NoSuchName" = 1  # type: ignore[name-defined]  # noqa: F821
+
+
+@frozen(kw_only=True)
+class UnreadableType:
+    depth: object = 1
+
+
+@frozen(kw_only=True)
+class Untyped:
+    depth = field(default=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (UnknownType, "name 'NoSuchName' is not defined"),
+        (UnreadableType, "trainer.depth: an option can't be of type <class 'object'>"),
+        (Untyped, "trainer.depth: an option can't be of type None"),
+        ("no_such_module:Options", "No module named 'no_such_module'"),
+    ],
+)
+def test_a_class_of_options_that_can_not_be_read_is_named(
+    tmp_path: Path, registry: Registry, options: Any, message: str
+) -> None:
+    class Author:
+        @hookimpl
+        def ale_trainers(self) -> list[Component[Any, Any]]:
+            return [Component("odd", options, print, summary="Odd.")]
+
+    registry.add(Author(), "acme-odd")
+    found = problems(tmp_path, registry, f"{BASE}trainer: {{type: odd, depth: 3}}\n")
+    assert found.startswith("c.yaml:3: trainer.type: the options of acme-odd/odd")
+    assert message in found

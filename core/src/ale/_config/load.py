@@ -302,13 +302,14 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
     except PluginError as error:
         hint = None if type_.value in names else nearest(type_.value, names)
         raise type_.error(str(error), path=f"{path}.type", hint=hint) from None
-    own, lacking = _split(options, registration)
-    return Selected(
-        registration=registration,
-        options=_options(own, registration, path),
-        auto=auto,
-        dropped=_dropped(lacking, registration, path),
-    )
+    try:
+        own, lacking = _split(options, registration)
+        made = _options(own, registration, path)
+    except PluginError as error:
+        message = f"the options of {registration.full_name} can't be read: {error}"
+        raise type_.error(message, path=f"{path}.type") from error
+    dropped = _dropped(lacking, registration, path)
+    return Selected(registration=registration, options=made, auto=auto, dropped=dropped)
 
 
 def _as_mapping(node: Node, path: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 
 import attrs
 
-from ale.errors import InputError, Problem, nearest
+from ale.errors import InputError, PluginError, Problem, nearest
 from ale.strict.node import Node, describe
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def structure(node: Node, cls: type[T], *, path: str = "") -> T:
 
     Raises:
         InputError: with every problem.
+        PluginError: a field of `cls` has another type, or a name that is not defined.
     """
     try:
         made: T = _converter().structure(_Input(node, path), cls)
@@ -225,7 +226,11 @@ def _union_hook(type_: Any, converter: "Converter") -> Callable[[_Input, Any], A
 def _attrs_hook(cls: Any, converter: "Converter") -> Callable[[_Input, Any], Any]:
     fields = {field.name: field for field in attrs.fields(cls) if field.init}
     required = [name for name, field in fields.items() if field.default is attrs.NOTHING]
-    resolved = attrs.resolve_types(cls) and {f.name: f.type for f in attrs.fields(cls)}
+    try:
+        attrs.resolve_types(cls)
+    except NameError as error:
+        raise PluginError(f"{cls.__qualname__}: {error}") from error
+    resolved = {f.name: f.type for f in attrs.fields(cls)}
 
     def hook(given: _Input, _: Any) -> Any:
         entries = given.node.mapping if given.node.value is not None else {}
@@ -326,6 +331,15 @@ def _validator_message(error: Exception, value: object) -> str:
     return f"expected a {kind} of length {bound}, found one of length {found}"
 
 
+def _unreadable(type_: Any) -> Callable[[_Input, Any], Any]:
+    """For a field without a type too, whose value cattrs would pass on as it is."""
+
+    def hook(given: _Input, _: Any) -> Any:
+        raise PluginError(f"{given.path}: an option can't be of type {type_}")
+
+    return hook
+
+
 def _origin_is(*origins: Any) -> Callable[[Any], bool]:
     return lambda type_: get_origin(type_) in origins or type_ in origins
 
@@ -334,13 +348,14 @@ def _origin_is(*origins: Any) -> Callable[[Any], bool]:
 def _converter() -> "Converter":
     from cattrs import Converter  # late: reading a node does not need it
 
-    converter = Converter()
+    converter = Converter(structure_fallback_factory=_unreadable)
     for scalar, hook in ((bool, _bool), (int, _int), (float, _float), (str, _str)):
         converter.register_structure_hook(scalar, hook)
     converter.register_structure_hook(Path, _path)
     converter.register_structure_hook(NameOrPath, _name_or_path)
     converter.register_structure_hook(type(None), _none)
     converter.register_structure_hook_func(lambda type_: type_ is Any, _any)
+    converter.register_structure_hook_func(lambda type_: type_ is None, _unreadable(None))
     converter.register_structure_hook_func(_origin_is(Literal), _literal)
     sequences = _origin_is(tuple, list, Sequence)
     mappings = _origin_is(dict, Mapping)
