@@ -163,3 +163,13 @@ def test_the_help_of_ale_imports_only_the_command_line() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_traceback_of_a_broken_episode_is_shown_in_full_only() -> None:
+    trace = 'Traceback (most recent call last):\n  File "mine.py", line 7, in grade\nKeyError: 1\n'
+    failure = Failure(stage="grading", kind="KeyError", message="1", traceback=trace)
+    broken = evolve(episode(None), failure=failure)
+    short, full = (transcript(broken, None, full=each) for each in (False, True))
+    assert "  broke in grading: KeyError: 1\n  seconds" in short
+    assert "KeyError: 1\n    Traceback" in full
+    assert '\n      File "mine.py", line 7, in grade\n    KeyError: 1\n  seconds' in full

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("show")
 @run_argument
 @click.argument("episode", required=False)
-@click.option("--full", is_flag=True, help="Show prompts and outputs in full.")
+@click.option("--full", is_flag=True, help="Show prompts and outputs in full, and tracebacks.")
 def show(run: Path, episode: str | None, full: bool) -> None:
     """Show a stored RUN, or one EPISODE of it turn by turn.
 

@@ -15,9 +15,9 @@ def transcript(episode: Episode, credited: CreditedEpisode | None, *, full: bool
 
     Args:
         credited: its chunks and their credit, or None where the run has not credited it.
-        full: show prompts and outputs whole.
+        full: show prompts and outputs whole, and tracebacks.
     """
-    lines = [*_head(episode)]
+    lines = [*_head(episode, full)]
     turns = episode.trajectory.turns
     chunks = turn_chunks(turns) if credited is None else credited.chunks
     if credited is None:
@@ -33,7 +33,7 @@ def transcript(episode: Episode, credited: CreditedEpisode | None, *, full: bool
     return "\n".join(lines)
 
 
-def _head(episode: Episode) -> Iterator[str]:
+def _head(episode: Episode, full: bool) -> Iterator[str]:
     stop = episode.trajectory.stop
     got = "no reward (broken)" if episode.reward is None else f"reward {episode.reward:.3f}"
     ended = stop.reason + (f" ({shorten(stop.detail, 60)})" if stop.detail else "")
@@ -46,6 +46,8 @@ def _head(episode: Episode) -> Iterator[str]:
         yield f"  {mark}  {score.criterion}  {value}  {detail}".rstrip()
     for failure in (*episode.earlier_failures, *([episode.failure] if episode.failure else [])):
         yield f"  broke in {failure.stage}: {failure.kind}: {failure.message}"
+        if full:
+            yield from (f"    {line}" for line in failure.traceback.splitlines())
     spent = "  ".join(f"{stage} {seconds:.3f}" for stage, seconds in episode.seconds.items())
     yield f"  seconds  {spent}"
 
