@@ -46,7 +46,7 @@ def run(sandbox):
 
 async def test_each_command_is_a_turn_that_looks_like_a_models(run):
     stop, turns = await run("cd /; X=7", "echo $X; pwd")
-    assert (stop.reason, stop.detail) == ("finished", "2 commands of the solution were run")
+    assert (stop.reason, stop.detail) == ("finished", "ran 2 commands of the solution")
     (made,) = turns[1].completion.message.tool_calls
     assert (made.name, json.loads(made.arguments)) == ("shell", {"command": "echo $X; pwd"})
     assert turns[1].completion.model == "oracle"
@@ -54,6 +54,11 @@ async def test_each_command_is_a_turn_that_looks_like_a_models(run):
     assert turns[1].observations[0].call_id == made.id
     roles = [m.role for m in Trajectory(turns=tuple(turns)).messages()]
     assert roles == ["user", "assistant", "tool", "assistant", "tool"]
+
+
+async def test_one_command_is_said_in_the_singular(run):
+    stop, _ = await run("true")
+    assert stop.detail == "ran 1 command of the solution"
 
 
 async def test_a_command_that_fails_is_recorded_and_the_next_one_runs(run):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ale.agents import EpisodeLoop, Shell, shell_observation
 from ale.protocols import AgentContext
+from ale.text import counted
 from ale.types import Completion, Limits, Message, Observation, Stop, ToolCall, Turn
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class _Episode(EpisodeLoop):
             self.stop = self._ended()
 
     def _ended(self) -> Stop:
-        detail = f"{len(self._solution)} commands of the solution were run"
+        detail = f"ran {counted(len(self._solution), 'command')} of the solution"
         over = self.budget.time_left() == 0.0
         return Stop(reason="time_limit" if over else "finished", detail=detail)
 
