@@ -9,6 +9,7 @@ from ale.protocols import CreditScheme
 from ale.runs import Crediting
 from ale.testing.builders import trajectory, turn
 from ale.testing.credit import group_of, rollout
+from ale.testing.fakes import FakeChunker
 from ale.types import (
     BatchStatistics,
     Chunk,
@@ -287,14 +288,6 @@ def test_the_order_of_the_rollouts_does_not_change_a_bit(
     assert scheme.assign(backwards) == scheme.assign(given)[::-1]
 
 
-class ChunkPerTurn:
-    def split(self, trajectory: Trajectory) -> list[Chunk]:
-        return [
-            Chunk(index=i, kind="message", spans=(Span(turn=i, text=(0, 1), calls=(0, 0)),))
-            for i in range(len(trajectory.turns))
-        ]
-
-
 @pytest.mark.parametrize(
     ("scheme", "weights"),
     [
@@ -307,7 +300,7 @@ def test_turns_that_did_nothing_get_no_credit_and_do_not_move_that_of_the_others
     scheme: CreditScheme, weights: tuple[float, ...]
 ) -> None:
     crediting = Crediting(
-        chunker=ChunkPerTurn(), chunker_name="turns", scheme=scheme, scheme_name="s"
+        chunker=FakeChunker(), chunker_name="turns", scheme=scheme, scheme_name="s"
     )
     idle = replace(turn("Done."), credited=False)
     work = turn("x", calls=[CALL])
@@ -321,7 +314,7 @@ def test_turns_that_did_nothing_get_no_credit_and_do_not_move_that_of_the_others
 
 def test_an_episode_of_idle_turns_alone_is_skipped() -> None:
     crediting = Crediting(
-        chunker=ChunkPerTurn(), chunker_name="turns", scheme=Ipa(IpaOptions()), scheme_name="ipa"
+        chunker=FakeChunker(), chunker_name="turns", scheme=Ipa(IpaOptions()), scheme_name="ipa"
     )
     idle = replace(turn("Done."), credited=False)
     (done,) = group_of([rollout(1.0, trajectory(idle, idle), 0)]).rollouts
