@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ from attrs import evolve
 from click.testing import CliRunner, Result
 
 from ale._cli.main import cli, main
+from ale._cli.run import _evaluations
 from ale._registry import Registry
 from ale.errors import LLMError
 from ale.plugin import hookimpl
@@ -373,3 +375,10 @@ def test_a_broken_plugin_file_is_an_error_of_the_config_with_its_line(
     assert "c.yaml:4: plugins[0]: " in done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_evaluations_are_listed_by_temperature_not_as_they_ended() -> None:
+    rewards = {1.0: [1.0], None: [1.0], 0.3: [0.0], 0.0: [1.0]}
+    index: Any = SimpleNamespace(steps=lambda split: [0], evaluation=lambda step: rewards)
+    named = [line.rpartition(", ")[2] for line in _evaluations(index)]
+    assert named == ["greedy", "T=0.3", "T=1", "sampled"]

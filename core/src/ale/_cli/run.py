@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import math
 import os
 import shlex
 import signal
@@ -256,7 +257,9 @@ def _evaluations(index: "Index") -> list[str]:
     for step in index.steps("evaluation"):
         by_temperature = index.evaluation(step)
         named = {*by_temperature} != {None}
-        for temperature, rewards in by_temperature.items():
+        # Not as the episodes ended: the same run would print another order each time.
+        for temperature in sorted(by_temperature, key=lambda t: math.inf if t is None else t):
+            rewards = by_temperature[temperature]
             graded = [reward for reward in rewards if reward is not None]
             rate = rate_line(sum(reward == SUCCESS for reward in graded), len(graded))
             how = f", {sampling_name(temperature)}" if named else ""
