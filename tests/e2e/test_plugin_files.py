@@ -50,6 +50,33 @@ def test_a_run_with_a_plugin_file_can_be_checked_run_and_resumed(workshop: Any) 
     assert "manifest.json: plugins[0]: no such file" in gone.err
 
 
+SCHEME = """
+from ale.plugin import Component, hookimpl
+from ale.testing.fakes import FakeCreditScheme
+
+
+@hookimpl
+def ale_credit_schemes():
+    return [Component("mine", None, lambda o, c: FakeCreditScheme(), summary="The reward.")]
+"""
+
+
+def test_the_scheme_of_a_plugin_file_is_compared_with_others_on_stored_episodes(
+    workshop: Any,
+) -> None:
+    workshop.task("t", check="true")
+    file = workshop.write("mine.py", SCHEME)
+    workshop.config(agent={"type": "echo"}, credit={"type": "mine"}, plugins=["mine.py"])
+    assert workshop.ale("run", "run.yaml").code == 0
+    compared = workshop.ale("credit", str(workshop.run), "--scheme", "mine", "--scheme", "ipa")
+    assert compared.code == 0, compared.text
+    assert "mine" in compared.out
+    file.unlink()
+    assert workshop.ale("credit", str(workshop.run), "--scheme", "ipa").code == 0
+    gone = workshop.ale("credit", str(workshop.run), "--scheme", "mine")
+    assert "manifest.json: plugins[0]: no such file" in gone.err
+
+
 def test_a_plugin_file_is_loaded_for_the_config_that_names_it_only(workshop: Any) -> None:
     workshop.task("t", check="true")
     workshop.write("mine.py", AGENT)

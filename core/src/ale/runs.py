@@ -23,6 +23,7 @@ from ale._config.model import (
     RunOptions,
     SandboxRequirements,
 )
+from ale._config.plugin_files import load_plugin_files
 from ale._config.source import merge, parse_overrides
 from ale._registry import Registration, Registry
 from ale._run.crediting import Crediting
@@ -40,7 +41,7 @@ from ale._store.lines import Lines
 from ale._store.lock import holder, lock
 from ale.errors import InputError, PluginError, Problem
 from ale.plugin import BuildContext, Ranks
-from ale.strict import Node, nearest, parse_yaml
+from ale.strict import Node, from_plain, nearest, parse_yaml
 
 __all__ = [
     "BRANCHED_FROM",
@@ -73,6 +74,7 @@ __all__ = [
     "find_component",
     "holder",
     "learning",
+    "load_plugins",
     "lock",
     "parse_choice",
     "secret_names",
@@ -258,6 +260,16 @@ def find_component(registry: Registry, kind: str, name: str, *, option: str) -> 
         known = [each.component.name for each in registry.registrations(kind)]
         hint = nearest(name, known) if name not in known else None
         raise InputError([Problem(message=str(error), file=option, hint=hint)]) from None
+
+
+def load_plugins(run: RunReader, registry: Registry) -> None:
+    """Register what the plugin files of a run's config implement, as they are now.
+
+    Raises:
+        InputError: a file is missing or broken.
+    """
+    file = str(run.path / "manifest.json")
+    load_plugin_files(from_plain(run.manifest["config"], file=file), registry)
 
 
 def build_choice(

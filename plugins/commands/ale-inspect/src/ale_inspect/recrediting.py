@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from ale.runs import Crediting, Registry, RunReader, build_choice, parse_choice
-from ale.strict import from_plain
+from ale.runs import Crediting, Registry, RunReader, build_choice, load_plugins, parse_choice
+from ale.strict import Node, from_plain
 from ale.types import Credit, Rollout
 
 
@@ -13,23 +13,36 @@ def creditings(
     """One crediting per scheme, all with the same chunker.
 
     Args:
-        schemes: each as for `parse_choice`; also the scheme's name in its credits.
+        schemes: each as for `parse_choice`; also the scheme's name in its credits. One that is not
+            installed may be in a plugin file of the run's config.
         chunker: likewise; default: the run's own.
 
     Raises:
-        InputError: as `parse_choice` and `build_choice`.
+        InputError: as `parse_choice`, `build_choice` and `load_plugins`.
     """
+    file = str(run.path / "manifest.json")
     if chunker is None:
-        file = str(run.path / "manifest.json")
         cut = from_plain(run.manifest["config"]["chunker"], file=file)
     else:
         cut = parse_choice(chunker, option="--chunker")
+    wanted = [parse_choice(text, option="--scheme") for text in schemes]
+    named = [("chunker", cut), *(("credit", each) for each in wanted)]
+    if not all(_is_registered(choice, kind, registry) for kind, choice in named):
+        load_plugins(run, registry)
     name, cutter = build_choice(cut, "chunker", registry)
     made = []
-    for text in schemes:
-        _, scheme = build_choice(parse_choice(text, option="--scheme"), "credit", registry)
+    for text, choice in zip(schemes, wanted, strict=True):
+        _, scheme = build_choice(choice, "credit", registry)
         made.append(Crediting(chunker=cutter, chunker_name=name, scheme=scheme, scheme_name=text))
     return made
+
+
+def _is_registered(choice: Node, kind: str, registry: Registry) -> bool:
+    named = choice.get("type")
+    return any(
+        named is not None and named.value in (each.component.name, each.full_name)
+        for each in registry.registrations(kind)
+    )
 
 
 def recredited(
