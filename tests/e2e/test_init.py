@@ -116,6 +116,14 @@ def test_without_a_terminal_it_takes_what_is_said_and_the_config_runs(
     assert "exists already" in again.err
 
 
+def test_an_agent_that_asks_no_model_needs_no_server(workshop: Any) -> None:
+    done = workshop.ale("init", "my.yaml", "--yes", "--agent", "oracle", "--sandbox", "local")
+    assert done.code == 0, done.text
+    assert "llm" not in (workshop.folder / "my.yaml").read_text().partition("# `ale plugins`")[2]
+    done = workshop.ale("run", "my.yaml", timeout_s=PATIENCE_S)
+    assert "success      4 of 4" in done.out, done.text
+
+
 def test_without_a_terminal_it_does_not_wait_for_answers(workshop: Any) -> None:
     done = workshop.ale("init", timeout_s=PATIENCE_S)
     assert done.code == 2

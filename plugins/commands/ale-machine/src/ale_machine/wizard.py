@@ -112,16 +112,23 @@ def _chosen(asking: _Asking, given: Given, registry: Registry) -> dict[str, dict
             find_component(registry, kind, name, option=f"--{kind}")
     tasks = given.tasks or asking.text("Folder of tasks", "tasks")
     sandbox = given.sandbox or asking.one_of("Where do commands run?", _sandboxes(registry))
-    llm = _model(asking, given, registry)
+    llm = {"llm": _model(asking, given, registry)} if _needs_model(given, registry) else {}
     agent = given.agent or asking.one_of("Which agent?", _agents(registry))
     rollouts = given.rollouts or asking.number("Attempts at each task", 4)
     return {
         "tasks": {"type": "tbp", "path": tasks},
         "sandbox": {"type": sandbox},
-        "llm": llm,
+        **llm,
         "agent": {"type": agent},
         "run": {"rollouts": rollouts},
     }
+
+
+def _needs_model(given: Given, registry: Registry) -> bool:
+    """Whether a model is wanted: agents such as ``oracle`` run without one."""
+    if given.agent is None or given.llm is not None or given.base_url is not None:
+        return True
+    return "llm" in registry.find("agent", given.agent).component.needs
 
 
 def _sandboxes(registry: Registry) -> list[tuple[str, str]]:
