@@ -392,3 +392,11 @@ def test_a_mean_is_bounded_by_0_and_1_only_where_the_rewards_are(
         alone.add(episode(reward))
         sums = sums.merged([alone])
     assert sums.mean_reward() == pytest.approx(expected)
+
+
+def test_tokens_that_were_given_to_the_model_are_not_generated() -> None:
+    sampled = turn("Mine.", tokens=3)
+    forced = evolve(sampled, completion=evolve(sampled.completion, forced=True))
+    sums = Sums()
+    sums.add(episode(1.0, forced, sampled))
+    assert (sums.turns, sums.tokens, sums.sampled) == (2, 3, 1)

@@ -11,7 +11,7 @@ from attrs import define, field
 from ale.attempts import Repeats, repeats
 from ale.runs import SUCCESS, Causes, RunReader, learning
 from ale.text import Z95
-from ale.types import Episode
+from ale.types import Completion, Episode
 from ale_forks import Counts, Curves
 from ale_inspect.kinds import Kind, kind_of
 from ale_inspect.progress import Progress, progress_of
@@ -47,7 +47,10 @@ class Sums:
     """Likewise, at least 1."""
     turns: int = 0
     calls: int = 0
+    sampled: int = 0
+    """Turns that the model sampled: the others were given to it."""
     tokens: int = 0
+    """Of the sampled turns."""
     seconds: Counter[str] = field(factory=Counter)
     """By stage; broken episodes included."""
 
@@ -67,7 +70,9 @@ class Sums:
         turns = episode.trajectory.turns
         self.turns += len(turns)
         self.calls += sum(len(turn.observations) for turn in turns)
-        self.tokens += sum(map(_generated, turns))
+        sampled = [turn.completion for turn in turns if not turn.completion.forced]
+        self.sampled += len(sampled)
+        self.tokens += sum(map(_generated, sampled))
 
     @property
     def tries(self) -> int:
@@ -78,10 +83,9 @@ class Sums:
         """The sum of all of them, as a new object."""
         made = Sums()
         for each in (self, *others):
-            for name in ("n", "succeeded", "broken", "reward", "squares", "turns", "calls"):
+            for name in _ADDED:
                 setattr(made, name, getattr(made, name) + getattr(each, name))
             made.least, made.most = min(made.least, each.least), max(made.most, each.most)
-            made.tokens += each.tokens
             made.seconds.update(each.seconds)
         return made
 
@@ -98,8 +102,10 @@ class Sums:
         return mean, max(self.least, mean - spread), min(self.most, mean + spread)
 
 
-def _generated(turn: Any) -> int:
-    completion = turn.completion
+_ADDED = ("n", "succeeded", "broken", "reward", "squares", "turns", "calls", "sampled", "tokens")
+
+
+def _generated(completion: Completion) -> int:
     if completion.tokens is not None:
         return len(completion.tokens.output_ids)
     return int(completion.usage.completion_tokens)

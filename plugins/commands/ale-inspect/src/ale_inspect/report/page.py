@@ -118,7 +118,7 @@ def _tiles(facts: Facts) -> Iterator[Tile]:
     over = f"over {counted(len(facts.steps()), 'step')}; " if trained else ""
     yield Tile("episodes", f"{every.tries:,}", over + broken)
     if every.tokens:
-        yield Tile("tokens generated", _short(every.tokens), f"in {counted(every.turns, 'turn')}")
+        yield Tile("tokens generated", _short(every.tokens), f"in {counted(every.sampled, 'turn')}")
 
 
 def _short(number: float) -> str:
