@@ -99,7 +99,10 @@ class Sums:
         mean = self.reward / self.n
         variance = max(0.0, self.squares - self.n * mean * mean) / max(1, self.n - 1)
         spread = Z95 * math.sqrt(variance / self.n)
-        return mean, max(self.least, mean - spread), min(self.most, mean + spread)
+        low, high = mean - spread, mean + spread
+        if self.least < 0 or self.most > 1:
+            return mean, low, high
+        return mean, max(0.0, low), min(1.0, high)
 
 
 _ADDED = ("n", "succeeded", "broken", "reward", "squares", "turns", "calls", "sampled", "tokens")
