@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ale.types import replace
+from ale.types import Chunk, replace
 from ale_trainer_trl.contexts import contexts_of
 from ale_trainer_trl.options import DpoOptions, GrpoOptions
 from ale_trainer_trl.targets import groups_of, pairs_of
@@ -86,6 +86,42 @@ def test_within_an_episode_the_highest_chunk_is_paired_with_the_lowest_after_its
     )
     alone = pairs_of(lab.batch_of(single), DpoOptions(pairs="same-trajectory"))
     assert (alone.pairs, alone.counts["pairs_tied"]) == ([], 1)
+
+
+def test_a_chunk_of_turns_that_did_nothing_is_on_no_side(lab: Any) -> None:
+    """Its reward of 0 is a placeholder, and would be the highest here."""
+    turns = [
+        lab.TokenTurn(prompt=[1], output=[2]),
+        lab.TokenTurn(prompt=[1, 2], output=[3]),
+        lab.TokenTurn(prompt=[1, 2, 3], output=[4]),
+    ]
+    group = lab.credited(lab.TokenEpisode(turns=turns, reward=-1.0, rewards=[0.0, -0.5, -1.0]))
+    [rollout] = group.group.rollouts
+    idle, *acted = rollout.episode.trajectory.turns
+    made = replace(rollout.episode.trajectory, turns=(replace(idle, credited=False), *acted))
+    rollout = replace(rollout, episode=replace(rollout.episode, trajectory=made))
+    group = replace(group, group=replace(group.group, rollouts=(rollout,)))
+    [pair] = pairs_of(lab.batch_of(group), DpoOptions(pairs="same-trajectory")).pairs
+    assert (pair.chosen.ids, pair.chosen.mask) == ([1, 2, 3], [0, 0, 1])
+    assert (pair.rejected.ids, pair.rejected.mask) == ([1, 2, 3, 4], [0, 0, 0, 1])
+
+
+def test_a_chunk_over_several_contexts_is_on_no_side(lab: Any) -> None:
+    turns = [
+        lab.TokenTurn(prompt=[1], output=[2]),
+        lab.TokenTurn(prompt=[1, 2], output=[3]),
+        lab.TokenTurn(prompt=[7], output=[4], fresh=True),
+        lab.TokenTurn(prompt=[7, 4], output=[5]),
+    ]
+    episode = lab.TokenEpisode(turns=turns, rewards=[0.1, 0.9, 0.5], weights=[0.1, 0.9, 0.5])
+    first, second, third, last = (chunk.spans[0] for chunk in episode.chunks())
+    chunks = [
+        Chunk(index=k, kind="test", spans=spans)
+        for k, spans in enumerate([(first,), (second, third), (last,)])
+    ]
+    batch = lab.batch_of(lab.credited(episode, chunks=[chunks]))
+    [pair] = pairs_of(batch, DpoOptions(pairs="same-trajectory")).pairs
+    assert (pair.chosen.ids, pair.rejected.ids) == ([7, 4, 5], [1, 2])
 
 
 def test_a_group_is_its_rewards_and_its_sampled_tokens(lab: Any) -> None:

@@ -100,9 +100,19 @@ def _pairs_across_episodes(
 def _pairs_within_episodes(
     usable: Sequence[Usable], _: DpoOptions, counts: Counts
 ) -> Iterator[Pair]:
-    """Pair the highest with the lowest rewarded chunk of each episode, each after its context."""
-    for _rollout, credit, contexts in usable:
-        sides = {number for each in contexts for number in each.chunks if number >= 0}
+    """Pair the highest with the lowest rewarded chunk of each episode, each after its context.
+
+    Chunks of turns that did nothing, whose rewards are placeholders, and chunks over several
+    contexts are on no side.
+    """
+    for rollout, credit, contexts in usable:
+        found = Counter(number for each in contexts for number in set(each.chunks))
+        turns = rollout.episode.trajectory.turns
+        sides = [
+            chunk.index
+            for chunk in rollout.chunks
+            if found[chunk.index] == 1 and any(turns[span.turn].credited for span in chunk.spans)
+        ]
         ranked = sorted(sides, key=lambda number: (credit.rewards[number], number))
         if len(ranked) < 2 or credit.rewards[ranked[0]] == credit.rewards[ranked[-1]]:
             counts["pairs_tied"] += 1
