@@ -64,6 +64,7 @@ def test_json_has_the_same_and_every_reward(run: Path) -> None:
     results = json.loads(ale(str(run), "--json"))
     assert results["tasks"]["a"]["rewards"] == [1.0, 0.5]
     assert results["tasks"]["a"]["pass_at"] == {"1": 0.5, "2": 1.0}
+    assert {task["seconds"] for task in results["tasks"].values()} == {2.0}
     assert [mean["tasks"] for mean in results["pass_at"]] == [2, 2]
 
 

@@ -47,7 +47,6 @@ def _mixed(counted: Mapping[str, Attempts]) -> Iterator[str]:
 
 
 def _row(task: str, attempts: Attempts, ks: Sequence[int]) -> list[str]:
-    done = attempts.n + attempts.broken
     return [
         task,
         str(attempts.n),
@@ -55,9 +54,14 @@ def _row(task: str, attempts: Attempts, ks: Sequence[int]) -> list[str]:
         str(attempts.broken),
         _number(attempts.mean),
         *(_number(attempts.pass_at(k)) for k in ks),
-        f"{attempts.seconds / done:.1f}",
+        f"{_seconds(attempts):.1f}",
         shorten(attempts.cause, _CAUSE),
     ]
+
+
+def _seconds(attempts: Attempts) -> float:
+    """Mean wall-clock time of an episode, broken ones included."""
+    return attempts.seconds / (attempts.n + attempts.broken)
 
 
 def _number(value: float | None) -> str:
@@ -99,7 +103,7 @@ def to_json(
             "rewards": attempts.rewards,
             "mean_reward": attempts.mean,
             "pass_at": {str(k): attempts.pass_at(k) for k in ks},
-            "seconds": attempts.seconds,
+            "seconds": _seconds(attempts),
             "last_cause": attempts.cause or None,
         }
         for task, attempts in counted.items()
