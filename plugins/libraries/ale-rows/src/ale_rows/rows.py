@@ -176,8 +176,8 @@ class RlRow(msgspec.Struct, frozen=True, kw_only=True):
     chunk: Annotated[
         int,
         Meta(
-            description="0-based, in its trajectory. Rows have the same one where it goes on in a "
-            "new context."
+            description="0-based, in its trajectory. Rows have the same one where it continues in "
+            "a new context."
         ),
     ]
     chunk_kind: str
