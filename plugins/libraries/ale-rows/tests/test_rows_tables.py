@@ -229,6 +229,14 @@ def test_a_table_has_the_same_rows(scored: Any, some: Sequence[Episode]) -> None
             assert list(read_rows(path.with_name(name), kind)) == rows
 
 
+def test_a_table_without_rows_is_read(scored: Any) -> None:
+    source = scored(episode(0.0))
+    for name in ("empty", "empty.parquet"):
+        out = source.with_name(name)
+        make_sft(source, out)
+        assert list(read_rows(out, SftRow)) == []
+
+
 def test_hugging_face_datasets_loads_each_form(scored: Any, some: Sequence[Episode]) -> None:
     source = scored(*some)
     make_dpo(source, source.with_name("d.jsonl"), pairing="same-prompt")

@@ -129,7 +129,8 @@ def _plain_rows(path: Path) -> Iterator[dict[str, Any]]:
     try:
         if path.is_dir():
             shards = sorted(path.glob("*.arrow"))
-            if not shards:
+            # A data set without rows has no shards.
+            if not shards and not _is_data_set(path):
                 raise InputError([Problem(message="not a folder of a data set", file=str(path))])
             for shard in shards:
                 with arrow.memory_map(str(shard)) as source:
