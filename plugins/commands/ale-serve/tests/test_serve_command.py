@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from ale.errors import InputError
+from ale.errors import AleError, InputError
 from ale.plugin import Component, hookimpl
 from ale.runs import Registry
 from ale.testing.fakes import FakeLLM
+from ale_nats_client.options import ServerOptions
+from ale_serve import running as serving
 from ale_serve.commands import serve
 from ale_serve.running import Endpoint, chosen, run
 from ale_servers.records import Entry
@@ -103,6 +105,25 @@ def test_the_name_of_a_running_server_of_this_machine_is_refused(
     FolderRegistry(tmp_path).add(running)
     message = refused(registry, "sampler", register=tmp_path, register_as="one")
     assert "--register-as: the server at http://x has the name 'one'" in message
+
+
+def test_the_name_of_a_running_server_is_refused_in_nats_too(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Entry(url="http://x", name="one", host=socket.gethostname(), pid=os.getppid())
+    there = FolderRegistry(tmp_path)
+    there.add(running)
+    monkeypatch.setattr(serving, "registry_at", lambda place, environ: there)
+    at = ServerOptions(url="nats://127.0.0.1:9/b")
+    message = refused(registry, "sampler", register=at, register_as="one")
+    assert "--register-as: the server at http://x has the name 'one'" in message
+
+
+def test_a_registry_that_can_not_be_reached_is_named(registry: Registry) -> None:
+    at = ServerOptions(url="nats://127.0.0.1:9/b")
+    where = Endpoint(host="127.0.0.1", port=0, register=at)
+    with pytest.raises(AleError, match=r"the registry nats://127\.0\.0\.1:9/b can't be reached"):
+        run(chosen("sampler", None), registry, where, say=print)
 
 
 def test_a_file_in_place_of_a_model_is_a_mistake_that_is_named(

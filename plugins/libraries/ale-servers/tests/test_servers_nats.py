@@ -73,6 +73,19 @@ def test_what_one_host_adds_and_removes_another_one_sees(connect: Connect) -> No
     until(lambda: names(there) == ["b/2"])
 
 
+def test_a_server_does_not_renew_the_entry_of_another_with_its_name(connect: Connect) -> None:
+    registry = connect()
+    first, other = (Entry(url=f"http://{url}", name="a") for url in ("first", "other"))
+    registry.renew(first)
+    until(lambda: registry.entries() == [first])
+    registry.add(other)
+    registry.renew(first)
+    assert connect().entries() == [other]
+    registry.remove("a")
+    registry.renew(first)
+    assert connect().entries() == [first], "it was removed and did not come back"
+
+
 PROGRAM = """
 import asyncio, sys
 from ale_nats_client.options import ServerOptions

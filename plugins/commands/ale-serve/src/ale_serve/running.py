@@ -28,7 +28,7 @@ from ale.strict import Node, read_yaml
 from ale_nats_client.options import ServerOptions
 from ale_serve.answering import Served
 from ale_servers.places import registry_at
-from ale_servers.registry import FolderRegistry, namesake, own_entry, registered
+from ale_servers.registry import Writable, namesake, own_entry, registered
 
 KEEP_ALIVE_S = 75
 """Seconds that an idle connection stays open: longer than clients keep one, so that none sends a
@@ -86,17 +86,22 @@ def run(section: Node, registry: Registry, endpoint: Endpoint, say: Callable[[st
         message = f"others than this machine could change the model's weights at {endpoint.host}"
         hint = "--api-key-env VARIABLE: clients then need the key in it"
         raise InputError([Problem(message=message, path="--host", hint=hint)])
-    _check_name(endpoint)
+    if endpoint.register is not None:
+        _check_name(registry_at(endpoint.register, environ), endpoint.register_as)
     asyncio.run(_serve(served, endpoint, say))
 
 
-def _check_name(endpoint: Endpoint) -> None:
-    """Raises `InputError` where a running server of this machine has the name in a folder."""
-    if not isinstance(endpoint.register, Path):
-        return
-    own = own_entry("", endpoint.register_as)
-    if (other := namesake(FolderRegistry(endpoint.register), own)) is not None:
-        message = f"the server at {other.url} has the name '{own.name}' in {endpoint.register}"
+def _check_name(registry: Writable, name: str) -> None:
+    """Raises `InputError` where a running server of this machine has the name in the registry."""
+    own = own_entry("", name)
+    try:
+        other = namesake(registry, own)
+    except ConnectionError as error:
+        raise AleError(f"the server failed: {error}") from error
+    finally:
+        registry.close()
+    if other is not None:
+        message = f"the server at {other.url} has the name '{own.name}' in {registry}"
         raise InputError([Problem(message=message, path="--register-as", hint="another name")])
 
 

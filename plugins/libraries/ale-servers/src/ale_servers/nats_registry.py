@@ -16,7 +16,12 @@ import msgspec
 from attrs import evolve
 from nats.aio.client import Client
 from nats.js.api import KeyValueConfig
-from nats.js.errors import BucketNotFoundError, NotFoundError
+from nats.js.errors import (
+    BucketNotFoundError,
+    KeyNotFoundError,
+    KeyWrongLastSequenceError,
+    NotFoundError,
+)
 from nats.js.kv import KeyValue
 
 from ale.errors import AleError
@@ -73,14 +78,22 @@ class NatsRegistry:
         return [entry for _, (entry, at) in seen if at >= oldest or not is_known]
 
     def add(self, entry: Entry) -> None:
-        """Write an entry, or renew it.
+        """Write an entry, or renew it with other contents.
 
         Raises:
             ConnectionError: NATS can't be reached.
         """
         self._call(self._put(entry))
 
-    renew = add
+    def renew(self, entry: Entry) -> None:
+        """Renew an entry; it is written again if somebody has removed it.
+
+        The entry of another server under this name is left alone until it has expired.
+
+        Raises:
+            ConnectionError: NATS can't be reached.
+        """
+        self._call(self._renew(entry))
 
     def remove(self, name: str) -> None:
         """Remove an entry, if it is there.
@@ -177,6 +190,18 @@ class NatsRegistry:
 
     async def _put(self, entry: Entry) -> None:
         await (await self._opened()).put(file_name(entry.name), msgspec.json.encode(entry))
+
+    async def _renew(self, entry: Entry) -> None:
+        bucket = await self._opened()
+        key, value = file_name(entry.name), msgspec.json.encode(entry)
+        with contextlib.suppress(KeyWrongLastSequenceError):  # another was faster
+            try:
+                found = await bucket.get(key)
+            except KeyNotFoundError:
+                await bucket.create(key, value)
+            else:
+                if found.value == value:
+                    await bucket.update(key, value, last=found.revision)
 
     async def _delete(self, name: str) -> None:
         await (await self._opened()).delete(file_name(name))

@@ -51,6 +51,10 @@ class Writable(Registry, Protocol):
         """Remove an entry, if it is there."""
         ...
 
+    def close(self) -> None:
+        """Close the connection, if there is one. Idempotent."""
+        ...
+
 
 class Addresses:
     """Servers whose base URLs are known.
@@ -117,6 +121,9 @@ class FolderRegistry:
     def remove(self, name: str) -> None:
         """Remove an entry, if it is there."""
         self._file(name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """There is no connection to close."""
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{file_name(name)}.json"
