@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from ale.errors import AleError
+from ale.errors import AleError, InputError
 from ale.recording import Recording
 from ale.runs import Registry, RunReader
 from ale.testing.builders import task as made_task
@@ -18,7 +18,7 @@ from ale.types import Completion, CriterionSpec, LLMCapabilities, Message, Score
 from ale_proxy.bridge.running import BridgeOptions, bridging
 from ale_proxy.manager.client import BridgeClient
 from ale_proxy.manager.grading import Grade, Grader
-from ale_proxy.manager.running import Counts, ManagerOptions, _managing
+from ale_proxy.manager.running import Counts, ManagerOptions, _managing, _report, run
 from ale_proxy.running import ProxyOptions
 from ale_proxy.sessions import Sessions
 
@@ -200,6 +200,37 @@ async def test_an_assignment_without_a_result_is_ended_without_a_score(tmp_path:
     assert episode.broken
 
 
+async def test_an_assignment_that_has_ended_already_is_counted(tmp_path: Path) -> None:
+    task = graded_task("slow")
+    said: list[str] = []
+    async with bridge(tmp_path / "run") as url:
+        await manage(url, [task], by_criteria(task), timeout_s=0.01, name="one")
+        counts = await manage(url, [task], by_criteria(task), said, name="one")
+    assert (counts.graded, counts.late, counts.ended) == (0, 0, 1)
+    assert said == ["ended   one.slow.0"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        (Counts(late=2), "0 graded, 2 without a result in time"),
+        (Counts(ended=1), "0 graded, 1 ended without a score"),
+    ],
+)
+def test_no_score_at_all_is_an_error(counts: Counts, said: str) -> None:
+    printed: list[str] = []
+    with pytest.raises(AleError, match="no assignment has a score; is a worker running"):
+        _report(counts, printed.append)
+    assert printed == [said]
+    _report(evolve(counts, graded=1, total=0.5), printed.append)
+
+
+def test_a_name_that_no_assignment_may_have_is_refused(tmp_path: Path) -> None:
+    options = ManagerOptions(config=tmp_path, bridge="http://127.0.0.1:1", name="a b")
+    with pytest.raises(InputError, match=r"--name: expected letters, digits and .*found 'a b'"):
+        run(options, Registry(), print)
+
+
 async def test_a_manager_waits_for_a_bridge_that_is_started_again(tmp_path: Path) -> None:
     task = graded_task("right")
     async with bridge(tmp_path / "run") as url:
@@ -231,6 +262,9 @@ async def test_a_bridge_that_does_not_answer_or_refuses_is_an_error(tmp_path: Pa
         client = BridgeClient(url, None)
         with pytest.raises(AleError, match="Expected `str`"):
             await client.assign(prompt=1)
+        match = r"Expected a letter or digit, and then up to 79 letters, digits and \. _ : - - at"
+        with pytest.raises(AleError, match=match):
+            await client.assign(prompt="?", task_id="a b")
         await client.aclose()
 
 

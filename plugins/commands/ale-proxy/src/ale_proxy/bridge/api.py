@@ -1,6 +1,7 @@
 """Answers the requests of the bridge."""
 
 import hmac
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from ale_proxy.bridge.openapi import document
 from ale_proxy.bridge.operations import LONGEST_WAIT_S, OPERATIONS, Operation, Role
 
 Reply = tuple[int, msgspec.Struct | None]
+_NAME = re.compile(r"`str` matching regex '\^.*\{0,(\d+)\}.*'")
+"""How msgspec refuses a `Name` or a `TaskId`."""
 
 
 class RefusedError(Exception):
@@ -125,11 +128,15 @@ class Bridge:
         return 200, Health()
 
 
+def _named(found: re.Match[str]) -> str:
+    return f"a letter or digit, and then up to {found[1]} letters, digits and . _ : -"
+
+
 def _read(body: bytes, form: type[msgspec.Struct]) -> Any:
     try:
         return msgspec.json.decode(body, type=form)
     except msgspec.ValidationError as error:
-        raise RefusedError(422, str(error)) from None
+        raise RefusedError(422, _NAME.sub(_named, str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RefusedError(400, f"the body is no JSON: {error}") from None
 

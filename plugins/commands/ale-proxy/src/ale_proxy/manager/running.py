@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from ale_proxy.manager.client import WAIT_S, BridgeClient
 from ale_proxy.manager.grading import Grader
 from ale_proxy.running import key_in, server_url
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,79}")
 _NAMED = 3
 """How many of the other tasks with a problem are named."""
 
@@ -49,6 +51,8 @@ class Counts:
     total: float = 0.0
     """Of the scores."""
     late: int = 0
+    ended: int = 0
+    """Without a score, before this manager saw a result."""
     not_graded: int = 0
 
 
@@ -57,20 +61,30 @@ def run(options: ManagerOptions, registry: Registry, say: Callable[[str], None])
 
     Raises:
         InputError: the config has no tasks, or nothing that could grade one.
-        AleError: the bridge does not answer, or results could not be graded.
+        AleError: the bridge does not answer, results could not be graded, or there was none.
     """
     server_url(options.bridge)
+    if options.name is not None and not _NAME.fullmatch(options.name):
+        message = "expected letters, digits and . _ : - with a letter or digit first, at most 80"
+        raise InputError([Problem(message=f"{message}, found '{options.name}'", path="--name")])
     key = key_in(options.key_env, "--key-env")
     tasks, grader = _built(options.config, registry, details=options.details)
-    counts = asyncio.run(_managing(options, key, tasks, grader, say))
+    _report(asyncio.run(_managing(options, key, tasks, grader, say)), say)
+
+
+def _report(counts: Counts, say: Callable[[str], None]) -> None:
+    """Say what came of it. Raises `AleError` if that is no score, or a result without one."""
     mean = f", mean score {counts.total / counts.graded:.3f}" if counts.graded else ""
     late = f", {counts.late} without a result in time" if counts.late else ""
-    say(f"{counts.graded} graded{mean}{late}")
+    ended = f", {counts.ended} ended without a score" if counts.ended else ""
+    say(f"{counts.graded} graded{mean}{late}{ended}")
     if counts.not_graded:
         raise AleError(
             f"{counted(counts.not_graded, 'result')} could not be graded and still waits; "
             "the same command with the same --name tries again"
         )
+    if not counts.graded:
+        raise AleError("no assignment has a score; is a worker running, and is --timeout-s enough?")
 
 
 async def _managing(
@@ -132,6 +146,9 @@ class _Manager:
             elif found["state"] == "graded":
                 self.counts.graded += 1
                 self.counts.total += found["reward"]
+            else:
+                self.counts.ended += 1
+                self._say(f"ended   {id}")
 
     async def _answered(self, id: str) -> dict[str, Any] | None:
         loop = asyncio.get_running_loop()
