@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ale.errors import InputError, PluginError
-from ale.runs import Registry
+from ale.runs import Registry, RunReader
 from ale.testing.builders import episode, turn
 from ale.types import Episode, replace
 from ale_rows import (
@@ -16,12 +16,14 @@ from ale_rows import (
     RlRow,
     ScoredRow,
     collect,
+    collecting,
     found_runs,
     make_sft,
     read_rows,
     report_path,
     score,
 )
+from ale_rows.stored import EpisodeHead
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -90,6 +92,26 @@ def test_what_a_branch_copied_is_collected_once(tmp_path: Path, run: Any) -> Non
         "copied when their run branched from another one: collected with that": 1
     }
     assert collect([branch], tmp_path / "raw.jsonl").written == 2, "its origin is not collected"
+
+
+def test_the_origin_of_several_branches_is_read_once_for_them(
+    tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [run(episode(), name=name) for name in "abc"]
+    for branch in paths[1:]:
+        manifest = json.loads((branch / "manifest.json").read_text())
+        manifest["branched_from"] = {"run": str(paths[0]), "steps": 1}
+        (branch / "manifest.json").write_text(json.dumps(manifest))
+    read: list[str] = []
+    heads = collecting._heads
+
+    def counted(reader: RunReader) -> list[tuple[EpisodeHead, int]]:
+        read.append(reader.path.name)
+        return heads(reader)
+
+    monkeypatch.setattr(collecting, "_heads", counted)
+    assert collect(paths, tmp_path / "raw.jsonl").written == 1
+    assert read == ["a", "b", "a", "c"]
 
 
 def test_a_folder_is_searched_for_runs_without_duplicates(tmp_path: Path, run: Any) -> None:

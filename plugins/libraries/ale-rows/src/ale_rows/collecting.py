@@ -1,7 +1,8 @@
 """`ale collect`: the episodes of stored runs as one stream of rows."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -51,12 +52,13 @@ def collect(
     refuse_overwriting(out, *(reader.episodes.path for reader in readers))
     counts = Counts()
     written = 0
+    heads_of_origin = lru_cache(maxsize=1)(_heads)  # the arms of an ablation have one origin
     with streaming(), writing_lines(out) as write:
         for reader in readers:
             opening = _opening(str(reader.manifest["run_id"]), tools)
             heads = _heads(reader)
             counts.seen["episodes"] += len(heads)
-            copied = _copied(reader, by_id)
+            copied = _copied(reader, by_id, heads_of_origin)
             selected = [(h, at) for h, at in heads if _wanted(h, split, broken, copied, counts)]
             for line in _lines(reader.episodes.path, [at for _, at in selected]):
                 write(opening + line.rstrip(b"\r\n") + b"}\n")
@@ -110,7 +112,11 @@ def _by_id(readers: Sequence[RunReader]) -> dict[str, RunReader]:
     return seen
 
 
-def _copied(reader: RunReader, by_id: Mapping[str, RunReader]) -> set[tuple[str, str]]:
+def _copied(
+    reader: RunReader,
+    by_id: Mapping[str, RunReader],
+    heads_of: Callable[[RunReader], Sequence[tuple[EpisodeHead, int]]],
+) -> set[tuple[str, str]]:
     """Id and start time of each episode of the run that this one branched from, if it is there."""
     branched = reader.manifest.get(BRANCHED_FROM)
     if branched is None or (origin := by_id.get(Path(branched["run"]).name)) is None:
@@ -118,7 +124,7 @@ def _copied(reader: RunReader, by_id: Mapping[str, RunReader]) -> set[tuple[str,
     # A deterministic run's later episodes may have the same ids and times as the origin's.
     return {
         (head.id, head.started_at)
-        for head, _ in _heads(origin)
+        for head, _ in heads_of(origin)
         if head.step < branched["steps"] + (head.split == "evaluation")
     }
 
