@@ -1,5 +1,6 @@
 """The options of a server, in a config and on a command line; what a refused connection says."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +54,19 @@ async def test_what_is_missing_is_named() -> None:
         await connect(ServerOptions(url=url, user_env="U"), {})
     with pytest.raises(AleError, match="there is no file absent"):
         await connect(ServerOptions(url=url, credentials=Path("absent")), {})
+
+
+async def test_a_password_is_not_sent_to_a_server_without_tls() -> None:
+    received = bytearray()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"max_payload": 1048576, "auth_required": true}\r\n')
+        received.extend(await reader.read())
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"tls://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        options = ServerOptions(url=url, user_env="U", password_env="P")
+        with pytest.raises(AleError, match=f"{url}: TLS failed: the server does not speak TLS;"):
+            await connect(options, {"U": "run", "P": "secret"})
+    assert received == b""

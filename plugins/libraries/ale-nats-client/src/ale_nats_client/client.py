@@ -61,7 +61,8 @@ async def connect(
         if not client.is_closed:
             await on_lost()
 
-    client = Client()
+    tls = _tls(options)
+    client = _TLSClient() if tls else Client()
     connecting = client.connect(
         servers,
         name=name,
@@ -72,7 +73,7 @@ async def connect(
         max_reconnect_attempts=-1,
         reconnect_time_wait=_RECONNECT_S,  # type: ignore[arg-type]  # a fraction of a second does
         **_identity(options, environ),
-        **_tls(options),
+        **tls,
     )
     await _first_time(connecting, refused, timeout_s)
     if not client.is_connected:
@@ -82,6 +83,15 @@ async def connect(
         raise AleError(_unreachable(options.url, error, timeout_s, hint))
     refused.set()
     return client
+
+
+class _TLSClient(Client):
+    """Refuses a server without TLS, to which a `Client` sends its password in the clear."""
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        if initial_connection and not info.get("tls_required"):
+            raise ssl.SSLError(0, "the server does not speak TLS")
+        await super()._process_info(info, initial_connection)
 
 
 async def _first_time(
