@@ -79,6 +79,23 @@ class InputError(AleError):
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
+    @classmethod
+    def of(
+        cls,
+        message: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        path: str | None = None,
+        expected: str | None = None,
+        hint: str | None = None,
+    ) -> "InputError":
+        """An error with a single `Problem`."""
+        problem = Problem(
+            message=message, file=file, line=line, path=path, expected=expected, hint=hint
+        )
+        return cls([problem])
+
 
 class PluginError(AleError):
     """A plugin failed to load, broke its contract, or is not installed."""

@@ -39,7 +39,7 @@ from ale._store.diagnosis import Causes, Learning, learning
 from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
 from ale._store.lock import holder, lock
-from ale.errors import InputError, PluginError, Problem
+from ale.errors import InputError, PluginError
 from ale.plugin import BuildContext, Ranks
 from ale.strict import Node, from_plain, nearest, parse_yaml
 
@@ -226,8 +226,7 @@ def parse_choice(text: str, *, option: str) -> Node:
     for pair in _pairs(rest):
         key, equals, value = pair.partition("=")
         if not equals:
-            message = f"expected option=value, found '{pair}'"
-            raise InputError([Problem(message=message, file=option)])
+            raise InputError.of(f"expected option=value, found '{pair}'", file=option)
         entries[key] = Node(parse_yaml(value, file=option).value, option)
     return Node(dict(entries), option)
 
@@ -259,7 +258,7 @@ def find_component(registry: Registry, kind: str, name: str, *, option: str) -> 
     except PluginError as error:
         known = [each.component.name for each in registry.registrations(kind)]
         hint = nearest(name, known) if name not in known else None
-        raise InputError([Problem(message=str(error), file=option, hint=hint)]) from None
+        raise InputError.of(str(error), file=option, hint=hint) from None
 
 
 def load_plugins(run: RunReader, registry: Registry) -> None:

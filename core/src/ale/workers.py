@@ -264,7 +264,7 @@ def _build_parts(
     missing = [each for each in not_isolated(backend.capabilities) if each in required]
     if missing:
         message = f"sandbox '{name}' does not isolate {listed(missing)} on this machine"
-        raise InputError([Problem(message=message, path="sandbox.require")])
+        raise InputError.of(message, path="sandbox.require")
     _, llm = made.get("llm", (None, None))
     _, agent = made["agent"]
     return WorkerParts(backend=backend, llm=llm, agent=agent, middleware=middleware), name

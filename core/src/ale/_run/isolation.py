@@ -3,7 +3,7 @@
 from ale._config import RunConfig
 from ale._config.auto import capabilities_of, listed, not_isolated
 from ale._run.parts import Tasks
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.protocols import SandboxBackend
 from ale.text import counted
 
@@ -21,7 +21,7 @@ def isolation_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) ->
     name = config.sandbox.name
     if missing:
         message = f"sandbox '{name}' does not isolate {listed(missing)}"
-        raise InputError([Problem(message=message, path="sandbox.require")])
+        raise InputError.of(message, path="sandbox.require")
     notes = _auto_notes(config, lacking)
     if not capabilities.network_isolation:
         notes += _network_notes(config, tasks)

@@ -110,7 +110,7 @@ def build_parts(config: RunConfig, context: BuildContext) -> Parts:
     if parts.starts is not None and not isinstance(parts.llm, Policy):
         message = "start schemes need a model whose answers can be forced"
         expected = "a section 'llm' whose model is trained in this run, such as {type: policy}"
-        raise InputError([Problem(message=message, path="starts", expected=expected)])
+        raise InputError.of(message, path="starts", expected=expected)
     if parts.trainer is not None:
         _check_critic(parts.credit, parts.trainer)
         parts.trainer.attach(parts.llm)
@@ -124,11 +124,11 @@ def _check_critic(credit: CreditScheme, trainer: Trainer) -> None:
     if needed and not given:
         message = "this credit scheme needs the values of a critic, and the trainer has none"
         hint = "trainer: {type: policy, critic: {type: head}, ...}"
-        raise InputError([Problem(message=message, path="credit.type", hint=hint)])
+        raise InputError.of(message, path="credit.type", hint=hint)
     if given and not needed:
         message = "the trainer has a critic, and the credit scheme does not use its values"
         hint = "credit: {type: gae}; or no critic"
-        raise InputError([Problem(message=message, path="trainer.critic", hint=hint)])
+        raise InputError.of(message, path="trainer.critic", hint=hint)
 
 
 def read_tasks(parts: Parts, registry: Registry, context: BuildContext) -> Tasks:
@@ -213,13 +213,12 @@ def _loaded(source: TaskSource) -> Iterator[Task]:
         raise
     except Exception as error:
         message = f"the task source failed:\n{stack_trace(error)}"
-        raise InputError([Problem(message=message, path="tasks")]) from error
+        raise InputError.of(message, path="tasks") from error
 
 
 def _as_task(loaded: object) -> Task:
     if not isinstance(loaded, Task):
-        message = f"the task source returned {loaded!r}, not a Task"
-        raise InputError([Problem(message=message, path="tasks")])
+        raise InputError.of(f"the task source returned {loaded!r}, not a Task", path="tasks")
     return loaded
 
 
@@ -230,7 +229,7 @@ def prepare(task: Task, registry: Registry, context: BuildContext) -> PreparedTa
         return PreparedTask(task=task, criteria=(), steps=steps)
     if not task.criteria:
         message = f"task '{task.id}' has no criteria, so it can't be graded"
-        raise InputError([Problem(message=message, file=task.origin or None)])
+        raise InputError.of(message, file=task.origin or None)
     problems = Problems()
     criteria: list[tuple[CriterionSpec, Criterion]] = []
     for number, spec in enumerate(task.criteria):

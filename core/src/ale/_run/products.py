@@ -57,10 +57,10 @@ def build(selected: Selected, context: BuildContext) -> Any:
     except (AleError, ImportError) as error:
         found = registration.probe()
         hint = None if found is None else found.remedy
-        raise InputError([Problem(message=f"{part} can't be used: {error}", hint=hint)]) from error
+        raise InputError.of(f"{part} can't be used: {error}", hint=hint) from error
     except Exception as error:
         message = f"{part} of {package} failed to build:\n{stack_trace(error)}"
-        raise InputError([Problem(message=message)]) from error
+        raise InputError.of(message) from error
     if errors := _product_errors(product, registration.kind):
         raise InputError([Problem(message=f"{part} of {package}: {error}") for error in errors])
     return product

@@ -245,7 +245,7 @@ def _stored_tasks(store: RunDirectory, parts: Parts, host: Host, context: BuildC
     found = [len(tasks) for tasks in read.values()]
     if found != expected:
         message = f"the run has {expected} tasks, but its task sources now have {found}"
-        raise InputError([Problem(message=message, file=str(store.path / "tasks.jsonl"))])
+        raise InputError.of(message, file=str(store.path / "tasks.jsonl"))
     for split, tasks in read.items():
         known = {task.id for task in stored[split]}
         for prepared in tasks:

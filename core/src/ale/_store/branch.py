@@ -14,7 +14,7 @@ from ale._store.codec import indented
 from ale._store.directory import RunReader
 from ale._store.groups import FILE as GROUPS
 from ale._store.groups import GroupKey, Groups
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.files import remove_partial, replacing, store_errors, write_whole
 
 _SESSIONS = ("run_started", "run_resumed", "run_finished")
@@ -55,8 +55,7 @@ def branch_run(
     checkpoint = Checkpoints(source / "checkpoints").folder(steps - 1)
     if not checkpoint.is_dir():
         hint = "run.keep_checkpoints: null keeps them all"
-        message = f"no checkpoint after {steps} steps"
-        raise InputError([Problem(message=message, file=str(source), hint=hint)])
+        raise InputError.of(f"no checkpoint after {steps} steps", file=str(source), hint=hint)
     run = {**reader.manifest, "run_id": target.name, "config": config}
     run["seed"] = config["run"]["seed"]
     if "uid" in run:

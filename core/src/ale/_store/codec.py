@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 
 T = TypeVar("T")
 
@@ -58,4 +58,4 @@ def unreadable(path: Path, line: int | None, error: Exception) -> InputError:
         where = rest.rstrip("`")
     what = "file" if line is None else "line"
     hint = f"the {what} is damaged, or was written by another version of ale"
-    return InputError([Problem(message=message, file=str(path), line=line, path=where, hint=hint)])
+    return InputError.of(message, file=str(path), line=line, path=where, hint=hint)

@@ -270,7 +270,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         schema = manifest.get("schema")
         if schema != SCHEMA:
             message = f"schema {schema}; this version of ale reads {SCHEMA}"
-            raise InputError([Problem(message=message, file=str(file), path="schema")])
+            raise InputError.of(message, file=str(file), path="schema")
         msgspec.convert(manifest, _Manifest)
     except (FileNotFoundError, NotADirectoryError):
         raise InputError([_not_a_run(path)]) from None

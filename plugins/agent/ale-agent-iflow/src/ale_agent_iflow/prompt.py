@@ -1,6 +1,6 @@
 """The agent's own messages: the system prompt, reminders and hints."""
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.types import Completion
 from ale_agent_iflow.options import IflowOptions
 
@@ -38,12 +38,12 @@ def system_prompt(options: IflowOptions) -> str:
         return SYSTEM if options.system_prompt is None else options.system_prompt
     path = "agent.system_prompt_file"
     if options.system_prompt is not None:
-        raise InputError([Problem(message="give this or agent.system_prompt, not both", path=path)])
+        raise InputError.of("give this or agent.system_prompt, not both", path=path)
     try:
         return options.system_prompt_file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            [Problem(message=f"can't be read: {error}", path=path, expected="a UTF-8 file")]
+        raise InputError.of(
+            f"can't be read: {error}", path=path, expected="a UTF-8 file"
         ) from error
 
 

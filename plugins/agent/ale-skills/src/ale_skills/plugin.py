@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.plugin import BuildContext, Component, hookimpl
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def _build(options: SkillOptions, context: BuildContext) -> Middleware:
     key = context.secret(asked.api_key_env)
     if key is None:
         message = f"the environment variable {asked.api_key_env} is not set"
-        raise InputError([Problem(message=message, path="embeddings.api_key_env")])
+        raise InputError.of(message, path="embeddings.api_key_env")
     return Skills(options, key.value)
 
 

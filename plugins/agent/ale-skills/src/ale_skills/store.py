@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from attrs import frozen
 
-from ale.errors import InputError, Problem, StoreError
+from ale.errors import InputError, StoreError
 from ale.runs import RunReader
 from ale_statistics import Estimate, estimate
 
@@ -69,19 +69,19 @@ class Store:
         """
         if not create and not path.exists():
             hint = "ale skills add and ale skills propose make one"
-            raise InputError([Problem(message="no such file", file=str(path), hint=hint)])
+            raise InputError.of("no such file", file=str(path), hint=hint)
         self.path = path
         # Autocommit: transactions are written out below. Readers of a proxy ask from one thread.
         try:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=30)
         except sqlite3.OperationalError as error:
-            raise InputError([Problem(message=str(error), file=str(path))]) from None
+            raise InputError.of(str(error), file=str(path)) from None
         self._db.row_factory = sqlite3.Row
         try:
             self._prepare()
         except sqlite3.DatabaseError as error:
             self._db.close()
-            raise InputError([Problem(message=f"not a store: {error}", file=str(path))]) from None
+            raise InputError.of(f"not a store: {error}", file=str(path)) from None
 
     def _prepare(self) -> None:
         (version,) = self._db.execute("pragma user_version").fetchone()
@@ -137,7 +137,7 @@ class Store:
             StoreError: it can't be written.
         """
         if not any(map(str.isalnum, text)):
-            raise InputError([Problem(message="the text of a skill has no word")])
+            raise InputError.of("the text of a skill has no word")
         if known := self.same_as(text):
             return known
         identity = hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -157,7 +157,7 @@ class Store:
             InputError: there is no such skill.
         """
         if id not in {skill.id for skill in self.skills(retired=True)}:
-            raise InputError([Problem(message=f"no skill '{id}'", file=str(self.path))])
+            raise InputError.of(f"no skill '{id}'", file=str(self.path))
         with self._writing():
             self._db.execute("update skills set retired = ? where id = ?", (reason, id))
 

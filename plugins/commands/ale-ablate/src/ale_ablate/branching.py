@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.runs import RunReader, branch_run
 from ale_ablate.controls import FROZEN
 from ale_ablate.grid import Slot
@@ -28,7 +28,7 @@ def branch(slot: Slot, origin: Path) -> int:
     if steps is None or (steps >= run["steps"] and not frozen):
         message = "no step follows the demonstrations, so there is nothing to compare"
         hint = "raise run.steps, or lower starts.demonstrations"
-        raise InputError([Problem(message=message, file=str(origin), hint=hint)])
+        raise InputError.of(message, file=str(origin), hint=hint)
     run |= {"seed": slot.seed, "name": slot.name, "directory": str(slot.folder)}
     if frozen:
         run["steps"] = steps

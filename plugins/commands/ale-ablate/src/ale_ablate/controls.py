@@ -87,7 +87,7 @@ def _training_temperature(config: Mapping[str, Any]) -> float:
         "evaluation": "add evaluation: {tasks: ...}",
         "evaluation.temperatures": "for example evaluation.temperatures: [0, 1]",
     }.get(path)
-    raise InputError([Problem(message=message, file="--controls", path=path, hint=hint)])
+    raise InputError.of(message, file="--controls", path=path, hint=hint)
 
 
 def _imitation(config: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:

@@ -292,7 +292,7 @@ def read(path: Path) -> Grid:
         plain = json.loads(file.read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
             message = f"schema {plain['schema']}; this version of ale-ablate reads {SCHEMA}"
-            raise InputError([Problem(message=message, file=str(file), path="schema")])
+            raise InputError.of(message, file=str(file), path="schema")
         return Grid(
             path=path.resolve(),
             name=plain["name"],
@@ -313,7 +313,7 @@ def read(path: Path) -> Grid:
         if (path / "manifest.json").exists():
             hint = f"it is a single run: ale run --resume {path}"
         message = f"not a grid's folder (no {FILE})" if path.is_dir() else "no such directory"
-        raise InputError([Problem(message=message, file=str(path), hint=hint)]) from None
+        raise InputError.of(message, file=str(path), hint=hint) from None
     except (ValueError, KeyError, TypeError) as error:
         message = f"can't be read: {type(error).__name__}: {error}"
-        raise InputError([Problem(message=message, file=str(file))]) from None
+        raise InputError.of(message, file=str(file)) from None

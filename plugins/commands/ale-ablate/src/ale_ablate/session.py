@@ -14,7 +14,7 @@ import click
 from attrs import evolve, frozen
 
 import ale
-from ale.errors import InputError, PluginError, Problem
+from ale.errors import InputError, PluginError
 from ale.runs import PARTS, Registry, lock
 from ale.text import counted, table
 from ale_ablate.checking import CheckedCell, check_cells, warned_once
@@ -131,7 +131,7 @@ def _refuse_seed(overrides: Sequence[str]) -> None:
         if override.partition("=")[0] == "run.seed":
             hint = "set the number of seeds with --seeds"
             message = "every run has its own seed"
-            raise InputError([Problem(message=message, file="--set", path="run.seed", hint=hint)])
+            raise InputError.of(message, file="--set", path="run.seed", hint=hint)
 
 
 def versions(registry: Registry) -> Mapping[str, str]:

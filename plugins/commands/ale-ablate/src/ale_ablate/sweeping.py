@@ -6,7 +6,7 @@ from statistics import fmean
 
 from attrs import evolve
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale_ablate.comparing import Comparison, Row
 from ale_ablate.grid import Cell, Grid, own, read, save, split
 
@@ -29,7 +29,7 @@ def values_of(text: str) -> tuple[str, ...]:
     if not key or len(values) < 2 or not all(values) or len(set(values)) < len(values):
         hint = "for example --sweep trainer.lr=1e-4,3e-4,1e-3"
         message = f"expected KEY=VALUE,VALUE,... with values that differ, found '{text}'"
-        raise InputError([Problem(message=message, file="--sweep", hint=hint)])
+        raise InputError.of(message, file="--sweep", hint=hint)
     return tuple(f"{key}={value}" for value in values)
 
 
@@ -66,7 +66,7 @@ def choose(grid: Grid, swept: Comparison) -> Grid:
         best = best_of(rows)
         if best is None:
             message = f"no completed run of '{cell.name}' to choose a value by"
-            raise InputError([Problem(message=message, file=str(swept.grid.path))])
+            raise InputError.of(message, file=str(swept.grid.path))
         source = swept.grid.config(rows[best].cell)
         shutil.copyfile(source, grid.config(cell))
         chosen = grid.sweep[best]

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.text import counted, table
 from ale.types import Task
 from ale_bench.results import Results, shown_ks
@@ -88,7 +88,7 @@ def _check_same(a: Results, b: Results) -> None:
             f"the runs grade {len(changed)} of {counted(len(a.tasks), 'problem')} differently, "
             f"such as '{changed[0]}'"
         )
-    raise InputError([Problem(message=message, expected="two runs of the same problems")])
+    raise InputError.of(message, expected="two runs of the same problems")
 
 
 def _graded(task: Task) -> list[tuple[str, Mapping[str, Any]]]:

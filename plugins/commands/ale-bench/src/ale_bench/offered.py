@@ -92,8 +92,7 @@ def find(registry: Registry, name: str) -> Offered:
     names = [each.benchmark.name for each in every]
     if found:
         owners = " or ".join(each.full_name for each in found)
-        message = f"the benchmark '{name}' is declared twice: write {owners}"
-        raise InputError([Problem(message=message)])
+        raise InputError.of(f"the benchmark '{name}' is declared twice: write {owners}")
     problem = Problem(
         message=f"no benchmark '{name}'" + registry.suspects(),
         expected=f"one of {', '.join(names)}" if names else "none is installed",

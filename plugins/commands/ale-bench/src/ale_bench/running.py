@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from ale.commands import ale
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.runs import lock, without_overrides
 
 CONFIG = "config.yaml"
@@ -52,7 +52,7 @@ def stored_run(folder: Path) -> Path | None:
     found = sorted(path.parent for path in folder.glob("*/manifest.json"))
     if len(found) > 1:
         message = f"has {len(found)} runs: name one of them"
-        raise InputError([Problem(message=message, file=str(folder), expected=str(found[0]))])
+        raise InputError.of(message, file=str(folder), expected=str(found[0]))
     return found[0] if found else None
 
 
@@ -104,7 +104,7 @@ def _check_config(path: Path, text: str) -> None:
         shown = (f"{key} {before.get(key)} -> {now.get(key)}" for key in changed[:_SHOWN])
         message = f"this folder has a run of another config: {', '.join(shown)}"
         hint = "choose another --out, or give the same options to continue it"
-        raise InputError([Problem(message=message, file=str(path), hint=hint)])
+        raise InputError.of(message, file=str(path), hint=hint)
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

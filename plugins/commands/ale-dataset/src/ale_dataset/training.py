@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ale.errors import InputError, Problem, StoreError
+from ale.errors import InputError, StoreError
 from ale.plugin import BuildContext
 from ale.protocols import LLM, Trainer
 from ale.runs import Registry, build_choice, check_config
@@ -38,7 +38,7 @@ def train_on_rows(
     """
     whole = check_config(config, registry, overrides).config
     if whole.get("trainer") is None:
-        raise InputError([Problem(message="needed to train", file=str(config), path="trainer")])
+        raise InputError.of("needed to train", file=str(config), path="trainer")
     next(read_rows(source, ScoredRow), None)  # reject a wrong file before loading a model
     context = BuildContext(
         seed=whole["run"]["seed"],
@@ -47,7 +47,7 @@ def train_on_rows(
         environ=dict(os.environ),
     )
     if out.exists() and not out.is_dir():
-        raise InputError([Problem(message=f"{out} is not a folder", path="out")])
+        raise InputError.of(f"{out} is not a folder", path="out")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.runs import SUCCESS, Causes, RunReader, holder, learning
 from ale.strict import nearest
 from ale.text import rate_line, seconds, table
@@ -39,7 +39,7 @@ def find_episode(reader: RunReader, wanted: str) -> tuple[Episode, list[str]]:
         file = str(reader.episodes.path)
         message = f"no episode '{wanted}' among {len(ids)}"
         hint = nearest(wanted, ids) or (f"an id is STEP-TASK-ROLLOUT: {ids[0]}" if ids else None)
-        raise InputError([Problem(message=message, file=file, hint=hint)])
+        raise InputError.of(message, file=file, hint=hint)
     return first, others[1:]
 
 

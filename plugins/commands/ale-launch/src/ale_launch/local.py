@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.protocols import Launch
 from ale_launch.options import LocalOptions
 from ale_launch.slots import Slot, assign, gpus_of_this_machine
@@ -32,7 +32,7 @@ class LocalLauncher:
     def _slots(self, launch: Launch) -> Sequence[Slot]:
         if launch.nodes > 1:
             message = f"the launcher 'local' has one machine, not {launch.nodes}"
-            raise InputError([Problem(message=message, path="launch.nodes")])
+            raise InputError.of(message, path="launch.nodes")
         return assign(launch, launch.run.ranks, gpus_here(self._options))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.learning import Learner, learn
 from ale.plugin import BuildContext
 from ale.processes import announced
@@ -113,5 +113,5 @@ def _policy(config: LoopConfig, registry: Registry) -> Policy | None:
     if not isinstance(made, Policy):
         message = f"the weights of '{name}' can't be changed"
         expected = "a model whose servers take weights, such as {type: servers}"
-        raise InputError([Problem(message=message, path="serve", expected=expected)])
+        raise InputError.of(message, path="serve", expected=expected)
     return made

@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import define, field, fields, frozen
 
-from ale.errors import AleError, InputError, Problem
+from ale.errors import AleError, InputError
 from ale.protocols import Checkable, Policy
 from ale.strict import Node, from_plain, structure
 from ale.types import PolicySnapshot, replace
@@ -74,7 +74,7 @@ class Serving:
         if self.policy is not None and snapshot.weights is None and snapshot.path is None:
             message = "the trainer gives no weights that servers could be given"
             hint = "trainer: {type: policy, sync: copy}"
-            raise InputError([Problem(message=message, path="trainer", hint=hint)])
+            raise InputError.of(message, path="trainer", hint=hint)
 
     async def give(self, version: int, snapshot: PolicySnapshot) -> bool:
         """Hand over a version unless that was done, and look at the servers; False on failure."""

@@ -54,10 +54,10 @@ def run(path: Path, given: Given, registry: Registry, *, asks: bool) -> None:
         StoreError: the config or the example can't be written.
     """
     if path.exists():
-        raise InputError([Problem(message="it exists already and is not changed", file=str(path))])
+        raise InputError.of("it exists already and is not changed", file=str(path))
     if asks and not sys.stdin.isatty():
         message = "there is no terminal to ask at"
-        raise InputError([Problem(message=message, path="--yes", expected="--yes and options")])
+        raise InputError.of(message, path="--yes", expected="--yes and options")
     sections = _chosen(_Asking(asks), given, registry)
     folder = path.parent / Path(sections["tasks"]["path"]).expanduser()
     example = None if folder.exists() else folder / "hello.yaml"
@@ -150,7 +150,7 @@ def _agents(registry: Registry) -> list[tuple[str, str]]:
     ]
     if not found:
         expected = "a package such as ale-agent-iflow"
-        raise InputError([Problem(message="no agent is installed", expected=expected)])
+        raise InputError.of("no agent is installed", expected=expected)
     return sorted(found, key=lambda each: each[0] != "iflow")
 
 
@@ -188,7 +188,7 @@ def _section(asking: _Asking, given: Given, server: Server) -> dict[str, Any]:
     if model is None:
         where = server.base_url or server.llm
         message = f"{where} lists no models, so there is none to take"
-        raise InputError([Problem(message=message, path="--model", expected="its name")])
+        raise InputError.of(message, path="--model", expected="its name")
     return {"type": server.llm, "base_url": server.base_url, "model": model}
 
 
@@ -214,8 +214,7 @@ def _write(path: Path, sections: dict[str, dict[str, Any]], registry: Registry) 
         _check(beside, registry)
         os.link(beside, path)  # unlike a rename, never over another file
     except FileExistsError:
-        message = "it exists already and is not changed"
-        raise InputError([Problem(message=message, file=str(path))]) from None
+        raise InputError.of("it exists already and is not changed", file=str(path)) from None
     finally:
         beside.unlink(missing_ok=True)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ale.errors import InputError, Problem, StoreError
+from ale.errors import InputError, StoreError
 from ale.recording import masked
 from ale.types import Message, Task, Turn
 from ale_proxy.assignment import Assignment, Result
@@ -64,7 +64,7 @@ class Journal:
             try:
                 yield [msgspec.json.decode(line, type=Entry) for line in lines]
             except msgspec.MsgspecError as error:
-                raise InputError([Problem(message=str(error), file=str(path))]) from None
+                raise InputError.of(str(error), file=str(path)) from None
 
     def write(self, session: str, *entries: Entry, secrets: Collection[str] = ()) -> None:
         """Append entries, all of them or none.

@@ -131,7 +131,7 @@ def server_url(text: str) -> URL:
         raise InputError([problem])
     if parts.username or parts.password or parts.query:
         message = "the URL has a user, a password or a query; the agent sends the key"
-        raise InputError([Problem(message=message, path="URL")])
+        raise InputError.of(message, path="URL")
     return URL(text.rstrip("/").removesuffix("/v1"))
 
 
@@ -162,8 +162,7 @@ def key_in(variable: str | None, option: str) -> str | None:
         return None
     key = os.environ.get(variable, "").strip()
     if not key:
-        message = f"the environment variable {variable} is not set"
-        raise InputError([Problem(message=message, path=option)])
+        raise InputError.of(f"the environment variable {variable} is not set", path=option)
     return key
 
 

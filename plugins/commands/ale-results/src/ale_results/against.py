@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale_statistics import Attempts, Estimate, estimate, holm, sign_flip
 
 
@@ -30,8 +30,7 @@ def differences(
     """
     common = [task for task in own if task in other]
     if not common:
-        message = "the two runs have no task in common"
-        raise InputError([Problem(message=message, file="--against")])
+        raise InputError.of("the two runs have no task in common", file="--against")
     by_k: list[tuple[int, list[float]]] = []
     for k in ks:
         pairs = [(own[task].pass_at(k), other[task].pass_at(k)) for task in common]

@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 from attrs import frozen
 
-from ale.errors import AleError, InputError, Problem
+from ale.errors import AleError, InputError
 from ale.plugin import BuildContext
 from ale.processes import announced
 from ale.runs import Registry, build_choice, parse_choice
@@ -81,11 +81,11 @@ def run(section: Node, registry: Registry, endpoint: Endpoint, say: Callable[[st
     if endpoint.register is not None and served.inference is None:
         message = f"the model {name} does not sample by token ids, so no run can use it as a server"
         hint = "register a model of type policy or vllm-server"
-        raise InputError([Problem(message=message, path="--register", hint=hint)])
+        raise InputError.of(message, path="--register", hint=hint)
     if served.inference is not None and key is None and not _is_loopback(endpoint.host):
         message = f"others than this machine could change the model's weights at {endpoint.host}"
         hint = "--api-key-env VARIABLE: clients then need the key in it"
-        raise InputError([Problem(message=message, path="--host", hint=hint)])
+        raise InputError.of(message, path="--host", hint=hint)
     if endpoint.register is not None:
         _check_name(registry_at(endpoint.register, environ), endpoint.register_as)
     asyncio.run(_serve(served, endpoint, say))
@@ -102,7 +102,7 @@ def _check_name(registry: Writable, name: str) -> None:
         registry.close()
     if other is not None:
         message = f"the server at {other.url} has the name '{own.name}' in {registry}"
-        raise InputError([Problem(message=message, path="--register-as", hint="another name")])
+        raise InputError.of(message, path="--register-as", hint="another name")
 
 
 def _is_loopback(host: str) -> bool:
@@ -117,8 +117,7 @@ def _key(variable: str | None, environ: Mapping[str, str]) -> str | None:
         return None
     key = environ.get(variable, "").strip()
     if not key:
-        message = f"the environment variable {variable} is not set"
-        raise InputError([Problem(message=message, path="--api-key-env")])
+        raise InputError.of(f"the environment variable {variable} is not set", path="--api-key-env")
     return key
 
 

@@ -3,7 +3,7 @@
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from ale.errors import InputError, Problem, nearest
+from ale.errors import InputError, nearest
 
 GROUP = "ale_server_programs"
 """Entry points of functions that take a build, or None, and return the folder of an environment."""
@@ -21,5 +21,5 @@ def install(program: str, build: str | None) -> Path:
         message = f"no installed package can install '{program}'"
         expected = ", ".join(sorted(known)) or "a package such as ale-vllm, which is not installed"
         hint = nearest(program, sorted(known))
-        raise InputError([Problem(message=message, expected=expected, hint=hint)])
+        raise InputError.of(message, expected=expected, hint=hint)
     return Path(known[program].load()(build))

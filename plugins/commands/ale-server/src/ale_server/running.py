@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from ale.errors import AleError, InputError, Problem, nearest
+from ale.errors import AleError, InputError, nearest
 from ale_server.places import Place
 from ale_servers.records import Entry
 from ale_servers.supervisor import last_lines, serve_command
@@ -50,7 +50,7 @@ def names_for(place: Place, name: str | None, count: int) -> list[str]:
     if used := sorted(taken.intersection(wanted)):
         hint = f"ale server stop {used[0]}; or another name"
         message = f"there is a server '{used[0]}' in {place.registry}"
-        raise InputError([Problem(message=message, path="--name", hint=hint)])
+        raise InputError.of(message, path="--name", hint=hint)
     return wanted
 
 
@@ -129,7 +129,7 @@ def stop(place: Place, name: str) -> None:
     if record is None or not _runs(record):
         known = started(place)
         message = f"no server '{name}' was started on this machine in {place.folder}"
-        raise InputError([Problem(message=message, hint=nearest(name, known))])
+        raise InputError.of(message, hint=nearest(name, known))
     os.kill(record.pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_S
     while _runs(record):

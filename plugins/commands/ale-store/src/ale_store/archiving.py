@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from ale.errors import InputError, NotUsableError, Problem, StoreError
+from ale.errors import InputError, NotUsableError, StoreError
 from ale.files import replacing, store_errors
 from ale.runs import RunReader
 from ale_store.removing import held, remove
@@ -57,7 +57,7 @@ def archive(run: Path, folder: Path, *, keep: bool = False) -> Path:
                 _write(run, target)
             elif _compare(target, run) is not None:
                 message = "another archive of this name, not of the run as it is now"
-                raise InputError([Problem(message=message, file=str(target))])
+                raise InputError.of(message, file=str(target))
             _sync(folder)
         except OSError as error:
             raise StoreError(f"{target} can't be written: {error.strerror}") from error
@@ -82,7 +82,7 @@ def _write(run: Path, target: Path) -> None:
         os.link(partial, target)  # a rename would overwrite one that has appeared
     except FileExistsError:
         message = "another archive of this name appeared meanwhile"
-        raise InputError([Problem(message=message, file=str(target))]) from None
+        raise InputError.of(message, file=str(target)) from None
     finally:
         partial.unlink(missing_ok=True)
 
@@ -112,17 +112,15 @@ def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
     entry = tar.gettarinfo(path, name)
     if entry is None:
         message = "neither a file nor a folder nor a link; it can't be archived"
-        raise InputError([Problem(message=message, file=str(path))])
+        raise InputError.of(message, file=str(path))
     if entry.islnk():  # a second name of a file: stored as a file of its own
         entry.type, entry.size, entry.linkname = tarfile.REGTYPE, path.stat().st_size, ""
     if not (entry.isreg() or entry.isdir() or entry.issym()):
-        message = "a device or a pipe; it can't be archived"
-        raise InputError([Problem(message=message, file=str(path))])
+        raise InputError.of("a device or a pipe; it can't be archived", file=str(path))
     try:
         tarfile.data_filter(entry, str(path.parent))
     except tarfile.FilterError as error:
-        message = f"it could not be restored safely: {error}"
-        raise InputError([Problem(message=message, file=str(path))]) from None
+        raise InputError.of(f"it could not be restored safely: {error}", file=str(path)) from None
     if entry.isreg():
         with path.open("rb") as file:
             tar.addfile(entry, file)
@@ -166,10 +164,9 @@ def _reading(path: Path) -> Iterator[tarfile.TarFile]:
             while stream.read(_PIECE):
                 pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        message = f"not a whole archive: {error}"
-        raise InputError([Problem(message=message, file=str(path))]) from None
+        raise InputError.of(f"not a whole archive: {error}", file=str(path)) from None
     except FileNotFoundError:
-        raise InputError([Problem(message="no such file", file=str(path))]) from None
+        raise InputError.of("no such file", file=str(path)) from None
 
 
 def restore(path: Path, folder: Path) -> Path:
@@ -183,7 +180,7 @@ def restore(path: Path, folder: Path) -> Path:
     name, _ = _first(path)
     target = folder / name
     if target.exists():
-        raise InputError([Problem(message="is there already", file=str(target))])
+        raise InputError.of("is there already", file=str(target))
     with (
         store_errors(target),
         replacing(target) as partial,
@@ -201,8 +198,7 @@ def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path, path: P
     try:
         tar.extract(entry, folder, filter="data")
     except tarfile.FilterError as error:
-        message = f"it holds what no run has: {error}"
-        raise InputError([Problem(message=message, file=str(path))]) from None
+        raise InputError.of(f"it holds what no run has: {error}", file=str(path)) from None
 
 
 def _first(path: Path) -> tuple[str, dict[str, Any]]:
@@ -220,7 +216,7 @@ def _first(path: Path) -> tuple[str, dict[str, Any]]:
         message = "not a whole archive of a run"
     except FileNotFoundError:
         message = "no such file"
-    raise InputError([Problem(message=message, file=str(path))])
+    raise InputError.of(message, file=str(path))
 
 
 def archives_in(folder: Path) -> list[tuple[Path, dict[str, Any]]]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.runs import SUCCESS, RunReader
 from ale.text import rate_line, sampling_name, seconds, table
 from ale_store.rows import settings_of
@@ -18,8 +18,7 @@ def comparison(runs: Sequence[Path]) -> str:
         InputError: one is no run, or there are fewer than two or more than 26.
     """
     if not 2 <= len(runs) <= len(_LETTERS):
-        message = f"expected 2 to {len(_LETTERS)} runs, found {len(runs)}"
-        raise InputError([Problem(message=message, file="RUNS")])
+        raise InputError.of(f"expected 2 to {len(_LETTERS)} runs, found {len(runs)}", file="RUNS")
     readers = [RunReader(run) for run in runs]
     letters = _LETTERS[: len(readers)]
     lines = [f"{letter}  {reader.path}" for letter, reader in zip(letters, readers, strict=True)]

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from ale.errors import InputError, NotUsableError, Problem, StoreError
+from ale.errors import InputError, NotUsableError, StoreError
 
 FILE = "index.sqlite"
 """Name of the database that is made beside the run directories."""
@@ -132,7 +132,7 @@ def _url(where: str) -> URL:
     if url.get_backend_name() not in ("postgresql", "postgres"):
         message = "not a file and not a URL of PostgreSQL"
         expected = "a path, or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
-        raise InputError([Problem(message=message, file="--store", expected=expected)])
+        raise InputError.of(message, file="--store", expected=expected)
     if find_spec("psycopg") is None:
         remedy = 'pip install "ale-store[postgresql]"'
         raise NotUsableError(f"the driver of PostgreSQL is not installed: {remedy}")

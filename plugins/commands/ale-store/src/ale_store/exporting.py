@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Connection, Float, Integer, Select, Table, select
 
-from ale.errors import InputError, NotUsableError, Problem, StoreError
+from ale.errors import InputError, NotUsableError, StoreError
 from ale.runs import Lines
 from ale.types import Episode
 from ale_rows import EpisodeRow, write_rows
@@ -43,7 +43,7 @@ def export(connection: Connection, ids: Select[Any], out: Path) -> int:
     if out.suffix not in (".parquet", ""):
         message = f"'{out.suffix}' is not the suffix of a known form"
         expected = ".jsonl, .parquet, or no suffix for a folder of Parquet files"
-        raise InputError([Problem(message=message, file="--out", expected=expected)])
+        raise InputError.of(message, file="--out", expected=expected)
     _arrow()
     if out.suffix:
         with replacing(out) as partial:
@@ -71,7 +71,7 @@ def _refuse_other_content(out: Path) -> None:
         if not others:
             return
         message = f"{out} holds {others[0]}, which is no exported table; it is not replaced"
-    raise InputError([Problem(message=message, file="--out", hint="choose another name")])
+    raise InputError.of(message, file="--out", hint="choose another name")
 
 
 def _whole(connection: Connection, ids: Select[Any]) -> Iterator[EpisodeRow]:
@@ -89,7 +89,7 @@ def _whole(connection: Connection, ids: Select[Any]) -> Iterator[EpisodeRow]:
         if episode.id != episode_id:
             message = f"the episode {episode_id} is no longer where it was"
             hint = "somebody has edited the file; ale runs index --rebuild reads it again"
-            raise InputError([Problem(message=message, file=str(lines.path), hint=hint)])
+            raise InputError.of(message, file=str(lines.path), hint=hint)
         yield EpisodeRow(run=run_id, episode=episode)
 
 

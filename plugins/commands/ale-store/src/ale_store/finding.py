@@ -27,7 +27,7 @@ from sqlalchemy import (
     text,
 )
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale_store import schema
 from ale_store.listing import Order, RunFilters, chosen_runs
 
@@ -277,7 +277,7 @@ def _part(episode: ColumnElement[int], condition: ColumnElement[bool]) -> _Condi
 def _with_text(wanted: str, sqlite: bool) -> _Condition:
     phrases = phrases_of(wanted)
     if not phrases:
-        raise InputError([Problem(message=f"there is no word in {wanted!r}", file="--text")])
+        raise InputError.of(f"there is no word in {wanted!r}", file="--text")
     turns = schema.turns.c
     if sqlite:
         words = text("turn_words MATCH :wanted").bindparams(

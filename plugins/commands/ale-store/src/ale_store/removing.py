@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ale.errors import InputError, Problem, StoreError
+from ale.errors import InputError, StoreError
 from ale.runs import RunReader, lock
 
 
@@ -19,8 +19,7 @@ def held(run: Path) -> Iterator[RunReader]:
         StoreError: a process writes to it.
     """
     if run.is_symlink():
-        message = "a link to a run directory"
-        raise InputError([Problem(message=message, file=str(run), hint=f"use {run.resolve()}")])
+        raise InputError.of("a link to a run directory", file=str(run), hint=f"use {run.resolve()}")
     reader = RunReader(run)
     descriptor = lock(run)
     try:

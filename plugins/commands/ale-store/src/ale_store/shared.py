@@ -125,12 +125,12 @@ def opened(folder: Path, store: str | None, *, update: bool) -> Iterator["Databa
     Raises:
         InputError: there is no such folder, and no database was named.
     """
-    from ale.errors import InputError, Problem
+    from ale.errors import InputError
     from ale_store.database import FILE, open_database
 
     if not folder.is_dir() and (store is None or folder != RUNS):
         hint = "name the folder that has the runs"
-        raise InputError([Problem(message="no such folder", file=str(folder), hint=hint)])
+        raise InputError.of("no such folder", file=str(folder), hint=hint)
     database = open_database(store or str(folder / FILE))
     try:
         if update and folder.is_dir():

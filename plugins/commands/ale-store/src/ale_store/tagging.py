@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.files import write_whole
 
 TAGS = "tags.json"
@@ -22,10 +22,9 @@ def read_tags(run: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except ValueError as error:
-        raise InputError([Problem(message=str(error), file=str(path))]) from None
+        raise InputError.of(str(error), file=str(path)) from None
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        message = "expected a JSON list of texts"
-        raise InputError([Problem(message=message, file=str(path))])
+        raise InputError.of("expected a JSON list of texts", file=str(path))
     return sorted({*tags})
 
 
@@ -40,7 +39,7 @@ def change_tags(run: Path, add: Iterable[str] = (), remove: Iterable[str] = ()) 
     for tag in added:
         if not tag or any(character.isspace() or character == "," for character in tag):
             message = f"the tag {tag!r} is empty, or has a blank or a comma in it"
-            raise InputError([Problem(message=message, file="--add")])
+            raise InputError.of(message, file="--add")
     tags = sorted({*read_tags(run), *added} - {*remove})
     write_whole(run / TAGS, json.dumps(tags, ensure_ascii=False) + "\n")
     return tags

@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import click
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.text import counted
 from ale_nats.events import shown_events
 from ale_nats.worker import WorkerOptions, worker_process
@@ -36,9 +36,7 @@ def run_worker(
     required = _words(require)
     if unknown := required - {*ISOLATION}:
         message = f"unknown: {', '.join(sorted(unknown))}"
-        raise InputError(
-            [Problem(message=message, path="--require", expected=", ".join(ISOLATION))]
-        )
+        raise InputError.of(message, path="--require", expected=", ".join(ISOLATION))
     options = WorkerOptions(
         labels=_words(labels),
         require=required,

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.protocols import LOST, Launch, Process
 from ale_slurm.options import SlurmOptions
 from ale_torchrun import check_ranks, record_of, torchrun
@@ -31,7 +31,7 @@ def script_of(launch: Launch, options: SlurmOptions) -> str:
     others = [(process, name) for process in launch.others for name in process.names]
     if len(others) >= _MOST_COMPONENTS:
         message = f"a job has at most {_MOST_COMPONENTS} components, this has {len(others) + 1}"
-        raise InputError([Problem(message=message, path="launch.processes")])
+        raise InputError.of(message, path="launch.processes")
     if launch.nodes > 1:
         check_ranks(launch)
     lines = ["#!/bin/bash", *_sbatch(_head(launch, options))]

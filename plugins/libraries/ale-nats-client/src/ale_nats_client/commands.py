@@ -65,11 +65,11 @@ def server_of(url: str, given: Mapping[str, Any], path: str) -> Any:
         InputError: the URL is none.
     """
     # Late, as in all commands: for --help.
-    from ale.errors import InputError, Problem
+    from ale.errors import InputError
     from ale_nats_client.options import ServerOptions
 
     paths = {name: value.resolve() for name, value in given.items() if isinstance(value, Path)}
     try:
         return ServerOptions(url=url, **{**given, **paths})
     except ValueError as error:
-        raise InputError([Problem(message=str(error), path=path)]) from None
+        raise InputError.of(str(error), path=path) from None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.types import ToolSpec
 from ale_rows.reading import damaged
 from ale_rows.rows import ChatTool, ChatToolFunction, ChatTools, EpisodeRow, ScoredRow
@@ -58,7 +58,7 @@ def read_tools(path: Path) -> tuple[ToolSpec, ...]:
     try:
         listed = msgspec.json.decode(path.read_bytes(), type=tuple[ChatTool, ...])
     except OSError as error:
-        raise InputError([Problem(message=f"{error.strerror}", file=str(path))]) from None
+        raise InputError.of(f"{error.strerror}", file=str(path)) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise damaged(error, path, None) from None
     return recorded_tools(listed) or ()

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.runs import BRANCHED_FROM, Lines, RunReader
 from ale.types import Split, ToolSpec
 from ale_rows.report import Counts, Report
@@ -84,7 +84,7 @@ def found_runs(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if path.is_file():
             message = "a file, not a run directory or a folder that holds some"
-            raise InputError([Problem(message=message, file=str(path))])
+            raise InputError.of(message, file=str(path))
         below = sorted(_below(path))
         if not below:
             RunReader(path)  # raises, with a suggestion
@@ -107,7 +107,7 @@ def _by_id(readers: Sequence[RunReader]) -> dict[str, RunReader]:
         name = str(reader.manifest["run_id"])
         if name in seen:
             message = f"{seen[name].path} and {reader.path} are both the run '{name}'"
-            raise InputError([Problem(message=message, hint="pass only one of them")])
+            raise InputError.of(message, hint="pass only one of them")
         seen[name] = reader
     return seen
 
@@ -136,7 +136,7 @@ def _heads(reader: RunReader) -> list[tuple[EpisodeHead, int]]:
     for offset, head in Lines(path, EpisodeHead).with_offsets():
         if head.schema != 1:
             message = f"episode of schema {head.schema}; this version of ale-rows reads 1"
-            raise InputError([Problem(message=message, file=str(path), path="schema")])
+            raise InputError.of(message, file=str(path), path="schema")
         # The model's own temperature, None, comes first.
         temperature = -1.0 if head.temperature is None else head.temperature
         key = (head.split, head.step, head.task_id, head.start, head.rollout, temperature)

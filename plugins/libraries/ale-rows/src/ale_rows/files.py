@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale_rows.reading import RowFile
 from ale_rows.rows import RowT
 from ale_rows.tables import read_table, write_dataset, write_parquet
@@ -66,4 +66,4 @@ def form_of(out: Path) -> Form:
         return "datasets"
     message = f"'{out.suffix}' is not the suffix of a known form"
     expected = ".jsonl, .parquet, or no suffix for a folder of Hugging Face datasets"
-    raise InputError([Problem(message=message, path="out", expected=expected)])
+    raise InputError.of(message, path="out", expected=expected)

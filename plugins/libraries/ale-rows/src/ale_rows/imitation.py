@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.types import Message, Turn
 from ale_rows.chat import chat
 from ale_rows.chattools import tools_of
@@ -44,7 +44,7 @@ def make_sft(
     kind = stored_kind(source)
     if min_weight is not None and kind is EpisodeRow:
         message = "these episodes have no weights"
-        raise InputError([Problem(message=message, file=str(source), hint="ale score them first")])
+        raise InputError.of(message, file=str(source), hint="ale score them first")
     counts = Counts()
     rows = _rows(stored_rows(source, kind), min_reward, min_weight, counts)
     with streaming():

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.types import Chunk, Trajectory
 from ale_rows.chat import by_context, chats, chunk_answer
 from ale_rows.chattools import tools_of
@@ -52,7 +52,7 @@ def make_dpo(
     by = by or ("episode" if pairing == "same-prompt" else "reward")
     if pairing == "same-trajectory" and by == "episode":
         message = "the chunks of one trajectory share the episode's reward: nothing to compare"
-        raise InputError([Problem(message=message, path="by", expected="reward, return or weight")])
+        raise InputError.of(message, path="by", expected="reward, return or weight")
     counts = Counts()
     make = same_prompt_pairs if pairing == "same-prompt" else _same_trajectory_pairs
     with streaming():

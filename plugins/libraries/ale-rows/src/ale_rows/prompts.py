@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 from attrs import define
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.types import Split, ToolSpec
 from ale_rows.chat import chat, chats
 from ale_rows.chattools import tools_of
@@ -96,7 +96,7 @@ def same_prompt_pairs(source: Path, by: By, margin: float, counts: Counts) -> It
     kind = stored_kind(source)
     if kind is EpisodeRow and by != "episode":
         message = f"these episodes have no credit to compare by '{by}'"
-        raise InputError([Problem(message=message, file=str(source), hint="ale score them first")])
+        raise InputError.of(message, file=str(source), hint="ale score them first")
     workdirs = Workdirs()
     tasks = _tasks(source, counts, workdirs)
     compared: type[Any] = _SlimRow if by == "episode" else ScoredRow

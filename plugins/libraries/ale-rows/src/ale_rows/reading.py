@@ -71,7 +71,7 @@ def opened(path: Path) -> BinaryIO:
     try:
         return path.open("rb", buffering=1 << 20)
     except OSError as error:
-        raise InputError([Problem(message=_no_file(path, error), file=str(path))]) from None
+        raise InputError.of(_no_file(path, error), file=str(path)) from None
 
 
 def _no_file(path: Path, error: OSError) -> str:
@@ -106,7 +106,7 @@ def damaged(error: Exception, path: Path, number: int | None, *, below: str = ""
     message, _, where = str(error).partition(" - at `$")
     at = (below + where.rstrip("`")).lstrip(".") or None
     hint = f"the {'file' if number is None else 'line'} is damaged or was edited"
-    return InputError([Problem(message=message, file=str(path), line=number, path=at, hint=hint)])
+    return InputError.of(message, file=str(path), line=number, path=at, hint=hint)
 
 
 def refuse_schema(episode: Episode, path: Path) -> None:
@@ -117,7 +117,7 @@ def refuse_schema(episode: Episode, path: Path) -> None:
     """
     if episode.schema != 1:
         message = f"episode of schema {episode.schema}; this version of ale-rows reads 1"
-        raise InputError([Problem(message=message, file=str(path), path="episode.schema")])
+        raise InputError.of(message, file=str(path), path="episode.schema")
 
 
 def _kinds_of(cls: type[Any]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ale.errors import InputError, PluginError, Problem
+from ale.errors import InputError, PluginError
 from ale.runs import Crediting, Registry, build_choice, parse_choice
 from ale.strict import Node, from_plain
 from ale.types import BatchStatistics, Chunk, Credit, Episode, Group, Rollout
@@ -172,7 +172,7 @@ def _refuse_duplicates(key: GroupKey, episodes: list[Episode], path: Path) -> No
     twice = [name for name, n in Counter(each.id for each in episodes).items() if n > 1]
     if twice:
         message = f"episode {twice[0]} of run '{key[0]}' is there twice"
-        raise InputError([Problem(message=message, file=str(path), hint="collect the runs again")])
+        raise InputError.of(message, file=str(path), hint="collect the runs again")
 
 
 def _episode(rows: RowFile[_Row], row: _Row, offset: int) -> Episode:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
-from ale.errors import InputError, NotUsableError, Problem
+from ale.errors import InputError, NotUsableError
 from ale_rows.reading import refused
 from ale_rows.rows import KINDS, ChatTools, DpoRow, RlRow, SftRow
 from ale_rows.writing import replacing
@@ -52,7 +52,7 @@ def write_dataset(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
     datasets.disable_progress_bars()
     if out.exists() and not _is_data_set(out):
         message = f"{out} exists and is not a folder of one data set; it is not replaced"
-        raise InputError([Problem(message=message, path="out", hint="choose another name")])
+        raise InputError.of(message, path="out", hint="choose another name")
     with replacing(out, folder=True) as partial:
         data = partial / "rows.arrow"
         with arrow.OSFile(str(data), "wb") as sink, arrow.ipc.new_stream(sink, schema) as writer:
@@ -100,8 +100,7 @@ def read_table(path: Path, kind: type[Any]) -> Iterator[Any]:
         NotUsableError: pyarrow is not installed.
     """
     if kind not in TABULAR:
-        message = "rows of episodes are JSON Lines, not a table"
-        raise InputError([Problem(message=message, file=str(path))])
+        raise InputError.of("rows of episodes are JSON Lines, not a table", file=str(path))
     for number, plain in enumerate(_plain_rows(path), 1):
         try:
             yield msgspec.convert(_whole(plain), kind)
@@ -120,8 +119,7 @@ def table_kind(path: Path) -> str:
         if plain.get("kind") in known:
             return str(plain["kind"])
         break
-    message = f"not a table of rows; expected kind {' or '.join(known)}"
-    raise InputError([Problem(message=message, file=str(path))])
+    raise InputError.of(f"not a table of rows; expected kind {' or '.join(known)}", file=str(path))
 
 
 def _plain_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -131,7 +129,7 @@ def _plain_rows(path: Path) -> Iterator[dict[str, Any]]:
             shards = sorted(path.glob("*.arrow"))
             # A data set without rows has no shards.
             if not shards and not _is_data_set(path):
-                raise InputError([Problem(message="not a folder of a data set", file=str(path))])
+                raise InputError.of("not a folder of a data set", file=str(path))
             for shard in shards:
                 with arrow.memory_map(str(shard)) as source:
                     for batch in arrow.ipc.open_stream(source):
@@ -141,7 +139,7 @@ def _plain_rows(path: Path) -> Iterator[dict[str, Any]]:
             for batch in file.iter_batches(batch_size=_BATCH):
                 yield from batch.to_pylist()
     except (arrow.ArrowException, FileNotFoundError) as error:
-        raise InputError([Problem(message=f"can't be read: {error}", file=str(path))]) from None
+        raise InputError.of(f"can't be read: {error}", file=str(path)) from None
 
 
 def _whole(plain: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 from attrs import frozen
 
-from ale.errors import InputError, Problem, StoreError
+from ale.errors import InputError, StoreError
 from ale.files import replacing, store_errors, write_whole
 from ale.protocols import LLM, Policy, Trainer
 from ale.text import counted
@@ -90,7 +90,7 @@ async def train(
         done = await _restored(out, trainer, llm)
         if done > len(steps):
             message = f"{done} steps are done, more than the {len(steps)} of this call"
-            raise InputError([Problem(message=message, file=str(out))])
+            raise InputError.of(message, file=str(out))
         before = after = trainer.snapshot().version
         for step in range(done, len(steps)):
             made = tuple(_group(rows, offsets) for offsets in steps[step])
@@ -113,7 +113,7 @@ def _begin(out: Path, source: Path, groups: int) -> None:
         training = _Training(rows=hashlib.file_digest(file, "sha256").hexdigest(), groups=groups)
     if (out / "manifest.json").exists() or (_saved(out) and not path.exists()):
         message, hint = "a run or another training is stored there", "choose another folder"
-        raise InputError([Problem(message=message, file=str(out), hint=hint)])
+        raise InputError.of(message, file=str(out), hint=hint)
     if not _saved(out):
         write_whole(path, encode(training) + b"\n")
         return
@@ -128,7 +128,7 @@ def _begin(out: Path, source: Path, groups: int) -> None:
             else f"with {counted(stored.groups, 'group')} a step"
         )
         hint = "resume with the same rows and groups, or choose another folder"
-        raise InputError([Problem(message=f"started {other}", file=str(out), hint=hint)])
+        raise InputError.of(f"started {other}", file=str(out), hint=hint)
 
 
 def _groups(source: Path) -> dict[GroupKey, list[int]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.types import ToolSpec
 from ale_rows.chat import record
 from ale_rows.chattools import recorded_tools
@@ -82,7 +82,7 @@ def _files(path: Path, form: Format) -> list[Path]:
         return [path]
     found = sorted(path.rglob("trajectory*.json"))
     if not found:
-        raise InputError([Problem(message="no trajectory*.json below it", file=str(path))])
+        raise InputError.of("no trajectory*.json below it", file=str(path))
     return found
 
 
@@ -156,8 +156,7 @@ def export_rows(source: Path, out: Path, *, form: Format) -> Report:
     refuse_overwriting(out, source)
     kind = any_kind(source)
     if kind is RlRow or (form == "atif" and kind not in (EpisodeRow, ScoredRow)):
-        message = f"rows of this kind can't be written as {form}"
-        raise InputError([Problem(message=message, file=str(source))])
+        raise InputError.of(f"rows of this kind can't be written as {form}", file=str(source))
     counts = Counts()
     made = _exported(read_rows(source, kind), form, counts)
     if form == "atif" and not out.suffix:
@@ -195,7 +194,7 @@ def _write_files(made: Iterator[dict[str, Any]], out: Path) -> int:
     """Write a folder with one file per trajectory."""
     if out.exists():
         message = f"{out} is there; it is not replaced"
-        raise InputError([Problem(message=message, path="out", hint="choose another name")])
+        raise InputError.of(message, path="out", hint="choose another name")
     written = 0
     with replacing(out) as partial:
         partial.mkdir()

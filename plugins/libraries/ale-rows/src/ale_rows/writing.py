@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ale import files
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.files import store_errors
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
@@ -27,7 +27,7 @@ def refuse_overwriting(out: Path, *sources: Path) -> None:
     """
     if any(source.resolve() == out.resolve() for source in sources):
         message = f"{out} is read and can't be written at the same time"
-        raise InputError([Problem(message=message, path="out", hint="choose another name")])
+        raise InputError.of(message, path="out", hint="choose another name")
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def replacing(out: Path, *, folder: bool = False) -> Iterator[Path]:
     """
     if out.is_dir() and not folder:
         message = f"{out} is a folder; a file is to be written"
-        raise InputError([Problem(message=message, path="out", hint=f"{out / 'rows.jsonl'}")])
+        raise InputError.of(message, path="out", hint=f"{out / 'rows.jsonl'}")
     with store_errors(out), files.replacing(out, folder=folder) as partial:
         yield partial
 

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 
 from attrs import evolve
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.types import Completion, CompletionRequest, LLMCapabilities
 from ale_openai_wire import completion, messages, read_answer, sampling_fields, turn_seed
 from ale_servers.client import Connections
@@ -86,7 +86,7 @@ def model_in(options: HostedOptions) -> Model:
         own = int({**config, **config.get("text_config", {})}["max_position_embeddings"])
     except (OSError, ValueError, KeyError) as error:
         message = f"{folder} holds no model of transformers: {error!r}"
-        raise InputError([Problem(message=message, path="llm.model")]) from error
+        raise InputError.of(message, path="llm.model") from error
     return Model(
         folder=folder,
         name=folder.name,

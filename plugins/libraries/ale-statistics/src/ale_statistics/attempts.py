@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from attrs import define, field
 
 from ale.attempts import pass_at_k
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.runs import SUCCESS, RunReader
 from ale.types import Episode, Split
 
@@ -88,7 +88,7 @@ def count_attempts(
         which = "" if step is None else f" in step {step}"
         which += "" if temperature is None else f" at temperature {temperature:g}"
         message = f"no episode of the split '{split}'{which}"
-        raise InputError([Problem(message=message, file=str(reader.episodes.path))])
+        raise InputError.of(message, file=str(reader.episodes.path))
     return found
 
 

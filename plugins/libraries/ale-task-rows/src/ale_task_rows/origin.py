@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from ale.errors import InputError, Problem, nearest
+from ale.errors import InputError, nearest
 from ale_task_rows.options import Origin
 from ale_task_rows.rows import ENDINGS, Row, rows_of, rows_of_dataset, unusable
 
@@ -38,7 +38,7 @@ def rows_from(
     if len(named) != 1:
         found = " and ".join(named) or "none"
         message = f"give one of path, dataset and sample, found {found}"
-        raise InputError([Problem(message=message, path="tasks", expected=expected)])
+        raise InputError.of(message, path="tasks", expected=expected)
     if options.dataset is not None:
         return partial(
             rows_of_dataset, options.dataset, options.subset, split, expected, package=package

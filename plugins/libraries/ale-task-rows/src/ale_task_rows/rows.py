@@ -92,7 +92,7 @@ def unusable(path: Path, message: str, expected: str, **about: Any) -> InputErro
         expected: what such a file holds.
         about: see `Problem`.
     """
-    return InputError([Problem(message=message, file=str(path), expected=expected, **about)])
+    return InputError.of(message, file=str(path), expected=expected, **about)
 
 
 def rows_of(path: Path, expected: str) -> Iterator[Row]:
@@ -127,7 +127,7 @@ def _rows_of_parquet(path: Path, expected: str) -> Iterator[Row]:
     except ImportError as error:
         message = "a .parquet file needs pyarrow, which is not installed"
         hint = "pip install datasets"
-        raise InputError([Problem(message=message, file=str(path), hint=hint)]) from error
+        raise InputError.of(message, file=str(path), hint=hint) from error
     except (OSError, ValueError) as error:
         raise unusable(path, f"can't be read: {error}", expected) from error
     name = path.name.removesuffix(".parquet")
@@ -177,11 +177,11 @@ def rows_of_dataset(
     except ImportError as error:
         message = "'dataset' needs the library datasets, which is not installed"
         hint = f"pip install '{package}[datasets]'"
-        raise InputError([Problem(message=message, path="tasks.dataset", hint=hint)]) from error
+        raise InputError.of(message, path="tasks.dataset", hint=hint) from error
     try:
         found = datasets.load_dataset(name, subset, split=split)
     except (OSError, ValueError, RuntimeError) as error:
         message = f"the data set {name} (subset {subset}, split {split}) can't be loaded: {error}"
-        raise InputError([Problem(message=message, path="tasks.dataset")]) from error
+        raise InputError.of(message, path="tasks.dataset") from error
     for index, data in enumerate(found):
         yield Row(data, name, index + 1, f"{split}-{index}", index, expected)

@@ -63,8 +63,7 @@ class RowTasks:
             and not _matches(task.id, options.held_out)
         ]
         if not chosen:
-            message = f"the options select none of {len(tasks)} tasks"
-            raise InputError([Problem(message=message, path="tasks")])
+            raise InputError.of(f"the options select none of {len(tasks)} tasks", path="tasks")
         if options.shuffle:
             # Only random() of it is promised to give the same numbers in every version of Python.
             draw = random.Random(options.seed).random  # noqa: S311

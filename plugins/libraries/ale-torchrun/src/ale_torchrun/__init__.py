@@ -33,7 +33,7 @@ def check_ranks(launch: Launch) -> None:
         raise InputError([problem])
     if run.ranks % nodes:
         message = f"{run.ranks} trainer processes can't be spread evenly over {nodes} nodes"
-        raise InputError([Problem(message=message, path="launch.nodes")])
+        raise InputError.of(message, path="launch.nodes")
 
 
 def torchrun(launch: Launch, where: Sequence[str], *, restarts: int) -> Sequence[str]:

@@ -5,7 +5,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from ale.errors import InputError, Problem, nearest
+from ale.errors import InputError, nearest
 
 EXPECTED = "a folder with config.json, weights and tokenizer.json, or a name on the hub"
 CHECK_S = 10.0
@@ -75,4 +75,4 @@ def unloadable(name: str, reason: str, *, path: str, hint: str | None = None) ->
         else:
             reason = f"there is no folder {folder}"
     message = f"{name} can't be loaded: {reason}"
-    return InputError([Problem(message=message, path=path, expected=EXPECTED, hint=hint)])
+    return InputError.of(message, path=path, expected=EXPECTED, hint=hint)

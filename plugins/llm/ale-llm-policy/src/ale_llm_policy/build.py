@@ -118,7 +118,7 @@ def _key(options: ServersOptions, context: BuildContext) -> str | None:
     key = context.secret(options.api_key_env)
     if key is None:
         message = f"the environment variable {options.api_key_env} is not set"
-        raise InputError([Problem(message=message, path="llm.api_key_env")])
+        raise InputError.of(message, path="llm.api_key_env")
     return key.value
 
 
@@ -244,7 +244,7 @@ def _check(policy: TorchPolicy, model: Forward) -> None:
     if not distance <= tolerance:
         message = f"stepwise log-probabilities differ from the model's own by {distance:.2g}"
         expected = f"at most {tolerance:.2g}, by rounding: attention over keys and values per token"
-        raise InputError([Problem(message=message, path="llm.model", expected=expected)])
+        raise InputError.of(message, path="llm.model", expected=expected)
 
 
 @torch.inference_mode()

@@ -7,7 +7,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 from transformers.cache_utils import Cache
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale_llm_policy.attention import attend
 from ale_llm_policy.kv_cache import CacheStep, KVCache, causal_bias
 
@@ -70,7 +70,7 @@ class Modules:
             other = ", ".join(sorted(self._kinds - _KINDS)) or "recurrent state"
             message = f"{type(model).__name__} has layers with {other}"
             expected = "full or sliding-window attention in every layer"
-            raise InputError([Problem(message=message, path="llm.model", expected=expected)])
+            raise InputError.of(message, path="llm.model", expected=expected)
         # Soft caps and attention sinks change scores; the model's eager attention has them.
         odd = getattr(self._config, "attn_logit_softcapping", None) is not None
         self._implementation = "eager" if odd or self._config.model_type == "gpt_oss" else _NAME

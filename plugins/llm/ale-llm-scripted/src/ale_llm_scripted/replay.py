@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from attrs import frozen
 
-from ale.errors import InputError, LLMError, Problem, StoreError
+from ale.errors import InputError, LLMError, StoreError
 from ale.types import Completion, CompletionRequest, Conversation, LLMCapabilities, Message
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class Recording:
             self._file: int | None = os.open(self._path, os.O_RDONLY)
         except OSError as error:
             message = f"not a run directory: {EPISODES} can't be read: {error.strerror}"
-            raise InputError([Problem(message=message, file=str(run))]) from error
+            raise InputError.of(message, file=str(run)) from error
         try:
             self._index()
             self._check(tools)
@@ -166,10 +166,10 @@ class Recording:
 
     def _check(self, tools: bool) -> None:
         if not self._by_id:
-            raise InputError([Problem(message="no episode to replay", file=str(self._path))])
+            raise InputError.of("no episode to replay", file=str(self._path))
         if self._calls and not tools:
             message = "the recorded model called tools, and the option 'tools' is off"
-            raise InputError([Problem(message=message, file=str(self._path))])
+            raise InputError.of(message, file=str(self._path))
 
     def _find(self, who: Conversation) -> _Place:
         place = self._by_id.get(who.episode_id) or self._by_rollout.get((who.task_id, who.rollout))

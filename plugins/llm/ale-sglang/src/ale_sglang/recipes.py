@@ -4,7 +4,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale_servers.environment import Recipe, folder_of, is_made, make
 
 VERSION = "0.5.23"
@@ -20,8 +20,7 @@ def install(build: str | None = None) -> Path:
         AleError: it can't be installed.
     """
     if build not in (None, "cuda"):
-        message = f"SGLang has no build '{build}' here"
-        raise InputError([Problem(message=message, path="--build", expected="cuda")])
+        raise InputError.of(f"SGLang has no build '{build}' here", path="--build", expected="cuda")
     return make(RECIPE, find_uv_bin())
 
 
@@ -33,5 +32,5 @@ def python() -> Path:
     """
     if not is_made(RECIPE):
         message = f"SGLang {VERSION} is not installed in {folder_of(RECIPE)}"
-        raise InputError([Problem(message=message, hint="ale server install sglang")])
+        raise InputError.of(message, hint="ale server install sglang")
     return folder_of(RECIPE) / "bin" / "python"

@@ -6,7 +6,7 @@ from typing import Literal
 
 from uv import find_uv_bin
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale_servers.environment import Recipe, folder_of, is_made, make
 
 VERSION = "0.32.0"
@@ -50,7 +50,7 @@ def install(build: str | None = None) -> Path:
     wanted = build or build_here()
     if wanted not in RECIPES:
         message = f"vLLM has no build '{wanted}' here"
-        raise InputError([Problem(message=message, path="--build", expected=", ".join(RECIPES))])
+        raise InputError.of(message, path="--build", expected=", ".join(RECIPES))
     return make(RECIPES[wanted], find_uv_bin())
 
 
@@ -64,5 +64,5 @@ def python_of(build: Build) -> Path:
     if not is_made(recipe):
         message = f"vLLM {VERSION} for {build} is not installed in {folder_of(recipe)}"
         hint = f"ale server install vllm --build {build}"
-        raise InputError([Problem(message=message, hint=hint)])
+        raise InputError.of(message, hint=hint)
     return folder_of(recipe) / "bin" / "python"

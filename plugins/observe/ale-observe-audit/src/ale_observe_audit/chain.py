@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ale.errors import InputError, Problem, StoreError
+from ale.errors import InputError, StoreError
 
 NAME = "audit.jsonl"
 START = "0" * 64
@@ -119,7 +119,7 @@ class Chain:
         if entry is None:
             message = "the last whole line is damaged, so nothing can follow it"
             hint = f"ale audit verify {self.path.parent}"
-            raise InputError([Problem(message=message, file=str(self.path), hint=hint)])
+            raise InputError.of(message, file=str(self.path), hint=hint)
         self._seq, self._previous = entry.seq, entry.sha256
 
     def _ending(self) -> tuple[bytes, bytes]:

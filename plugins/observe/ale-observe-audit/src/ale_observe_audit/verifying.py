@@ -63,8 +63,7 @@ def head_of(run: Path) -> tuple[int, str]:
     if last is not None:
         entry = entry_of(last)
     if entry is None:
-        message = "the last line is damaged" if last else "no events"
-        raise InputError([Problem(message=message, file=str(path))])
+        raise InputError.of("the last line is damaged" if last else "no events", file=str(path))
     return entry.seq, entry.sha256
 
 
@@ -73,7 +72,7 @@ def _audit_of(run: Path) -> Path:
     path = run / NAME
     if not path.exists():
         hint = "the config of a run that writes one has observers: [{type: audit}]"
-        raise InputError([Problem(message="the run has no audit", file=str(path), hint=hint)])
+        raise InputError.of("the run has no audit", file=str(path), hint=hint)
     return path
 
 

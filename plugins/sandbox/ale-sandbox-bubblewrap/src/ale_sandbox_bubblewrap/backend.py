@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ale.errors import InputError, NotUsableError, Problem
+from ale.errors import InputError, NotUsableError
 from ale.plugin import BuildContext
 from ale.types import SandboxInfo, SandboxSpec
 from ale_sandbox_bubblewrap import facts, planning
@@ -38,7 +38,7 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
                 f"no such folder: {self.root}",
                 f"mkdir -p {shlex.quote(str(self.root))}",
             )
-            raise InputError([Problem(message=message, path="sandbox.root", hint=hint)])
+            raise InputError.of(message, path="sandbox.root", hint=hint)
         found = facts.find(self.root)
         if found.missing is not None:
             raise NotUsableError(f"bubblewrap: {found.missing}")

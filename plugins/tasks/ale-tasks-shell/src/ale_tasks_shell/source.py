@@ -65,7 +65,7 @@ class ShellTasks:
                 continue
         hint = "increase tasks.words, or reduce tasks.length"
         message = f"{options.words} words are too few for task {i}"
-        raise InputError([Problem(message=message, path="tasks.words", hint=hint)])
+        raise InputError.of(message, path="tasks.words", hint=hint)
 
     def _sequence(self, scene: Scene) -> list[Move]:
         left = self._lengths[scene.number(0, len(self._lengths) - 1)]

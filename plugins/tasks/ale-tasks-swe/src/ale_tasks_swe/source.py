@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.types import CriterionSpec, Environment, Task, replace
 from ale_task_rows import Row, RowTasks, files_of, rows_below, rows_from, rows_of, safe_id
 from ale_task_rows.rows import ENDINGS
@@ -62,9 +62,7 @@ class SweSource:
                 files = str(cut_checkout(mirror, commit, self.options.history, cache, repo))
         except (GitError, OSError) as error:
             message = f"{task.id}: the repository {repo} at {commit} can't be had: {error}"
-            raise InputError(
-                [Problem(message=message, file=spec.file, line=spec.line, path="tasks")]
-            ) from error
+            raise InputError.of(message, file=spec.file, line=spec.line, path="tasks") from error
         graded = {"repository": str(mirror.resolve()), **spec.options}
         return replace(task, files=files, criteria=(replace(spec, options=graded),))
 
@@ -104,7 +102,7 @@ def _rows_at(split: str, path: Path) -> Iterator[Row]:
     named = [f for f in files_of(path, ENDINGS, EXPECTED) if re.split(r"[.-]", f.name)[0] == split]
     if not named:
         message = f"the folder has no file of the split '{split}', such as {split}.jsonl"
-        raise InputError([Problem(message=message, file=str(path), expected=EXPECTED)])
+        raise InputError.of(message, file=str(path), expected=EXPECTED)
     for file in named:
         yield from rows_of(file, EXPECTED)
 

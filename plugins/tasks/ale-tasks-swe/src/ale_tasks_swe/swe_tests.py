@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from ale.errors import GradingError, InputError, Problem
+from ale.errors import GradingError, InputError
 from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory
 from ale_signed_tests import Report, clean, excerpt, new_scratch, run_signed
@@ -155,7 +155,7 @@ def _by_file(listed: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _wrong(message: str) -> InputError:
-    return InputError([Problem(message=message, path="swe_tests")])
+    return InputError.of(message, path="swe_tests")
 
 
 def _source(name: str) -> bytes:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.protocols import Expert
 from ale.runs import SUCCESS, RunReader
 from ale.types import Episode, Task
@@ -135,7 +135,7 @@ def stored_successes(reader: RunReader, prefer: Prefer, check: Check) -> StoredS
     if not found:
         message = "the run has no successful episode that could be an expert"
         file = str(reader.episodes.path)
-        raise InputError([Problem(message=message, file=file, path="starts.expert_run")])
+        raise InputError.of(message, file=file, path="starts.expert_run")
     return StoredSuccesses(found)
 
 

@@ -94,9 +94,7 @@ class WithDemonstrations:
                 "tasks with a reference solution (for expert: episodes, with a success in the "
                 "stored run), or demonstrations: 0"
             )
-            raise InputError(
-                [Problem(message=message, path="starts.demonstrations", expected=expected)]
-            )
+            raise InputError.of(message, path="starts.demonstrations", expected=expected)
         return [*starts, *(start_at(task, 1, 0, None) for task in distinct(tasks)[: self._probes])]
 
     def learn(self, step: int, episodes: Iterable[Episode]) -> None:

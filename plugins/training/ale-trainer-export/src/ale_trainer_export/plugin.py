@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.plugin import BuildContext, Component, hookimpl
 
 if TYPE_CHECKING:
@@ -19,9 +19,7 @@ def _build(options: ExportOptions, context: BuildContext) -> Trainer:
     path = options.path
     if path is None:
         if context.run_directory is None:
-            raise InputError(
-                [Problem(path="trainer.path", message="needed where there is no run directory")]
-            )
+            raise InputError.of("needed where there is no run directory", path="trainer.path")
         path = context.run_directory / "export" / "rows.jsonl"
     return ExportTrainer(path, run_id=context.run_id, min_abs_weight=options.min_abs_weight)
 

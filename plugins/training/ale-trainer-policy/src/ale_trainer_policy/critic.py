@@ -11,7 +11,7 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.models import copied, loaded_model, set_trained
 from ale_trainer_policy.options import LearnOptions
@@ -107,7 +107,7 @@ def make_critic(
     output = getattr(policy.model, "get_output_embeddings", lambda: None)()
     if output is None:
         message = f"{type(policy.model).__name__} has no output layer, whose input a critic values"
-        raise InputError([Problem(path="trainer.critic.type", message=message)])
+        raise InputError.of(message, path="trainer.critic.type")
     if chosen.type == "head":
         return Critic(chosen, None, output.weight)
     if chosen.model is None:

@@ -2,7 +2,7 @@
 
 import logging
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.protocols import LLM
 from ale_trainer_policy.options import PolicyOptions, resolve_correction
 from ale_training.policy import other_engine
@@ -23,14 +23,10 @@ def check_engine(llm: LLM | None, options: PolicyOptions) -> None:
         return
     message = f"{other.message}: no objective's importance ratio corrects for that"
     if other.certain and options.correction is None:
-        raise InputError(
-            [
-                Problem(
-                    message=message,
-                    path="trainer.correction",
-                    expected="truncate, mask or reject; or trainer.old_policy: rollout_engine",
-                    hint="correction: none trains without one",
-                )
-            ]
+        raise InputError.of(
+            message,
+            path="trainer.correction",
+            expected="truncate, mask or reject; or trainer.old_policy: rollout_engine",
+            hint="correction: none trains without one",
         )
     _LOG.warning("warning: %s; trainer.correction does", message)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.files import replacing, store_errors
 from ale.plugin import BuildContext
 from ale.runs import Registry, RunReader, apply_overrides, build_choice
@@ -152,7 +152,7 @@ def _checkpoint(run: Path, after: int | None) -> Path:
     found = {_steps(path): path for path in whole}
     if not found:
         hint = "a run writes one after each finished step"
-        raise InputError([Problem(message="no checkpoint", file=str(run), hint=hint)])
+        raise InputError.of("no checkpoint", file=str(run), hint=hint)
     chosen = max(found) if after is None else after
     if chosen not in found:
         message = f"{run} has no checkpoint after {_count(chosen)}"
@@ -216,15 +216,11 @@ def _check_fingerprint(
 ) -> None:
     if fingerprint_of(policy, options) == state.fingerprint:
         return
-    raise InputError(
-        [
-            Problem(
-                message=f"{checkpoint} is a checkpoint of another model than the config's",
-                path="llm",
-                hint="has the corpus of llm.tiny, or the folder llm.model, changed since? "
-                "--set llm.KEY=VALUE names another one",
-            )
-        ]
+    raise InputError.of(
+        f"{checkpoint} is a checkpoint of another model than the config's",
+        path="llm",
+        hint="has the corpus of llm.tiny, or the folder llm.model, changed since? "
+        "--set llm.KEY=VALUE names another one",
     )
 
 
@@ -296,4 +292,4 @@ def _same(value: Any, field: attrs.Attribute[Any]) -> bool:
 def _refused(
     message: str, option: str, *, expected: str | None = None, hint: str | None = None
 ) -> InputError:
-    return InputError([Problem(message=message, path=option, expected=expected, hint=hint)])
+    return InputError.of(message, path=option, expected=expected, hint=hint)

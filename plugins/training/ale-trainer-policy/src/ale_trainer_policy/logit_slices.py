@@ -19,7 +19,7 @@ from torch.fx import Graph, GraphModule, Proxy
 from torch.fx.proxy import TraceError
 from torch.utils.checkpoint import checkpoint
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale_trainer_policy.samples import Ints
 
 Project = Callable[[Tensor], Tensor]
@@ -133,7 +133,7 @@ def check_head(model: Any) -> None:
 def _refused(model: Any, what: str) -> InputError:
     message = f"the logits of {type(model).__name__} {what}"
     expected = "logits_mb: null, for this model"
-    return InputError([Problem(path="trainer.logits_mb", message=message, expected=expected)])
+    return InputError.of(message, path="trainer.logits_mb", expected=expected)
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def _check_attention(model: Any, options: LearnOptions) -> None:
         return
     message = f"{type(model).__name__} has no replaceable attention"
     expected = "packing: padded, for this model"
-    raise InputError([Problem(path="trainer.packing", message=message, expected=expected)])
+    raise InputError.of(message, path="trainer.packing", expected=expected)
 
 
 def reference_model(policy: InProcess, folder: Path | None, options: LearnOptions) -> Any:
@@ -132,7 +132,7 @@ def loaded_model(policy: InProcess, folder: Path, options: LearnOptions, path: s
 
 def _unusable(message: str, path: str) -> InputError:
     expected = "the folder of a model with the policy's vocabulary"
-    return InputError([Problem(path=path, message=message, expected=expected)])
+    return InputError.of(message, path=path, expected=expected)
 
 
 def add_adapters(model: Any, options: LoraOptions) -> None:
@@ -147,7 +147,7 @@ def add_adapters(model: Any, options: LoraOptions) -> None:
     try:
         inject_adapter_in_model(lora_config(options), model)
     except ValueError as error:
-        raise InputError([Problem(path="trainer.lora.target", message=str(error))]) from error
+        raise InputError.of(str(error), path="trainer.lora.target") from error
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("lora_" in name)
 

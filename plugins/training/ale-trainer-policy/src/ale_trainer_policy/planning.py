@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import torch
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.runs import Registry, apply_overrides, build_choice, written_config
 from ale.strict import Node, from_plain, read_yaml, structure
@@ -142,7 +142,7 @@ def _model_config(section: Mapping[str, Any], options: Any, registry: Registry, 
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         message = f"the config of {name} can't be read: {reason}"
-        raise InputError([Problem(message=message, path="llm.model")]) from error
+        raise InputError.of(message, path="llm.model") from error
 
 
 def _device(section: Mapping[str, Any]) -> torch.device:

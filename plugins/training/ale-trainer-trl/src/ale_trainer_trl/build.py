@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.types import Batch
@@ -48,17 +48,13 @@ def grpo_trainer(options: GrpoOptions, context: BuildContext) -> TrlTrainer:
             current weights.
     """
     if context.staleness > 0:
-        raise InputError(
-            [
-                Problem(
-                    path="run.staleness",
-                    message=f"run.staleness is {context.staleness}, and TRL's GRPO takes the "
-                    "episodes of a step for samples of the current weights",
-                    expected="run.staleness 0",
-                    hint="or trainer: {type: policy, correction: truncate}; TRL corrects only "
-                    "what its own vLLM has sampled",
-                )
-            ]
+        raise InputError.of(
+            f"run.staleness is {context.staleness}, and TRL's GRPO takes the "
+            "episodes of a step for samples of the current weights",
+            path="run.staleness",
+            expected="run.staleness 0",
+            hint="or trainer: {type: policy, correction: truncate}; TRL corrects only "
+            "what its own vLLM has sampled",
         )
 
     def update(learner: Learner, batch: Batch) -> Mapping[str, float]:
@@ -92,7 +88,7 @@ def _check_engine(llm: LLM | None) -> None:
     message = f"{other.message}: TRL's GRPO has no correction for that here"
     hint = "trainer: {type: policy, correction: truncate}"
     if other.certain:
-        raise InputError([Problem(path="trainer.type", message=message, hint=hint)])
+        raise InputError.of(message, path="trainer.type", hint=hint)
     _LOG.warning("warning: %s; use %s", message, hint)
 
 

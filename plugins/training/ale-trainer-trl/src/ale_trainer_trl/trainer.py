@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ale.errors import AleError, InputError, Problem, StoreError
+from ale.errors import AleError, InputError, StoreError
 from ale.protocols import LLM
 from ale.types import Batch, PolicySnapshot, StepReport
 from ale_trainer_trl.learning.learner import Learner, Settings
@@ -54,7 +54,7 @@ class TrlTrainer:
         if is_quantised(policy.model):
             message = "the model's weights are quantised, and this trainer hands over whole ones"
             hint = "trainer: {type: policy, lora: {r: 16}}; or no llm.quantise"
-            raise InputError([Problem(message=message, path="trainer.type", hint=hint)])
+            raise InputError.of(message, path="trainer.type", hint=hint)
         settings = self._settings_for(llm)
         model = copy.deepcopy(getattr(policy, "base", policy.model))
         self._learner = Learner(model.to(training_device(llm)), policy.tokenizer, settings)

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.runs import RunReader
 from ale_inspect.report.choosing import order
 from ale_inspect.report.gathering import Facts, Head
@@ -59,9 +59,7 @@ def _log_ratios(path: Path, chosen: set[tuple[int, str]]) -> dict[str, LogRatios
                         found[row["episode_id"]] = row["log_ratios"]
                 except (ValueError, KeyError, TypeError) as error:
                     message = f"expected episode_id and log_ratios: {error!r}"
-                    raise InputError(
-                        [Problem(message=message, file=str(file), line=number)]
-                    ) from error
+                    raise InputError.of(message, file=str(file), line=number) from error
     return found
 
 

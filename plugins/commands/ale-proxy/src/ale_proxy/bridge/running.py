@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from attrs import frozen
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.runs import Registry
 from ale_proxy.bridge.api import Bridge, Keys
 from ale_proxy.bridge.assignments import Assignments
@@ -45,14 +45,14 @@ def run(options: BridgeOptions, registry: Registry, say: Callable[[str], None]) 
         server_url(proxy.upstream)
     if options.worker_key_env and not proxy.key_env:
         message = "a key for workers needs one for managers too"
-        raise InputError([Problem(message=message, path="--worker-key-env", expected="--key-env")])
+        raise InputError.of(message, path="--worker-key-env", expected="--key-env")
     keys = Keys(
         manager=key_in(proxy.key_env, "--key-env"),
         worker=key_in(options.worker_key_env, "--worker-key-env"),
     )
     if keys.worker is not None and keys.worker == keys.manager:
         message = "the keys of managers and of workers are the same, so a worker could grade itself"
-        raise InputError([Problem(message=message, path="--worker-key-env")])
+        raise InputError.of(message, path="--worker-key-env")
     secrets = [key for key in (keys.manager, keys.worker) if key]
     with recorded("bridge", proxy, proxy.upstream, registry, secrets) as sessions:
         bridge = bridging(options, sessions, keys)

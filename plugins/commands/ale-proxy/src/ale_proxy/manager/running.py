@@ -66,7 +66,7 @@ def run(options: ManagerOptions, registry: Registry, say: Callable[[str], None])
     server_url(options.bridge)
     if options.name is not None and not _NAME.fullmatch(options.name):
         message = "expected letters, digits and . _ : - with a letter or digit first, at most 80"
-        raise InputError([Problem(message=f"{message}, found '{options.name}'", path="--name")])
+        raise InputError.of(f"{message}, found '{options.name}'", path="--name")
     key = key_in(options.key_env, "--key-env")
     tasks, grader = _built(options.config, registry, details=options.details)
     _report(asyncio.run(_managing(options, key, tasks, grader, say)), say)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.files import replacing, store_errors
 from ale.runs import RunReader
 from ale.types import Episode, Score, Split, Task, Trajectory, Turn, replace
@@ -34,7 +34,7 @@ def write_job(run: Path, jobs: Path, name: str | None = None, split: Split = "tr
     folder = jobs.absolute() / (name or str(reader.manifest["run_id"]))
     if folder.exists():
         hint = "remove it, or choose another name with --name"
-        raise InputError([Problem(message="the job already exists", file=str(folder), hint=hint)])
+        raise InputError.of("the job already exists", file=str(folder), hint=hint)
     with store_errors(folder), replacing(folder) as draft:
         draft.mkdir()
         _Writer(reader, folder, draft, split).write()
@@ -87,7 +87,7 @@ class _Writer:
                 log.write(f"{trial.finished} {trial.name}: {_outcome(trial)}\n")
         if not stats.n:
             message = f"no episode of the split '{self._split}'"
-            raise InputError([Problem(message=message, file=str(self._reader.episodes.path))])
+            raise InputError.of(message, file=str(self._reader.episodes.path))
         began, ended = min(times, default=""), max(times, default="")
         created = str(self._reader.manifest.get("created") or began)
         job = {

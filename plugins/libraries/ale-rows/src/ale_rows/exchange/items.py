@@ -32,7 +32,7 @@ def items(path: Path) -> Iterator[tuple[int, Item]]:
             whole = msgspec.json.decode(file.read())
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             message = f"{error}; a file of JSON lines is named .jsonl"
-            raise InputError([Problem(message=message, file=str(path))]) from None
+            raise InputError.of(message, file=str(path)) from None
     for number, item in enumerate(whole if isinstance(whole, list) else [whole], 1):
         yield number, _object(item, path, number)
 

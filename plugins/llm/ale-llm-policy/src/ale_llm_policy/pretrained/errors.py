@@ -1,6 +1,6 @@
 """An `InputError` with one problem."""
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 
 
 def input_error(
@@ -14,4 +14,4 @@ def input_error(
         expected: what would be right.
         hint: what to do.
     """
-    return InputError([Problem(message=message, path=path, expected=expected, hint=hint)])
+    return InputError.of(message, path=path, expected=expected, hint=hint)
