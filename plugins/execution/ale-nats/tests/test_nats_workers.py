@@ -18,9 +18,10 @@ from ale.types import Episode, RunSpec, replace
 from ale.workers import Worker
 from ale_nats.connection import connected
 from ale_nats.executor import NatsExecutor, Session
+from ale_nats.messages import Progress, encoded
 from ale_nats.options import NatsOptions
 from ale_nats.running import run_worker
-from ale_nats.subjects import EPISODES, JOBS, OBJECTS, RUNS
+from ale_nats.subjects import EPISODES, JOBS, OBJECTS, RUNS, jobs_consumer, subject
 from ale_nats.testing import WorkerGroup
 from ale_nats_client.testing import Server, free_port, wait_for
 
@@ -206,6 +207,34 @@ async def test_a_job_that_waits_for_the_queue_is_withdrawn_too(
         assert await asyncio.wait_for(asked, 60) is None
         other.drain()
         assert await holding is None
+
+
+async def test_a_lost_job_is_given_away_again_while_others_are_withdrawn(
+    make_run: MakeRun, own_server: Server
+) -> None:
+    async with (
+        make_run().open() as workers,
+        connected(NatsOptions(url=own_server.url), {}, name="test") as link,
+    ):
+        assert isinstance(workers, Session)
+        lost = asyncio.create_task(workers.run(job("lost")))
+        consumer = jobs_consumer(workers._token)
+        jobs = await link.stream.pull_subscribe_bind(consumer, stream=JOBS)
+        (taken,) = await jobs.fetch(1, timeout=LIMIT_S)
+        where = subject("stage", workers._token, taken.subject.rpartition(".")[2])
+        progress = Progress(stage="queued", worker="one that is lost", delivery=1)
+        await link.client.publish(where, encoded(progress))
+        async with asyncio.timeout(LIMIT_S):
+            while not any(each.taken_by for each in workers._asked.values()):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        waits = asyncio.create_task(workers.run(job("waits")))
+        await _until(lambda: _messages(own_server.url, JOBS), 2)
+        workers.drain()
+        assert await waits is None
+        await _until(lambda: _messages(own_server.url, JOBS), 1)
+        (again,) = await jobs.fetch(1, timeout=10)
+        assert again.subject == taken.subject
+        lost.cancel()
 
 
 async def test_a_job_that_is_withdrawn_while_it_is_sent_is_not_in_the_queue(
