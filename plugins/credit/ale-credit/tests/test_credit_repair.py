@@ -4,7 +4,7 @@ import pytest
 
 from ale.testing.builders import trajectory, turn
 from ale.testing.credit import group_of, rollout
-from ale.types import BatchStatistics, Credit, Trajectory, replace
+from ale.types import BatchStatistics, Chunk, Credit, Trajectory, replace, whole_turn
 from ale_credit.options import RepairOptions
 from ale_credit.repair import Repair
 
@@ -34,6 +34,21 @@ def test_a_repair_earns_the_bonus_and_the_failed_attempt_a_share_of_it() -> None
 def test_a_success_at_once_earns_no_bonus() -> None:
     (credit,) = assign((1.0, AT_ONCE), baseline="none")
     assert credit.weights == (1.0,)
+
+
+@pytest.mark.parametrize(("failed", "bonus"), [(False, 0.0), (True, 0.5)])
+def test_an_attempt_fails_by_the_turn_that_judges_it(failed: bool, bonus: float) -> None:
+    """Not by a command on the way there."""
+    work, judged, rest = attempts(True, failed, False).turns
+    made = trajectory(work, judged, rest)
+    spans = [whole_turn(i, turn) for i, turn in enumerate(made.turns)]
+    chunks = (
+        Chunk(index=0, kind="attempt", spans=tuple(spans[:2])),
+        Chunk(index=1, kind="untested", spans=tuple(spans[2:])),
+    )
+    group = group_of([replace(rollout(1.0, made), chunks=chunks)])
+    (credit,) = Repair(RepairOptions(baseline="none")).assign(group)
+    assert credit.rewards == (0.0, 1.0 + bonus)
 
 
 def test_a_first_attempt_that_succeeds_is_worth_more_than_one_that_is_repaired() -> None:

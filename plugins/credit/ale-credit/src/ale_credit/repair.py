@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import chain
 
-from ale.types import Credit, Group, Rollout
+from ale.types import Credit, Group, Rollout, replace
 from ale_credit.options import RepairOptions
 from ale_credit.returns import (
     error_counts,
@@ -19,8 +19,8 @@ class Repair:
     """The weight of attempt k is G_k - b, with G_k = r_k + gamma * G_(k+1).
 
     The last attempt earns r_K = R, or (1 + repair_bonus) * R if R is positive and an earlier
-    attempt failed; the others earn 0. So a failed attempt gets a share of what its repair earned,
-    but less than a success: gamma * (1 + repair_bonus) is below 1.
+    attempt failed (a call in its last turn did); the others earn 0. So a failed attempt gets a
+    share of what its repair earned, but less than a success: gamma * (1 + repair_bonus) is below 1.
 
     Source: the discounted sum over later attempts, and 0.4 as gamma, are those of
     arXiv:2507.11948 (multi-turn training on kernels); the bonus is this package's.
@@ -41,8 +41,9 @@ class Repair:
 
     def _rewards(self, rollout: Rollout) -> tuple[float, ...]:
         reward = reward_of(rollout.episode)
-        errors = error_counts(rollout.episode.trajectory, rollout.chunks)
-        if reward > 0.0 and any(errors[:-1]):
+        # An attempt is judged by its last turn: what failed before that was part of the work.
+        judged = [replace(chunk, spans=chunk.spans[-1:]) for chunk in rollout.chunks[:-1]]
+        if reward > 0.0 and any(error_counts(rollout.episode.trajectory, judged)):
             reward *= 1.0 + self._options.repair_bonus
         return terminal_rewards(reward, len(rollout.chunks))
 
