@@ -418,6 +418,11 @@ def test_an_unknown_requirement_is_refused(tmp_path: Path, registry: Registry) -
     assert "--set: sandbox.require[0]: expected one of network, files, processes" in refused
 
 
+def test_a_type_that_is_no_text_is_named(tmp_path: Path, registry: Registry) -> None:
+    with pytest.raises(InputError, match=r"agent\.type: expected a name, found the number 2048"):
+        load(tmp_path, registry, "agent: {type: 2048}\n")
+
+
 def test_a_misspelt_type_is_named(tmp_path: Path, registry: Registry) -> None:
     for section, text in (
         ("sandbox", BASE + "sandbox: {typ: folder}\n"),

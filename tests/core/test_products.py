@@ -11,6 +11,7 @@ from ale._run.products import PROTOCOLS, _members
 from ale._run.start import check_run, resume
 from ale.errors import InputError
 from ale.protocols import LLM, Policy
+from ale.testing.fakes import FakeChunker
 from ale.types import CriterionSpec, Task
 
 _RESUMED = "resumed with other versions than the run was started with"
@@ -44,6 +45,13 @@ def test_a_product_without_the_methods_of_its_protocol_is_refused_before_samplin
     with pytest.raises(InputError, match=re.escape(message)):
         check_run(wrong, "test", workplace.outside())
     assert not workplace.directory.exists()
+
+
+def test_a_class_in_place_of_an_instance_is_refused(workplace: Any) -> None:
+    config = workplace.config()
+    wrong = evolve(config, chunker=_building(config.chunker, FakeChunker))
+    with pytest.raises(InputError, match="returned the class FakeChunker, not an instance"):
+        check_run(wrong, "test", workplace.outside())
 
 
 def test_members_that_a_protocol_inherits_are_checked_too() -> None:

@@ -45,6 +45,10 @@ def _renamed(text: str) -> str:
     return text
 
 
+STARTED = "ale.started"
+"""Key of the context's `meta`, set by a `Starting` command as soon as it has started something."""
+
+
 class Starting(click.Command):
     """A command that starts work: an error in its input says that nothing was started."""
 
@@ -64,7 +68,7 @@ class ReportingGroup(click.Group):
         except InputError as error:
             number = counted(len(error.problems), "problem")
             starting = isinstance(self.get_command(ctx, ctx.invoked_subcommand or ""), Starting)
-            ending = "; nothing was started." if starting else "."
+            ending = "; nothing was started." if starting and STARTED not in ctx.meta else "."
             click.echo(_renamed(f"{error}\n{number}{ending}"), err=True)
             ctx.exit(2)
         except AleError as error:

@@ -17,7 +17,7 @@ import click
 from attrs import evolve
 
 from ale._cli.common import format_option, overrides_option, registry_of
-from ale._cli.main import Starting
+from ale._cli.main import STARTED, Starting
 
 if TYPE_CHECKING:
     from ale._registry import Registry
@@ -192,6 +192,7 @@ def _to_the_end(
     """Execute a run and print its summary; the exit status."""
     with asyncio.Runner() as runner:
         run = runner.run(starting)
+        click.get_current_context().meta[STARTED] = True
         if not run.config.run.deterministic:
             run = evolve(run, startup_s=_elapsed_s())
         finished = runner.run(_go(run))

@@ -277,8 +277,9 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
     if kind == "sandbox":
         names.append("auto")
     if type_ is None or not isinstance(type_.value, str):
-        message = "'type' is missing" if type_ is None else "expected text"
-        at = node if type_ is None else type_
+        at, message = node, "'type' is missing"
+        if type_ is not None:
+            at, message = type_, f"expected a name, found {describe(type_.value)}"
         wrong = [key for key in node.mapping if type_ is None and nearest(key, ("type",))]
         hint = f"did you mean 'type' instead of '{wrong[0]}'?" if wrong else None
         expected = "one of " + ", ".join(names)

@@ -74,6 +74,8 @@ def stack_trace(error: BaseException) -> str:
 def _product_errors(product: object, kind: str) -> list[str]:
     if product is None:
         return ["its build returned None"]
+    if isinstance(product, type):
+        return [f"its build returned the class {product.__qualname__}, not an instance"]
     if kind == "observer":
         return observer_errors(product)
     protocol = PROTOCOLS[kind]
