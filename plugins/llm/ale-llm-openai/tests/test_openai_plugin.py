@@ -9,6 +9,7 @@ import pytest
 from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale_llm_openai import plugin
+from ale_llm_openai.client import OpenAILLM
 from ale_llm_openai.options import OllamaOptions, OpenAIOptions
 
 
@@ -22,7 +23,8 @@ def test_the_presets_differ_in_where_they_look_alone() -> None:
         "ollama": "http://127.0.0.1:11434/v1",
         "semantic-router": "http://127.0.0.1:8801/v1",
     }
-    assert len({c.build for c in plugin.ale_llms()}) == 1
+    built = [c.build(made[c.name], BuildContext()) for c in plugin.ale_llms()]
+    assert {type(each) for each in built} == {OpenAILLM}
 
 
 def test_listing_the_components_imports_no_sdk() -> None:
