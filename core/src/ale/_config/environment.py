@@ -107,7 +107,7 @@ def _misspelt(environ: Mapping[str, str], sections: Collection[str]) -> Iterator
     for name, value in sorted(environ.items()):
         if not value or not name.startswith(_PREFIX) or _BETWEEN in name:
             continue
-        if name in _OF_OTHERS and not value.startswith("{"):
+        if name in _OF_OTHERS and not value.startswith("{"):  # a mapping is meant for a config
             continue
         if looks_secret(name, value):  # a name of the user's own choice
             continue

@@ -104,9 +104,10 @@ class Crediting:
 
 def _list_of(kind: type[T], returned: Iterable[T], part: str) -> tuple[T, ...]:
     """What a plugin returned, checked to be a list of records."""
-    items = tuple(returned) if isinstance(returned, Iterable) else (returned,)
-    if isinstance(returned, Iterable) and all(isinstance(each, kind) for each in items):
-        return items
+    if isinstance(returned, Iterable):
+        items = tuple(returned)
+        if all(isinstance(each, kind) for each in items):
+            return items
     raise PluginError(
         f"{part} returned {reprlib.repr(returned)}, expected a list of {kind.__name__}"
     )

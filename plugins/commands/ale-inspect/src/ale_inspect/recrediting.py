@@ -20,8 +20,8 @@ def creditings(
     Raises:
         InputError: as `parse_choice`, `build_choice` and `load_plugins`.
     """
-    file = str(run.path / "manifest.json")
     if chunker is None:
+        file = str(run.path / "manifest.json")
         cut = from_plain(run.manifest["config"]["chunker"], file=file)
     else:
         cut = parse_choice(chunker, option="--chunker")

@@ -2,13 +2,13 @@
 
 import asyncio
 import os
-import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from attrs import define, evolve, frozen
 
 from ale.errors import AleError, GradingError, InputError, LLMError, Problem, SandboxError
@@ -19,11 +19,11 @@ from ale.strict import from_plain, read_yaml
 from ale.text import counted
 from ale.types import ENVIRONMENT_KINDS, Task
 from ale_proxy.assignment import Result
+from ale_proxy.bridge.forms import TaskId
 from ale_proxy.manager.client import WAIT_S, BridgeClient
 from ale_proxy.manager.grading import Grader
 from ale_proxy.running import key_in, server_url
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,79}")
 _NAMED = 3
 """How many of the other tasks with a problem are named."""
 
@@ -64,12 +64,18 @@ def run(options: ManagerOptions, registry: Registry, say: Callable[[str], None])
         AleError: the bridge does not answer, results could not be graded, or there was none.
     """
     server_url(options.bridge)
-    if options.name is not None and not _NAME.fullmatch(options.name):
-        message = "expected letters, digits and . _ : - with a letter or digit first, at most 80"
-        raise InputError.of(f"{message}, found '{options.name}'", path="--name")
+    _check_name(options.name)
     key = key_in(options.key_env, "--key-env")
     tasks, grader = _built(options.config, registry, details=options.details)
     _report(asyncio.run(_managing(options, key, tasks, grader, say)), say)
+
+
+def _check_name(name: str | None) -> None:
+    try:
+        msgspec.convert(name, TaskId | None)
+    except msgspec.ValidationError:
+        message = "expected letters, digits and . _ : - with a letter or digit first, at most 80"
+        raise InputError.of(f"{message}, found '{name}'", path="--name") from None
 
 
 def _report(counts: Counts, say: Callable[[str], None]) -> None:
