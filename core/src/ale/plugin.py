@@ -7,6 +7,7 @@ A package names one module under the entry-point group ``ale``. That module impl
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -177,6 +178,22 @@ def _callable(_: object, __: object, value: Any) -> None:
         raise TypeError(f"'build' must be {expected}, got {value!r}")
 
 
+# Thousands of tasks may have criteria of one kind: both are looked up once.
+
+
+@cache
+def _at(named: str) -> Any:
+    module, _, name = named.partition(":")
+    return getattr(import_module(module), name)
+
+
+@cache
+def _taken(make: Callable[..., Any], *names: str) -> tuple[str, ...]:
+    """Those of the names that are parameters."""
+    parameters = signature(make).parameters
+    return tuple(name for name in names if name in parameters)
+
+
 @frozen
 class Component(Generic[OptionsT, ProductT_co]):
     """A named component that a hook registers.
@@ -243,13 +260,11 @@ class Component(Generic[OptionsT, ProductT_co]):
             return self._build(options, context)
         make: Callable[..., ProductT_co] = self._imported("build", self._build)
         given = {"options": options, "context": context}
-        taken = signature(make).parameters
-        return make(**{name: value for name, value in given.items() if name in taken})
+        return make(**{name: given[name] for name in _taken(make, *given)})
 
     def _imported(self, part: str, named: str) -> Any:
-        module, _, name = named.partition(":")
         try:
-            return getattr(import_module(module), name)
+            return _at(named)
         except (ImportError, AttributeError) as error:
             from ale.errors import PluginError
 

@@ -79,8 +79,11 @@ COPY = {**SHORT, "sync": "copy"}
 TWO = {**COPY, "processes": 2}
 LORA = {"lora": {"r": 8}}
 ALWAYS = {
-    "tree": Case(options={"max_tokens_per_microbatch": 2048}),
-    "adapters in bfloat16": Case(dtype="bfloat16", options={**TOKENS, **LORA}),
+    "tree": Case(options=TOKENS),
+    # Short: without instructions for bfloat16, a processor takes minutes for more tokens.
+    "adapters in bfloat16": Case(
+        dtype="bfloat16", context=128, options={"max_tokens_per_microbatch": 256, **LORA}
+    ),
 }
 SELDOM = {
     "recomputed": Case(options={**TOKENS, "activations": "recompute", "logits_mb": 8.0}),

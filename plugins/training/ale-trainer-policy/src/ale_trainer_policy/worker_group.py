@@ -4,7 +4,7 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,14 @@ class OwnRanks:
     """
 
     def __init__(self, n: int, *, gpu: bool) -> None:
-        context = torch.multiprocessing.get_context("spawn")
+        context = torch.multiprocessing.get_context("spawn" if gpu else "forkserver")
+        if not gpu:  # of which a fork can't use what its parent has begun with
+            context.set_forkserver_preload(["ale_trainer_policy.trainer"])
         # Kept to the end: later groups of these processes use this folder to meet, too.
         folder = tempfile.mkdtemp(prefix="ale-ranks-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         rendezvous = str(Path(folder) / "meeting")
-        self._workers: Sequence[SpawnProcess] = [
+        self._workers: Sequence[BaseProcess] = [
             context.Process(
                 target=ranks.worker_main,
                 args=(rank, n, rendezvous),
