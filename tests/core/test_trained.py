@@ -107,6 +107,19 @@ async def test_a_resumed_run_continues_from_the_newest_checkpoint(
     assert again.total == 6
 
 
+async def test_a_checkpoint_of_another_step_is_refused(
+    workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
+) -> None:
+    run = workplace.prepared(trained(workplace, n=2, steps=3))
+    await finish(run)
+    folder = run.store.path / "checkpoints"
+    shutil.rmtree(folder / "00002")
+    (folder / "00001").rename(folder / "00002")
+    with pytest.raises(InputError, match="of step 1, not of step 2") as refused:
+        await finish(resume(run.store.path, workplace.outside()))
+    assert refused.value.problems[0].file == str(folder / "00002" / "step.json")
+
+
 async def test_credits_that_were_deleted_are_made_again_without_training_again(
     workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
 ) -> None:

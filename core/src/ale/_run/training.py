@@ -55,6 +55,7 @@ class Training:
         newest = checkpoints.newest()
         if trainer is None or newest < 0:
             return
+        checkpoints.report(newest)  # of another step, it would not be refused below
         await self.load(checkpoints.folder(newest))
         self.report_missed()
         self._tidy()

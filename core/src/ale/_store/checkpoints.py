@@ -8,6 +8,7 @@ import msgspec
 from attrs import frozen
 
 from ale._store.codec import encode, unreadable
+from ale.errors import InputError
 from ale.files import store_errors, write_whole
 from ale.types import StepReport
 
@@ -75,13 +76,17 @@ class Checkpoints:
         """The report of a step.
 
         Raises:
-            InputError: it can't be read.
+            InputError: it can't be read, or the folder holds another step's checkpoint.
         """
         path = self.folder(step) / _REPORT
         try:
             stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
         except (OSError, msgspec.MsgspecError) as error:
             raise unreadable(path, None, error) from error
+        if stored.step != step:
+            message = f"this is the checkpoint of step {stored.step}, not of step {step}"
+            hint = "has the folder been renamed, or copied over another?"
+            raise InputError.of(message, file=str(path), hint=hint)
         # JSON has no NaN: it was stored as null.
         metrics = {
             name: math.nan if value is None else value for name, value in stored.metrics.items()
