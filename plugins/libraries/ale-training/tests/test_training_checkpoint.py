@@ -3,6 +3,7 @@
 import resource
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
@@ -26,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_what_was_written_is_read(folder: Path) -> None:
     state, tensors = checkpoint.read(folder, Counted, trainer="policy", fingerprint="tiny")
-    assert state == WRITTEN
+    assert msgspec.structs.replace(state, digest=None) == WRITTEN
     assert tensors["weight/a"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
     assert list(checkpoint.read_weights(folder)) == ["a"]
     assert sorted(each.name for each in folder.iterdir()) == [
@@ -46,13 +47,31 @@ def test_one_of_another_model_is_refused_by_both_names(folder: Path) -> None:
 
 
 def test_a_folder_without_one_or_with_half_of_one_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="is no checkpoint of trainer policy"):
+    absent = r"is no checkpoint of trainer policy: trainer\.json: No such file"
+    with pytest.raises(StoreError, match=absent):
         checkpoint.read(tmp_path / "empty", Counted, trainer="policy", fingerprint="tiny")
     (folder / checkpoint.TENSORS).write_bytes(b"half")
+    with pytest.raises(StoreError, match=r"trainer\.safetensors is damaged"):
+        checkpoint.read(folder, Counted, trainer="policy", fingerprint="tiny")
+    (folder / checkpoint.TENSORS).unlink()
     with pytest.raises(StoreError, match=r"trainer\.safetensors can't be read"):
         checkpoint.read(folder, Counted, trainer="policy", fingerprint="tiny")
     with pytest.raises(StoreError, match=r"trainer\.safetensors can't be read"):
         checkpoint.read_weights(folder)
+
+
+def test_values_that_have_changed_are_refused(folder: Path) -> None:
+    path = folder / checkpoint.TENSORS
+    path.write_bytes(path.read_bytes()[:-1] + b"\0")  # of a value: it can still be read
+    checkpoint.read_weights(folder)
+    with pytest.raises(StoreError, match=r"trainer\.safetensors is damaged or of another"):
+        checkpoint.read(folder, Counted, trainer="policy", fingerprint="tiny")
+
+
+def test_one_without_a_digest_is_read(folder: Path) -> None:
+    (folder / checkpoint.STATE).write_bytes(msgspec.json.encode(WRITTEN))
+    state, _ = checkpoint.read(folder, Counted, trainer="policy", fingerprint="tiny")
+    assert state == WRITTEN
 
 
 def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path) -> None:

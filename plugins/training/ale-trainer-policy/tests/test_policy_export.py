@@ -334,7 +334,10 @@ def test_a_damaged_checkpoint_and_a_write_that_fails_leave_nothing(
             command(done.run, "--out", tmp_path / "m")
     tensors = done.run / "checkpoints" / "00001" / checkpoint.TENSORS
     os.truncate(tensors, 100)
-    with pytest.raises(StoreError, match="can't be read"):
+    with pytest.raises(StoreError, match="is damaged"):
+        command(done.run, "--out", tmp_path / "m")
+    (tensors.parent / checkpoint.STATE).unlink()
+    with pytest.raises(StoreError, match=r"00001 is no checkpoint of .*: trainer\.json: No such"):
         command(done.run, "--out", tmp_path / "m")
     assert [each.name for each in tmp_path.iterdir()] == ["runs"]
     command(done.run, "--out", tmp_path / "m", "--after", 1)

@@ -1,5 +1,6 @@
 """A checkpoint: one safetensors file of tensors, and one JSON file of counters."""
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +28,8 @@ class State(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     fingerprint: str
     version: int
     updates: int
+    digest: str | None = None
+    """SHA-256 of the file of tensors, which `write` adds; None if an earlier version wrote it."""
 
 
 S = TypeVar("S", bound=State)
@@ -34,7 +37,7 @@ T = TypeVar("T")
 
 
 def write(directory: Path, state: State, tensors: Mapping[str, Tensor]) -> None:
-    """Write both files atomically, the counters last.
+    """Write both files atomically, the counters last and with the digest of the tensors.
 
     Raises:
         StoreError: a file can't be written.
@@ -44,9 +47,16 @@ def write(directory: Path, state: State, tensors: Mapping[str, Tensor]) -> None:
         with replacing(path) as partial:
             found = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
             save_file(found, partial)
+            digest = _digest(partial)
     except (OSError, SafetensorError) as error:
         raise StoreError(f"{path} can't be written: {error}") from error
+    state = msgspec.structs.replace(state, digest=digest)
     write_whole(directory / STATE, msgspec.json.encode(state), sync=True)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read(
@@ -55,10 +65,11 @@ def read(
     """Read both files.
 
     Raises:
-        StoreError: a file can't be read, or is of another trainer or another model.
+        StoreError: a file can't be read, is damaged, or is of another trainer or another model.
     """
     state = read_state(directory, kind, trainer=trainer)
     check_fingerprint(directory, state, fingerprint)
+    check_digest(directory, state)
     return state, read_tensors(directory, ("",))
 
 
@@ -68,6 +79,22 @@ def check_fingerprint(directory: Path, state: State, fingerprint: str) -> None:
         raise StoreError(
             f"{directory} is a checkpoint of another model or other adapters: its fingerprint is "
             f"{state.fingerprint}, and this model's is {fingerprint}"
+        )
+
+
+def check_digest(directory: Path, state: State) -> None:
+    """Raise `StoreError` if the file of tensors is not the one that was written with the counters.
+
+    A safetensors file with changed values can still be read.
+    """
+    path = directory / TENSORS
+    try:
+        same = state.digest is None or state.digest == _digest(path)
+    except OSError as error:
+        raise StoreError(f"{path} can't be read: {error.strerror}") from error
+    if not same:
+        raise StoreError(
+            f"{path} is damaged or of another checkpoint: {STATE} beside it has another SHA-256"
         )
 
 
@@ -106,7 +133,8 @@ def _decoded(path: Path, kind: type[T], trainer: str) -> T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError) as error:
-        message = f"{path.parent} is no checkpoint of trainer {trainer}: {error}"
+        cause = error.strerror if isinstance(error, OSError) else error
+        message = f"{path.parent} is no checkpoint of trainer {trainer}: {path.name}: {cause}"
         raise StoreError(message) from error
 
 

@@ -23,7 +23,7 @@ from ale_trainer_policy.checkpoint import State
 from ale_trainer_policy.models import fingerprint_of
 from ale_trainer_policy.options import TRAINERS, LearnOptions
 from ale_trainer_policy.stored import read_weights
-from ale_training.checkpoint import STATE, read_state
+from ale_training.checkpoint import check_digest, read_state
 from ale_training.lora import LoraOptions
 from ale_training.policy import InProcess, policy_of
 
@@ -90,7 +90,7 @@ def write_model(
     Raises:
         InputError: `run` has no trainer of this package or no such checkpoint, `out` exists or
             can't be created, or the initial model of the run is not found.
-        StoreError: the checkpoint can't be read, or the folder can't be written.
+        StoreError: the checkpoint can't be read or is damaged, or the folder can't be written.
     """
     reader = RunReader(run)
     manifest = from_plain(reader.manifest, file=str(run / "manifest.json"))
@@ -103,6 +103,7 @@ def write_model(
         raise _refused(f"{out} exists", "--out", expected="a folder that does not exist")
     section = _overridden(_part(manifest, "llm"), overrides)
     state = read_state(checkpoint, State, trainer=trainer)
+    check_digest(checkpoint, state)
     weights = read_weights(checkpoint)
     with _policy(section, int(reader.manifest["seed"]), registry) as policy:
         _check_fingerprint(policy, options, state, checkpoint)
@@ -148,8 +149,8 @@ def _checkpoint(run: Path, after: int | None) -> Path:
     Raises:
         InputError: there is no such checkpoint, or none at all.
     """
-    whole = [path.parent for path in run.glob(f"checkpoints/[0-9]*/{STATE}")]
-    found = {_steps(path): path for path in whole}
+    folders = run.glob("checkpoints/[0-9]*")
+    found = {_steps(path): path for path in folders if path.name.isdecimal()}
     if not found:
         hint = "a run writes one after each finished step"
         raise InputError.of("no checkpoint", file=str(run), hint=hint)

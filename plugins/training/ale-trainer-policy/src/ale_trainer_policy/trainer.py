@@ -359,19 +359,20 @@ class PolicyTrainer:
         """Restore what `save` wrote; training continues bit for bit.
 
         Raises:
-            StoreError: it is not a checkpoint of this trainer, or is of another model.
+            StoreError: it is damaged, not a checkpoint of this trainer, or of another model.
         """
         learner, random_state = self._attached()
         with self._lock, self._model_lock:
             state = checkpoint.read_state(directory, State, trainer=self._name)
             checkpoint.check_fingerprint(directory, state, self._fingerprint)
+            checkpoint.check_digest(directory, state)
             tensors = checkpoint.read_tensors(directory, ("random/", f"{VERSION}/"))
             try:
                 learner.load(directory, state.updates)
                 random_state.load_state(tensors)
                 self._generator.bit_generator.state = state.generator
                 self._old_policy.load_state(tensors, state.kept_versions)
-            except (KeyError, ValueError, TypeError) as error:
+            except (KeyError, ValueError, TypeError, OverflowError) as error:
                 raise StoreError(f"{directory} is incomplete: {error}") from error
             self._bad_batches.in_a_row = state.bad_steps
             self._fresh_moments_next = state.fresh_moments_next
