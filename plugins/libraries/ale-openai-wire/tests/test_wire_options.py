@@ -25,3 +25,12 @@ def test_a_key_that_is_not_there_is_a_problem_of_the_config(environ: dict[str, s
     assert problem.path == "llm.api_key_env"
     assert problem.message == "the environment variable KEY is not set"
     assert problem.hint == "export KEY=..., or leave it out"
+
+
+@pytest.mark.parametrize("key", ["clé", "a\nb", "a\x00b", "\N{LEFT DOUBLE QUOTATION MARK}key"])
+def test_a_key_that_no_header_can_have_is_refused_without_showing_it(key: str) -> None:
+    with pytest.raises(InputError) as refused:
+        key_from("KEY", BuildContext(environ={"KEY": key}))
+    (problem,) = refused.value.problems
+    assert (problem.path, problem.expected) == ("llm.api_key_env", "printable ASCII characters")
+    assert key not in str(refused.value)

@@ -79,6 +79,7 @@ def test_a_named_variable_that_is_not_set_is_an_error_at_build(environ: dict[str
             },
             "no field in extra_body",
         ),
+        ({"placeholder_key": "clé"}, "placeholder_key"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, object], match: str) -> None:

@@ -88,16 +88,21 @@ def key_from(variable: str | None, context: BuildContext, *, otherwise: str = ""
         otherwise: an alternative to setting it, as the end of the hint.
 
     Raises:
-        InputError: the variable is not set, or empty.
+        InputError: the variable is not set, or empty, or can't be sent in a header.
     """
     if variable is None:
         return None
-    key = context.secret(variable)
-    if key is None or not key.value.strip():
+    found = context.secret(variable)
+    key = "" if found is None else found.value.strip()
+    if not key:
         problem = Problem(
             path="llm.api_key_env",
             message=f"the environment variable {variable} is not set",
             hint=f"export {variable}=...{otherwise}",
         )
         raise InputError([problem])
-    return Secret(key.value.strip())
+    if not (key.isascii() and key.isprintable()):
+        message = f"the key in {variable} has characters that no header can have"
+        expected = "printable ASCII characters"
+        raise InputError.of(message, path="llm.api_key_env", expected=expected)
+    return Secret(key)

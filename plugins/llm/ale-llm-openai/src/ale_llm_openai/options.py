@@ -31,7 +31,7 @@ class OpenAIOptions(ChatOptions):
     )
     placeholder_key: str = field(
         default="none",
-        validator=validators.min_len(1),
+        validator=validators.matches_re(r"[!-~]+"),  # a header has no other characters
         metadata=doc(
             "Key that is sent if api_key_env is not given. It is stored with the run, so never "
             "give a real key."
