@@ -1,6 +1,7 @@
 """The tiny policy: from a seed, the same everywhere; saved, loaded and told apart."""
 
 import hashlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -148,6 +149,24 @@ def test_a_file_in_the_place_of_a_folder_and_a_folder_without_a_model_are_named(
     (tmp_path / "m" / "model.safetensors").unlink()
     with pytest.raises(InputError, match=r"m has no \*\.safetensors"):
         load_policy(str(tmp_path / "m"), device="cpu")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_file_that_is_cut_off_is_named(name: str, tmp_path: Path) -> None:
+    tiny_policy(CORPUS, SHAPE).save(tmp_path)
+    path = tmp_path / name
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(InputError, match=f"can't be loaded: {name} is damaged: "):
+        load_policy(str(tmp_path), device="cpu")
+
+
+def test_a_config_of_another_number_of_layers_is_refused(tmp_path: Path) -> None:
+    tiny_policy(CORPUS, SHAPE).save(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"num_hidden_layers": 9}))
+    with pytest.raises(InputError, match=r"can't be loaded: `num_hidden_layers` \(9\)"):
+        load_policy(str(tmp_path), device="cpu")
 
 
 def test_adapters_alone_are_no_model_and_the_error_says_how_to_merge_them(tmp_path: Path) -> None:

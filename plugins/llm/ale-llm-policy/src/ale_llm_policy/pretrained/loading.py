@@ -1,11 +1,14 @@
 """Loads a policy from a name or folder, or creates one from a seed."""
 
+import json
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
@@ -77,7 +80,10 @@ def load_policy(
             model: Any = AutoModelForCausalLM.from_pretrained(
                 name, local_files_only=local, **weights
             )
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except (
+        *(OSError, ValueError, KeyError, ImportError),
+        *(RuntimeError, SafetensorError, StrictDataclassError),
+    ) as error:
         raise _not_loadable(name, error) from error
     keep_format(model)
     source = _source(chat_template)
@@ -97,13 +103,14 @@ def _ends(model: Any, tokenizer: Any) -> set[int]:
 
 def _not_loadable(name: str, error: Exception) -> Exception:
     folder = Path(name).expanduser().absolute()
-    reason = str(error).strip().splitlines()[0]
+    cause = error.__cause__ if isinstance(error, StrictDataclassError) else None
+    reason = str(cause or error).strip().splitlines()[0]
     lacks, hint = _lacking(folder) if folder.exists() else (None, None)
     return unloadable(name, lacks or reason, path="llm.model", hint=hint)
 
 
 def _lacking(folder: Path) -> tuple[str | None, str | None]:
-    """What a folder lacks to be a model, and a remedy."""
+    """What a folder lacks to be a model, or which file is damaged, and a remedy."""
     if not folder.is_dir():
         hint = "transformers reads a GGUF file with gguf_file=, and saves it as a folder"
         return f"{folder.name} is a file", hint if folder.suffix == ".gguf" else None
@@ -113,7 +120,20 @@ def _lacking(folder: Path) -> tuple[str | None, str | None]:
     for kind in ("config.json", "tokenizer.json", "*.safetensors"):
         if not any(folder.glob(kind)):
             return f"{folder.name} has no {kind}", None
-    return None, None
+    return _damaged(folder), None
+
+
+def _damaged(folder: Path) -> str | None:
+    for path in sorted(folder.glob("*.*")):
+        try:
+            if path.suffix == ".json":
+                json.loads(path.read_bytes())
+            elif path.suffix == ".safetensors":
+                with safe_open(path, framework="pt"):
+                    pass
+        except (OSError, ValueError, SafetensorError) as error:
+            return f"{path.name} is damaged: {error}"
+    return None
 
 
 def resolve_device(device: Device) -> torch.device:
