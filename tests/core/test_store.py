@@ -41,6 +41,18 @@ def test_the_mean_reward_is_rounded_once(tmp_path: Path, rewards: tuple[float, .
     assert (found.n_episodes, found.mean_reward) == (len(rewards), sorted(rewards)[1])
 
 
+def test_of_an_episode_on_several_lines_the_last_counts(tmp_path: Path) -> None:
+    store = create(tmp_path)
+    for reward, rollout in ((0.0, 0), (0.5, 1), (1.0, 0), (0.25, 0)):
+        store.add_episode(episode(reward, rollout=rollout))
+    store.close()
+    reader = RunReader(tmp_path / "run")
+    assert [(each.rollout, each.reward) for each in reader.episodes] == [(1, 0.5), (0, 0.25)]
+    index = reader.index()
+    assert (sorted(index.rewards()), index.repeated) == ([0.25, 0.5], 2)
+    assert index.offsets(0) == sorted((at for at, _ in reader.episodes.once()), reverse=True)
+
+
 def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:
     store = create(tmp_path)
     store.add_episode(episode(1.0, rollout=0))

@@ -27,7 +27,7 @@ from ale._store.groups import (
     forget_batches,
     read_groups,
 )
-from ale._store.index import Index, StoredEpisode
+from ale._store.index import Episodes, Index, StoredEpisode
 from ale._store.lines import SCHEMA, Appender, Lines
 from ale._store.lock import lock
 from ale._store.redact import Redactor
@@ -58,8 +58,9 @@ class RunReader:
         """``manifest.json``: at least ``run_id``, ``config`` and ``n_tasks``."""
         self.tasks = Lines(path / _TASKS["train"], Task)
         self.evaluation_tasks = Lines(path / _TASKS["evaluation"], Task)
-        self.episodes = Lines(path / _EPISODES, Episode)
-        """Iterable any number of times; each pass reads from disk, one episode at a time."""
+        self.episodes = Episodes(path / _EPISODES, Episode)
+        """Iterable any number of times; each pass reads from disk, one episode at a time. Of
+        several lines of one episode, the last counts."""
         self._heads = Lines(path / _EPISODES, StoredEpisode)
 
     def index(self) -> Index:

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ale._store.groups import GroupKey, Groups
+from ale._store.lines import Lines
 from ale.types import BatchStatistics, Episode, Split
 from ale.types._record import record
 
@@ -29,6 +30,28 @@ class StoredEpisode:
     schema: int = 1
 
 
+def _key_of(episode: StoredEpisode | Episode) -> Key:
+    part = episode.split, episode.step
+    return (*part, episode.task_id, episode.start, episode.rollout, episode.temperature)
+
+
+class Episodes(Lines[Episode]):
+    """A run's episodes. Iteration gives each once: of several lines of one, the last counts."""
+
+    def __iter__(self) -> Iterator[Episode]:
+        """As `once`, without the offsets."""
+        for _, episode in self.once():
+            yield episode
+
+    def once(self) -> Iterator[tuple[int, Episode]]:
+        """Each episode with the offset of its line, as an `Index` counts them."""
+        heads = Lines(self.path, StoredEpisode)
+        last = {_key_of(head): offset for offset, head in heads.with_offsets()}
+        for offset, episode in self.with_offsets():
+            if last.get(_key_of(episode), offset) <= offset:  # the file may have grown since
+                yield offset, episode
+
+
 class Index:
     """Which episodes are on disk, and where. A query for one step scans that step alone.
 
@@ -43,13 +66,15 @@ class Index:
             groups: those of a stream; None for a run whose steps learn from what they have drawn.
         """
         self.stream = groups
+        self.repeated = 0
+        """Lines whose episode another line, further down, has again: that one counts."""
         self._rows: dict[tuple[Split, int], dict[Key, tuple[int, float | None]]] = {}
 
     def add(self, episode: StoredEpisode | Episode, offset: int) -> None:
         """Add an episode, whose line starts at `offset`."""
-        part = episode.split, episode.step
-        key = (*part, episode.task_id, episode.start, episode.rollout, episode.temperature)
-        self._rows.setdefault(part, {})[key] = (offset, episode.reward)
+        key, rows = _key_of(episode), self._rows.setdefault((episode.split, episode.step), {})
+        self.repeated += key in rows
+        rows[key] = (offset, episode.reward)
 
     def __contains__(self, key: Key) -> bool:
         return key in self._rows.get(key[:2], {})

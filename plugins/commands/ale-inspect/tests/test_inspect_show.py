@@ -46,6 +46,17 @@ def test_a_run_is_shown_by_task_with_causes_of_broken_episodes(ale: Ale, run: st
     assert "2 x sandbox: SandboxError: no space on port :40001" in shown.output
 
 
+def test_an_episode_on_several_lines_is_counted_once(ale: Ale, run: str) -> None:
+    assert "repeated" not in ale("show", run).output
+    file = Path(run) / "episodes.jsonl"
+    first = file.read_bytes().splitlines(keepends=True)[0]
+    file.write_bytes(file.read_bytes() + first)
+    shown = ale("show", run).output
+    assert "success      1 of 2  50.0%" in shown
+    assert "repeated     1 line of episodes.jsonl has an episode that a later line has" in shown
+    assert "the first of 2 episodes" in ale("show", run, "a").output
+
+
 def test_a_run_shows_its_evaluations_by_temperature(ale: Ale, write: Write, tmp_path: Path) -> None:
     one = evolve(episode(0.0, turn("tried")), split="evaluation")
     rows = [one, evolve(one, id="other", reward=1.0, temperature=0.0)]

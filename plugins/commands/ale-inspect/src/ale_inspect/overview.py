@@ -72,7 +72,8 @@ def overview(reader: RunReader) -> str:
         for section in ("sandbox", "llm", "agent", "chunker", "credit", "trainer")
         if section in config
     )
-    warning = learning(reader.events(), reader.index()).warning()
+    index = reader.index()
+    warning = learning(reader.events(), index).warning()
     learned = progress_of(reader.events())
     lines = [
         f"{manifest['run_id']}: {_state(reader)}",
@@ -80,6 +81,7 @@ def overview(reader: RunReader) -> str:
         f"success      {_rate(tasks.rewards_of(_TRAIN))}",
         *(f"{tasks.title(name):<11}  {_rate(tasks.rewards_of(name))}" for name in tasks.others()),
         f"broken       {sum(tasks.broken.values())}",
+        *([f"repeated     {_repeated(index.repeated)}"] if index.repeated else []),
         *([f"training     {warning}"] if warning else []),
         *([f"reward rose  {learned.value}: {learned.reason}"] if learned else []),
         "",
@@ -92,6 +94,11 @@ def overview(reader: RunReader) -> str:
     causes = [f"  {line}" for line in tasks.causes.lines(_CAUSES)]
     lines += ["", "causes of broken episodes", *causes] if causes else []
     return "\n".join(lines)
+
+
+def _repeated(n: int) -> str:
+    lines = "1 line of episodes.jsonl has" if n == 1 else f"{n} lines of episodes.jsonl have"
+    return f"{lines} an episode that a later line has again: the last one counts"
 
 
 def _rate(rewards: Sequence[float]) -> str:

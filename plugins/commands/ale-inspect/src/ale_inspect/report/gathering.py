@@ -173,7 +173,7 @@ def gather(run: RunReader) -> Facts:
         InputError: a stored line is damaged.
     """
     facts, counts, index = Facts(manifest=run.manifest), Counts(), run.index()
-    for offset, episode in run.episodes.with_offsets():
+    for offset, episode in run.episodes.once():
         step = index.learned_in(episode)
         _add(facts, offset, episode, episode.step if step is None else step)
         counts.add(episode)
