@@ -57,6 +57,18 @@ def test_an_episode_on_several_lines_is_counted_once(ale: Ale, run: str) -> None
     assert "the first of 2 episodes" in ale("show", run, "a").output
 
 
+def test_turns_are_of_graded_episodes_as_in_the_report(
+    ale: Ale, write: Write, tmp_path: Path
+) -> None:
+    done, four = episode(1.0, turn("Done.")), [turn("tried")] * 4
+    failure = Failure(stage="sandbox", kind="SandboxError", message="gone")
+    broken = [episode(None, *four, rollout=1), episode(None, *four, task_id="never")]
+    rows = [done, *(evolve(each, failure=failure) for each in broken)]
+    lines = ale("show", str(write(tmp_path / "run", rows))).output.splitlines()
+    assert ["demo", "1", "1", "1.00", "1.0", "1"] in map(str.split, lines)
+    assert ["never", "0", "0", "-", "-", "1"] in map(str.split, lines)
+
+
 def test_a_run_shows_its_evaluations_by_temperature(ale: Ale, write: Write, tmp_path: Path) -> None:
     one = evolve(episode(0.0, turn("tried")), split="evaluation")
     rows = [one, evolve(one, id="other", reward=1.0, temperature=0.0)]

@@ -125,6 +125,7 @@ class _Tasks:
         self.seen: dict[_Key, None] = {}
         self.rewards: dict[_Key, list[float]] = {}
         self.turns: Counter[_Key] = Counter()
+        """Of graded episodes."""
         self.broken: Counter[_Key] = Counter()
         self.causes = Causes()
         self._steps: dict[str, set[int]] = {}
@@ -134,8 +135,8 @@ class _Tasks:
         key = (episode.task_id, name, step)
         self._steps.setdefault(name, set()).add(step)
         self.seen[key] = None
-        self.turns[key] += len(episode.trajectory.turns)
         if episode.reward is not None:
+            self.turns[key] += len(episode.trajectory.turns)
             self.rewards.setdefault(key, []).append(episode.reward)
         if episode.failure is not None:
             self.broken[key] += 1
@@ -161,9 +162,8 @@ class _Tasks:
 
     def row(self, key: _Key) -> list[str]:
         rewards = self.rewards.get(key, [])
-        n = len(rewards) + self.broken[key]
         mean = f"{sum(rewards) / len(rewards):.2f}" if rewards else "-"
         succeeded = str(sum(reward == SUCCESS for reward in rewards))
-        turns = f"{self.turns[key] / n:.1f}"
+        turns = f"{self.turns[key] / len(rewards):.1f}" if rewards else "-"
         name = key[0] if key[1] == _TRAIN else f"{key[0]} ({self.title(key[1])})"
         return [name, str(len(rewards)), succeeded, mean, turns, str(self.broken[key])]
