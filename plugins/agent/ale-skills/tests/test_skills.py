@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import asdict
 
 from ale.errors import InputError, StoreError
+from ale.learning import Origin
 from ale.middleware import Rewriting, RewritingLLM
 from ale.protocols import Middleware, MiddlewareContext
 from ale.recording import Recording
@@ -24,6 +26,7 @@ from ale.types import (
     Task,
     Trajectory,
     Turn,
+    replace,
 )
 from ale_skills.middleware import Skills, given_in
 from ale_skills.options import SkillOptions
@@ -35,6 +38,8 @@ from ale_skills.store import Store
 GOAL = "Count the words of a file and write the number."
 HELPFUL = "Count with wc, never by reading."
 USELESS = "Stay calm while counting words."
+
+Episodes = Callable[..., Path]
 
 
 @pytest.fixture
@@ -246,6 +251,40 @@ async def test_a_skill_that_is_measured_too_little_is_left_alone(
     assert store.skills()
 
 
+async def test_an_episode_that_a_loop_took_counts_with_the_run_it_is_of(
+    tmp_path: Path, store: Store
+) -> None:
+    store.add(HELPFUL, GOAL, at=1)
+    run, loop = tmp_path / "run", tmp_path / "loop"
+    await work(run, 3, 2, Skills(SkillOptions(store=store.path)))
+    taken_by(loop, RunReader(run))
+    for runs, pairs in (([loop], 3), ([run, loop], 3), ([loop, run], 3)):
+        (found,) = review(runs, store)
+        assert found.worth is not None
+        assert found.worth.n == pairs, runs
+
+
+async def test_a_copy_that_a_loop_took_is_not_asked_about_again(
+    episodes: Episodes, tmp_path: Path, store: Store
+) -> None:
+    run = episodes((0.1, "a"))
+    taken_by(tmp_path / "loop", RunReader(run))
+    first = await propose([tmp_path / "loop"], store, answering("NONE"))
+    assert first.left_out == {"the model found nothing to learn": 1}
+    second = await propose([run], store, answering())
+    assert second.left_out == {"asked about before": 1}
+
+
+def taken_by(path: Path, run: RunReader) -> None:
+    """A run with copies of the episodes of another, as a loop stores them."""
+    recording = Recording(path, {"chunker": {"type": "interaction"}}, Registry())
+    for each in run.episodes:
+        origin = {"from": asdict(Origin.of(run, each.id))}
+        copy = replace(each, id=f"{each.id}-copy", metadata={**each.metadata, **origin})
+        recording.add(Task(id=each.task_id, goal=GOAL), copy)
+    recording.close()
+
+
 def graded(reward: float | None, given: bool, **fields: Any) -> Episode:
     skills = [{"type": "skills", "skills": [{"id": "s", "given": given}]}]
     facts = {"id": "e", "task_id": "t", "metadata": {"middleware": skills}, **fields}
@@ -266,9 +305,6 @@ def test_only_groups_with_and_without_a_skill_count() -> None:
     )
     ((_, (only,)),) = found.items()
     assert (only.part, only.difference) == ("0/t/", 0.5)
-
-
-Episodes = Callable[..., Path]
 
 
 @pytest.fixture

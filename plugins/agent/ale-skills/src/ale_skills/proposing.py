@@ -10,7 +10,7 @@ from attrs import field, frozen
 from ale.protocols import LLM
 from ale.runs import RunReader
 from ale.types import CompletionRequest, Conversation, Episode, Message
-from ale_skills.store import Skill, Store, name_of
+from ale_skills.store import Skill, Store, identity_of, name_of
 
 _LONGEST = 1500
 """Characters of one message that are shown."""
@@ -70,7 +70,8 @@ async def propose(
     asked = 0
     for run, goal, episode in _episodes(runs):
         feedback = feedback_on(episode, details=details)
-        reason = _left_out(episode, feedback, below, store.was_asked(run, episode.id))
+        identity = identity_of(run, episode)
+        reason = _left_out(episode, feedback, below, store.was_asked(*identity))
         if reason is None and asked >= most:
             reason = "the number of requests was reached"
         if reason is not None:
@@ -79,7 +80,7 @@ async def propose(
         asked += 1
         text = await _ask(llm, store, goal, episode, feedback)
         _add(text, store, made, goal=goal, run=run, episode=episode.id)
-        store.set_asked(run, episode.id)
+        store.set_asked(*identity)
     return made
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ale.runs import RunReader
 from ale.types import Episode
-from ale_skills.store import Evidence, Skill, Store, name_of
+from ale_skills.store import Evidence, Skill, Store, identity_of, name_of
 from ale_statistics import Estimate
 
 
@@ -23,19 +23,20 @@ def review(runs: Sequence[Path], store: Store, *, pairs: int = 10) -> list[Revie
 
     A group is the rollouts of one task in one step; where some of them had the skill and others
     not, the difference of their mean rewards is one pair. A skill with `pairs` of them or more
-    whose 95% interval is not above 0 is retired. Reviewing a run again changes nothing.
+    whose 95% interval is not above 0 is retired. Reviewing a run again changes nothing. A copy
+    that a loop took of an episode counts with the run that it is of, where both are reviewed.
 
     Raises:
         InputError: a run can't be read.
         StoreError: the store can't be written.
     """
-    for path in runs:
-        reader = RunReader(path)
-        run = name_of(reader)
-        found = differences(reader.episodes)
+    readers = {name_of(reader): reader for reader in map(RunReader, runs)}
+    for run, reader in readers.items():
+        others = readers.keys() - {run}
+        own = (each for each in reader.episodes if identity_of(run, each)[0] not in others)
+        found = differences(own)
         for skill in store.skills(retired=True):
-            if skill.id in found:
-                store.set_evidence(skill.id, run, found[skill.id])
+            store.set_evidence(skill.id, run, found.get(skill.id, ()))
     return [_judged(skill, store, pairs) for skill in store.skills()]
 
 

@@ -12,7 +12,9 @@ from typing import Any, Self
 from attrs import frozen
 
 from ale.errors import InputError, StoreError
+from ale.learning import ORIGIN, Origin
 from ale.runs import RunReader
+from ale.types import Episode
 from ale_statistics import Estimate, estimate
 
 VERSION = 1
@@ -212,6 +214,18 @@ def name_of(run: RunReader) -> str:
     """A run's name in the store; runs of the same id, as of the same folder's name, differ."""
     manifest: Mapping[str, Any] = run.manifest
     return f"{manifest['run_id']}~{manifest.get('uid') or manifest.get('created', '')}"
+
+
+def identity_of(run: str, episode: Episode) -> tuple[str, str]:
+    """The run, by `name_of`, and the id of an episode; of a copy that a loop took, the original's.
+
+    Args:
+        run: that has it.
+    """
+    if ORIGIN not in episode.metadata:
+        return run, episode.id
+    origin = Origin(**episode.metadata[ORIGIN])
+    return f"{origin.run}~{origin.uid}", origin.episode
 
 
 def words(text: str) -> frozenset[str]:
