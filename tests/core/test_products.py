@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from ale._run.hooks import observer_errors
 from ale._run.products import PROTOCOLS, _members
 from ale._run.start import check_run, resume
 from ale.errors import InputError
+from ale.plugin import hookimpl
 from ale.protocols import LLM, Policy
 from ale.testing.fakes import FakeChunker
 from ale.types import CriterionSpec, Task
@@ -52,6 +54,27 @@ def test_a_class_in_place_of_an_instance_is_refused(workplace: Any) -> None:
     wrong = evolve(config, chunker=_building(config.chunker, FakeChunker))
     with pytest.raises(InputError, match="returned the class FakeChunker, not an instance"):
         check_run(wrong, "test", workplace.outside())
+
+
+class Idle:
+    def close(self) -> None:
+        """No event hook."""
+
+
+class Unmarked:
+    def ale_run_started(self, event: object) -> None: ...
+
+
+class Named:
+    @hookimpl(specname="ale_run_finished")
+    def finished(self, event: object) -> None: ...
+
+
+def test_an_observer_without_an_event_hook_is_refused_with_those_it_may_have() -> None:
+    (error,) = observer_errors(Idle())
+    assert error.startswith("it has no event hook (hookimpl) of ale_run_started, ale_ep")
+    assert observer_errors(Unmarked()) == ["ale_run_started is not marked with hookimpl"]
+    assert observer_errors(Named()) == []
 
 
 def test_members_that_a_protocol_inherits_are_checked_too() -> None:

@@ -36,7 +36,16 @@ def observer_errors(product: object) -> list[str]:
             errors.append(f"{name} is a coroutine function, which would never be awaited")
         elif set(inspect.signature(method).parameters) - {"event"}:
             errors.append(f"{name} takes {inspect.signature(method)}, expected (event)")
+    if not errors and not _registered(product):
+        errors.append(f"it has no event hook (hookimpl) of {', '.join(_EVENTS)}")
     return errors
+
+
+def _registered(product: object) -> bool:
+    """Has it any hook, whatever its method is called (``hookimpl(specname=...)``)?"""
+    manager = pluggy.PluginManager(PROJECT)
+    manager.register(product)
+    return bool(manager.get_hookcallers(product))
 
 
 class Observers:
