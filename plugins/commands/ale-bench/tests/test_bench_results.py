@@ -51,6 +51,17 @@ def test_a_line_per_k_a_table_per_group_and_what_is_not_counted(run: Path, bench
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(
+    ("second", "samples"),
+    [(6, "6 samples each"), (4, "4 to 6 samples each"), (0, "3 to 6 samples")],
+)
+def test_of_a_run_of_several_steps_all_samples_are_named(
+    stored: Stored, bench: Bench, second: int, samples: str
+) -> None:
+    found = bench("show", str(stored({"a": [RIGHT] * 6, "b": [WRONG] * second}, k=3)))
+    assert found.output.startswith(f"math: 2 problems, {samples}")
+
+
 def test_a_run_directory_itself_can_be_named(run: Path, bench: Bench) -> None:
     (inner,) = run.iterdir()
     assert bench("show", str(inner)).output == bench("show", str(run)).output

@@ -68,7 +68,10 @@ def results_text(results: Results) -> str:
 
 
 def _title(results: Results) -> str:
-    samples = "1 sample" if results.k == 1 else f"{results.k} samples"
+    # Each step of a run takes k samples anew.
+    taken = [max(results.k, each.n + each.broken) for each in results.attempts.values()]
+    least, most = min(taken, default=results.k), max(taken, default=results.k)
+    samples = ("" if least == most else f"{least} to ") + counted(most, "sample")
     at = "" if results.temperature is None else f" at temperature {results.temperature:g}"
     return (
         f"{results.benchmark}: {counted(len(results.tasks), 'problem')}, {samples} each\n"
