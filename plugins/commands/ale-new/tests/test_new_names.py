@@ -69,6 +69,30 @@ def test_an_invalid_name_is_rejected_with_a_suggestion(
 
 
 @pytest.mark.parametrize(
+    ("kind", "name", "reason"),
+    [
+        ("chunker", "ale-chunker-null", "'null', which a config reads as null"),
+        ("llm", "true", "'true', which a config reads as true or false"),
+        ("criterion", "ale-criterion-1e5", "'1e5', which a config reads as a number"),
+        ("credit", "ale-credit-7", "'7', which a config reads as a number"),
+        ("sandbox", "ale-sandbox-auto", "'auto', with which a config leaves the choice to ale"),
+    ],
+)
+def test_a_name_that_a_config_could_not_select_is_rejected(
+    kind: str, name: str, reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason) as raised:
+        names(name, KINDS[kind])
+    suggested = str(raised.value).rpartition("try '")[2].rstrip("'")
+    assert names(suggested, KINDS[kind]).component.startswith("my")
+
+
+def test_other_kinds_may_use_the_names_that_are_refused_for_one() -> None:
+    assert names("ale-agent-auto", KINDS["agent"]).component == "auto"
+    assert names("ale-command-null", KINDS["command"]).component == "null"
+
+
+@pytest.mark.parametrize(
     ("name", "kind"),
     [("credit", "credit"), ("credit-scheme", "credit"), ("task-source", "tasks"), ("llm", "llm")],
 )

@@ -6,7 +6,8 @@ import sys
 
 from attrs import frozen
 
-from ale_new.kinds import Kind
+from ale.strict import parse_yaml
+from ale_new.kinds import COMMAND, Kind
 
 _NORMAL = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 # The core itself, and what pip can't install next to it.
@@ -45,13 +46,29 @@ def names(name: str, kind: Kind) -> Names:
             digits, joined by single hyphens.
 
     Raises:
-        ValueError: it is not normalised, or its module would shadow one of Python's or `ale`'s.
-            The message suggests the nearest valid name.
+        ValueError: it is not normalised, its module would shadow one of Python's or `ale`'s, or
+            a config could not select its component. The message suggests the nearest valid name.
     """
     reason = _problem(name)
     if reason is not None:
         raise ValueError(f"{reason}; try '{_suggestion(name, kind)}'")
-    return Names(distribution=name, module=name.replace("-", "_"), component=_component(name, kind))
+    component = _component(name, kind)
+    taken = None if kind == COMMAND else _meaning(component, kind)
+    if taken is not None:
+        message = f"its component would be '{component}', {taken}"
+        raise ValueError(f"{message}; try 'ale-{kind.prefixes[0]}-my-{component}'")
+    return Names(distribution=name, module=name.replace("-", "_"), component=component)
+
+
+def _meaning(component: str, kind: Kind) -> str | None:
+    """What a config means by ``type: COMPONENT`` where that is no component of this name."""
+    if kind.name == "sandbox" and component == "auto":
+        return "with which a config leaves the choice to ale"
+    value = parse_yaml(component, file="").value
+    if isinstance(value, str):
+        return None
+    of = "null" if value is None else "true or false" if isinstance(value, bool) else "a number"
+    return f"which a config reads as {of}"
 
 
 def _problem(name: str) -> str | None:
