@@ -29,6 +29,16 @@ def team(tmp_path: Path) -> Path:
     return tmp_path / "team"
 
 
+@pytest.mark.parametrize("option", ["--author", "--license", "--url"])
+def test_what_describes_a_package_is_refused(tmp_path: Path, option: str) -> None:
+    given = [option, {"--license": "MIT"}.get(option, "https://example.org")]
+    arguments = ["openclaw", "team", *given, "--directory", str(tmp_path)]
+    done = CliRunner().invoke(command, arguments)
+    assert done.exit_code == 2
+    assert f"{option}: 'openclaw' writes no package that has one" in done.output
+    assert not list(tmp_path.iterdir())
+
+
 def test_each_agent_has_its_own_workspace(team: Path) -> None:
     assert {path.name for path in team.iterdir()} == {"README.md", *AGENTS}
     for agent in AGENTS:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from ale_new.about import License
@@ -33,8 +34,15 @@ if TYPE_CHECKING:
     help="Licence of the package; its text is written too.",
 )
 @click.option("--url", help="Homepage of the package.")
+@click.pass_context
 def command(
-    kind: str, name: str, directory: Path, author: str | None, license_: "License", url: str | None
+    ctx: click.Context,
+    kind: str,
+    name: str,
+    directory: Path,
+    author: str | None,
+    license_: "License",
+    url: str | None,
 ) -> None:
     """Write a plugin package NAME that registers one component of a KIND.
 
@@ -57,6 +65,7 @@ def command(
     from ale_new.writing import render
 
     if kind in WORKSPACES:
+        _refuse_about(ctx, kind)
         if not name or Path(name).name != name:
             raise click.BadParameter(f"'{name}' is not the name of a folder", param_hint="NAME")
         _write(directory / name, texts_of(kind))
@@ -78,6 +87,14 @@ def command(
         raise click.BadParameter(str(error), param_hint="--author or --url") from None
     _write(directory / chosen.distribution, texts)
     click.echo(_next(chosen_kind, chosen, directory))
+
+
+def _refuse_about(ctx: click.Context, kind: str) -> None:
+    """Refuse the options that describe a package."""
+    for parameter in ("author", "license_", "url"):
+        if ctx.get_parameter_source(parameter) is not ParameterSource.DEFAULT:
+            option = f"--{parameter.rstrip('_')}"
+            raise click.UsageError(f"{option}: '{kind}' writes no package that has one")
 
 
 def _check_is_free(kind: "Kind", chosen: "Names") -> None:
