@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,6 +104,24 @@ def test_a_criterion_that_fails_to_build_is_reported_with_its_task_file_and_line
     assert (problem.file, problem.line) == ("tasks/a.yaml", 7)
     assert problem.path == "success_criteria[0]"
     assert problem.message.startswith("task 'count-lines': criterion 'done' of ale-bench")
+
+
+def test_a_problem_with_an_option_of_a_criterion_is_on_the_line_of_the_option(
+    bench: Any, workplace: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("success_criteria:\n- weight: 1\n\n  type: done\n  colour: [red]\n")
+    options = {"colour": ["red"]}
+    lines = []
+    for line in (2, 1):  # as it was read, and changed since
+        criterion = CriterionSpec(type="done", file=str(file), line=line, options=options)
+        bench.tasks = lambda n, made=criterion: [Task(id="a", goal="g", criteria=(made,))]
+        with pytest.raises(InputError) as caught:
+            check_run(workplace.config(), "test", workplace.outside())
+        (problem,) = caught.value.problems
+        assert problem.path == "success_criteria[0].colour"
+        lines.append(problem.line)
+    assert lines == [5, 1]
 
 
 @pytest.mark.parametrize(

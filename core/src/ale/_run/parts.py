@@ -1,8 +1,10 @@
 """Build the parts that a config selects, and read and check its tasks."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from attrs import evolve, frozen
@@ -29,7 +31,7 @@ from ale.protocols import (
     TaskSource,
     Trainer,
 )
-from ale.strict import from_plain
+from ale.strict import Node, from_plain, read_yaml
 from ale.types import CriterionSpec, Split, Task
 
 
@@ -238,10 +240,41 @@ def prepare(task: Task, registry: Registry, context: BuildContext) -> PreparedTa
             path = f"success_criteria[{number}].weight"
             problem = Problem(message=message, file=spec.file, line=spec.line, path=path)
             problems.found.append(problem)
-        made = problems.collect(partial(_criterion, task, number, registry, context))
+        made = problems.collect(partial(_located_criterion, task, number, registry, context))
         criteria.append((spec, made))
     problems.raise_all()
     return PreparedTask(task=task, criteria=tuple(criteria))
+
+
+def _located_criterion(
+    task: Task, number: int, registry: Registry, context: BuildContext
+) -> Criterion:
+    """Build a criterion. A problem with an option has the option's own line, where it is known."""
+    try:
+        return _criterion(task, number, registry, context)
+    except InputError as error:
+        written = _written(task.criteria[number], number)
+        if written is None:
+            raise
+        raise InputError([_at_option(each, written) for each in error.problems]) from error
+
+
+def _written(spec: CriterionSpec, number: int) -> Node | None:
+    """The criterion in its task file, if that is YAML and as it was read: a spec has one line."""
+    if spec.file is None or Path(spec.file).suffix not in (".yaml", ".yml"):
+        return None
+    try:
+        entries = read_yaml(Path(spec.file)).get("success_criteria")
+    except InputError:
+        return None
+    items = [] if entries is None else entries.items or []
+    return next((item for item in items[number : number + 1] if item.line == spec.line), None)
+
+
+def _at_option(problem: Problem, criterion: Node) -> Problem:
+    option = (problem.path or "").partition("].")[2]
+    node = criterion.get(re.split(r"[.\[]", option)[0])
+    return problem if node is None else evolve(problem, line=node.line)
 
 
 def _criterion(task: Task, number: int, registry: Registry, context: BuildContext) -> Criterion:
