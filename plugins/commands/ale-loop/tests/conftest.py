@@ -130,8 +130,11 @@ class Place:
 
     def _start(self, *arguments: str) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "ale", *arguments]
+        temporary = self.folder / "temporary"  # a process that is killed leaves its sandboxes here
+        temporary.mkdir(exist_ok=True)
+        environ = {**os.environ, "TMPDIR": str(temporary)}
         with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
+            return subprocess.Popen(command, cwd=self.folder, env=environ, stdout=log, stderr=log)
 
     @property
     def decisions(self) -> list[Decision]:

@@ -34,7 +34,8 @@ class WorkerGroup:
         output = self.folder / f"worker-{self.started}.log"
         command = [ALE, "worker", "--nats", self.url, "-n", str(SLOTS), *self.options, *options]
         with output.open("wb") as file:
-            variables = {**os.environ, **(environ or {})}
+            # A worker that is killed leaves its sandboxes behind, in this folder.
+            variables = {**os.environ, "TMPDIR": str(self.folder), **(environ or {})}
             made = subprocess.Popen(command, stderr=file, start_new_session=True, env=variables)
         self.workers.append(made)
         wait_for(lambda: "waiting for jobs" in output.read_text(), f"worker {self.started}")
