@@ -379,6 +379,25 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         open_database(where)
 
 
+@pytest.mark.parametrize("version", ["0000", "garbage", ""])
+def test_a_database_of_a_version_that_never_was_is_refused(tmp_path: Path, version: str) -> None:
+    where = str(tmp_path / "index.sqlite")
+    database = open_database(where)
+    with database.writing() as connection:
+        connection.execute(text("UPDATE store_version SET version_num = :v"), {"v": version})
+    database.close()
+    with pytest.raises(StoreError, match=f"its tables have the version '{version}', which no"):
+        open_database(where)
+
+
+def test_a_file_of_the_user_is_not_to_be_deleted(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("my notes")
+    with pytest.raises(StoreError, match=r"not a database; choose another file with --store$"):
+        open_database(str(notes))
+    assert notes.read_text() == "my notes"
+
+
 def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path) -> None:
     where = tmp_path / "index.sqlite"
     where.write_bytes(b"no database " * 1000)

@@ -68,6 +68,19 @@ def test_a_running_run_is_in_the_database(
     assert stored(where) == [("r", "completed", 2)]
 
 
+def test_why_the_database_is_not_updated_is_said_once(
+    tmp_path: Path, make_run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = tmp_path / "runs" / "r"
+    make_run(run, n=1).close()
+    (run / "episodes.jsonl").write_text("damaged\n")
+    manager = register(build(every_s=1e-9))
+    notify(manager, [started(run), ended(0, 1.0), ended(1, 1.0), finished(run)])
+    (warning,) = caplog.messages
+    assert "was not updated: " in warning
+    assert "episodes.jsonl:1: " in warning
+
+
 def test_a_variable_that_is_not_set_is_named() -> None:
     with pytest.raises(NotUsableError, match="MY_STORE is not set"):
         build(url_env="MY_STORE")

@@ -1,5 +1,6 @@
 """A database of runs: SQLite in a file, or PostgreSQL by a URL; its tables are made as needed."""
 
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ FILE = "index.sqlite"
 """Name of the database that is made beside the run directories."""
 NEWEST = "0003"
 """Version of the tables that this package reads and writes."""
+_VERSION = re.compile(r"(?!0000)\d{4}")
 VERSIONS = "store_version"
 """The table that holds it."""
 _WRITER = 0x616C65
@@ -88,9 +90,11 @@ class Database:
     def _hint(self, message: str) -> str:
         if not self.sqlite:
             return ""
-        if "not a database" in message or "malformed" in message:
+        damaged = "not a database" in message or "malformed" in message
+        # Of another name, it may be a file that the user needs.
+        if damaged and Path(self.shown).name == FILE:
             return "; delete the file: it is made again from the run directories"
-        if "readonly" in message or "unable to open" in message:
+        if damaged or "readonly" in message or "unable to open" in message:
             return "; choose another file with --store"
         return ""
 
@@ -177,6 +181,9 @@ def _migrate(database: Database) -> None:
         found = _version(connection)
     if found == NEWEST:
         return
+    if found is not None and not _VERSION.fullmatch(found):
+        message = f"its tables have the version '{found}', which no ale-store has written"
+        raise StoreError(f"{database.shown} is damaged: {message}")
     if found is not None and found > NEWEST:
         raise StoreError(
             f"{database.shown} was written by a newer version of ale-store (tables {found}, this "

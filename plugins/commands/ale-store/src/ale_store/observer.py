@@ -63,12 +63,17 @@ class Updating:
         database = open_database(where)
         indexer = Indexer(database)
 
+        said = ""
+
         def update(_: None) -> None:
+            nonlocal said
             try:
                 indexer.update_run(directory)
             except AleError as error:
                 # The run itself is complete; the next `ale runs` reads what is missing here.
-                logger.warning("%s was not updated: %s", database.shown, error)
+                if str(error) != said:
+                    logger.warning("%s was not updated: %s", database.shown, error)
+                said = str(error)
 
         try:
             yield update
