@@ -1,6 +1,7 @@
 """Rows are read from every kind of file, and tasks chosen from them."""
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow
@@ -38,6 +39,14 @@ def lines(tmp_path: Path) -> Path:
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     return file
+
+
+def test_a_pipe_in_a_folder_is_refused_unread(lines: Path) -> None:
+    pipe = lines.parent / "zz.jsonl"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match="is a pipe, not a file") as caught:
+        list(rows_below(lines.parent, EXPECTED))
+    assert caught.value.problems[0].file == str(pipe)
 
 
 def test_parquet_json_and_json_lines_give_the_same_rows(lines: Path, tmp_path: Path) -> None:

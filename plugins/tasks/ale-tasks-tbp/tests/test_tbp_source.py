@@ -139,6 +139,17 @@ def test_hidden_folders_and_circular_links_are_ignored(tmp_path: Path) -> None:
     assert [task.id for task in load(tmp_path)] == ["one"]
 
 
+def test_a_pipe_is_refused_unread(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(small("one"))
+    (tmp_path / "b").mkdir()
+    for name in ("pipe.yaml", "b/task.yaml"):
+        os.mkfifo(tmp_path / name)
+    found = [(problem.file, problem.message) for problem in problems(tmp_path)]
+    message = "is a pipe or a device, not a file"
+    files = [str(tmp_path / name) for name in ("b/task.yaml", "pipe.yaml")]
+    assert found == [(file, message) for file in files]
+
+
 def test_a_linked_folder_is_searched(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "t.yaml").write_text(small("far"))

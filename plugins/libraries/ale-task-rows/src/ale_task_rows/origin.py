@@ -60,7 +60,7 @@ def files_of(folder: Path, endings: Sequence[str], expected: str) -> Iterator[Pa
     """The files below a folder with one of these endings, by name; or the path, if it is a file.
 
     Raises:
-        InputError: there are none.
+        InputError: there are none, or one is a pipe.
     """
     if folder.is_file():
         yield folder
@@ -69,7 +69,10 @@ def files_of(folder: Path, endings: Sequence[str], expected: str) -> Iterator[Pa
     if not found:
         wanted = " or ".join(endings)
         raise unusable(folder, f"no file that ends with {wanted} in here", expected)
-    yield from found
+    for path in found:
+        if path.is_fifo():  # reading it could wait for ever
+            raise unusable(path, "is a pipe, not a file", expected)
+        yield path
 
 
 def rows_below(path: Path, expected: str) -> Iterator[Row]:

@@ -20,10 +20,15 @@ def task_files(path: Path, problems: list[Problem]) -> Iterator[Path]:
 
     Args:
         path: a task file, a task folder, or a folder of such.
-        problems: gets one for every folder that can't be listed.
+        problems: gets one for every folder that can't be listed, and for a pipe or a device.
     """
     if path.is_dir():
-        yield from _search(path, set(), problems)
+        for file in _search(path, set(), problems):
+            if file.exists() and not file.is_file():  # reading a pipe could wait for ever
+                message = "is a pipe or a device, not a file"
+                problems.append(Problem(message=message, file=str(file)))
+            else:
+                yield file
     elif path.exists():
         yield path
     else:
