@@ -229,6 +229,7 @@ def test_ten_thousand_tasks_load_in_seconds_and_are_not_held_in_memory() -> None
         ({"length": [1, 11]}, "found [1, 11]"),
         ({"length": "long"}, "found the text"),
         ({"count": 0}, "expected a value >= 1, found 0"),
+        ({"count": 10_000_000}, "expected a value <= 1000000, found 10000000"),
         ({"seed": -1}, "expected a value >= 0, found -1"),
         ({"words": 10}, "expected a number from 48 to 128, found 10"),
         ({"split": "heldout"}, "expected one of train, held_out_parameters, held_out_compositions"),

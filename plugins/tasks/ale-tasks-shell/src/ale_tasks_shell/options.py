@@ -2,12 +2,14 @@
 
 from typing import Any, Literal
 
-from attrs import Attribute, field, frozen
+from attrs import Attribute, field, frozen, validators
 
 from ale.errors import nearest
 from ale.plugin import doc, ge
 
 LONGEST = 10
+MOST = 1_000_000
+"""Tasks: all are made and checked before a run starts, and kept in memory."""
 Split = Literal["train", "held_out_parameters", "held_out_compositions"]
 
 
@@ -50,7 +52,11 @@ class ShellTasksOptions:
             "count."
         ),
     )
-    count: int = field(default=100, validator=ge(1), metadata=doc("How many tasks."))
+    count: int = field(
+        default=100,
+        validator=[ge(1), validators.le(MOST)],
+        metadata=doc(f"How many tasks, at most {MOST:,}."),
+    )
     split: Split = field(
         default="train",
         metadata=doc(
