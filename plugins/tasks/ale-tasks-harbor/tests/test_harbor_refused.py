@@ -1,6 +1,7 @@
 """Why a folder is refused: file, key and reason, while the others run."""
 
 from collections.abc import Callable, Mapping
+from textwrap import dedent
 
 import pytest
 
@@ -380,6 +381,34 @@ def test_all_that_is_wrong_with_a_folder_is_said_at_once(write: Write, source: S
     assert {(p.path, p.line) for p in caught.value.problems} == {
         ("environment.cpus", 2),
         ("agent.timeout_sec", 5),
+    }
+
+
+def test_of_several_steps_the_wrong_one_has_the_line(write: Write, source: Source) -> None:
+    lines = """\
+        [[steps]]
+        name = 'one'
+        agent = {timeout_sec = 'me'}
+        [steps.verifier]
+        timeout_sec = 'you'
+        [[steps]]
+        name = 'two'
+        [steps.agent]
+        user = ['root']
+        [steps.verifier]
+        timeout_sec = 'they'
+        [[steps]]
+        min_reward = 1
+    """
+    write("one", _toml(dedent(lines)))
+    with pytest.raises(InputError) as caught:
+        list(source().load())
+    assert {(p.path, p.line) for p in caught.value.problems if p.line} == {
+        ("steps[0].agent.timeout_sec", 3),
+        ("steps[0].verifier.timeout_sec", 5),
+        ("steps[1].agent.user", 9),
+        ("steps[1].verifier.timeout_sec", 11),
+        ("steps[2].name", 12),
     }
 
 

@@ -260,4 +260,4 @@ class _Reader:
 
 def _user(*tables: Values) -> str | None:
     """Of the first table that names one; None for the image's own user, as in Harbor."""
-    return next((str(table.values["user"]) for table in tables if table.has("user")), None)
+    return next((table.user() for table in tables if table.has("user")), None)

@@ -14,6 +14,10 @@ from ale_tasks_harbor.folder import Folder
 
 _YES = ("1", "on", "t", "true", "y", "yes")
 _NO = ("0", "off", "f", "false", "n", "no")
+_PART = re.compile(r"([^.\[\]]+)(?:\[(\d+)\])?")
+"""A name of a path, with its index: ``steps[1]``."""
+_HEADER = re.compile(r"\s*\[+[^\[\],=]+\]+\s*(#.*)?$")
+"""The header of a table of TOML."""
 
 
 class Values:
@@ -106,6 +110,14 @@ class Values:
             self._wrong(key, "a list of texts")
             return ()
         return tuple(found)
+
+    def user(self) -> str | None:
+        """The user under ``user``, by name or number."""
+        found = self.values.get("user")
+        if isinstance(found, bool) or not isinstance(found, str | int | None):
+            self._wrong("user", "the name or the number of a user")
+            return None
+        return None if found is None else str(found)
 
     def pairs(self, key: str) -> dict[str, str]:
         """A table of texts: environment variables."""
@@ -223,15 +235,26 @@ def _located(problem: Problem, text: str, file: str) -> Problem:
 
 
 def _line_of(text: str, path: str) -> int | None:
-    """The 1-based line of a key in a TOML or YAML text; None if it is not found."""
-    *tables, key = re.sub(r"\[\d+\]", "", path).split(".")
+    """The 1-based line of a key in a TOML or YAML text, or of the table without the key.
+
+    Returns:
+        None if neither is found.
+    """
     lines = text.splitlines()
-    start = 0
-    if tables:
-        header = re.compile(rf"\s*\[+\s*{re.escape('.'.join(tables))}\s*\]+|{tables[-1]}\s*:")
-        start = next((i + 1 for i, line in enumerate(lines) if header.match(line)), 0)
-    wanted = re.compile(rf"\s*(?:-\s+)?[\"']?{re.escape(key)}[\"']?\s*[=:]")
-    for i, line in enumerate(lines[start:], start):
-        if wanted.match(line):
-            return i + 1
-    return None
+    low, high, table, names = 0, len(lines), -1, []
+    *tables, (key, _) = _PART.findall(path) or [(path, "")]
+    for name, index in tables:
+        names.append(re.escape(name))
+        header = re.compile(rf"\s*\[+\s*{r'[.]'.join(names)}\s*\]+|{names[-1]}\s*:")
+        found = [i for i in range(low, high) if header.match(lines[i])]
+        n = int(index or 0)
+        if n >= len(found):  # written inside the line of its name
+            key = name
+            break
+        table = found[n]
+        if index:  # the next tables of the list have the same keys
+            low, high = table + 1, found[n + 1] if n + 1 < len(found) else high
+    end = next((i for i in range(table + 1, high) if _HEADER.match(lines[i])), high)
+    wanted = re.compile(rf"\s*(?:-\s+)?[\"']?{re.escape(key)}[\"']?\s*[=:.]")
+    of_key = (i for i in range(table + 1, end) if wanted.match(lines[i]))
+    return next(of_key, table) + 1 or None

@@ -62,12 +62,11 @@ def hooks(values: Values) -> list[dict[str, Any]]:
     """Commands to run before the tests, in the agent's container or in another."""
     made = []
     for hook in values.table("verifier").tables("collect"):
-        user = hook.values.get("user")
         made.append(
             {
                 "command": hook.text("command") or "",
                 "timeout_s": hook.seconds("timeout_sec", 60.0),
-                "user": None if user is None else str(user),
+                "user": hook.user(),
                 "service": hook.text("service"),
             }
         )
