@@ -59,6 +59,8 @@ async def test_without_code_the_score_says_so(sandbox: Sandbox) -> None:
     [
         ({"tests": ()}, "Length of 'tests' must be >= 1"),
         ({"tests": ("assert (",)}, "tests: not valid Python"),
+        ({"tests": (TESTS[1], "")}, "tests: a test without code, which anything passes: ''"),
+        ({"tests": ("# x",)}, "tests: a test without code, which anything passes: '# x'"),
         ({"tests": TESTS, "answer": "answer.py"}, "must be 'message' or 'file:NAME'"),
         ({"tests": TESTS, "answer": "file:../answer.py"}, "must not contain '..'"),
         ({"tests": TESTS, "python": "bin/python"}, "or an absolute path"),

@@ -19,12 +19,20 @@ def _python(_: object, attribute: "Attribute[Any]", value: str | tuple[str, ...]
             raise ValueError(f"{attribute.name}: not valid Python: {error}: {text!r}") from error
 
 
+def _tests(_: object, attribute: "Attribute[Any]", value: tuple[str, ...]) -> None:
+    for text in value:
+        if not parsed_python(text).body:
+            raise ValueError(
+                f"{attribute.name}: a test without code, which anything passes: {text!r}"
+            )
+
+
 @frozen(kw_only=True)
 class PythonTestsOptions:
     """Python asserts that the agent never saw hold for the code that it wrote."""
 
     tests: tuple[str, ...] = field(
-        validator=[min_len(1), _python],
+        validator=[min_len(1), _python, _tests],
         metadata=doc("Python code, each test run on its own: it passes if it raises nothing."),
     )
     setup: str = field(
