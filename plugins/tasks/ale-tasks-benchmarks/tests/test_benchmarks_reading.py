@@ -298,3 +298,8 @@ def test_ids_that_stand_twice_are_an_error(tmp_path: Path) -> None:
     row = {"id": "a", "prompt": "b", "answer": "c"}
     found = message(jsonl(JsonlOptions(path=written(tmp_path, row, row))))
     assert "mine.jsonl:2: the id 'a' stands twice" in found
+
+
+def test_a_blank_problem_is_an_error(tmp_path: Path) -> None:
+    found = message(jsonl(JsonlOptions(path=written(tmp_path, {"prompt": " ", "answer": "c"}))))
+    assert "mine.jsonl:1: prompt: the problem is blank" in found

@@ -32,6 +32,8 @@ def jsonl(options: JsonlOptions) -> RowTasks:
 
 def _task(row: Row, options: JsonlOptions) -> Task:
     problem = row.text(options.prompt)
+    if not problem.strip():
+        raise row.problem("the problem is blank", options.prompt)
     metadata: dict[str, Any] = {**environment(options)}
     if options.criterion == "python_tests":
         graded, metadata["python"] = _code(row, options)
