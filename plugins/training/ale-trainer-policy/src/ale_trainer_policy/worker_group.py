@@ -33,9 +33,10 @@ class OwnRanks:
     """
 
     def __init__(self, n: int, *, gpu: bool) -> None:
-        context = torch.multiprocessing.get_context("spawn" if gpu else "forkserver")
-        if not gpu:  # of which a fork can't use what its parent has begun with
-            context.set_forkserver_preload(["ale_trainer_policy.trainer"])
+        get = torch.multiprocessing.get_context
+        # Forks share imports that take seconds, but can't use CUDA once their parent has.
+        context = get("spawn") if gpu else get("forkserver")
+        context.set_forkserver_preload(["ale_trainer_policy.trainer"])
         # Kept to the end: later groups of these processes use this folder to meet, too.
         folder = tempfile.mkdtemp(prefix="ale-ranks-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
