@@ -17,6 +17,7 @@ from ale_nats.testing import WorkerGroup
 from ale_nats_client.testing import Server, wait_for
 
 WORKERS = 3
+EPISODES = 300
 LOST_AFTER_S = 2
 ROLLOUTS = 4
 
@@ -106,15 +107,15 @@ def same_as_local(
 def test_each_episode_is_there_once_and_as_a_local_run_has_it(
     workshop: Any, shell: Any, server: Server, group: WorkerGroup
 ) -> None:
-    same_as_local(workshop, shell, server, group, 60, seed=5)
+    same_as_local(workshop, shell, server, group, EPISODES, seed=5)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
-def test_so_it_is_with_300_episodes(
+def test_so_it_is_at_other_moments(
     workshop: Any, shell: Any, server: Server, group: WorkerGroup, seed: int
 ) -> None:
-    same_as_local(workshop, shell, server, group, 300, seed)
+    same_as_local(workshop, shell, server, group, EPISODES, seed)
 
 
 def test_a_run_that_was_killed_is_resumed_with_what_its_workers_have_finished(

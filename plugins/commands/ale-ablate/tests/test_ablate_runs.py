@@ -289,9 +289,14 @@ import logging
 from ale.plugin import Component, hookimpl
 
 
+class Observer:
+    @hookimpl
+    def ale_run_started(self, event): ...
+
+
 def build(options, context):
     logging.getLogger("own").warning("this is slow")
-    return object()
+    return Observer()
 
 
 @hookimpl

@@ -58,6 +58,9 @@ class Product:
     def load(self) -> Sequence[Any]:
         return [task("t", criteria=(CriterionSpec(type="held"),))]
 
+    @hookimpl
+    def ale_run_started(self) -> None: ...
+
 
 def part(name: str, options: type | None = None, **more: Any) -> Component[Any, Any]:
     make: Callable[[Any, Any], Any] = lambda options, context: Product()  # noqa: E731
