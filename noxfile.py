@@ -101,8 +101,8 @@ nox.options.sessions = [
 # Where Python 3.13 is missing, `newest` is skipped.
 nox.options.error_on_missing_interpreters = False
 nox.options.allow_parallel = True
-# Many tests wait for a process or for a time limit: three sessions leave two cores idle for a fifth
-# of the time.
+# Many tests wait for a process or for a time limit: with three sessions, two cores are idle for a
+# quarter of the time.
 nox.options.parallel = 4
 
 QUIET = {
