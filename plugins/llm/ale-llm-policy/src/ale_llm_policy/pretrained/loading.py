@@ -77,6 +77,9 @@ def load_policy(
     try:
         with no_progress_bars():
             tokenizer = _tokenizer(name, local)
+            generation = Path(name).expanduser() / "generation_config.json"
+            if generation.is_file():  # transformers ignores one that it can't read
+                json.loads(generation.read_bytes())
             model: Any = AutoModelForCausalLM.from_pretrained(
                 name, local_files_only=local, **weights
             )
