@@ -71,9 +71,15 @@ class Named:
     def finished(self, event: object) -> None: ...
 
 
+class Misnamed:
+    @hookimpl(specname="ale_run_ended")
+    def ended(self, event: object) -> None: ...
+
+
 def test_an_observer_without_an_event_hook_is_refused_with_those_it_may_have() -> None:
-    (error,) = observer_errors(Idle())
-    assert error.startswith("it has no event hook (hookimpl) of ale_run_started, ale_ep")
+    for product in (Idle(), Misnamed()):
+        (error,) = observer_errors(product)
+        assert error.startswith("it has no event hook (hookimpl) of ale_run_started, ale_ep")
     assert observer_errors(Unmarked()) == ["ale_run_started is not marked with hookimpl"]
     assert observer_errors(Named()) == []
 
@@ -122,6 +128,27 @@ def test_a_problem_with_an_option_of_a_criterion_is_on_the_line_of_the_option(
         assert problem.path == "success_criteria[0].colour"
         lines.append(problem.line)
     assert lines == [5, 1]
+
+
+def test_a_problem_in_a_file_that_an_option_names_keeps_the_line_there(
+    bench: Any, workplace: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("success_criteria:\n- type: done\n  tests: own.py\n")
+
+    def build(options: object, context: object) -> object:
+        path = "success_criteria[0].type"
+        raise InputError.of("not valid Python", file="own.py", line=9, path=path)
+
+    (registration,) = workplace.registry.registrations("criterion")
+    broken = evolve(registration, component=evolve(registration.component, build=build))
+    workplace.registry._registrations["criterion"] = [broken]
+    criterion = CriterionSpec(type="done", file=str(file), line=2)
+    bench.tasks = lambda n: [Task(id="a", goal="g", criteria=(criterion,))]
+    with pytest.raises(InputError) as caught:
+        check_run(workplace.config(), "test", workplace.outside())
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.line) == ("own.py", 9)
 
 
 @pytest.mark.parametrize(

@@ -36,16 +36,16 @@ def observer_errors(product: object) -> list[str]:
             errors.append(f"{name} is a coroutine function, which would never be awaited")
         elif set(inspect.signature(method).parameters) - {"event"}:
             errors.append(f"{name} takes {inspect.signature(method)}, expected (event)")
-    if not errors and not _registered(product):
+    if not errors and not _has_event_hook(product):
         errors.append(f"it has no event hook (hookimpl) of {', '.join(_EVENTS)}")
     return errors
 
 
-def _registered(product: object) -> bool:
-    """Has it any hook, whatever its method is called (``hookimpl(specname=...)``)?"""
+def _has_event_hook(product: object) -> bool:
+    """Has it an event hook, whatever its method is called (``hookimpl(specname=...)``)?"""
     manager = pluggy.PluginManager(PROJECT)
     manager.register(product)
-    return bool(manager.get_hookcallers(product))
+    return any(caller.name in _EVENTS for caller in manager.get_hookcallers(product) or ())
 
 
 class Observers:

@@ -274,7 +274,9 @@ def _written(spec: CriterionSpec, number: int) -> Node | None:
 def _at_option(problem: Problem, criterion: Node) -> Problem:
     option = (problem.path or "").partition("].")[2]
     node = criterion.get(re.split(r"[.\[]", option)[0])
-    return problem if node is None else evolve(problem, line=node.line)
+    if node is None or problem.file != node.file:  # such as a file that the option names
+        return problem
+    return evolve(problem, line=node.line)
 
 
 def _criterion(task: Task, number: int, registry: Registry, context: BuildContext) -> Criterion:

@@ -80,7 +80,7 @@ TWO = {**COPY, "processes": 2}
 LORA = {"lora": {"r": 8}}
 ALWAYS = {
     "tree": Case(options=TOKENS),
-    # Short: without instructions for bfloat16, a processor takes minutes for more tokens.
+    # Short: without instructions for bfloat16, a processor takes a minute for 1,024 tokens.
     "adapters in bfloat16": Case(
         dtype="bfloat16", context=128, options={"max_tokens_per_microbatch": 256, **LORA}
     ),

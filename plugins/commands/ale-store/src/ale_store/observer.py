@@ -63,17 +63,17 @@ class Updating:
         database = open_database(where)
         indexer = Indexer(database)
 
-        said = ""
+        reported = ""
 
         def update(_: None) -> None:
-            nonlocal said
+            nonlocal reported
             try:
                 indexer.update_run(directory)
             except AleError as error:
                 # The run itself is complete; the next `ale runs` reads what is missing here.
-                if str(error) != said:
+                if str(error) != reported:
                     logger.warning("%s was not updated: %s", database.shown, error)
-                said = str(error)
+                reported = str(error)
 
         try:
             yield update
