@@ -42,6 +42,8 @@ class Job:
                     "ALE_RUN_DIRECTORY": str(self.launch.directory),
                 },
             )
+        if self.ending:  # while it was being started
+            self.kill(made.pid)
         code = await made.wait()
         self.kill(made.pid)
         return code
