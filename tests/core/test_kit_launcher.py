@@ -131,6 +131,7 @@ async def called(test: Any, kit: Any, launcher: Small, given: dict[str, Any]) ->
         await made
 
 
+@pytest.mark.usefixtures("swept")
 @pytest.mark.parametrize("fault", TESTS)
 async def test_a_fault_fails_its_test(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -225,7 +225,8 @@ class FolderSession:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         mark = secrets.token_hex(16)
-        with tempfile.TemporaryDirectory() as folder:
+        # Cancelled, it may leave the shell writing to it.
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             script, out, err = (Path(folder) / name for name in ("script", "out", "err"))
             script.write_text(command + "\n")
             quoted = [shlex.quote(str(path)) for path in (script, out, err)]
