@@ -186,10 +186,9 @@ class _Passed(web.StreamResponse):
 
 
 def _head(upstream: aiohttp.ClientResponse) -> web.StreamResponse:
+    dropped = _dropped(upstream.headers.getall("Connection", ()))
     headers = CIMultiDict(
-        (name, value)
-        for name, value in upstream.headers.items()
-        if name.lower() not in _dropped(upstream.headers.getall("Connection", ()))
+        (name, value) for name, value in upstream.headers.items() if name.lower() not in dropped
     )
     response = _Passed(status=upstream.status, reason=upstream.reason, headers=headers)
     if "Content-Length" not in headers and upstream.status not in (204, 304):
