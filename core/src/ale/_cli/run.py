@@ -112,6 +112,8 @@ def command(
     from ale._run.start import Host, check_resumed, check_run, start_checked
     from ale._run.start import resume as resume_run
 
+    gc.disable()  # until `_go`: of what is imported and built nothing is garbage
+    ctx.call_on_close(gc.enable)
     root, registry = ctx.find_root().command, registry_of(ctx)
     assert isinstance(root, click.Group)
     interrupt = Interrupt(show=lambda text: click.echo(f"\n{text}", err=True))
@@ -242,6 +244,7 @@ async def _go(run: "Run") -> "RunFinished":
     async with closing_parts(run):
         # Modules stay loaded: torch and transformers are 360,000 objects to traverse.
         gc.freeze()
+        gc.enable()
         finished = await run.execute()
         if run.interrupt.signal is not None:
             # Only the summary is left to print; another Ctrl-C must not prevent that.
