@@ -257,7 +257,9 @@ async def test_a_body_that_is_too_long_is_rejected_before_it_is_complete(
 ) -> None:
     monkeypatch.setattr("ale_serve.answering.MOST_BODY", 1000)
     head = f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n"
-    answered = await raw(await start(FakeLLM([])), head.encode() + b"x" * 2000)
+    url = await start(FakeLLM([]))
+    async with asyncio.timeout(30):  # a connection that is kept is closed after 75 s
+        answered = await raw(url, head.encode() + b"x" * 2000)
     assert answered.startswith(b"HTTP/1.1 413 ")
 
 

@@ -108,7 +108,9 @@ async def _body(request: Request) -> bytes:
     async for piece in request.stream():
         body += piece
         if len(body) > MOST_BODY:
-            raise HTTPException(413, f"the request is longer than {MOST_BODY} bytes")
+            # The rest of the body is not waited for.
+            close = {"Connection": "close"}
+            raise HTTPException(413, f"the request is longer than {MOST_BODY} bytes", close)
     return bytes(body)
 
 
