@@ -36,6 +36,7 @@ MODULES = (
     "files",
     "testing.builders",
     "testing.fakes",
+    "testing.played",
 )
 # In the order in which data passes through them.
 TYPES = (

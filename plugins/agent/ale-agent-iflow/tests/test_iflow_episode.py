@@ -14,6 +14,7 @@ from ale.protocols import AgentContext
 from ale.testing import builders
 from ale.testing.agent import answer, call, shell_call
 from ale.testing.fakes import FakeLLM, FolderSandbox, ListRecorder, ManualClock
+from ale.testing.played import play as play_in
 from ale.types import Stop
 from ale_agent_iflow.options import IflowOptions
 from ale_agent_iflow.plugin import ale_agents
@@ -263,17 +264,9 @@ async def test_a_server_that_takes_no_tools_is_asked_again_with_calls_as_text(pl
 async def test_later_episodes_of_the_agent_start_with_text_and_warn_no_more(tmp_path, caplog):
     agent = ale_agents()[0].build(IflowOptions(), BuildContext())
     for answers in ([NO_TOOLS, answer("a"), answer("b"), answer("c")], [answer("a")] * 3):
-        llm = FakeLLM(answers)
-        context = AgentContext(
-            task=builders.task(),
-            sandbox=FolderSandbox(tmp_path),
-            llm=llm,
-            limits=agent.limits,
-            conversation=builders.conversation(),
-            recorder=ListRecorder(),
-        )
-        assert (await agent.run(context)).reason == "gave_up"
-    assert not any(request.tools for request in llm.requests)
+        later = await play_in(agent, FolderSandbox(tmp_path), answers)
+        assert later.stop.reason == "gave_up"
+    assert not any(request.tools for request in later.llm.requests)
     assert len(caplog.records) == 1
 
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from ale.plugin import BuildContext
-from ale.protocols import AgentContext
 from ale.testing import builders
-from ale.testing.fakes import FakeLLM, FolderSandbox, ListRecorder, ManualClock
+from ale.testing.fakes import FolderSandbox, ManualClock
+from ale.testing.played import play
 from ale.types import Limits, Trajectory, replace
 from ale_agent_oracle.options import OracleOptions
 from ale_agent_oracle.plugin import ale_agents
@@ -28,18 +28,9 @@ def run(sandbox):
     async def run(*solution, options=None, clock=None, component=ORACLE, task=None, **limits):
         context = BuildContext() if clock is None else BuildContext(monotonic=clock)
         agent = component.build(options or OracleOptions(), context)
-        recorder = ListRecorder()
-        stop = await agent.run(
-            AgentContext(
-                task=task or builders.task(goal="Write f.", solution=solution),
-                sandbox=sandbox,
-                llm=FakeLLM([]),
-                limits=replace(agent.limits, **limits),
-                conversation=builders.conversation(),
-                recorder=recorder,
-            )
-        )
-        return stop, recorder.turns
+        task = task or builders.task(goal="Write f.", solution=solution)
+        played = await play(agent, sandbox, [], task=task, limits=limits)
+        return played.stop, played.turns
 
     return run
 

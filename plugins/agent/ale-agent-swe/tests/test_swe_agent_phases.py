@@ -10,9 +10,10 @@ import pytest
 from ale.errors import SandboxError
 from ale.testing.agent import answer, call
 from ale.testing.fakes import FolderSandbox
+from ale.testing.played import Played
 from ale.types import ExecResult
 
-Play = Callable[..., Awaitable[Any]]
+Play = Callable[..., Awaitable[Played]]
 
 RIGHT = "def add(a, b):\n    return a + b\n"
 DIFF = """--- a/pkg/adding.py
@@ -30,6 +31,11 @@ def block(tag: str, body: str) -> str:
     return f"I do this:\n```{tag}\n{body}\n```\n"
 
 
+def phases(played: Played) -> list[tuple[str, str | None]]:
+    """The tool and the error of each observation."""
+    return [(o.tool, o.error) for o in played.observations]
+
+
 PLAN = "The sign in add is wrong."
 TEST = block("sh", "sh check.sh")
 
@@ -38,7 +44,7 @@ TEST = block("sh", "sh check.sh")
 async def test_a_plan_a_diff_and_a_test_end_the_episode(play: Play) -> None:
     played = await play(PLAN, block("diff", DIFF), TEST)
     assert (played.stop.reason, played.stop.detail) == ("finished", "the tests passed")
-    assert played.phases == [("plan", None), ("patch", None), ("test", None)]
+    assert phases(played) == [("plan", None), ("patch", None), ("test", None)]
     assert (played.folder / "pkg" / "adding.py").read_text() == RIGHT
     assert {observation.role for observation in played.observations} == {"user"}
 
@@ -94,7 +100,7 @@ async def test_a_diff_may_be_a_little_wrong(play: Play, written: str) -> None:
 async def test_a_diff_that_does_not_apply_is_told_why_and_changes_nothing(play: Play) -> None:
     both = DIFF + BETTER.replace("adding.py", "absent.py")
     played = await play(PLAN, block("diff", both), block("diff", DIFF), TEST)
-    assert played.phases[1] == ("patch", "the patch does not apply")
+    assert phases(played)[1] == ("patch", "the patch does not apply")
     assert "pkg/absent.py: No such file or directory" in played.prompt_of(2)
     assert played.stop.reason == "finished"
 
@@ -110,7 +116,7 @@ async def test_files_outside_the_repository_are_refused(play: Play, path: str) -
 @pytest.mark.asyncio
 async def test_failing_tests_are_shown_and_repaired(play: Play) -> None:
     played = await play(PLAN, block("diff", WORSE), TEST, block("diff", BETTER), TEST)
-    assert played.phases == [
+    assert phases(played) == [
         ("plan", None),
         ("patch", None),
         ("test", "exit code 1"),
@@ -133,7 +139,7 @@ async def test_a_given_test_command_is_run_with_each_patch(play: Play) -> None:
     played = await play(
         PLAN, block("diff", WORSE), block("diff", BETTER), test_command="sh check.sh"
     )
-    assert played.phases == [("plan", None), ("patch", "exit code 1"), ("repair", None)]
+    assert phases(played) == [("plan", None), ("patch", "exit code 1"), ("repair", None)]
     assert played.observations[1].exit_code == 1
     assert played.stop.reason == "finished"
 
@@ -150,7 +156,7 @@ async def test_tests_that_take_too_long_are_ended(play: Play) -> None:
 @pytest.mark.asyncio
 async def test_an_answer_without_an_action_is_told_so(play: Play) -> None:
     played = await play(PLAN, "Hm.", block("diff", DIFF), "Hm.", TEST)
-    assert played.phases[1][0] == "patch"
+    assert phases(played)[1][0] == "patch"
     assert played.prompt_of(2).startswith("[The answer has nothing to act on. Answer with a")
     assert "```sh" in played.prompt_of(4)
     assert played.stop.reason == "finished"
@@ -160,7 +166,7 @@ async def test_an_answer_without_an_action_is_told_so(play: Play) -> None:
 async def test_reasoning_is_not_acted_on(play: Play) -> None:
     thought = f"<think>{block('sh', 'touch planted')}</think>{PLAN}"
     played = await play(thought, block("finish", ""))
-    assert played.phases[0] == ("plan", None)
+    assert phases(played)[0] == ("plan", None)
     assert not (played.folder / "planted").exists()
 
 
@@ -176,7 +182,7 @@ async def test_a_model_with_tools_calls_them(play: Play) -> None:
         call("test", command="sh check.sh"),
         tools=True,
     )
-    tools = [tool for tool, _ in played.phases]
+    tools = [tool for tool, _ in phases(played)]
     assert tools == ["shell", "plan", "patch", "test", "shell", "repair", "test"]
     assert {observation.role for observation in played.observations} == {"tool"}
     assert played.stop.reason == "finished"
@@ -186,7 +192,7 @@ async def test_a_model_with_tools_calls_them(play: Play) -> None:
 @pytest.mark.asyncio
 async def test_a_tool_of_another_phase_is_refused(play: Play) -> None:
     played = await play(call("test", command="true"), call("finish", summary="no"), tools=True)
-    assert played.phases[0][0] == "test"
+    assert phases(played)[0][0] == "test"
     assert played.prompt_of(1).startswith("[this is the phase plan. Use the tool shell")
 
 
