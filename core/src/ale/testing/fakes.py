@@ -264,7 +264,11 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 class FolderSandbox(BaseSandbox):
-    """Runs commands in a temporary folder, without isolation."""
+    """Runs commands in a temporary folder, without isolation.
+
+    Args:
+        env: variables of every command, such as TMPDIR.
+    """
 
     capabilities = Capabilities(
         isolation="none",
@@ -276,8 +280,9 @@ class FolderSandbox(BaseSandbox):
         images=False,
     )
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, env: Mapping[str, str] | None = None) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="ale-folder-")) if folder is None else folder
+        self._env = env or {}
         self._processes: list[asyncio.subprocess.Process] = []
         name = f"folder-{secrets.token_hex(4)}"
         super().__init__(name, str(self._folder), self.capabilities, FolderFiles(self._folder))
@@ -294,7 +299,12 @@ class FolderSandbox(BaseSandbox):
             stdin=stdin,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": self.workdir, **(env or {})},
+            env={
+                "PATH": "/usr/local/bin:/usr/bin:/bin",
+                "HOME": self.workdir,
+                **self._env,
+                **(env or {}),
+            },
             cwd=self._folder / (cwd or "."),
             start_new_session=True,
         )
@@ -348,7 +358,7 @@ class FolderSandbox(BaseSandbox):
         """A copy of the folder."""
         target = Path(tempfile.mkdtemp(prefix="ale-folder-"))
         await asyncio.to_thread(shutil.copytree, self._folder, target, True, dirs_exist_ok=True)
-        return FolderSandbox(target)
+        return FolderSandbox(target, env=self._env)
 
     async def release(self) -> None:
         """Kill what is running, including leftovers of ended commands, and remove the folder."""

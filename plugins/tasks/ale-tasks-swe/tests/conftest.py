@@ -1,7 +1,7 @@
 """The samples, a sandbox, and a quick way to grade."""
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,31 +10,13 @@ import pytest_asyncio
 
 from ale.testing import builders
 from ale.testing.fakes import FolderSandbox
-from ale.types import ExecResult, Score, Task
+from ale.types import Score, Task
 from ale_tasks_swe.options import SweOptions, SweTestsOptions
 from ale_tasks_swe.samples import write_samples
 from ale_tasks_swe.source import swe
 from ale_tasks_swe.swe_tests import SweTests
 
 Grade = Callable[..., Awaitable[Score]]
-
-
-class OwnTemporary(FolderSandbox):
-    """Has a place of its own for temporary files, as the real backends do."""
-
-    def __init__(self, temporary: Path) -> None:
-        super().__init__()
-        self.temporary = temporary
-
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        **arguments: Any,
-    ) -> ExecResult:
-        variables = {"TMPDIR": str(self.temporary), **(env or {})}
-        return await super().exec(command, env=variables, **arguments)
 
 
 @pytest.fixture(scope="session")
@@ -60,8 +42,9 @@ def tasks(samples: Path, cache: Path) -> Mapping[str, Task]:
 
 
 @pytest_asyncio.fixture
-async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OwnTemporary]:
-    sandbox = OwnTemporary(tmp_path_factory.mktemp("temporary"))
+async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FolderSandbox]:
+    """With a place of its own for temporary files, as the real backends have."""
+    sandbox = FolderSandbox(env={"TMPDIR": str(tmp_path_factory.mktemp("temporary"))})
     yield sandbox
     await sandbox.close()
 
