@@ -31,28 +31,13 @@ TRAINER = f"""\
 import asyncio
 
 from ale.plugin import Component, hookimpl
-from ale.types import PolicySnapshot, StepReport
+from ale.testing.fakes import FakeTrainer
 
 
-class Waiting:
-    version = 0
-
-    def attach(self, llm):
-        pass
-
+class Waiting(FakeTrainer):
     async def step(self, batch):
         await asyncio.sleep({TRAINER_S})
-        self.version += 1
-        return StepReport(step=batch.step, policy_version=self.version)
-
-    def snapshot(self):
-        return PolicySnapshot(version=self.version)
-
-    def save(self, directory):
-        pass
-
-    def load(self, directory):
-        pass
+        return await super().step(batch)
 
 
 @hookimpl

@@ -4,7 +4,6 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -17,10 +16,11 @@ from ale._run.run import Run
 from ale._run.start import resume
 from ale.errors import InputError
 from ale.plugin import Component, hookimpl
-from ale.protocols import LLM, AgentContext
+from ale.protocols import AgentContext
 from ale.runs import RunReader, branch_run
 from ale.strict import from_plain
 from ale.testing.builders import turn
+from ale.testing.fakes import FakeTrainer
 from ale.types import (
     Batch,
     Completion,
@@ -33,35 +33,15 @@ from ale.types import (
     StepReport,
     Stop,
     Task,
+    replace,
 )
 
 Finish = Callable[[Run], Any]
 
 
-class Learner:
-    """A trainer whose policy knows how it is done after two steps."""
-
-    def __init__(self) -> None:
-        self.model: LLM | None = None
-        self.steps = 0
-        self.seen: list[str] = []
-
-    def attach(self, llm: LLM | None) -> None:
-        self.model = llm
-
+class Learner(FakeTrainer):
     async def step(self, batch: Batch) -> StepReport:
-        self.seen += [r.episode.id for group in batch.groups for r in group.group.rollouts]
-        self.steps += 1
-        return StepReport(step=batch.step, policy_version=self.steps, metrics={"loss": 0.5})
-
-    def snapshot(self) -> PolicySnapshot:
-        return PolicySnapshot(version=self.steps)
-
-    def save(self, directory: Path) -> None:
-        (directory / "steps").write_text(str(self.steps))
-
-    def load(self, directory: Path) -> None:
-        self.steps = int((directory / "steps").read_text())
+        return replace(await super().step(batch), metrics={"loss": 0.5})
 
 
 class Pupil:
@@ -189,7 +169,7 @@ async def test_the_trainer_and_the_credits_see_no_evaluation(
     run = workplace.prepared(config(workplace))
     await finish(run)
     assert isinstance(run.parts.trainer, Learner)
-    assert run.parts.trainer.seen == [f"{s}-t{t}-0" for s in range(3) for t in range(2)]
+    assert run.parts.trainer.seen == {s: [f"{s}-t{t}-0" for t in range(2)] for s in range(3)}
     assert not [row for row in run.store.reader.credits() if row.task_id.startswith("exam")]
     ids = sorted(e.id for e in run.store.reader.episodes if e.split == "evaluation")
     assert ids[:2] == ["evaluation-0-exam0-0-T1", "evaluation-0-exam0-1-T1"]
@@ -212,7 +192,7 @@ async def test_every_step_hands_its_weights_to_the_model(workplace: Any, finish:
     await finish(run)
     assert Pupil.made[0].loaded == [1, 2, 3]
     assert isinstance(run.parts.trainer, Learner)
-    assert run.parts.trainer.model is Pupil.made[0]
+    assert run.parts.trainer.llm is Pupil.made[0]
     (first, *_) = events(run, "step_finished")
     assert {"loss", "success", "mean_reward", "episodes", "broken"} <= set(first["metrics"])
     assert "seconds.rollouts" in first["metrics"]
@@ -374,7 +354,7 @@ async def test_a_run_with_staleness_is_resumed_where_it_was(workplace: Any, fini
     again = resume(path, workplace.outside())
     await finish(again)
     assert isinstance(again.parts.trainer, Learner)
-    assert again.parts.trainer.seen == [f"{s}-t{t}-0" for s in (1, 2, 3) for t in range(2)]
+    assert again.parts.trainer.seen == {s: [f"{s}-t{t}-0" for t in range(2)] for s in (1, 2, 3)}
     ids = [episode.id for episode in again.store.reader.episodes]
     assert len(ids) == len(set(ids)) == 8 + 18
 

@@ -1,7 +1,6 @@
 """A step draws further tasks in place of those whose rewards are all equal, up to a bound."""
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,33 +11,10 @@ from ale._run.start import check_run, resume
 from ale.errors import InputError
 from ale.protocols import AgentContext
 from ale.testing.builders import turn
-from ale.types import Batch, PolicySnapshot, StepReport, Stop
+from ale.testing.fakes import FakeTrainer
+from ale.types import Stop
 
 Finish = Callable[[Run], Awaitable[Any]]
-
-
-class Learner:
-    """Remembers the tasks that it was given."""
-
-    def __init__(self) -> None:
-        self.seen: dict[int, list[str]] = {}
-        self.metrics: dict[int, Any] = {}
-
-    def attach(self, llm: Any) -> None:
-        pass
-
-    async def step(self, batch: Batch) -> StepReport:
-        self.seen[batch.step] = [group.group.task_id for group in batch.groups]
-        return StepReport(step=batch.step, policy_version=batch.step + 1, metrics={})
-
-    def snapshot(self) -> PolicySnapshot:
-        return PolicySnapshot(version=0)
-
-    def save(self, directory: Path) -> None:
-        pass
-
-    def load(self, directory: Path) -> None:
-        pass
 
 
 TELLING = {"t3", "t7", "t11"}
@@ -58,15 +34,20 @@ def agent(bench: Any) -> None:
     bench.agent = by_task
 
 
-def prepared(workplace: Any, **run: Any) -> tuple[Run, Learner]:
+def prepared(workplace: Any, **run: Any) -> tuple[Run, FakeTrainer]:
     options = {"n": 12, "rollouts": 2, "tasks_per_step": 3, "concurrency": 2, **run}
     made = workplace.prepared(workplace.config(**options))
     return with_learner(made)
 
 
-def with_learner(run: Run) -> tuple[Run, Learner]:
-    learner: Any = Learner()
+def with_learner(run: Run) -> tuple[Run, FakeTrainer]:
+    learner = FakeTrainer()
     return evolve(run, parts=evolve(run.parts, trainer=learner)), learner
+
+
+def learned(learner: FakeTrainer) -> set[str]:
+    """Ids of the tasks of the first step."""
+    return {group.group.task_id for group in learner.batches[0].groups}
 
 
 def sampled(run: Run) -> list[str]:
@@ -79,7 +60,7 @@ async def test_refills_fill_the_step_and_the_trainer_gets_what_has_a_signal(
 ) -> None:
     run, learner = prepared(workplace, refills=9)
     await finish(run)
-    assert set(learner.seen[0]) == TELLING
+    assert learned(learner) == TELLING
     ids = sampled(run)
     assert len(ids) == len(set(ids))
     assert {each.split("-")[1] for each in ids} >= TELLING
@@ -91,7 +72,7 @@ async def test_refills_fill_the_step_and_the_trainer_gets_what_has_a_signal(
 async def test_without_refills_the_trainer_gets_every_group(workplace: Any, finish: Finish) -> None:
     run, learner = prepared(workplace)
     await finish(run)
-    assert len(learner.seen[0]) == 3
+    assert len(learned(learner)) == 3
     assert len(sampled(run)) == 6
 
 
@@ -101,7 +82,7 @@ async def test_refills_are_bounded(workplace: Any, finish: Finish) -> None:
     tasks = {each.split("-")[1] for each in sampled(run)}
     first = {each.split("-")[1] for each in sampled(run)} & TELLING
     assert 3 <= len(tasks) <= 6
-    assert set(learner.seen[0]) == first
+    assert learned(learner) == first
 
 
 async def test_all_tasks_are_the_end_of_the_refills(
@@ -117,7 +98,7 @@ async def test_all_tasks_are_the_end_of_the_refills(
     run, learner = prepared(workplace, refills=99)
     await finish(run)
     assert len(sampled(run)) == 24
-    assert set(learner.seen[0]) == set()
+    assert learned(learner) == set()
 
 
 @pytest.mark.parametrize("kept", [1, 7, 9, 11])
@@ -140,7 +121,7 @@ async def test_a_resumed_step_draws_the_same_refills(
     again, learner = with_learner(resume(path, workplace.outside()))
     await finish(again)
     assert sampled(again) == wanted
-    assert set(learner.seen[0]) == TELLING
+    assert learned(learner) == TELLING
 
 
 @pytest.mark.parametrize(

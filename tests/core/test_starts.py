@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,17 +15,14 @@ from ale.errors import ContextLengthError, InputError, PluginError, ReplayError
 from ale.plugin import Component, hookimpl
 from ale.protocols import LLM, AgentContext, Start
 from ale.strict import from_plain
-from ale.testing.fakes import FakeLLM, FakePolicy
+from ale.testing.fakes import FakeLLM, FakePolicy, FakeTrainer
 from ale.types import (
-    Batch,
     Completion,
     CompletionRequest,
     Episode,
     EvaluationFinished,
     Message,
     Observation,
-    PolicySnapshot,
-    StepReport,
     Stop,
     Task,
     ToolCall,
@@ -101,29 +97,17 @@ class Halfway:
         self.learned_from.append((step, [episode.id for episode in episodes]))
 
 
-class Learning:
-    """Keeps the groups that it was given; every step is a new version of nothing."""
-
-    def __init__(self) -> None:
-        self.groups: list[list[list[str]]] = []
-        self.version = 0
-
+class Learning(FakeTrainer):
     def attach(self, llm: LLM | None) -> None:
         assert isinstance(llm, FakePolicy)
 
-    async def step(self, batch: Batch) -> StepReport:
-        self.groups.append([[r.episode.id for r in g.group.rollouts] for g in batch.groups])
-        self.version += 1
-        return StepReport(step=batch.step, policy_version=self.version)
-
-    def snapshot(self) -> PolicySnapshot:
-        return PolicySnapshot(version=self.version)
-
-    def save(self, directory: Path) -> None:
-        (directory / "version").write_text(str(self.version))
-
-    def load(self, directory: Path) -> None:
-        self.version = int((directory / "version").read_text())
+    @property
+    def groups(self) -> list[list[list[str]]]:
+        """Ids of the episodes, by step and group."""
+        return [
+            [[r.episode.id for r in g.group.rollouts] for g in batch.groups]
+            for batch in self.batches
+        ]
 
 
 class Practice:

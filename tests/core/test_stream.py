@@ -20,44 +20,29 @@ from ale._run.stream import Buffer
 from ale._store.groups import GroupEvent, GroupKey, Groups
 from ale.errors import InputError
 from ale.plugin import Component, hookimpl
-from ale.protocols import LLM, AgentContext
+from ale.protocols import AgentContext
 from ale.runs import RunReader, branch_run
 from ale.strict import from_plain
 from ale.testing.builders import turn
-from ale.testing.fakes import FakePolicy
-from ale.types import Batch, Message, PolicySnapshot, StepReport, Stop
+from ale.testing.fakes import FakePolicy, FakeTrainer
+from ale.types import Batch, Message, StepReport, Stop
 
 Finish = Callable[[Run], Any]
 
 
-class Learner:
-    """A trainer that remembers what it saw."""
+class Learner(FakeTrainer):
+    """Tells when it has learned."""
 
-    def __init__(self, seconds: float = 0.0) -> None:
-        self.seconds = seconds
-        self.version = 0
-        self.seen: dict[int, list[str]] = {}
+    def __init__(self) -> None:
+        super().__init__()
         self.learned = [asyncio.Event() for _ in range(2)]
         """Set after the first and the second step."""
 
-    def attach(self, llm: LLM | None) -> None: ...
-
     async def step(self, batch: Batch) -> StepReport:
-        self.seen[batch.step] = [r.episode.id for g in batch.groups for r in g.group.rollouts]
-        await asyncio.sleep(self.seconds)
-        self.version += 1
+        report = await super().step(batch)
         for event in self.learned[: self.version]:
             event.set()
-        return StepReport(step=batch.step, policy_version=self.version)
-
-    def snapshot(self) -> PolicySnapshot:
-        return PolicySnapshot(version=self.version)
-
-    def save(self, directory: Path) -> None:
-        (directory / "version").write_text(str(self.version))
-
-    def load(self, directory: Path) -> None:
-        self.version = int((directory / "version").read_text())
+        return report
 
 
 class School:

@@ -18,12 +18,12 @@ from ale._run.run import Run
 from ale._run.start import resume
 from ale.errors import PluginError
 from ale.plugin import Component, hookimpl
-from ale.protocols import LLM, AgentContext, Start
+from ale.protocols import AgentContext, Start
 from ale.runs import branch_run
 from ale.strict import from_plain
 from ale.testing.builders import turn
-from ale.testing.fakes import FakePolicy
-from ale.types import Batch, Episode, Message, PolicySnapshot, StepReport, Stop, Task
+from ale.testing.fakes import FakePolicy, FakeTrainer
+from ale.types import Episode, Message, Stop, Task
 
 Finish = Callable[[Run], Any]
 
@@ -51,30 +51,6 @@ class Growing:
         self.learned.append((step, [episode.id for episode in episodes]))
 
 
-class Learner:
-    """A trainer that remembers what it saw."""
-
-    def __init__(self) -> None:
-        self.version = 0
-        self.seen: dict[int, list[str]] = {}
-
-    def attach(self, llm: LLM | None) -> None: ...
-
-    async def step(self, batch: Batch) -> StepReport:
-        self.seen[batch.step] = [r.episode.id for g in batch.groups for r in g.group.rollouts]
-        self.version += 1
-        return StepReport(step=batch.step, policy_version=self.version)
-
-    def snapshot(self) -> PolicySnapshot:
-        return PolicySnapshot(version=self.version)
-
-    def save(self, directory: Path) -> None:
-        (directory / "version").write_text(str(self.version))
-
-    def load(self, directory: Path) -> None:
-        self.version = int((directory / "version").read_text())
-
-
 class School:
     """The scheme, the learner and its model; each build makes a new one, as a resumed run does."""
 
@@ -92,7 +68,7 @@ class School:
 
     @hookimpl
     def ale_trainers(self) -> Sequence[Component[Any, Any]]:
-        return [Component("learner", None, lambda o, c: Learner(), summary="Learns.")]
+        return [Component("learner", None, lambda o, c: FakeTrainer(), summary="Learns.")]
 
     @hookimpl
     def ale_llms(self) -> Sequence[Component[Any, Any]]:

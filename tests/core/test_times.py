@@ -14,10 +14,10 @@ from ale._registry import Registry
 from ale._run.run import Run
 from ale._run.times import Times
 from ale.plugin import Component, hookimpl
-from ale.protocols import LLM, AgentContext
+from ale.protocols import AgentContext
 from ale.strict import from_plain
 from ale.testing.builders import turn
-from ale.testing.fakes import FakePolicy, ManualClock
+from ale.testing.fakes import FakePolicy, FakeTrainer, ManualClock
 from ale.types import (
     Batch,
     Credit,
@@ -36,28 +36,24 @@ OPEN, ANSWER, TOOL, THOUGHT, GRADE = 0.5, 5.0, 3.0, 1.0, 4.0
 CREDIT, LEARN, HAND_OVER, SAVE, LISTEN = 0.25, 7.0, 1.0, 2.0, 6.0
 
 
-class Parts:
+class Parts(FakeTrainer):
     """A trainer, its model, a credit scheme and an observer, each of which takes its time."""
 
     def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
         self.clock = clock
-        self.steps = 0
-
-    def attach(self, llm: LLM | None) -> None: ...
 
     async def step(self, batch: Batch) -> StepReport:
         self.clock.now += LEARN
-        self.steps += 1
-        return StepReport(step=batch.step, policy_version=self.steps)
+        return await super().step(batch)
 
     def snapshot(self) -> PolicySnapshot:
         self.clock.now += HAND_OVER
-        return PolicySnapshot(version=self.steps)
+        return super().snapshot()
 
     def save(self, directory: Path) -> None:
         self.clock.now += SAVE
-
-    def load(self, directory: Path) -> None: ...
+        super().save(directory)
 
     def assign(self, group: Group) -> Sequence[Credit]:
         self.clock.now += CREDIT

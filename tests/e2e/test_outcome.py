@@ -14,24 +14,13 @@ FINISH = {"calls": [{"name": "finish", "arguments": {"summary": "done"}}]}
 
 TRAINER = """\
 from ale.plugin import Component, hookimpl
-from ale.types import PolicySnapshot, StepReport
+from ale.testing.fakes import FakeTrainer
+from ale.types import StepReport
 
 
-class Idle:
-    def attach(self, llm):
-        pass
-
+class Idle(FakeTrainer):
     async def step(self, batch):
         return StepReport(step=batch.step, policy_version=0, metrics={"updates": 0.0})
-
-    def snapshot(self):
-        return PolicySnapshot(version=0)
-
-    def save(self, directory):
-        pass
-
-    def load(self, directory):
-        pass
 
 
 @hookimpl

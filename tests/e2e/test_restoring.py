@@ -19,19 +19,16 @@ from ale._config import structure_config
 from ale._registry import Registry
 from ale._run.start import Host, check_run, closing_parts, start
 from ale.plugin import Component, hookimpl
-from ale.protocols import LLM, Sandbox
+from ale.protocols import Sandbox
 from ale.strict import from_plain
 from ale.testing.builders import task
-from ale.testing.fakes import FakePolicy
+from ale.testing.fakes import FakePolicy, FakeTrainer
 from ale.types import (
-    Batch,
     CompletionRequest,
     CriterionSpec,
     Episode,
     Message,
-    PolicySnapshot,
     Score,
-    StepReport,
     Task,
     ToolCall,
     Trajectory,
@@ -56,23 +53,6 @@ def look_then_finish(request: CompletionRequest) -> Message:
     if looked:
         return called(request.turn, "finish", summary="Done.")
     return called(request.turn, "shell", command=LOOK)
-
-
-class Trainer:
-    version = 0
-
-    def attach(self, llm: LLM | None) -> None: ...
-
-    async def step(self, batch: Batch) -> StepReport:
-        self.version += 1
-        return StepReport(step=batch.step, policy_version=self.version)
-
-    def snapshot(self) -> PolicySnapshot:
-        return PolicySnapshot(version=self.version)
-
-    def save(self, directory: Path) -> None: ...
-
-    def load(self, directory: Path) -> None: ...
 
 
 class Always:
@@ -102,7 +82,7 @@ class Shop:
 
     @hookimpl
     def ale_trainers(self) -> Sequence[Component[Any, Any]]:
-        return [_part("none", Trainer)]
+        return [_part("none", FakeTrainer)]
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Fakes for tests of other components: a sandbox, models, a chunker, a scheme, a manual clock.
+"""Fakes for tests of other components: a sandbox, models, a chunker, a scheme, a trainer, a clock.
 
 `FolderSandbox` runs real commands in a real folder, without any isolation.
 """
@@ -18,9 +18,10 @@ from pathlib import Path
 from attrs import frozen
 
 from ale.errors import SandboxError, UnsupportedError
-from ale.protocols import DEFAULT_OUTPUT_BYTES
+from ale.protocols import DEFAULT_OUTPUT_BYTES, LLM
 from ale.sandboxes import BaseSandbox, Command
 from ale.types import (
+    Batch,
     Capabilities,
     Chunk,
     Completion,
@@ -33,6 +34,7 @@ from ale.types import (
     PolicySnapshot,
     SandboxInfo,
     SandboxSpec,
+    StepReport,
     TokenTrace,
     Trajectory,
     Turn,
@@ -180,6 +182,47 @@ class FakeCreditScheme:
             )
             for rollout in group.rollouts
         ]
+
+
+class FakeTrainer:
+    """A trainer without weights: each step is a new version of the policy."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.llm: LLM | None = None
+        """The attached model."""
+        self.batches: list[Batch] = []
+        """What the steps were given."""
+
+    @property
+    def seen(self) -> dict[int, list[str]]:
+        """Ids of the episodes, by step."""
+        return {
+            batch.step: [rollout.episode.id for g in batch.groups for rollout in g.group.rollouts]
+            for batch in self.batches
+        }
+
+    def attach(self, llm: LLM | None) -> None:
+        """Any model will do, or none."""
+        self.llm = llm
+
+    async def step(self, batch: Batch) -> StepReport:
+        """Count the step."""
+        self.batches.append(batch)
+        self.version += 1
+        return StepReport(step=batch.step, policy_version=self.version)
+
+    def snapshot(self) -> PolicySnapshot:
+        """The version; there are no weights."""
+        return PolicySnapshot(version=self.version)
+
+    def save(self, directory: Path) -> None:
+        """Write the version."""
+        (directory / "version").write_text(str(self.version))
+
+    def load(self, directory: Path) -> None:
+        """Read the version."""
+        self.version = int((directory / "version").read_text())
 
 
 def _text(message: Message) -> bytes:

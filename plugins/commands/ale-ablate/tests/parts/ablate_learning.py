@@ -3,14 +3,13 @@
 import importlib.util
 import random
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from attrs import field, frozen
 
 from ale.plugin import BuildContext, Component, doc, ge, hookimpl
-from ale.protocols import LLM, AgentContext, Start
-from ale.testing.fakes import FakeCreditScheme, FakePolicy
+from ale.protocols import AgentContext, Start
+from ale.testing.fakes import FakeCreditScheme, FakePolicy, FakeTrainer
 from ale.types import (
     Batch,
     CompletionRequest,
@@ -19,7 +18,6 @@ from ale.types import (
     Group,
     Limits,
     Message,
-    PolicySnapshot,
     StepReport,
     Stop,
     Task,
@@ -105,13 +103,8 @@ class TeacherOptions:
     imitation: Imitation = field(factory=Imitation, metadata=doc("What is shown."))
 
 
-class Teacher:
+class Teacher(FakeTrainer):
     """Learns from demonstrations once, and from rewards where they tell episodes apart."""
-
-    def __init__(self) -> None:
-        self.version = 0
-
-    def attach(self, llm: LLM | None) -> None: ...
 
     async def step(self, batch: Batch) -> StepReport:
         shown = any(
@@ -128,15 +121,6 @@ class Teacher:
         }
         self.version = max(self.version, SHOWN if shown else REWARDED if len(weights) > 1 else 0)
         return StepReport(step=batch.step, policy_version=self.version)
-
-    def snapshot(self) -> PolicySnapshot:
-        return PolicySnapshot(version=self.version)
-
-    def save(self, directory: Path) -> None:
-        (directory / "version").write_text(str(self.version))
-
-    def load(self, directory: Path) -> None:
-        self.version = int((directory / "version").read_text())
 
 
 class Blind(FakeCreditScheme):
