@@ -23,9 +23,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from bench_trainer import batch_of, episodes, missing, ours, trl
-
-from ale.types import Episode
+from bench_trainer import batch_of, episodes, lengths, missing, ours, trl
 
 LARGE = {
     "vocab_size": 151936,
@@ -80,12 +78,6 @@ def clock(device: str) -> float:
     return time.perf_counter()
 
 
-def tokens(made: list[Episode]) -> int:
-    """Of all rows, each prompt counted in each of them."""
-    last = [episode.trajectory.turns[-1].completion.tokens for episode in made]
-    return sum(len(one.prompt_ids) + len(one.output_ids) for one in last if one is not None)
-
-
 def measured(name: str, n_tokens: int, n_weights: int, step: Callable[[], Any], gpu: str) -> None:
     """Print one row of the table."""
     import torch
@@ -125,7 +117,7 @@ def main() -> int:
     built, now = partial(make, shape, device), partial(clock, device)
     n_weights = sum(parameter.numel() for parameter in built().parameters())
     made = episodes(WORDS, 1 if small else STRETCH)
-    batch, n_tokens = batch_of(made), tokens(made)
+    batch, n_tokens = batch_of(made), sum(lengths(made))
     print(
         f"{gpu or 'CPU'}; {n_weights / 1e6:,.1f} M weights; {len(made)} rows, {n_tokens:,} tokens"
     )

@@ -15,33 +15,19 @@ import os
 import random
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from statistics import mean, stdev
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
 
 from ale.plugin import BuildContext
-from ale.types import (
-    Batch,
-    BatchStatistics,
-    Chunk,
-    Completion,
-    Credit,
-    CreditedGroup,
-    Episode,
-    Group,
-    LLMCapabilities,
-    Message,
-    Rollout,
-    Sampling,
-    Span,
-    TokenTrace,
-    Trajectory,
-    Turn,
-)
+from ale.types import Batch
+
+if TYPE_CHECKING:
+    from ale_training.testing import TokenEpisode
 
 PROMPT = 1024
 ROLLOUTS = 16
@@ -54,12 +40,14 @@ SAME = 1e-3
 """How far the norms of the two gradients may be apart, relatively: it is the same work."""
 
 
-def episodes(vocabulary: int = VOCAB, stretch: int = 1) -> list[Episode]:
+def episodes(vocabulary: int = VOCAB, stretch: int = 1) -> "list[TokenEpisode]":
     """Rollouts of one task: its prompt, turns of 12 to 24 tokens, observations of 4 to 8.
 
     Args:
         stretch: turns and observations are so many times as long.
     """
+    from ale_training.testing import TokenEpisode, TokenTurn
+
     rng = random.Random(0)
 
     def ids(low: int, high: int) -> tuple[int, ...]:
@@ -69,59 +57,28 @@ def episodes(vocabulary: int = VOCAB, stretch: int = 1) -> list[Episode]:
     made = []
     for number in range(ROLLOUTS):
         seen, turns = prompt, []
-        for index in range(TURNS):
+        for _ in range(TURNS):
             sampled = ids(12 * stretch, 24 * stretch)
-            trace = TokenTrace(
-                prompt_ids=seen,
-                output_ids=sampled,
-                logprobs=(-7.6,) * len(sampled),
-                policy_versions=(0,) * len(sampled),
-            )
-            message = Message(role="assistant", content="x")
-            turns.append(
-                Turn(completion=Completion(message=message, tokens=trace), fresh_context=index == 0)
-            )
+            turns.append(TokenTurn(prompt=seen, output=sampled, logps=(-7.6,) * len(sampled)))
             seen = seen + sampled + ids(4 * stretch, 8 * stretch)
-        reward = float(number % 3 == 0)
-        trajectory = Trajectory(turns=tuple(turns))
-        made.append(
-            Episode(
-                id=f"0-t-{number}",
-                task_id="t",
-                rollout=number,
-                reward=reward,
-                trajectory=trajectory,
-            )
-        )
+        made.append(TokenEpisode(turns=turns, reward=float(number % 3 == 0)))
     return made
 
 
-def batch_of(made: Sequence[Episode]) -> Batch:
+def batch_of(made: "Sequence[TokenEpisode]") -> Batch:
     """The group with TRL's advantages: (R - mean) / (std + 1e-4), the same for every token."""
-    rewards = [episode.reward or 0.0 for episode in made]
+    from ale_training import testing
+
+    rewards = [episode.reward for episode in made]
     centre, spread = mean(rewards), stdev(rewards) + 1e-4
-    rollouts, credits = [], []
-    for episode, reward in zip(made, rewards, strict=True):
-        chunks = []
-        for index, turn in enumerate(episode.trajectory.turns):
-            assert turn.completion.tokens is not None
-            tokens = (0, len(turn.completion.tokens.output_ids))
-            span = Span(turn=index, text=(0, 1), calls=(0, 0), tokens=tokens)
-            chunks.append(Chunk(index=index, kind="message", spans=(span,)))
-        weights = ((reward - centre) / spread,) * TURNS
-        credits.append(
-            Credit(
-                episode_id=episode.id,
-                scheme="grpo",
-                rewards=(0.0, 0.0, reward),
-                returns=(reward,) * TURNS,
-                weights=weights,
-            )
-        )
-        rollouts.append(Rollout(episode=episode, chunks=tuple(chunks)))
-    statistics = BatchStatistics(n_episodes=len(made), mean_reward=centre)
-    group = Group(task_id="t", rollouts=tuple(rollouts), batch=statistics)
-    return Batch(step=0, groups=(CreditedGroup(group=group, credits=tuple(credits)),))
+    weights = (((reward - centre) / spread,) * TURNS for reward in rewards)
+    credited = (evolve(one, weights=each) for one, each in zip(made, weights, strict=True))
+    return testing.batch_of(testing.credited(*credited))
+
+
+def lengths(made: "Sequence[TokenEpisode]") -> list[int]:
+    """Tokens of each rollout, its prompt included."""
+    return [len(one.turns[-1].prompt) + len(one.turns[-1].output) for one in made]
 
 
 def model() -> Any:
@@ -161,18 +118,14 @@ def ours(
     """
     from ale_trainer_policy.options import ObjectiveOptions, PolicyOptions
     from ale_trainer_policy.plugin import ale_trainers
+    from ale_training.testing import InProcessLLM
 
     # Without the paper's KL, as TRL's trainer of the runs.
     objective = ObjectiveOptions(preset="grpo", kl="off")
     options = PolicyOptions(objective=objective, lr=1e-6, packing=packing, **settings)  # type: ignore[arg-type]
     component = next(one for one in ale_trainers() if one.name == "policy")
     trainer = component.build(options, BuildContext())
-    policy = SimpleNamespace(model=make(), version=0, fingerprint="", lock=threading.RLock())
-    llm: Any = SimpleNamespace(
-        capabilities=LLMCapabilities(token_ids=True),
-        policy=policy,
-        sampling=Sampling(temperature=1.0, top_p=1.0),
-    )
+    llm: Any = InProcessLLM(make())
     trainer.attach(llm)
     seconds, norms = [], []
     for _ in range(STEPS):
@@ -184,7 +137,7 @@ def ours(
 
 
 def trl(
-    made: Sequence[Episode],
+    made: "Sequence[TokenEpisode]",
     make: Callable[[], Any] = model,
     clock: Callable[[], float] = time.process_time,
     **settings: Any,
@@ -219,6 +172,7 @@ def trl(
                 self.norms.append(float(logs["grad_norm"]))
 
     watch = Clock()
+    rewards: list[float | None] = [episode.reward for episode in made]
     with tempfile.TemporaryDirectory() as folder:
         given: dict[str, Any] = {
             "use_cpu": True,
@@ -241,7 +195,7 @@ def trl(
         config = GRPOConfig(output_dir=folder, **(given | settings))
         trainer = GRPOTrainer(
             model=make(),
-            reward_funcs=lambda completions, **_: [episode.reward for episode in made],
+            reward_funcs=lambda completions, **_: rewards,
             args=config,
             train_dataset=Dataset.from_list([{"prompt": "t"}] * STEPS),
             processing_class=tokenizer(),
@@ -253,22 +207,18 @@ def trl(
     return min(watch.seconds), watch.norms[0]
 
 
-def handed(made: Sequence[Episode]) -> dict[str, Any]:
+def handed(made: "Sequence[TokenEpisode]") -> dict[str, Any]:
     """The episodes as TRL takes them: a prompt and a completion, observations masked."""
     prompts, completions, masks = [], [], []
     for episode in made:
-        traces = [turn.completion.tokens for turn in episode.trajectory.turns]
-        first, last = traces[0], traces[-1]
-        assert first is not None
-        assert last is not None
-        start = len(first.prompt_ids)
-        completion = [*last.prompt_ids[start:], *last.output_ids]
+        first, last = episode.turns[0], episode.turns[-1]
+        start = len(first.prompt)
+        completion = [*last.prompt[start:], *last.output]
         mask = [0] * len(completion)
-        for trace in traces:
-            assert trace is not None
-            at = len(trace.prompt_ids) - start
-            mask[at : at + len(trace.output_ids)] = [1] * len(trace.output_ids)
-        prompts.append(list(first.prompt_ids))
+        for turn in episode.turns:
+            at = len(turn.prompt) - start
+            mask[at : at + len(turn.output)] = [1] * len(turn.output)
+        prompts.append(list(first.prompt))
         completions.append(completion)
         masks.append(mask)
     logprobs = [[-7.6] * len(completion) for completion in completions]
@@ -329,12 +279,11 @@ def main() -> int:
     torch.set_num_threads(1)
     made = episodes()
     batch = batch_of(made)
-    rows = [turns[-1].completion.tokens for turns in (e.trajectory.turns for e in made)]
-    lengths = [len(r.prompt_ids) + len(r.output_ids) for r in rows if r is not None]
-    shared = sum(lengths) / (sum(lengths) - (ROLLOUTS - 1) * PROMPT)
+    rows = lengths(made)
+    shared = sum(rows) / (sum(rows) - (ROLLOUTS - 1) * PROMPT)
     print(
         f"{ROLLOUTS} rollouts of one task: a prompt of {PROMPT} tokens, then {TURNS} turns, "
-        f"{mean(lengths) - PROMPT:.0f} tokens on average;\n"
+        f"{mean(rows) - PROMPT:.0f} tokens on average;\n"
         f"sharing the prompt leaves 1/{shared:.1f} of the tokens"
     )
     print(f"{'one step, GRPO, AdamW, fp32':34}{'cpu-seconds':>12}{'ratio':>8}")
