@@ -16,41 +16,20 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-ALE = str(Path(sys.executable).parent / "ale")
+from bench_run import ALE, write_config
+
 N_NODES = 4
 CONCURRENCY = 16
 AIM = 1.15
 STORE = 80 * 2**20
 COMMANDS = ["printf 'b\\na\\n' > names.txt", "sort names.txt > sorted.txt", "touch done"]
-
-
-def write_config(folder: Path, episodes: int) -> Path:
-    """Tasks, a script and a config."""
-    (folder / "tasks").mkdir()
-    check = {"type": "command_exit_code", "command": "test -e done"}
-    for i in range(episodes // 4):
-        task = {"id": f"sort-{i:04d}", "goal": "Sort the names.", "success_criteria": [check]}
-        (folder / "tasks" / f"sort-{i:04d}.yaml").write_text(json.dumps(task))
-    turns = [
-        {"calls": [{"name": "shell", "arguments": {"command": line}}]} for line in COMMANDS
-    ] + [{"calls": [{"name": "finish", "arguments": {"summary": "sorted"}}]}]
-    (folder / "script.yaml").write_text(json.dumps({"default": turns}))
-    config = {
-        "tasks": {"type": "tbp", "path": "tasks"},
-        "sandbox": {"type": "local"},
-        "llm": {"type": "scripted", "script": "script.yaml"},
-        "agent": {"type": "iflow"},
-        "observers": [],
-        "run": {"rollouts": 4, "concurrency": CONCURRENCY},
-    }
-    (folder / "config.yaml").write_text(json.dumps(config))
-    return folder / "config.yaml"
+CHECK = {"type": "command_exit_code", "command": "test -e done"}
 
 
 def seconds(config: Path, number: int, episodes: int, *options: str) -> tuple[float, float]:
     """Wall time of a run, each of whose episodes succeeds; the part from the first one's end on."""
     directory = config.with_name(f"run-{number}")
-    command = [ALE, "run", str(config), "--directory", str(directory)]
+    command = [ALE, "run", str(config), "--directory", str(directory), "-n", str(CONCURRENCY)]
     for option in options:
         command += ["--set", option]
     started = time.perf_counter()
@@ -88,7 +67,7 @@ def main() -> None:
     cluster = started_cluster()
     ray = ("executor.type=ray", f"executor.address={cluster.address}", "executor.resource=many")
     with tempfile.TemporaryDirectory() as folder:
-        config = write_config(Path(folder), episodes)
+        config = write_config(Path(folder), CHECK, episodes, COMMANDS)
         taken: dict[str, list[tuple[float, float]]] = {"local": [], "ray": []}
         for i in range(rounds):
             taken["local"].append(seconds(config, 2 * i, episodes))

@@ -4,18 +4,16 @@ The bare operation is `json.loads` over the same lines. CPU seconds of the whole
 included, so the larger run is the one that counts.
 """
 
-import json
-import resource
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from bench_dataset import bare, measured
 
 from ale._store import Redactor, RunDirectory
 from ale.testing.builders import episode, turn
 
-ALE = str(Path(sys.executable).parent / "ale")
+OPTIONS = ("--scheme", "ipa", "--scheme", "grpo", "--limit", "0")
 EPISODES = 300
 GROUP = 4
 SPEED_AIM = 50.0
@@ -41,45 +39,15 @@ def write_run(path: Path, episodes: int) -> float:
     return (path / "episodes.jsonl").stat().st_size / 1e6
 
 
-def credit(path: Path) -> tuple[float, float]:
-    """CPU seconds and peak memory in MiB of the command."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [ALE, "credit", str(path), "--scheme", "ipa", "--scheme", "grpo", "--limit", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    peak = 0
-    while process.poll() is None:
-        try:
-            status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-        except OSError:
-            break
-        peaks = [int(line.split()[1]) for line in status if line.startswith("VmHWM")]
-        peak = max(peak, *peaks, 0)
-        time.sleep(0.01)
-    if process.wait() != 0:
-        raise SystemExit(f"ale credit exited with {process.returncode}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return spent, peak / 1024
-
-
-def bare(path: Path) -> float:
-    """CPU seconds of reading the same lines as JSON."""
-    started = time.process_time()
-    with (path / "episodes.jsonl").open("rb") as file:
-        for line in file:
-            json.loads(line)
-    return time.process_time() - started
-
-
 def main() -> int:
     """Measure and print; 1 where an aim was missed."""
     with tempfile.TemporaryDirectory() as folder:
         small, large = Path(folder) / "small", Path(folder) / "large"
         write_run(small, EPISODES)
         size = write_run(large, 10 * EPISODES)
-        _, memory = credit(small)
-        spent, memory_large = min(credit(large) for _ in range(3))
-        plain = min(bare(large) for _ in range(3))
+        _, memory = measured("credit", str(small), *OPTIONS)
+        spent, memory_large = min(measured("credit", str(large), *OPTIONS) for _ in range(3))
+        plain = min(bare(large / "episodes.jsonl") for _ in range(3))
     speed, growth = size / spent, memory_large / memory
     fast, flat = speed >= SPEED_AIM, growth <= MEMORY_AIM
     print(f"{size:.0f} MB in {10 * EPISODES} episodes, two schemes")

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -47,14 +48,19 @@ BY_COMMAND = {"type": "command_exit_code", "command": "cmp work/sorted.txt work/
 BY_FILE = {"type": "file_contains", "path": "work/copy.txt", "text": "a"}
 
 
-def write_config(folder: Path, check: dict[str, str], episodes: int = EPISODES) -> Path:
-    """Tasks, a script and a config."""
+def write_config(
+    folder: Path,
+    check: dict[str, str],
+    episodes: int = EPISODES,
+    commands: Sequence[str] = COMMANDS,
+) -> Path:
+    """Tasks, a script that runs the commands, and a config."""
     (folder / "tasks").mkdir(parents=True)
     for i in range(episodes // GROUP):
         task = {"id": f"sort-{i:04d}", "goal": "Sort the names.", "success_criteria": [check]}
         (folder / "tasks" / f"sort-{i:04d}.yaml").write_text(json.dumps(task))
     turns = [
-        {"calls": [{"name": "shell", "arguments": {"command": line}}]} for line in COMMANDS
+        {"calls": [{"name": "shell", "arguments": {"command": line}}]} for line in commands
     ] + [{"calls": [{"name": "finish", "arguments": {"summary": "sorted"}}]}]
     (folder / "script.yaml").write_text(json.dumps({"default": turns}))
     config = {
