@@ -168,18 +168,18 @@ def own_engine(
 
 
 class ElsewhereProbes:
-    """Needs two fixtures: ``plugin``, and ``elsewhere``: the address of such an engine, which has
-    the image `BUSYBOX`."""
+    """Needs two fixtures: ``plugin``, and ``own``: such an engine, which has the image
+    `BUSYBOX`."""
 
     async def test_commands_files_and_copies_work(
-        self, plugin: ModuleType, elsewhere: str, tmp_path: Path
+        self, plugin: ModuleType, own: OwnEngine, tmp_path: Path
     ) -> None:
-        await use(built(plugin, host=elsewhere, image=BUSYBOX), tmp_path)
+        await use(built(plugin, host=own.address, image=BUSYBOX), tmp_path)
 
     async def test_an_allow_list_of_hosts_is_refused(
-        self, plugin: ModuleType, elsewhere: str
+        self, plugin: ModuleType, own: OwnEngine
     ) -> None:
-        backend = built(plugin, host=elsewhere, image=BUSYBOX)
+        backend = built(plugin, host=own.address, image=BUSYBOX)
         engine: Any = backend._engine
         state = engine.state
         # As in another pid namespace: the number is that of a process of this machine's.

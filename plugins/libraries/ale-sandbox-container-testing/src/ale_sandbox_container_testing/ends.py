@@ -206,6 +206,12 @@ class EndProbes:
     ) -> None:
         await kill_hosts(make, host, sandboxes=10, max_parallel=5)
 
+    @pytest.mark.long
+    async def test_five_hundred_random_kills_leave_nothing_after_prune(
+        self, make: Make, host: tuple[str, dict[str, Any]]
+    ) -> None:
+        print(await kill_hosts(make, host, sandboxes=500, max_parallel=10))
+
 
 async def _why_not_run(sandbox: ContainerSandbox) -> str:
     """Why no command runs in a container that has ended."""

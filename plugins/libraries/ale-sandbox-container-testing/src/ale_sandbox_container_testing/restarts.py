@@ -1,7 +1,9 @@
 """An engine that is killed in the middle of commands, and started again."""
 
 import asyncio
+import gc
 import secrets
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -16,9 +18,16 @@ from ale_sandbox_container_testing.images import BUSYBOX
 from ale_sandbox_container_testing.tools import PATIENCE_S, built, host_processes, left_of, until
 
 
+@pytest.mark.filterwarnings("ignore:unclosed <.*ocket:ResourceWarning")
 class RestartProbes:
     """Needs two fixtures: ``plugin``, and ``own``: an engine that has the image `BUSYBOX`, and no
     other tests at the same time."""
+
+    @pytest.fixture(autouse=True)
+    def no_sockets(self) -> Iterator[None]:
+        """The SDK forgets to close those that it could not connect."""
+        yield
+        gc.collect()
 
     async def test_commands_of_a_killed_engine_break_and_new_sandboxes_open(
         self, plugin: ModuleType, own: OwnEngine
