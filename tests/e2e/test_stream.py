@@ -7,7 +7,6 @@ import pytest
 
 pytestmark = pytest.mark.needs("torch")
 
-AGENT = Path(__file__).with_name("one_answer.py").read_text()
 KEPT = ("loss", "grad_norm", "entropy", "tokens_trained", "mean_return")
 
 
@@ -16,12 +15,10 @@ def config(workshop: Any) -> str:
     """Every answer fails, and failures count: each step makes an update."""
     for number in range(4):
         workshop.task(f"t{number}")
-    workshop.write("one_answer.py", AGENT)
     workshop.write("corpus.txt", "Do t0. Do t1. Do t2. Do t3. done\n" * 20)
     tiny = {"corpus": "corpus.txt", "layers": 2, "width": 64, "heads": 2, "mlp": 128}
     workshop.config(
-        plugins=["one_answer.py"],
-        agent={"type": "one-answer"},
+        agent={"type": "single-shot"},
         llm={"type": "policy", "tiny": tiny, "max_tokens": 8},
         credit={"type": "ipa", "failure_reward": -0.5},
         trainer={"type": "policy", "lr": 1e-2, "sync": "copy", "correction": "truncate"},

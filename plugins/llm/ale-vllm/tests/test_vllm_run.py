@@ -13,34 +13,10 @@ from .test_vllm_real import SERVER, START_S, logprobs, tiny
 
 pytestmark = pytest.mark.long
 
-AGENT = """\
-from ale.plugin import Component, hookimpl
-from ale.types import CompletionRequest, Limits, Message, Stop, Turn
-
-
-class OneAnswer:
-    limits = Limits()
-
-    async def run(self, context):
-        prompt = (Message(role="user", content=context.task.goal),)
-        completion = await context.llm.complete(
-            CompletionRequest(
-                messages=prompt, conversation=context.conversation, turn=0, fresh_context=True
-            )
-        )
-        context.recorder.append(Turn(prompt=prompt, fresh_context=True, completion=completion))
-        return Stop(reason="finished")
-
-
-@hookimpl
-def ale_agents():
-    return [Component("one-answer", None, lambda o, c: OneAnswer(), summary="Answers once.")]
-"""
 CONFIG = {
-    "plugins": ["one_answer.py"],
     "tasks": {"type": "tbp", "path": "tasks"},
     "sandbox": {"type": "local"},
-    "agent": {"type": "one-answer"},
+    "agent": {"type": "single-shot", "time_limit_s": None},
     "llm": {
         "type": "servers",
         "model": "model",
@@ -71,7 +47,6 @@ def trained(run: Path) -> Any:
 
 def test_a_run_trains_what_its_own_vllm_samples(tmp_path: Path) -> None:
     tiny(0).save(tmp_path / "model")
-    (tmp_path / "one_answer.py").write_text(AGENT)
     (tmp_path / "run.yaml").write_text(json.dumps(CONFIG))
     (tmp_path / "tasks").mkdir()
     check = {"type": "command_exit_code", "command": "test -e done"}
