@@ -31,39 +31,12 @@ clocks = {"clock": lambda: float(Path("now").read_text())}
 report = lambda text: print(text, flush=True)
 run(Path("loop.yaml"), Registry.installed(), report, clocks=clocks)
 '''
-PLUGIN = '''
+QUESTIONS_PY = Path(__file__).parents[2] / "configs" / "service" / "questions.py"
 """Held-out questions, and a criterion that wants a vowel."""
-
-from collections.abc import Iterator, Sequence
-from typing import Any
-
-from ale.plugin import Component, hookimpl
-from ale.types import CriterionSpec, Score, Task
-
-
-class Questions:
-    def load(self) -> Iterator[Task]:
-        for name in ("Eve", "Flo", "Guy", "Hal", "Ida", "Jim", "Kay", "Leo"):
-            goal = f"Say something to {name}."
-            yield Task(id=name, goal=goal, criteria=(CriterionSpec(type="vowel"),))
-
-
-class Vowel:
-    async def grade(self, task: Task, trajectory: Any, sandbox: Any) -> Score:
-        said = trajectory.turns[-1].completion.message.content
-        passed = any(each in "aeiou" for each in said)
-        return Score(criterion="vowel", passed=passed, value=float(passed), detail=said)
-
-
-@hookimpl
-def ale_task_sources() -> Sequence[Component[Any, Any]]:
-    return [Component("questions", None, lambda o, c: Questions(), summary="Eight.")]
-
-
-@hookimpl
-def ale_criteria() -> Sequence[Component[Any, Any]]:
-    return [Component("vowel", None, lambda o, c: Vowel(), summary="A vowel.")]
-'''
+HELD_OUT = {
+    "type": "questions",
+    "names": ["Eve", "Flo", "Guy", "Hal", "Ida", "Jim", "Kay", "Leo"],
+}
 
 
 class World:
@@ -73,12 +46,12 @@ class World:
         self.workshop = workshop
         self.n = 0
         workshop.write("corpus.txt", "We see a queue. I owe you a tea. Try my dry sky.\n" * 20)
-        workshop.write("questions.py", PLUGIN)
+        workshop.write("questions.py", QUESTIONS_PY.read_text())
         workshop.write("driver.py", DRIVER)
         llm = {"type": "policy", "tiny": TINY, "max_tokens": 3}
         self.train = {
             "plugins": ["questions.py"],
-            "tasks": {"type": "questions"},
+            "tasks": HELD_OUT,
             "sandbox": {"type": "local", "root": str(workshop.space)},
             "llm": llm,
             "agent": {"type": "single-shot"},
@@ -90,7 +63,7 @@ class World:
                 "epochs": 8,
                 "sync": "copy",
             },
-            "evaluation": {"tasks": {"type": "questions"}, "rollouts": 4},
+            "evaluation": {"tasks": HELD_OUT, "rollouts": 4},
             "observers": [],
             "run": {"tasks_per_step": 4, "rollouts": 8},
         }
