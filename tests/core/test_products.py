@@ -17,8 +17,6 @@ from ale.protocols import LLM, Policy
 from ale.testing.fakes import FakeChunker
 from ale.types import CriterionSpec, Task
 
-_RESUMED = "resumed with other versions than the run was started with"
-
 
 def _building(selected: Any, product: object) -> Any:
     """The same selection, whose build returns `product`."""

@@ -10,7 +10,6 @@ pytestmark = [pytest.mark.long, pytest.mark.needs("torch", "trl")]
 
 LENGTHS = (4, 3, 5, 2)
 """Sampled tokens of each completion; TRL pads them."""
-BETA = 0.3
 CAP = 1.2
 
 

@@ -27,8 +27,6 @@ READMES = [
 ]
 SECTIONS = {*PARTS, "launch", "middleware", "evaluation", "observers", "run", "extends"}
 
-_YAML = re.compile(r"^```(?:yaml|\{code-block\} yaml\n(?::[^\n]*\n)?)\n(.*?)^```$", re.M | re.S)
-
 each_page = pytest.mark.parametrize(
     "page", [*READMES, *WRITTEN], ids=lambda path: str(path.relative_to(ROOT))
 )

@@ -237,10 +237,6 @@ _USUAL: Mapping[str, Step] = {
 }
 
 
-def _fails(*faults: Step, then: Step = _PARIS) -> list[Step]:
-    return [*faults, then]
-
-
 async def _fail(llm: LLM, request: CompletionRequest) -> LLMError:
     with pytest.raises(LLMError) as caught:
         await llm.complete(request)
@@ -340,13 +336,13 @@ class LLMServerContract(LLMContract):
         ids=lambda fault: str(fault["fault"]),
     )
     async def test_a_transient_error_is_retried(self, connect: Connect, fault: Step) -> None:
-        async with self._session(connect, _fails(fault)) as (llm, server):
+        async with self._session(connect, [fault, _PARIS]) as (llm, server):
             assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
             assert [request["method"] for request in server.requests()].count("POST") == 2
 
     @pytest.mark.asyncio
     async def test_a_server_that_does_not_answer_is_retried(self, connect: Connect) -> None:
-        async with self._session(connect, _fails({"fault": "silence"})) as (llm, server):
+        async with self._session(connect, [{"fault": "silence"}, _PARIS]) as (llm, server):
             assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
             assert await server.outcome(0) == "client_left", "the first attempt was left open"
 
@@ -355,7 +351,7 @@ class LLMServerContract(LLMContract):
     async def test_the_wait_that_a_server_asks_for_is_kept(
         self, connect: Connect, wait: float | str, least: float
     ) -> None:
-        async with self._session(connect, _fails({"fault": 429, "retry_after": wait})) as (
+        async with self._session(connect, [{"fault": 429, "retry_after": wait}, _PARIS]) as (
             llm,
             server,
         ):
@@ -432,7 +428,7 @@ class LLMServerContract(LLMContract):
 
     @pytest.mark.asyncio
     async def test_one_failure_does_not_harm_the_next(self, connect: Connect) -> None:
-        async with self._session(connect, _fails({"fault": 400})) as (llm, _):
+        async with self._session(connect, [{"fault": 400}, _PARIS]) as (llm, _):
             await _fail(llm, ask(CAPITAL))
             assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
 

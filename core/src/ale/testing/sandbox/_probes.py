@@ -117,11 +117,11 @@ def host_processes(word: str) -> list[int]:
     return found
 
 
-def no_process_left(word: str, after: str) -> None:
-    """Check that no process of this host has `word` in its command line."""
+def no_process_left(word: str) -> None:
+    """Check that after `close` no process of this host has `word` in its command line."""
     left = host_processes(word)
     listed = ", ".join(f"{pid} {_name(pid)}" for pid in left)
-    assert not left, f"`{after}` left {len(left)} processes running: {listed}"
+    assert not left, f"`close` left {len(left)} processes running: {listed}"
 
 
 def _name(pid: int) -> str:

@@ -100,7 +100,7 @@ class LifecycleProbes:
             await session.run(f"(sleep {word} &); sleep {word} &")
             if not host_processes(word):
                 pytest.skip("this host can't see the processes of the sandbox")
-        no_process_left(word, "close")
+        no_process_left(word)
 
     @pytest.mark.parametrize("how", ["error", "cancel"])
     async def test_however_it_is_left_it_is_removed(
@@ -145,7 +145,7 @@ class LifecycleProbes:
         await one(0)  # creates what is made once and kept
         before = descriptors()
         await asyncio.gather(*(one(number) for number in range(1, self.many)))
-        no_process_left(word, "close")
+        no_process_left(word)
         listed = opened & await ids(backend)  # others may use the same engine
         assert not listed, f"`list` still names closed sandboxes: {sorted(listed)}"
         left = descriptors() - before

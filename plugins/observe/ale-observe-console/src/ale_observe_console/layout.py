@@ -60,12 +60,12 @@ def shorten_to(text: str, width: int) -> str:
     return text if cell_len(text) <= width else ""
 
 
-def _fit(parts: Sequence[Text], width: int, gap: str = "  ") -> Text:
+def _fit(parts: Sequence[Text], width: int) -> Text:
     """The parts that fit, in order; the first one always."""
     line = parts[0].copy()
     for part in parts[1:]:
-        if line.cell_len + len(gap) + part.cell_len <= width:
-            line.append(gap).append_text(part)
+        if line.cell_len + 2 + part.cell_len <= width:
+            line.append("  ").append_text(part)
     return line
 
 

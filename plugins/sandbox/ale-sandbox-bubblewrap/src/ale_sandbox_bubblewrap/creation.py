@@ -107,7 +107,7 @@ def _start_over(
     layers.mount_pristine(plan.layout)
     bwrap, pid = _start(plan, control, network=network)
     layers.mount(plan.layout, stack)
-    return bwrap, pid, kernel.clone_tree(layers.MERGED, recursive=True)
+    return bwrap, pid, kernel.clone_tree(layers.MERGED)
 
 
 def _make_layer(plan: launch.Plan, layer: str) -> int:

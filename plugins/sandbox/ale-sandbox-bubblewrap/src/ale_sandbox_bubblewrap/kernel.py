@@ -55,7 +55,7 @@ def _syscall(name: str, number: int, *args: object) -> int:
     return _checked(_libc.syscall(ctypes.c_long(number), *args), name)
 
 
-def _prctl(option: int, argument: int = 0) -> None:
+def _prctl(option: int, argument: int) -> None:
     _checked(_libc.prctl(option, ctypes.c_ulong(argument), *[ctypes.c_ulong(0)] * 3), "prctl")
 
 
@@ -86,9 +86,9 @@ def detach(path: str) -> None:
     _checked(_libc.umount2(os.fsencode(path), _MNT_DETACH), f"umount {path}")
 
 
-def clone_tree(path: str, *, recursive: bool) -> int:
+def clone_tree(path: str) -> int:
     """A descriptor of a copy of the mounts at `path`, attached nowhere yet."""
-    flags = OPEN_TREE_CLONE | os.O_CLOEXEC | (AT_RECURSIVE if recursive else 0)
+    flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE
     return _syscall(f"open_tree {path}", _OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags)
 
 

@@ -105,7 +105,7 @@ def switch(layout: Layout, layers: Sequence[str], inside: int, submounts: Sequen
     """
     prepare(layout, layers[0])
     mount(layout, layers)
-    merged = kernel.clone_tree(MERGED, recursive=True)
+    merged = kernel.clone_tree(MERGED)
     kernel.setns(inside, kernel.CLONE_NEWNS)
     frozen = []
     try:
@@ -125,7 +125,7 @@ def switch(layout: Layout, layers: Sequence[str], inside: int, submounts: Sequen
 
 def replace_root(merged: int, submounts: Sequence[str]) -> None:
     """Make the mounts at a descriptor the root of this mount namespace and its processes."""
-    trees = [(path, kernel.clone_tree(path, recursive=True)) for path in submounts]
+    trees = [(path, kernel.clone_tree(path)) for path in submounts]
     old = os.open("/", os.O_PATH | os.O_DIRECTORY)
     kernel.attach(merged, old, ".")
     for path, tree in trees:

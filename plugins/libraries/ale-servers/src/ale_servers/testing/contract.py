@@ -56,9 +56,7 @@ def ask(lab: ServerLab, n: int, **fields: Any) -> SampleRequest:
     )
 
 
-def check_exact(
-    lab: ServerLab, request: SampleRequest, sampled: Sampled, tolerance: float = 1e-4
-) -> None:
+def check_exact(lab: ServerLab, request: SampleRequest, sampled: Sampled) -> None:
     """Every token has the log-probability of a full forward pass of its version's weights."""
     before = (*request.prompt_ids, *request.answer_ids)
     ids = (*before, *sampled.ids)
@@ -69,7 +67,7 @@ def check_exact(
         abs(found - meant[version][at])
         for at, (found, version) in enumerate(zip(sampled.logprobs, sampled.versions, strict=True))
     ]
-    assert max(errors, default=0.0) < tolerance, (
+    assert max(errors, default=0.0) < 1e-4, (
         f"token {errors.index(max(errors))} of {n}, sampled by version "
         f"{sampled.versions[errors.index(max(errors))]}, is off by {max(errors):.3g}"
     )
