@@ -19,6 +19,7 @@ from pathlib import Path
 
 from attrs import astuple, fields, frozen
 from model import make_model, packaged_file
+from msgspec import convert
 
 from ale.errors import AleError
 from ale.runs import RunReader
@@ -187,18 +188,7 @@ def as_csv(results: Iterable[Result]) -> str:
 
 def from_csv(text: str) -> list[Result]:
     """What `as_csv` has written."""
-    return [
-        Result(
-            split=row["split"],
-            arm=row["arm"],
-            seed=int(row["seed"]),
-            step=int(row["step"]),
-            temperature=float(row["temperature"]),
-            tasks=int(row["tasks"]),
-            successes=int(row["successes"]),
-        )
-        for row in csv.DictReader(io.StringIO(text))
-    ]
+    return [convert(row, Result, strict=False) for row in csv.DictReader(io.StringIO(text))]
 
 
 def table(results: Sequence[Result]) -> list[str]:

@@ -21,7 +21,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from attrs import frozen
+from attrs import astuple, fields, frozen
+from msgspec import convert
 
 from ale.errors import AleError
 from ale.runs import RunReader, without_overrides
@@ -101,34 +102,20 @@ class Result:
         return self.successes / self.graded
 
 
-COLUMNS = ("seed", "run", "after", "temperature", "successes", "graded")
-
-
 def stored(path: Path = RESULTS) -> list[Result]:
     """The results in a CSV."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
-        return [
-            Result(
-                seed=int(row["seed"]),
-                run=row["run"],
-                after=int(row["after"]),
-                temperature=float(row["temperature"]),
-                successes=int(row["successes"]),
-                graded=int(row["graded"]),
-            )
-            for row in csv.DictReader(file)
-        ]
+        return [convert(row, Result, strict=False) for row in csv.DictReader(file)]
 
 
 def store(results: Sequence[Result], path: Path = RESULTS) -> None:
     """Write a CSV."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for one in results:
-            writer.writerow([getattr(one, column) for column in COLUMNS])
+        writer.writerow(field.name for field in fields(Result))
+        writer.writerows(astuple(one) for one in results)
 
 
 def run_seed(seed: int, folder: Path) -> None:
