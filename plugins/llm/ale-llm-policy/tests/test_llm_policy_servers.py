@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,6 @@ from ale_llm_policy.servers import ServersLLM
 from ale_llm_policy.testing import CORPUS, forward_logits, new_policy, request
 from ale_nats_client.options import ServerOptions
 from ale_servers.testing.serving import serving
-
-Connect = Callable[..., ServersLLM]
 
 
 class Lab:

@@ -18,8 +18,6 @@ from ale.testing.sandbox._probes import host_processes
 from ale.types import ExecResult, SandboxSpec
 from ale_sandbox_bubblewrap import seccomp
 
-Make = Callable[..., SandboxBackend]
-
 # Looks at a system call's refusal: prints its errno, or 0.
 CALL = """
 import ctypes, sys

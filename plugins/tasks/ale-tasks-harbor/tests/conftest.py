@@ -1,12 +1,11 @@
 """Task folders, written where a test wants them, and a sandbox whose /tests is not the host's."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from ale.plugin import BuildContext
-from ale.types import Task
 from ale_tasks_harbor.options import HarborOptions
 from ale_tasks_harbor.paths import SandboxPaths
 from ale_tasks_harbor.source import HarborSource
@@ -16,7 +15,6 @@ BESIDE = SandboxPaths(tests="../tests", logs="../logs", records=("../before",))
 """Beside the workspace, which is a folder of this machine."""
 
 Write = Callable[[str, Mapping[str, str]], Path]
-Load = Callable[..., Sequence[Task]]
 
 HARBOR = {
     "task.toml": 'schema_version = "1.4"\n',

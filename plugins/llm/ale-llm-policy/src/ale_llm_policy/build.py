@@ -14,7 +14,7 @@ from ale.plugin import BuildContext
 from ale.types import Sampling
 from ale_llm_policy.batch import Batch, Forward
 from ale_llm_policy.engine import Engine
-from ale_llm_policy.jobs import Job, Outcome, Rules
+from ale_llm_policy.jobs import Job, Rules
 from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.modules import Modules
 from ale_llm_policy.options import PolicyOptions, ServersOptions, TinyOptions
@@ -25,6 +25,7 @@ from ale_llm_policy.servers import OwnServers, ServersLLM, temporary
 from ale_servers.channel import WeightFolder
 from ale_servers.places import registry_at
 from ale_servers.pool import PoolOptions
+from ale_servers.records import SampleReason
 from ale_servers.registry import Addresses, Registry
 
 log = logging.getLogger(__name__)
@@ -261,5 +262,5 @@ def _distance(a: Tensor, b: Tensor) -> float:
     return float((a - b).square().mean().sqrt())
 
 
-def _ignore(job: Job, outcome: Outcome | Exception) -> None:
+def _ignore(job: Job, reason: SampleReason | Exception) -> None:
     """The results are not used."""

@@ -12,7 +12,7 @@ import torch
 
 from ale.errors import LLMError
 from ale_llm_policy.batch import Batch, Forward
-from ale_llm_policy.jobs import Job, Outcome
+from ale_llm_policy.jobs import Job
 from ale_llm_policy.prefix_cache import BLOCK, PrefixCache, block_keys, pack
 from ale_llm_policy.pretrained import TorchPolicy
 
@@ -143,10 +143,10 @@ class Engine:
         for job in [job for job in self._batch.jobs if concerns(job)]:
             self._store_prefix(self._batch.jobs.index(job))
             self._batch.remove(job)
-            job.done(job, Outcome("abort"))
+            job.done(job, "abort")
         for job in [job for job in self._pending if concerns(job)]:
             self._pending.remove(job)
-            job.done(job, Outcome("abort"))
+            job.done(job, "abort")
 
     def reload(self, change: Callable[[], None]) -> None:
         """Change the weights; must run through `call`.
@@ -277,17 +277,17 @@ class Engine:
         job.versions = [self._policy.version] * len(job.logprobs)
         self._store_prefix(row)
         self._batch.remove(job)
-        job.done(job, Outcome("forced"))
+        job.done(job, "forced")
 
     def _finish_ended(self, first: int) -> None:
         """From row `first` on, free the rows of jobs that have ended, and report these jobs."""
         text = self._policy.template.token_bytes.text
         for job in self._batch.jobs[first:]:
-            outcome = job.outcome(lambda ids: text(ids).text)
-            if outcome is not None:
+            reason = job.reason(lambda ids: text(ids).text)
+            if reason is not None:
                 self._store_prefix(self._batch.jobs.index(job))
                 self._batch.remove(job)
-                job.done(job, outcome)
+                job.done(job, reason)
 
     def _fail(self, error: LLMError) -> None:
         """End every job with an error, and reset."""

@@ -23,14 +23,6 @@ class Rules:
     stop: tuple[str, ...] = ()
 
 
-@frozen
-class Outcome:
-    """How a job ended. `stop_at` is the index in the text where the stop string starts."""
-
-    reason: SampleReason
-    stop_at: int | None = None
-
-
 @define(eq=False)
 class Job:
     """A request in the engine. Only the engine's thread touches it after `Engine.submit`."""
@@ -38,7 +30,7 @@ class Job:
     prompt: tuple[int, ...]
     rules: Rules
     random: Random
-    done: Callable[["Job", Outcome | Exception], None]
+    done: Callable[["Job", SampleReason | Exception], None]
     """Called once in the engine's thread, never after a cancellation."""
     forced: tuple[int, ...] = ()
     """Ids to score instead of sampling."""
@@ -74,29 +66,27 @@ class Job:
         self.logprobs.append(logprob)
         self.versions.append(version)
 
-    def outcome(self, text: Callable[[list[int]], str]) -> Outcome | None:
-        """How the job has ended; None while it is running.
+    def reason(self, text: Callable[[list[int]], str]) -> SampleReason | None:
+        """Why the job has ended; None while it is running.
 
         Args:
             text: decodes ids.
         """
         if self.ids[-1] in self.rules.ends:
-            return Outcome("stop")
-        if self.rules.stop:
-            at = self._stop_at(text)
-            if at is not None:
-                return Outcome("stop", at)
-        return Outcome("length") if len(self.logprobs) >= self.rules.max_tokens else None
+            return "stop"
+        if self.rules.stop and self._is_stopped(text):
+            return "stop"
+        return "length" if len(self.logprobs) >= self.rules.max_tokens else None
 
-    def _stop_at(self, text: Callable[[list[int]], str]) -> int | None:
+    def _is_stopped(self, text: Callable[[list[int]], str]) -> bool:
         # A stop string may start and end inside tokens. Decode only the last tokens that it can
         # span, at one byte or more per token, and four more for a character that starts earlier.
         reach = max(len(stop.encode()) for stop in self.rules.stop) + 4
         begin = max(len(self.prompt), len(self.ids) - reach)
         recent = text(self.ids[begin:])
         if not any(stop in recent for stop in self.rules.stop):
-            return None
-        return first_stop(self.rules.stop, text(self.ids[len(self.prompt) :]))
+            return False
+        return first_stop(self.rules.stop, text(self.ids[len(self.prompt) :])) is not None
 
 
 def truncate_at_stop(

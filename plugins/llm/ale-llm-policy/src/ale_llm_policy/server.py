@@ -15,7 +15,7 @@ from torch import Tensor
 from ale.errors import AleError, ContextLengthError
 from ale_llm_policy.adapters import merged
 from ale_llm_policy.engine import Engine
-from ale_llm_policy.jobs import Job, Outcome, Rules
+from ale_llm_policy.jobs import Job, Rules
 from ale_llm_policy.pretrained import TorchPolicy, weights
 from ale_servers.channel import files_of
 from ale_servers.protocol import NotSampledError, WeightsError
@@ -23,6 +23,7 @@ from ale_servers.records import (
     Held,
     Interruption,
     Sampled,
+    SampleReason,
     SampleRequest,
     ServerStatus,
     Weights,
@@ -98,11 +99,11 @@ class EngineServer:
         for _ in request.answer_ids:
             numbers.random()  # drawn when these ids were sampled
         loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Outcome] = loop.create_future()
+        ended: asyncio.Future[SampleReason] = loop.create_future()
 
-        def done(_: Job, outcome: Outcome | Exception) -> None:
+        def done(_: Job, reason: SampleReason | Exception) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is waiting
-                loop.call_soon_threadsafe(_settle, ended, outcome)
+                loop.call_soon_threadsafe(_settle, ended, reason)
 
         prompt, begun = request.prompt_ids, request.answer_ids
         if forced:
@@ -111,19 +112,19 @@ class EngineServer:
         self._jobs[request.id] = job
         try:
             self._engine.submit(job)
-            outcome = await ended
+            reason = await ended
         except asyncio.CancelledError:
             self._engine.cancel(job)
             raise
         finally:
             if self._jobs.get(request.id) is job:
                 del self._jobs[request.id]
-        aborted = outcome.reason == "abort" and forced
+        aborted = reason == "abort" and forced
         return Sampled(
             ids=() if aborted else job.output,
             logprobs=tuple(job.logprobs),
             versions=tuple(job.versions),
-            reason=outcome.reason,
+            reason=reason,
             digests={},
         )
 
@@ -276,10 +277,10 @@ class EngineServer:
         return await asyncio.wrap_future(self._engine.call(work))
 
 
-def _settle(ended: "asyncio.Future[Outcome]", outcome: Outcome | Exception) -> None:
+def _settle(ended: "asyncio.Future[SampleReason]", reason: SampleReason | Exception) -> None:
     if ended.done():
         return
-    if isinstance(outcome, Exception):
-        ended.set_exception(outcome)
+    if isinstance(reason, Exception):
+        ended.set_exception(reason)
     else:
-        ended.set_result(outcome)
+        ended.set_result(reason)
