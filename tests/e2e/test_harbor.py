@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from .harbor_tasks import PRIVILEGES, add, config, containers, outcomes, why_not
+from .harbor_tasks import PRIVILEGES, add, config, containers, outcomes, skip_without
 
 DATA = Path(__file__).parents[2] / "plugins" / "tasks" / "ale-tasks-harbor" / "tests" / "data"
 BROKEN = {
@@ -46,9 +46,7 @@ def run(workshop: Any, engine: str, folder: str, agent: str) -> dict[str, Any]:
 
 
 def check(engine: str, workshop: Any, folder: str, agent: str) -> None:
-    reason = why_not(engine)
-    if reason is not None:
-        pytest.skip(reason)
+    skip_without(engine)
     found = run(workshop, engine, folder, agent)
     assert len(found) == len(list((DATA / folder).iterdir()))
     for task, (reward, message) in found.items():
@@ -81,9 +79,7 @@ def test_podman_gives_the_same(workshop: Any, folder: str, agent: str) -> None:
 
 
 def test_output_logs_and_artifacts_are_kept_with_the_run(workshop: Any) -> None:
-    reason = why_not("docker")
-    if reason is not None:
-        pytest.skip(reason)
+    skip_without("docker")
     tasks = {"type": "harbor", "path": str(DATA / "harbor"), "include": ["artifacts"]}
     config(workshop, "docker", tasks=tasks)
     assert workshop.ale("run", "run.yaml").code == 0

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from .harbor_tasks import JUDGE, add, config, containers, outcomes, why_not
+from .harbor_tasks import JUDGE, add, config, containers, outcomes, skip_without
 
 pytestmark = pytest.mark.engine
 
@@ -186,9 +186,7 @@ RECORD: Mapping[str, Attack] = {
 
 @pytest.mark.parametrize("engine", ["docker", pytest.param("podman", marks=pytest.mark.long)])
 def test_no_verdict_is_forged_and_none_is_lost(workshop: Any, engine: str) -> None:
-    reason = why_not(engine)
-    if reason is not None:
-        pytest.skip(reason)
+    skip_without(engine)
     for name, attack in {**ATTACKS, **HONEST, **RECORD}.items():
         add(workshop, name, solve=attack.solve, test=attack.test, toml=attack.toml)
     tasks = {"type": "harbor", "path": "tasks", "keep_processes": ["a-server", "done-*"]}

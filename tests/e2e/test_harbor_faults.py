@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .harbor_tasks import add, config, containers, inside, kill, outcomes, why_not
+from .harbor_tasks import add, config, containers, inside, kill, outcomes, skip_without
 
 pytestmark = pytest.mark.engine
 WAIT_S = 120.0
@@ -15,9 +15,7 @@ WAIT_S = 120.0
 @pytest.fixture(params=["docker", pytest.param("podman", marks=pytest.mark.long)])
 def engine(request: pytest.FixtureRequest) -> str:
     name: str = request.param
-    reason = why_not(name)
-    if reason is not None:
-        pytest.skip(reason)
+    skip_without(name)
     return name
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .harbor_tasks import config, containers, outcomes, why_not
+from .harbor_tasks import config, containers, outcomes, skip_without
 
 DATA = (
     Path(__file__).parents[2]
@@ -24,9 +24,7 @@ pytestmark = pytest.mark.engine
 @pytest.fixture(params=["docker", pytest.param("podman", marks=pytest.mark.long)])
 def engine(request: pytest.FixtureRequest) -> str:
     name: str = request.param
-    reason = why_not(name)
-    if reason is not None:
-        pytest.skip(reason)
+    skip_without(name)
     return name
 
 
@@ -63,9 +61,7 @@ def test_doing_nothing_fails(workshop: Any, engine: str) -> None:
 def test_an_agent_that_does_not_support_what_a_task_gives_it_breaks_the_episode(
     workshop: Any,
 ) -> None:
-    reason = why_not("docker")
-    if reason is not None:
-        pytest.skip(reason)
+    skip_without("docker")
     script = {"default": [{"calls": [{"name": "finish", "arguments": {"summary": "done"}}]}]}
     workshop.write("script.yaml", script)
     found = run(
@@ -86,9 +82,7 @@ def test_an_agent_that_does_not_support_what_a_task_gives_it_breaks_the_episode(
 def test_artifacts_of_the_agents_container_are_kept_where_the_tests_have_their_own(
     workshop: Any,
 ) -> None:
-    reason = why_not("docker")
-    if reason is not None:
-        pytest.skip(reason)
+    skip_without("docker")
     run(workshop, "docker", tasks={"type": "harbor", "path": str(DATA / "apart")})
     (folder,) = (workshop.run / "verifier").iterdir()
     listed = json.loads((folder / "artifacts" / "manifest.json").read_text())

@@ -23,7 +23,7 @@ from ale_criteria_python.options import PythonTestsOptions
 from ale_criteria_python.python_tests import PythonTests
 from ale_sandbox_container_testing.images import DEBIAN
 
-from .harbor_tasks import why_not
+from .harbor_tasks import skip_without
 
 SANDBOXES = ("local", "bubblewrap", "docker")
 FEW = ("exit at import", "hard exit when called", "an object that equals everything")
@@ -60,8 +60,7 @@ def backend_of(kind: str, folder: Path) -> SandboxBackend:
     from ale_sandbox_docker import plugin as docker
     from ale_sandbox_docker.options import DockerOptions
 
-    if reason := why_not("docker"):
-        pytest.skip(reason)
+    skip_without("docker")
     return docker.build(DockerOptions(image=DEBIAN), BuildContext())
 
 

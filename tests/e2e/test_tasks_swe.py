@@ -15,7 +15,7 @@ from ale_tasks_swe.options import SweOptions
 from ale_tasks_swe.source import swe
 
 from .conftest import FINISH
-from .harbor_tasks import why_not
+from .harbor_tasks import skip_without
 
 IMAGE_PYTHON = "python3.11"
 """Of the image for tests."""
@@ -74,8 +74,7 @@ def sandbox_of(kind: str, workshop: Any, tools: Path) -> Mapping[str, Any]:
     if kind == "docker":
         from ale_sandbox_container_testing.images import DEBIAN
 
-        if reason := why_not("docker"):
-            pytest.skip(reason)
+        skip_without("docker")
         return {"type": "docker", "image": DEBIAN, "allowlist_paths": [str(tools)]}
     from ale_sandbox_bubblewrap import plugin
 
