@@ -341,12 +341,14 @@ def test_a_missing_base_is_named(tmp_path: Path, registry: Registry) -> None:
     assert "did you mean 'base.yaml'?" in printed
 
 
-@pytest.mark.parametrize("name", ["x" * 300, f"{'x' * 300}/c.yaml", '"a\\0b"', "loop.yaml"])
+@pytest.mark.parametrize(
+    "name", ["x" * 300, f"{'x' * 300}/c.yaml", '"a\\0b"', "loop.yaml", '""', "."]
+)
 def test_a_base_that_can_be_no_file_is_a_problem(
     tmp_path: Path, registry: Registry, name: str
 ) -> None:
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
-    assert "extends: no such file: " in problems(tmp_path, registry, f"extends: {name}\n")
+    assert problems(tmp_path, registry, f"extends: {name}\n").startswith("c.yaml:1: extends: ")
 
 
 def test_an_empty_text_is_reported_as_such(tmp_path: Path, registry: Registry) -> None:

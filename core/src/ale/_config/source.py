@@ -53,6 +53,8 @@ def _base_path(base: Node, path: Path, above: tuple[Path, ...]) -> Path:
     target = path.parent / base.value
     if not os.path.exists(target):  # noqa: PTH110 (a name may be too long)
         raise base.error(f"no such file: {target}", path="extends", hint=nearest_file(target))
+    if target.is_dir():
+        raise base.error(f"{target} is a folder, not a YAML file", path="extends")
     if target.resolve() in (*above, path.resolve()):
         raise base.error(f"extends itself through {target}", path="extends")
     return target
