@@ -68,6 +68,7 @@ __all__ = [
     "apply_overrides",
     "branch_run",
     "build_choice",
+    "check_choice",
     "check_config",
     "environment_notes",
     "environment_overrides",
@@ -269,6 +270,19 @@ def load_plugins(run: RunReader, registry: Registry) -> None:
     """
     file = str(run.path / "manifest.json")
     load_plugin_files(from_plain(run.manifest["config"], file=file), registry)
+
+
+def check_choice(choice: Node, kind: str, registry: Registry, *, path: str) -> None:
+    """Check what ``{type: ..., option: ...}`` selects, without building it.
+
+    Args:
+        kind: as ``ale plugins`` names it: ``chunker``, ``credit``, ...
+        path: of the choice, for problems.
+
+    Raises:
+        InputError: no package provides it, or an option is invalid.
+    """
+    select(choice, kind, registry, path=path)
 
 
 def build_choice(

@@ -14,7 +14,7 @@ from ale.testing.fakes import ManualClock
 from ale.types import Episode
 from ale_loop.options import read_config
 from ale_loop.record import answered, ask
-from ale_loop.running import restore
+from ale_loop.running import restore, run
 
 from .conftest import Place, wait_for
 
@@ -387,6 +387,9 @@ def test_mistakes_are_named_and_nothing_is_started(place: Place) -> None:
         ({"train_window": "02:00-02:00"}, "has no length"),
         ({"time_zone": "Mars"}, "expected a time zone"),
         ({"episode": []}, "did you mean 'episodes'?"),
+        ({"sreve": {}}, "did you mean 'serve'?"),
+        ({"serve": {"type": "fiel", "path": "."}}, ":1: serve.type: .*\n.*did you mean 'file'?"),
+        ({"serve": {"type": "file", "pth": "."}}, "yaml:1: serve.pth: unknown option"),
     ):
         place.write(options)
         with pytest.raises(InputError, match=message.replace("?", r"\?")):
@@ -401,6 +404,24 @@ def test_mistakes_are_named_and_nothing_is_started(place: Place) -> None:
     with pytest.raises(InputError, match="how many groups a step learns from"):
         place.run(lambda: False)
     assert not place.directory.exists()
+
+
+def test_a_mistake_in_serve_of_a_loop_that_exists_is_named_before_it_continues(
+    place: Place,
+) -> None:
+    place.write()
+    place.run(lambda: place.served)
+    events = len(list(RunReader(place.directory).events()))
+    place.write({"serve": {"type": "file", "pth": "."}})
+    with pytest.raises(InputError, match=r"serve\.pth: unknown option"):
+        run(place.config, Registry.installed(), place.said.append)
+    assert len(list(RunReader(place.directory).events())) == events
+
+
+def test_a_model_that_can_not_be_built_is_reported_on_its_line_of_the_config(place: Place) -> None:
+    place.write({"serve": {"type": "file", "path": "unusable"}})
+    with pytest.raises(InputError, match=r"loop\.yaml:1: serve\.path: can't be used"):
+        run(place.config, Registry.installed(), place.said.append)
 
 
 def test_workers_elsewhere_which_follow_newer_versions_only_are_refused(place: Place) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from ale.errors import AleError, LLMError, StoreError
+from ale.errors import AleError, InputError, LLMError, StoreError
 from ale.plugin import BuildContext, Component, doc, hookimpl
 from ale.protocols import AgentContext, RunningRun, Workers
 from ale.testing.fakes import FakeChunker, FakeCreditScheme, FakePolicy, FolderBackend
@@ -222,6 +222,8 @@ def ale_credit_schemes() -> Sequence[Component[Any, Any]]:
 @hookimpl
 def ale_llms() -> Sequence[Component[Any, Any]]:
     def servers(options: FileOptions, context: BuildContext) -> File:
+        if options.path.name == "unusable":
+            raise InputError.of("can't be used", path="llm.path")
         return File(options.path)
 
     return [

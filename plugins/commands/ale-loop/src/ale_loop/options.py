@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from attrs import field, frozen, validators
 
 from ale.plugin import doc, ge, gt
-from ale.strict import Node, read_yaml, structure
+from ale.strict import read_yaml, structure
 from ale_loop.window import Window
 
 
@@ -83,6 +83,10 @@ class LoopOptions:
         validator=_zone,
         metadata=doc("Time zone of the window, such as Europe/Berlin."),
     )
+    serve: Any = field(
+        default=None,
+        metadata=doc("A model component whose servers get each deployed version: {type: ...}."),
+    )
     gate: GateOptions = field(factory=GateOptions, metadata=doc("When a new version is deployed."))
     keep: int = field(
         default=3,
@@ -124,6 +128,4 @@ def read_config(path: Path) -> LoopConfig:
     if "tasks" in root.mapping and "train" not in root.mapping:
         expected = f"one of a loop: train: {path.name}, directory: ..., episodes: [...]"
         raise root.error("this is a config of `ale run`", expected=expected)
-    sections = {name: node for name, node in root.mapping.items() if name != "serve"}
-    options = structure(Node(sections, root.file, root.line), LoopOptions)
-    return LoopConfig(options=options, serve=root.get("serve"))
+    return LoopConfig(options=structure(root, LoopOptions), serve=root.get("serve"))

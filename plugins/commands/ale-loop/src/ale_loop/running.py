@@ -5,12 +5,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ale.errors import InputError
+from attrs import evolve
+
+from ale.errors import InputError, Problem
 from ale.learning import Learner, learn
 from ale.plugin import BuildContext
 from ale.processes import announced
 from ale.protocols import Policy
-from ale.runs import Registry, RunReader, build_choice
+from ale.runs import Registry, RunReader, build_choice, check_choice, load_plugins
+from ale.strict import Node
 from ale.types import RunFinished
 from ale_loop.intake import Intake
 from ale_loop.options import LoopConfig, read_config
@@ -82,14 +85,16 @@ def _open(
             if policy is not None:
                 await policy.aclose()
 
+    def check(train: Mapping[str, Any]) -> None:
+        if config.serve is None:
+            return
+        if (options.directory / "manifest.json").exists():
+            load_plugins(RunReader(options.directory), registry)
+        check_choice(config.serve, "llm", registry, path="serve")
+        check_servers(config.serve, train)
+
     return learn(
-        options.train,
-        options.directory,
-        registry,
-        go,
-        report=report,
-        clocks=clocks,
-        check=lambda train: check_servers(config.serve, train),
+        options.train, options.directory, registry, go, report=report, clocks=clocks, check=check
     )
 
 
@@ -109,9 +114,23 @@ def _policy(config: LoopConfig, registry: Registry) -> Policy | None:
         run_directory=directory.absolute(),
         environ=dict(os.environ),
     )
-    name, made = build_choice(config.serve, "llm", registry, context)
+    try:
+        name, made = build_choice(config.serve, "llm", registry, context)
+    except InputError as error:
+        problems = [_in_serve(each, config.serve) for each in error.problems]
+        raise InputError(problems) from error
     if not isinstance(made, Policy):
         message = f"the weights of '{name}' can't be changed"
         expected = "a model whose servers take weights, such as {type: servers}"
         raise InputError.of(message, path="serve", expected=expected)
     return made
+
+
+def _in_serve(problem: Problem, serve: Node) -> Problem:
+    """A problem of a model, which a run has in its section ``llm``, where this config has it."""
+    section, _, key = (problem.path or "llm").partition(".")
+    if section != "llm" or problem.file is not None:
+        return problem
+    at = serve.get(key.partition(".")[0]) or serve
+    path = f"serve.{key}" if key else "serve"
+    return evolve(problem, path=path, file=at.file, line=at.line)

@@ -32,14 +32,12 @@ class _Servers:
         return next((name for name in same if getattr(self, name)), None)
 
 
-def check_servers(serve: Node | None, train: Mapping[str, Any]) -> None:
+def check_servers(serve: Node, train: Mapping[str, Any]) -> None:
     """Raises `InputError` where the policy is evaluated on the servers of the section ``serve``.
 
     Args:
         train: the whole config of the run, as plain values.
     """
-    if serve is None:
-        return
     key = _servers(serve).shared(_servers(from_plain(train["llm"])))
     if key is not None:
         message = "the section llm of 'train' names these servers too"
