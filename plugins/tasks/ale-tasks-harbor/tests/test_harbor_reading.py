@@ -84,6 +84,42 @@ def test_what_a_task_toml_does_not_say_is_as_in_harbor(write: Write, source: Sou
     assert task.environment_kind == "terminal"
 
 
+def test_keys_that_may_be_misspelt_are_reported_for_tasks_that_are_run(
+    write: Write, source: Source, caplog: pytest.LogCaptureFixture
+) -> None:
+    toml = (
+        "[agent]\ntimout_sec = 5\n\n[verifier]\nsurprise = 1\n\n"
+        "[environment.healthcheck]\ncomand = 'true'\ncommand = 'true'\n\n"
+        "[[steps]]\nname = 'a'\n[[steps]]\nname = 'b'\n[steps.agent]\ntimeout_secs = 5\n"
+    )
+    for name in ("one", "other"):
+        files = {path: HARBOR[path] for path in HARBOR if path != "task.toml"}
+        steps = {f"steps/{step}/instruction.md": "Do it." for step in ("a", "b")}
+        folder = write(name, {**files, **steps, "task.toml": toml})
+    bench = write("yaml", {**BENCH, "task.yaml": BENCH["task.yaml"] + "max_agent_timeout: 9\n"})
+    reader = source(exclude=["one"])
+    harbor, terminal = reader.load()
+    assert reader.refused == []
+    assert harbor.constraints.time_limit_s is None
+    assert harbor.metadata["ignored_keys"] == [
+        "agent.timout_sec",
+        "verifier.surprise",
+        "environment.healthcheck.comand",
+        "steps[1].agent.timeout_secs",
+    ]
+    ignored = "there is no such key, so it is ignored\n    hint      did you mean"
+    of_harbor = [
+        f"{folder}/task.toml:2: agent.timout_sec: {ignored} 'timeout_sec'?",
+        f"{folder}/task.toml:8: environment.healthcheck.comand: {ignored} 'command'?",
+        f"{folder}/task.toml:16: steps[1].agent.timeout_secs: {ignored} 'timeout_sec'?",
+    ]
+    assert harbor.metadata["misspelt_keys"] == of_harbor
+    (of_terminal,) = terminal.metadata["misspelt_keys"]
+    assert of_terminal.startswith(f"{bench}/task.yaml:")
+    assert "did you mean 'max_agent_timeout_sec'?" in of_terminal
+    assert caplog.messages == [*of_harbor, of_terminal]
+
+
 def test_its_metadata_can_name_another_kind_of_environment(write: Write, source: Source) -> None:
     write("one", {**HARBOR, "task.toml": '[metadata]\nenvironment = "swe"\n'})
     assert only(source()).environment_kind == "swe"

@@ -100,7 +100,9 @@ class _Reader:
                 "name": about.text("name") or self._folder.name,
                 "difficulty": str(metadata.values.get("difficulty", "")),
                 "build_timeout_s": self._environment.seconds("build_timeout_sec", 600.0),
-                "ignored_keys": task_metadata.ignored(self._root),
+                "ignored_keys": task_metadata.ignored(
+                    self._root, [part.values for part in self._steps]
+                ),
                 **task_metadata.plain(metadata.values),
             },
         )

@@ -13,6 +13,7 @@ from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.options import AUTO, HarborOptions
 from ale_tasks_harbor.processes import KEPT, asked_for
 from ale_tasks_harbor.solution import WITHOUT
+from ale_tasks_harbor.values import MISSPELT
 
 _LOG = logging.getLogger(__name__)
 _READERS = {harbor.FILE: harbor.read, terminal_bench.FILE: terminal_bench.read}
@@ -56,6 +57,8 @@ class HarborSource:
             _LOG.warning("%s", self._left_out())
         if not chosen and not problems:
             problems = [Problem(message=f"none of {len(tasks)} tasks is left by the options")]
+        for key in (key for task in chosen for key in task.metadata.get(MISSPELT, ())):
+            _LOG.warning("%s", key)
         for part in (part for task in chosen for part in (task, *task.steps)):
             if WITHOUT in part.metadata:
                 _LOG.warning("%s has no solution here: %s", part.id, part.metadata[WITHOUT])

@@ -1,11 +1,11 @@
 """Metadata of a ``task.toml``: tags, ignored keys, the author's own keys."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import dropwhile
 from typing import Any
 
-from ale_tasks_harbor.values import Values
+from ale_tasks_harbor.values import MISSPELT, Values
 
 _CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
 _KNOWN: Mapping[str, Collection[str]] = {
@@ -26,7 +26,21 @@ _KNOWN: Mapping[str, Collection[str]] = {
     },
     "solution": {"env"},
 }
-_TAKEN = ("format", "name", "difficulty", "build_timeout_s", "ignored_keys", "tags", "agent_needs")
+_STEP = {"name", "min_reward", "agent", "verifier", "healthcheck", "artifacts"}
+_HEALTHCHECK = {
+    *("command", "timeout_sec", "interval_sec", "start_interval_sec", "start_period_sec"),
+    "retries",
+}
+_TAKEN = (
+    "format",
+    "name",
+    "difficulty",
+    "build_timeout_s",
+    "ignored_keys",
+    "tags",
+    "agent_needs",
+    MISSPELT,
+)
 """Names in a task's metadata that this package uses itself."""
 
 
@@ -57,10 +71,18 @@ def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if name not in _TAKEN}
 
 
-def ignored(root: Values) -> list[str]:
+def ignored(root: Values, steps: Sequence[Values]) -> list[str]:
     """Keys that are not used here; they are stored with the run."""
-    tables = {name: root.table(name) if name else root for name in _KNOWN}
-    unknown = [key for name, known in _KNOWN.items() for key in tables[name].unknown(known)]
-    sizes = tables["environment"].values
+    tables = [(root.table(name) if name else root, known) for name, known in _KNOWN.items()]
+    tables.append((root.table("environment").table("healthcheck"), _HEALTHCHECK))
+    for step in steps:
+        tables += [
+            (step, _STEP),
+            (step.table("agent"), _KNOWN["agent"]),
+            (step.table("verifier"), _KNOWN["verifier"]),
+            (step.table("healthcheck"), _HEALTHCHECK),
+        ]
+    unknown = [key for table, known in tables for key in table.unknown(known)]
+    sizes = root.table("environment").values
     odd = [key for key in ("memory", "storage") if not isinstance(sizes.get(key, ""), str)]
     return [*unknown, *(f"environment.{key}" for key in odd)]

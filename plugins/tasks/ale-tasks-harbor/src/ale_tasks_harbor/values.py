@@ -9,9 +9,11 @@ from attrs import evolve
 
 from ale.errors import InputError, Problem
 from ale.strict import describe, nearest
-from ale.types import Task
+from ale.types import Task, replace
 from ale_tasks_harbor.folder import Folder
 
+MISSPELT = "misspelt_keys"
+"""In a task's metadata: keys without an effect that are similar to a known one."""
 _YES = ("1", "on", "t", "true", "y", "yes")
 _NO = ("0", "off", "f", "false", "n", "no")
 _PART = re.compile(r"([^.\[\]]+)(?:\[(\d+)\])?")
@@ -28,6 +30,7 @@ class Values:
 
     Args:
         problems: shared by all tables of a file.
+        misspelt: likewise; unknown keys that are similar to known ones.
     """
 
     def __init__(
@@ -36,11 +39,13 @@ class Values:
         *,
         file: str,
         problems: list[Problem],
+        misspelt: list[Problem] | None = None,
         path: str = "",
     ) -> None:
         self.values = values
         self.file = file
         self.problems = problems
+        self.misspelt = [] if misspelt is None else misspelt
         self.path = path
         self._tables: dict[str, Values] = {}
 
@@ -76,7 +81,12 @@ class Values:
         if found is not None and not isinstance(found, Mapping):
             self._wrong(key, "a table")
             found = None
-        return Values(found or {}, file=self.file, problems=self.problems, path=self._path(key))
+        return self._below(found or {}, self._path(key))
+
+    def _below(self, values: Mapping[str, Any], path: str) -> "Values":
+        return Values(
+            values, file=self.file, problems=self.problems, misspelt=self.misspelt, path=path
+        )
 
     def tables(self, key: str) -> Sequence["Values"]:
         """A list of tables."""
@@ -86,10 +96,7 @@ class Values:
         if not isinstance(found, list) or not all(isinstance(item, Mapping) for item in found):
             self._wrong(key, "a list of tables")
             return []
-        return [
-            Values(item, file=self.file, problems=self.problems, path=f"{self._path(key)}[{i}]")
-            for i, item in enumerate(found)
-        ]
+        return [self._below(item, f"{self._path(key)}[{i}]") for i, item in enumerate(found)]
 
     def text(self, key: str) -> str | None:
         """The text under a key; None if it is missing or blank, as ``harbor init`` writes it."""
@@ -180,8 +187,14 @@ class Values:
         return str(found)
 
     def unknown(self, known: Collection[str]) -> list[str]:
-        """Paths of the keys that are not known."""
-        return [self._path(str(key)) for key in self.values if key not in known]
+        """Paths of the keys that are not known; those similar to a known one are noted."""
+        found = [str(key) for key in self.values if key not in known]
+        for key in found:
+            if hint := nearest(key, known):
+                message = "there is no such key, so it is ignored"
+                path = self._path(key)
+                self.misspelt.append(Problem(message=message, file=self.file, path=path, hint=hint))
+        return [self._path(key) for key in found]
 
 
 def number_of(value: object) -> float | None:
@@ -224,7 +237,10 @@ def read_task(
     task = make(root)
     if root.problems:
         raise InputError([_located(p, text, file) for p in dict.fromkeys(root.problems)])
-    return task
+    if not root.misspelt:
+        return task
+    misspelt = [str(_located(p, text, file)) for p in root.misspelt]
+    return replace(task, metadata={**task.metadata, MISSPELT: misspelt})
 
 
 def _located(problem: Problem, text: str, file: str) -> Problem:
@@ -248,8 +264,11 @@ def _line_of(text: str, path: str) -> int | None:
         header = re.compile(rf"\s*\[+\s*{r'[.]'.join(names)}\s*\]+|{names[-1]}\s*:")
         found = [i for i in range(low, high) if header.match(lines[i])]
         n = int(index or 0)
-        if n >= len(found):  # written inside the line of its name
-            key = name
+        if n >= len(found):
+            below = re.compile(rf"\s*\[+\s*{r'[.]'.join(names)}\s*[.]")
+            if any(map(below.match, lines)):  # TOML needs no header of its own for it
+                continue
+            key = name  # written inside the line of its name
             break
         table = found[n]
         if index:  # the next tables of the list have the same keys
