@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve
+from attrs import evolve, frozen
 
 from ale._registry import Registry
 from ale.errors import PluginError
 from ale.plugin import BuildContext, Component, hookimpl
+
+
+@frozen(kw_only=True)
+class WithType:
+    type: str = "x"
 
 
 def package(**hooks: Any) -> types.SimpleNamespace:
@@ -105,6 +110,7 @@ def test_an_event_hook_with_a_misspelt_argument_fails_to_load() -> None:
         ({"options": dict}, "'options' must be an attrs class, the name of one as 'module:Class'"),
         ({"options": {}}, "'options' must be an attrs class, the name of one as 'module:Class'"),
         ({"options": "options.Mine"}, "or None, got 'options.Mine'"),
+        ({"options": WithType}, "an option can't be named 'type'"),
         ({"build": None}, "'build' must be a function, or the name of a class or function"),
         ({"build": "parts.Mine"}, "'module:Class', got 'parts.Mine'"),
         ({"summary": None}, "'summary' must be <class 'str'>"),
@@ -152,6 +158,12 @@ def test_what_is_named_gets_the_arguments_that_it_has(
 def test_named_options_that_are_no_attrs_class_are_refused() -> None:
     made = evolve(agent("x"), options="ale.plugin:doc")
     with pytest.raises(PluginError, match="are no attrs class"):
+        _ = made.options
+
+
+def test_named_options_with_one_that_is_named_type_are_refused() -> None:
+    made = evolve(agent("x"), options=f"{__name__}:WithType")
+    with pytest.raises(PluginError, match="'x': an option can't be named 'type'"):
         _ = made.options
 
 

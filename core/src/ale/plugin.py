@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pluggy
-from attrs import field, frozen, has, validators
+from attrs import field, fields, frozen, has, validators
 
 if TYPE_CHECKING:
     from ale.strict import Node
@@ -166,10 +166,19 @@ def _is_name(value: Any) -> bool:
     return bool(module and colon and name)
 
 
+def _has_type(options: Any) -> bool:
+    return hasattr(fields(options), "type")
+
+
+_TYPE = "an option can't be named 'type': in a config, this key names the component"
+
+
 def _attrs_class(_: object, __: object, value: Any) -> None:
     if not (value is None or _is_attrs_class(value) or _is_name(value)):
         expected = "an attrs class, the name of one as 'module:Class', or None"
         raise TypeError(f"'options' must be {expected}, got {value!r}")
+    if _is_attrs_class(value) and _has_type(value):
+        raise TypeError(_TYPE)
 
 
 def _callable(_: object, __: object, value: Any) -> None:
@@ -200,9 +209,9 @@ class Component(Generic[OptionsT, ProductT_co]):
 
     Attributes:
         name: what a config writes after ``type:``; no spaces, no ``/``.
-        options: an attrs class (keyword-only, all fields with `doc`); its name as
-            ``module:Class``, imported when it is needed, so that no command waits for the options
-            of components that it does not use; or None for no options.
+        options: an attrs class (keyword-only, all fields with `doc`, none named ``type``); its name
+            as ``module:Class``, imported when it is needed, so that no command waits for the
+            options of components that it does not use; or None for no options.
         build: makes the product: a function that is called with options and context; or the name,
             ``module:Class``, of a class or function, imported when it is needed and called with
             those of ``options`` and ``context`` that it has as parameters.
@@ -239,15 +248,20 @@ class Component(Generic[OptionsT, ProductT_co]):
         """The class of its options, or None for none.
 
         Raises:
-            PluginError: it can't be imported, or is no attrs class.
+            PluginError: it can't be imported, is no attrs class, or has an option named ``type``.
         """
         if not isinstance(self._options, str):
             return self._options
         found: type[OptionsT] = self._imported("options", self._options)
+        wrong = None
         if not _is_attrs_class(found):
+            wrong = f"the options of '{self.name}', {self._options}, are no attrs class"
+        elif _has_type(found):
+            wrong = f"'{self.name}': {_TYPE}"
+        if wrong is not None:
             from ale.errors import PluginError  # late: it takes a while
 
-            raise PluginError(f"the options of '{self.name}', {self._options}, are no attrs class")
+            raise PluginError(wrong)
         return found
 
     def build(self, options: Any, context: BuildContext) -> ProductT_co:
