@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from attrs import asdict
 
 from ale.errors import InputError
 from ale.types import Message
+from ale_llm_policy.options import TinyOptions
 from ale_llm_policy.pretrained import TinyShape, load_policy, make_tokenizer, tiny_policy
 
 SHAPE = TinyShape(layers=2, width=32, heads=4, kv_heads=2, head_dim=8, mlp=48, vocabulary=400)
@@ -192,6 +194,20 @@ def test_loading_and_saving_print_no_progress_bars(
     tiny_policy(CORPUS, SHAPE).save(tmp_path / "m")
     load_policy(str(tmp_path / "m"), device="cpu")
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "given", [{"layers": 10**9}, {"width": 10**7}, {"mlp": 10**30}, {"vocabulary": 10**30}]
+)
+def test_a_tiny_model_that_would_be_huge_is_refused(given: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="expected at most 1,000,000,000 parameters, found "):
+        TinyOptions(**given)
+
+
+def test_the_parameters_of_a_tiny_model_are_counted() -> None:
+    norms = 2 * SHAPE.layers * (SHAPE.width + SHAPE.head_dim) + SHAPE.width
+    n = sum(weight.numel() for weight in tiny_policy(CORPUS, SHAPE).model.parameters())
+    assert TinyOptions(**asdict(SHAPE)).n_parameters == n - norms
 
 
 def test_a_missing_model_is_named() -> None:

@@ -14,6 +14,7 @@ from ale_nats_client.options import ServerOptions
 _at_least_1: Any = validators.optional(ge(1))
 _at_least_16: Any = validators.optional(ge(16))
 Calls = Literal["hermes", "xml", "llama3", "mistral", "harmony", "glm", "deepseek", "gemma"]
+_MOST_PARAMETERS = 10**9
 _WHOLE = "Texts that are one token each, such as the beginning of a call."
 
 
@@ -47,6 +48,16 @@ class TinyOptions:
             raise ValueError("'kv_heads' must divide 'heads'")
         if self.head_dim % 2:
             raise ValueError("'head_dim' must be even")
+        if self.n_parameters > _MOST_PARAMETERS:
+            # Making it would take all memory, or never end.
+            found = f"found {self.n_parameters:,}"
+            raise ValueError(f"expected at most {_MOST_PARAMETERS:,} parameters, {found}")
+
+    @property
+    def n_parameters(self) -> int:
+        """Parameters of embeddings and matrices, with a full vocabulary; without those of norms."""
+        attention = 2 * (self.heads + self.kv_heads) * self.head_dim
+        return self.width * (self.vocabulary + self.layers * (attention + 3 * self.mlp))
 
 
 @frozen(kw_only=True)
