@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 import yaml
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
 from ale.errors import InputError
 from ale.plugin import doc, ge
@@ -273,4 +273,14 @@ def test_bad_values_are_reported_with_unknown_and_missing_keys() -> None:
     ]
     assert problems("low: 0\nstep: 9\nhigh: 3\n", Range) == [
         "c.yaml:2: step: expected a step that fits"
+    ]
+
+
+def test_a_text_of_another_form_is_reported_with_the_form() -> None:
+    @frozen(kw_only=True)
+    class Server:
+        base_url: str = field(validator=validators.matches_re(r"https?://[^\s]+"))
+
+    assert problems("base_url: 'a: b'", Server) == [
+        r'c.yaml:1: base_url: expected a text of the form https?://[^\s]+, found the text "a: b"'
     ]

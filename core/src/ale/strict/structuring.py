@@ -5,6 +5,7 @@ booleans or numbers, a string is not a list, unknown keys are errors, and every 
 file, line and path.
 """
 
+import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -316,9 +317,13 @@ def _failed_validators(cls: Any, made: Any, values: dict[str, Any], given: _Inpu
 def _validator_message(error: Exception, value: object) -> str:
     """The message of a validator without the field's name, which the problem's path has.
 
-    attrs writes "'memory_mb' must be >= 16: 3" and "Length of 'model' must be >= 1: 0".
+    attrs writes "'memory_mb' must be >= 16: 3" and "Length of 'model' must be >= 1: 0", and in
+    place of "'url' must match regex ..." it gives the pattern.
     """
     text = str(error.args[0]) if error.args else str(error)
+    pattern = next((each for each in error.args[1:] if isinstance(each, re.Pattern)), None)
+    if pattern is not None:
+        return f"expected a text of the form {pattern.pattern}, found {describe(value)}"
     must, colon, found = text.partition(": ")
     name, be, bound = must.partition(" must be ")
     if not be or not colon:
