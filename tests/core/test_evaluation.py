@@ -290,6 +290,9 @@ def test_problems_of_the_section_are_reported(workplace: Any) -> None:
     plain["evaluation"] = {"every": 2}
     with pytest.raises(InputError, match="'tasks' is missing"):
         structure_config(from_plain(plain), workplace.registry)
+    plain["evaluation"] = {"taks": {"type": "exam"}}
+    with pytest.raises(InputError, match="did you mean 'tasks'"):
+        structure_config(from_plain(plain), workplace.registry)
 
 
 async def test_with_staleness_the_next_episodes_run_while_the_trainer_learns(

@@ -228,10 +228,17 @@ def _evaluation(root: Node, registry: Registry) -> Evaluation | None:
     problems = Problems()
     entries = {key: child for key, child in node.mapping.items() if key != "tasks"}
     rest = Node(entries, node.file, node.line)
-    options = problems.collect(lambda: structure(rest, EvaluationOptions, path="evaluation"))
+    options = problems.collect(partial(_evaluation_options, rest))
     selected = problems.collect(partial(_held_out, node, registry))
     problems.raise_all()
     return Evaluation(tasks=selected, options=options)
+
+
+def _evaluation_options(node: Node) -> EvaluationOptions:
+    try:
+        return structure(node, EvaluationOptions, path="evaluation")
+    except InputError as error:
+        raise InputError([_with_hint(each, ("tasks",)) for each in error.problems]) from None
 
 
 def _held_out(evaluation: Node, registry: Registry) -> Selected:
@@ -360,16 +367,16 @@ def _options(node: Node, registration: Registration, path: str) -> Any:
         except InputError as error:
             problems = error.problems
     if problems:
-        raise InputError([_with_hint(problem, registration.kind) for problem in problems])
+        raise InputError([_with_hint(problem, _handled(registration.kind)) for problem in problems])
     return None
 
 
-def _with_hint(problem: Problem, kind: str) -> Problem:
-    """The problem of an unknown option, which may be a misspelt one that every type has."""
+def _with_hint(problem: Problem, handled: Sequence[str]) -> Problem:
+    """The problem of an unknown option, which may be a misspelt key that is no option."""
     if problem.hint is not None or problem.message != _UNKNOWN:
         return problem
     key = (problem.path or "").rpartition(".")[2]
-    return attrs.evolve(problem, hint=nearest(key, _handled(kind)))
+    return attrs.evolve(problem, hint=nearest(key, handled))
 
 
 def _plain(part: Selected) -> dict[str, Any]:
