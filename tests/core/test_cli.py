@@ -1,5 +1,6 @@
 """The command line: output, exit codes and imports."""
 
+import errno
 import gc
 import re
 import shlex
@@ -202,6 +203,19 @@ def test_ctrl_c_at_a_question_is_an_interrupt(
     with pytest.raises(SystemExit) as exits:
         main(["asking"])
     assert exits.value.code == status
+
+
+def test_a_file_that_may_not_be_read_or_written_is_named(ale: Ale, registry: Registry) -> None:
+    @click.command()
+    @click.argument("file")
+    def peek(file: str) -> None:
+        """Read a file of another user."""
+        raise PermissionError(errno.EACCES, "Permission denied", file or None)
+
+    registry.add(SimpleNamespace(ale_commands=hookimpl(lambda: [peek])), "ale-peek")
+    found = ale("peek", "runs/x/manifest.json")
+    assert (found.exit_code, found.stderr) == (1, "runs/x/manifest.json: Permission denied\n")
+    assert isinstance(ale("peek", "").exception, PermissionError)
 
 
 def test_an_unknown_command_names_the_nearest(ale: Ale) -> None:

@@ -86,6 +86,11 @@ class ReportingGroup(click.Group):
             # interpreter exits must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
+        except PermissionError as error:
+            if error.filename is None:
+                raise
+            click.echo(f"{error.filename}: {error.strerror}", err=True)
+            ctx.exit(1)
 
 
 class Commands(ReportingGroup):
