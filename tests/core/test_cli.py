@@ -316,6 +316,9 @@ def test_a_missing_run_is_looked_for_in_runs(ale: Ale, tmp_path: Path) -> None:
     assert "ale status lists the runs in ./runs" in ale("run", "--resume", "absent").stderr
     assert ale("run", "c.yaml", "--directory", "runs/one").exit_code == 0
     assert f"did you mean '{tmp_path}/runs/one'?" in ale("run", "--resume", "one").stderr
+    assert (
+        "c.yaml: is a file, not the directory of a run" in ale("run", "--resume", "c.yaml").stderr
+    )
 
 
 def test_every_mistake_in_the_evaluation_is_reported(ale: Ale) -> None:

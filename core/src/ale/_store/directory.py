@@ -290,7 +290,10 @@ def _not_a_run(path: Path) -> Problem:
             hint = f"did you mean '{below}'?"
         elif hint is None:
             hint = "ale status lists the runs in ./runs"
-        return Problem(message="no such directory", file=str(path), hint=hint)
+        message = "no such directory"
+        if path.exists():
+            message, hint = "is a file, not the directory of a run", None
+        return Problem(message=message, file=str(path), hint=hint)
     if inside:
         hint = f"the folder contains runs; the latest is {path / inside[-1]}"
     return Problem(
