@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ale.errors import AleError, InputError
+from ale.errors import AleError, InputError, StoreError
 from ale.runs import Registry, RunReader
 from ale.testing.fakes import ManualClock
 from ale.types import Episode
@@ -320,6 +320,14 @@ def test_a_version_that_is_damaged_is_not_restored_and_the_loop_continues(place:
     assert "00000 is damaged" in found.error
     assert place.verdicts == [(1, "deployed"), (2, "deployed"), (3, "deployed")]
     assert place.served[-1] == (3, 1.2)
+
+
+def test_a_damaged_request_to_restore_is_named(place: Place) -> None:
+    place.write()
+    place.run(lambda: place.served)
+    (place.directory / "restore.json").write_text("x")
+    with pytest.raises(StoreError, match=r"restore\.json is damaged: .*; remove it"):
+        run(place.config, Registry.installed(), place.said.append)
 
 
 def test_what_was_asked_first_does_not_undo_what_was_restored_later(place: Place) -> None:

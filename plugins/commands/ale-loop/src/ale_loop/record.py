@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from attrs import field, frozen
 
+from ale.errors import StoreError
 from ale.files import write_whole
 
 DEPLOYED, REFUSED, RESTORED = "policy_deployed", "policy_refused", "policy_restored"
@@ -78,7 +79,7 @@ def ask(directory: Path, version: int) -> Request:
 
 
 def asked(directory: Path) -> Request | None:
-    """What is asked, if anything."""
+    """What is asked, if anything. Raises `StoreError` where the file is damaged."""
     return _read(directory / _REQUEST, Request)
 
 
@@ -91,7 +92,7 @@ def answer(directory: Path, request: Request, error: str = "") -> None:
 
 
 def answered(directory: Path) -> Answer | None:
-    """The last answer."""
+    """The last answer. Raises `StoreError` where the file is damaged."""
     return _read(directory / f"{_DONE}.json", Answer)
 
 
@@ -100,3 +101,5 @@ def _read(path: Path, kind: type[T]) -> T | None:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
         return None
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"{path} is damaged: {error}; remove it") from error
