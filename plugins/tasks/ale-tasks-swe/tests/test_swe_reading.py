@@ -113,7 +113,7 @@ def test_a_repository_of_the_image_gets_a_history_of_one_commit(load: Any, rows:
         ({"repo": "../x"}, "expected OWNER/NAME, found '../x'"),
         ({"FAIL_TO_PASS": "test_a"}, "the text is not a JSON list"),
         ({"FAIL_TO_PASS": "{}"}, "expected a JSON list of texts"),
-        ({"PASS_TO_PASS": None}, "'PASS_TO_PASS' is missing"),
+        ({"PASS_TO_PASS": None}, "'PASS_TO_PASS' is null"),
         ({"base_commit": "0" * 40}, "has no commit 0000"),
         ({"repo": "samples/absent"}, "there is no repository samples/absent"),
     ],

@@ -62,6 +62,8 @@ class Row:
         if value is None:
             if default is not None:
                 return default
+            if name in self.data:
+                raise self.problem(f"'{name}' is null", name)
             hint = nearest(name, map(str, self.data))
             raise self.problem(f"'{name}' is missing" + (f"; {hint}" if hint else ""), name)
         if not isinstance(value, kind) or isinstance(value, bool):
