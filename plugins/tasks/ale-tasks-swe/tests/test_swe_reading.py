@@ -107,6 +107,25 @@ def test_a_repository_of_the_image_gets_a_history_of_one_commit(load: Any, rows:
 
 
 @pytest.mark.parametrize(
+    ("grading", "message"),
+    [
+        ({"tmeout_s": 9}, "tmeout_s: unknown option; did you mean 'timeout_s'\\?"),
+        ({"timeout_s": "9"}, 'timeout_s: expected a number, found the text "9"'),
+        ({"timeout_s": 0}, "timeout_s: expected a value > 0, found 0"),
+        ({"timeout_s": 9, "prefer": "workspace"}, None),
+    ],
+)
+def test_an_option_for_the_criterion_is_checked_once_and_not_for_every_row(
+    grading: dict[str, Any], message: str | None
+) -> None:
+    if message is None:
+        SweOptions(sample=True, grading=grading)
+        return
+    with pytest.raises(ValueError, match=message):
+        SweOptions(sample=True, grading=grading)
+
+
+@pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"base_commit": "main"}, "expected the whole id of a commit, found 'main'"),

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from attrs import Attribute, field, frozen
 
+from ale.errors import InputError
 from ale.plugin import doc, ge, gt
+from ale.strict import from_plain, structure
 from ale_signed_tests import program
 from ale_task_rows import Origin
 
@@ -23,6 +25,15 @@ RESTORED: tuple[str, ...] = (
 )
 """Names of the files that configure pytest."""
 TEST_FOLDERS = ("tests/*", "test/*", "testing/*", "*/tests/*", "*/test/*")
+
+
+def _options_of_the_criterion(_: object, __: object, value: Mapping[str, Any]) -> None:
+    given = {"repository": "/", "base_commit": "0" * 40}  # as the source gives them for each row
+    try:
+        structure(from_plain({**value, **given}), SweTestsOptions)
+    except InputError as error:
+        found = [(f"{each.path}: {each.message}", each.hint) for each in error.problems]
+        raise ValueError("; ".join(text for texts in found for text in texts if text)) from None
 
 
 @frozen(kw_only=True)
@@ -85,6 +96,7 @@ class SweOptions(Origin):
     )
     grading: Mapping[str, Any] = field(
         factory=dict,
+        validator=_options_of_the_criterion,
         metadata=doc("More options of swe_tests, for every task: {timeout_s: 600}."),
     )
 
