@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from attrs import asdict
+from safetensors.torch import load_file, save_file
 
 from ale.errors import InputError
 from ale.types import Message
@@ -162,6 +163,17 @@ def test_a_file_that_is_cut_off_is_named(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(InputError, match=f"can't be loaded: {name} is damaged: "):
+        load_policy(str(tmp_path), device="cpu")
+
+
+def test_weights_that_a_file_lacks_are_not_made_up(tmp_path: Path) -> None:
+    tiny_policy(CORPUS, SHAPE).save(tmp_path)
+    path = tmp_path / "model.safetensors"
+    weights = load_file(path)
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, path, {"format": "pt"})
+    lacks = r"model\.safetensors lacks weights of the model: model\.layers\.1\.mlp\.up_proj\.weight"
+    with pytest.raises(InputError, match=f"can't be loaded: {lacks}"):
         load_policy(str(tmp_path), device="cpu")
 
 

@@ -375,3 +375,20 @@ def test_a_folder_of_another_vocabulary_is_refused(
     with pytest.raises(InputError, match="a vocabulary of 32 tokens") as caught:
         trainer(make_llm(), critic=CriticOptions(type="model", model=tmp_path))
     assert caught.value.problems[0].path == "trainer.critic.model"
+
+
+def test_a_folder_without_a_head_is_enough_and_without_a_layer_is_refused(
+    lab: Any, make_llm: Callable[..., Any], tmp_path: Path
+) -> None:
+    model = lab.tiny_model("llama")
+    critic = CriticOptions(type="model", model=tmp_path)
+
+    def save_without(*lost: str) -> None:
+        kept = {name: each for name, each in model.state_dict().items() if name not in lost}
+        model.save_pretrained(tmp_path, state_dict=kept)
+
+    save_without("lm_head.weight")
+    trainer(make_llm(), critic=critic)
+    save_without("model.layers.1.mlp.up_proj.weight")
+    with pytest.raises(InputError, match=r"lacks .*: model\.layers\.1\.mlp\.up_proj\.weight"):
+        trainer(make_llm(), critic=critic)

@@ -219,7 +219,8 @@ async def test_another_model_can_be_the_reference_if_its_vocabulary_is_the_same(
     assert report.metrics["loss_kl"] == pytest.approx(
         0.5 * float((torch.expm1(x) - x).sum()), rel=1e-4
     )
-    for name, message in (("other", "a vocabulary of 32 tokens"), ("none", "holds no model")):
+    messages = {"other": "a vocabulary of 32 tokens", "none": "there is no such folder"}
+    for name, message in messages.items():
         with pytest.raises(InputError, match=message) as caught:
             attached(name)
         assert caught.value.problems[0].path == "trainer.objective.kl.model"

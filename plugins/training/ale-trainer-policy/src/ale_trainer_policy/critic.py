@@ -113,7 +113,8 @@ def make_critic(
     if chosen.model is None:
         model = copied(policy.model, options).base_model
     else:
-        model = loaded_model(policy, chosen.model, options, "trainer.critic.model").base_model
+        path = "trainer.critic.model"
+        model = loaded_model(policy, chosen.model, options, path, head=False).base_model
     set_trained(model, options)
     like = next(iter(model.get_input_embeddings().parameters()))
     return Critic(chosen, model, like.new_empty(1, model.config.get_text_config().hidden_size))

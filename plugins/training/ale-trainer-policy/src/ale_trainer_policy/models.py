@@ -105,23 +105,27 @@ def reference_model(policy: InProcess, folder: Path | None, options: LearnOption
     return model.requires_grad_(False).eval()
 
 
-def loaded_model(policy: InProcess, folder: Path, options: LearnOptions, path: str) -> Any:
+def loaded_model(
+    policy: InProcess, folder: Path, options: LearnOptions, path: str, *, head: bool = True
+) -> Any:
     """A folder's model, on the policy's device and in its precision.
 
     Args:
         path: the path of the option that names the folder.
+        head: its output layer is used.
 
     Raises:
         InputError: the folder holds no model, or one of another vocabulary or attention.
     """
-    from transformers import AutoModelForCausalLM
+    from ale_training.pretrained import LOAD_ERRORS, load_causal, why_not_loaded
 
     own = next(policy.model.parameters())
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=own.dtype)
-    except (OSError, ValueError, KeyError) as error:
-        message = f"{folder} holds no model that transformers loads: {error}"
-        raise _unusable(message, path) from error
+        model = load_causal(str(folder), head=head, local_files_only=True, dtype=own.dtype)
+    except LOAD_ERRORS as error:
+        reason, _ = why_not_loaded(str(folder), error, tokenizer=False)
+        reason = reason if folder.exists() else "there is no such folder"
+        raise _unusable(f"{folder} can't be loaded: {reason}", path) from error
     size, wanted = model.config.vocab_size, policy.model.config.vocab_size
     if size != wanted:
         message = f"{folder} has a vocabulary of {size} tokens, and the policy of {wanted}"

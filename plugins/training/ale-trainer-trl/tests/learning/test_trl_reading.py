@@ -1,6 +1,7 @@
 """What people write: configuration files, and rows of a data set."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from safetensors.torch import load_file, save_file
 
 from ale.errors import InputError, NotUsableError
 from ale_trainer_trl.learning import (
@@ -232,6 +234,25 @@ def test_a_missing_model_is_named(tmp_path: Path, write_rows: Write, lab: Any) -
     (problem,) = caught.value.problems
     assert problem.message == f"{folder}2 can't be loaded: there is no folder {folder}2"
     assert problem.hint == "did you mean 'qwen'?"
+
+
+def test_a_damaged_or_incomplete_model_is_refused(
+    base: Path, tmp_path: Path, write_rows: Write, lab: Any
+) -> None:
+    data = write_rows(lab.preferences(1, seed=0))
+    folder = tmp_path / "model"
+    shutil.copytree(base, folder)
+    training = evolve(asked(data, tmp_path), model_name_or_path=str(folder))
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    del weights["model.norm.weight"]
+    save_file(weights, path, {"format": "pt"})
+    lacks = r"model\.safetensors lacks weights of the model: model\.norm\.weight"
+    with pytest.raises(InputError, match=lacks):
+        train_dpo(training)
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(InputError, match=r"model\.safetensors is damaged"):
+        train_dpo(training)
 
 
 @pytest.mark.parametrize("how", ["4bit", "8bit"])

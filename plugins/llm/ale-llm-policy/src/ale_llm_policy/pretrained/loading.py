@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from ale.errors import nearest
 from ale_llm_policy.pretrained.errors import input_error
@@ -19,6 +17,7 @@ from ale_llm_policy.pretrained.quantising import nf4
 from ale_llm_policy.pretrained.template import ChatTemplate, Turns
 from ale_llm_policy.pretrained.tiny import TinyShape, make_tiny
 from ale_training.hub import only_local, unloadable
+from ale_training.pretrained import LOAD_ERRORS, load_causal, why_not_loaded
 from ale_training.quantised import keep_format
 
 Dtype = Literal["auto", "float32", "bfloat16"]
@@ -80,14 +79,10 @@ def load_policy(
             generation = Path(name).expanduser() / "generation_config.json"
             if generation.is_file():  # transformers ignores one that it can't read
                 json.loads(generation.read_bytes())
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                name, local_files_only=local, **weights
-            )
-    except (
-        *(OSError, ValueError, KeyError, ImportError),
-        *(RuntimeError, SafetensorError, StrictDataclassError),
-    ) as error:
-        raise _not_loadable(name, error) from error
+            model = load_causal(name, local_files_only=local, **weights)
+    except LOAD_ERRORS as error:
+        reason, hint = why_not_loaded(name, error)
+        raise unloadable(name, reason, path="llm.model", hint=hint) from error
     keep_format(model)
     source = _source(chat_template)
     if source is not None:
@@ -102,41 +97,6 @@ def _ends(model: Any, tokenizer: Any) -> set[int]:
     listed = getattr(model.generation_config, "eos_token_id", None)
     several = listed if isinstance(listed, list) else [listed]
     return {int(each) for each in (tokenizer.eos_token_id, *several) if each is not None}
-
-
-def _not_loadable(name: str, error: Exception) -> Exception:
-    folder = Path(name).expanduser().absolute()
-    cause = error.__cause__ if isinstance(error, StrictDataclassError) else None
-    reason = str(cause or error).strip().splitlines()[0]
-    lacks, hint = _lacking(folder) if folder.exists() else (None, None)
-    return unloadable(name, lacks or reason, path="llm.model", hint=hint)
-
-
-def _lacking(folder: Path) -> tuple[str | None, str | None]:
-    """What a folder lacks to be a model, or which file is damaged, and a remedy."""
-    if not folder.is_dir():
-        hint = "transformers reads a GGUF file with gguf_file=, and saves it as a folder"
-        return f"{folder.name} is a file", hint if folder.suffix == ".gguf" else None
-    if (folder / "adapter_config.json").exists() and not (folder / "config.json").exists():
-        hint = "ale model RUN --out FOLDER --merge, or merge_and_unload of peft"
-        return f"{folder.name} has adapters alone, without the model that they are of", hint
-    for kind in ("config.json", "tokenizer.json", "*.safetensors"):
-        if not any(folder.glob(kind)):
-            return f"{folder.name} has no {kind}", None
-    return _damaged(folder), None
-
-
-def _damaged(folder: Path) -> str | None:
-    for path in sorted(folder.glob("*.*")):
-        try:
-            if path.suffix == ".json":
-                json.loads(path.read_bytes())
-            elif path.suffix == ".safetensors":
-                with safe_open(path, framework="pt"):
-                    pass
-        except (OSError, ValueError, SafetensorError) as error:
-            return f"{path.name} is damaged: {error}"
-    return None
 
 
 def resolve_device(device: Device) -> torch.device:

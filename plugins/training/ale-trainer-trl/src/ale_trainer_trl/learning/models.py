@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+from transformers import AutoTokenizer, BitsAndBytesConfig
 
 from ale.errors import NotUsableError
 from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import Device, Dtype, Quantization, Training
 from ale_trainer_trl.learning.packages import require_packages
 from ale_training.hub import only_local, unloadable
+from ale_training.pretrained import LOAD_ERRORS, load_causal, why_not_loaded
 
 _PATH = "model_name_or_path"
 
@@ -66,7 +67,7 @@ def load_tokenizer(name: str) -> Any:
     local = only_local(name, path=_PATH)
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local)
-    except (OSError, ValueError, KeyError) as error:
+    except LOAD_ERRORS as error:
         raise _unloadable(name, error) from error
     if tokenizer.eos_token is None:
         raise input_error(f"the tokenizer of {name} has no end-of-text token", path=_PATH)
@@ -92,10 +93,8 @@ def load_model(training: Training) -> Any:
     name = training.model_name_or_path
     local = only_local(name, path=_PATH)
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            name, dtype=dtype, local_files_only=local, **more
-        )
-    except (OSError, ValueError, KeyError) as error:
+        model = load_causal(name, dtype=dtype, local_files_only=local, **more)
+    except LOAD_ERRORS as error:
         raise _unloadable(name, error) from error
     return model if more else model.to(place)
 
@@ -117,8 +116,8 @@ def quantized(how: Quantization, dtype: torch.dtype) -> BitsAndBytesConfig:
 
 
 def _unloadable(name: str, error: Exception) -> Exception:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return unloadable(name, reason, path=_PATH)
+    reason, hint = why_not_loaded(name, error)
+    return unloadable(name, reason, path=_PATH, hint=hint)
 
 
 def use_absolute_base(model: Any) -> None:

@@ -1,0 +1,106 @@
+"""Loads a causal model of transformers whose files have all of its weights, or says why not."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError, safe_open
+from transformers import AutoModelForCausalLM
+
+LOAD_ERRORS = (
+    *(OSError, ValueError, KeyError, ImportError),
+    *(RuntimeError, SafetensorError, StrictDataclassError),
+)
+"""What transformers raises for a model or tokenizer that it can't load."""
+_FILES = ("model.safetensors", "model.safetensors.index.json", "*.safetensors", "*.bin")
+_LISTED = 4
+
+
+def load_causal(name: str, *, head: bool = True, **more: Any) -> Any:
+    """A causal model, all of whose weights are in its files.
+
+    transformers gives weights that the files lack random values, with a warning. Weights that are
+    tied to others, as an output layer can be to the embeddings, are not in the files.
+
+    Args:
+        name: a folder, or a name on the hub.
+        head: the output layer is used; False: the files may lack it.
+        more: arguments of ``from_pretrained``.
+
+    Raises:
+        ValueError: the files lack weights, or have weights of other shapes than the config.
+        Exception: another of `LOAD_ERRORS`; `why_not_loaded` explains it.
+    """
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
+        name, output_loading_info=True, ignore_mismatched_sizes=True, **more
+    )
+    model, found = loaded
+    base = model.base_model_prefix
+    needed = "" if head or not base else f"{base}."
+    missing = sorted(each for each in found["missing_keys"] if each.startswith(needed))
+    other = sorted(
+        f"{each} ({list(has)}, not {list(wants)})"
+        for each, has, wants in found["mismatched_keys"]
+        if each.startswith(needed)
+    )
+    if missing:
+        raise ValueError(f"{_file_of(name)} lacks weights of the model: {_some(missing)}")
+    if other:
+        raise ValueError(f"{_file_of(name)} has other shapes than config.json says: {_some(other)}")
+    return model
+
+
+def _file_of(name: str) -> str:
+    """The file from which transformers reads a folder's weights, or which lists such files."""
+    folder = Path(name).expanduser()
+    return next((path.name for kind in _FILES for path in sorted(folder.glob(kind))), name)
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def why_not_loaded(
+    name: str, error: Exception, *, tokenizer: bool = True
+) -> tuple[str, str | None]:
+    """Why a model can't be loaded, in a line, and a remedy if there is one.
+
+    Args:
+        error: what loading it raised.
+        tokenizer: the folder has to have a tokenizer too.
+    """
+    folder = Path(name).expanduser().absolute()
+    lacks, hint = _lacking(folder, tokenizer) if folder.exists() else (None, None)
+    cause = error.__cause__ if isinstance(error, StrictDataclassError) else None
+    lines = str(cause or error).strip().splitlines()
+    return lacks or (lines or [type(error).__name__])[0], hint
+
+
+def _lacking(folder: Path, tokenizer: bool) -> tuple[str | None, str | None]:
+    """What a folder lacks to be a model, or which file is damaged, and a remedy."""
+    if not folder.is_dir():
+        hint = "transformers reads a GGUF file with gguf_file=, and saves it as a folder"
+        return f"{folder.name} is a file", hint if folder.suffix == ".gguf" else None
+    if (folder / "adapter_config.json").exists() and not (folder / "config.json").exists():
+        hint = "ale model RUN --out FOLDER --merge, or merge_and_unload of peft"
+        return f"{folder.name} has adapters alone, without the model that they are of", hint
+    for kind in ("config.json", *(["tokenizer.json"] if tokenizer else []), "*.safetensors"):
+        if not any(folder.glob(kind)):
+            return f"{folder.name} has no {kind}", None
+    return _damaged(folder), None
+
+
+def _damaged(folder: Path) -> str | None:
+    for path in sorted(folder.glob("*.*")):
+        try:
+            if path.suffix == ".json":
+                json.loads(path.read_bytes())
+            elif path.suffix == ".safetensors":
+                with safe_open(path, framework="pt"):
+                    pass
+        except (OSError, ValueError, SafetensorError) as error:
+            return f"{path.name} is damaged: {error}"
+    return None
