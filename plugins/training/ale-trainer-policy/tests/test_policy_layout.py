@@ -38,5 +38,5 @@ def test_a_checkpoint_is_read(weight: Any, tmp_path: Path) -> None:
     checkpoint.write(tmp_path, state, learner.state())
     with torch.no_grad():
         parameter.add_(1)
-    learner.load(tmp_path, 0)
+    learner.load(tmp_path, 0, {})
     assert torch.equal(parameter, before)

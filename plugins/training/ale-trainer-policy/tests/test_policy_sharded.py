@@ -1,5 +1,6 @@
 """Several processes give the gradients, the weights and the checkpoints of one."""
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from ale_trainer_policy.options import KlOptions, ObjectiveOptions, PolicyOption
 from ale_trainer_policy.placement import skeleton
 from ale_trainer_policy.stored import SHARDS, StoredShards
 from ale_trainer_policy.worker_group import OwnRanks
-from ale_training.checkpoint import read_tensors
+from ale_training.checkpoint import STATE, read_tensors
 from ale_training.lora import LoraOptions
 
 COMPARED = (
@@ -272,6 +273,9 @@ async def test_a_part_that_one_rank_can_not_read_is_one_error_after_which_all_go
     written = saved(trainer, tmp_path / "whole")
     broken = tmp_path / "broken"
     shutil.copytree(tmp_path / "whole", broken)
+    counters = json.loads((broken / STATE).read_text())
+    counters["shards"] = {}  # as of earlier versions, which wrote no digests
+    (broken / STATE).write_text(json.dumps(counters))
     part = max((broken / SHARDS).glob("__2_*.distcp"), key=lambda each: each.stat().st_size)
     part.write_bytes(part.read_bytes()[:100])
     with pytest.raises(StoreError, match=r"broken/shards can't be read: rank \d: "):
@@ -280,11 +284,57 @@ async def test_a_part_that_one_rank_can_not_read_is_one_error_after_which_all_go
     with pytest.raises(StoreError, match=r"broken/shards can't be read: Ran out of input$"):
         trainer.load(broken)
     shutil.copytree(tmp_path / "whole", tmp_path / "file", ignore=lambda *_: [SHARDS])
-    with pytest.raises(StoreError, match="file is incomplete: 'weight/"):
+    with pytest.raises(StoreError, match=r"file/shards/\S+ can't be read: No such file"):
         trainer.load(tmp_path / "file")
     trainer.load(tmp_path / "whole")
     read = saved(trainer, tmp_path / "again")
     assert [name for name in read if not torch.equal(read[name], written[name])] == []
+
+
+def change(shards: Path, _: Path) -> None:
+    """Change a value in the uncompressed archive of one tensor, so that it can still be read."""
+    shard = shards / "__1_0.distcp"
+    content = bytearray(shard.read_bytes())
+    content[content.index(b"data/0") + 200] ^= 1
+    shard.write_bytes(content)
+
+
+def swap(shards: Path, _: Path) -> None:
+    one, other = sorted(shards.glob("*.distcp"))
+    content = one.read_bytes()
+    shutil.copy(other, one)
+    other.write_bytes(content)
+
+
+def one_of_another_step(shards: Path, others: Path) -> None:
+    shutil.copy(others / "__0_0.distcp", shards)
+
+
+def all_of_another_step(shards: Path, others: Path) -> None:
+    shutil.copytree(others, shards, dirs_exist_ok=True)
+
+
+async def test_a_shard_that_is_damaged_or_of_another_step_is_refused(
+    make: Callable[..., Any], batch: Callable[..., Any], tmp_path: Path
+) -> None:
+    trainer, one, whole = make(TWO, saving="background"), make(ONE), tmp_path / "1"
+    for step in range(2):
+        await trainer.step(batch(step))
+        (tmp_path / str(step)).mkdir()
+        trainer.start_saving(tmp_path / str(step))()
+    for damage in (change, swap, one_of_another_step, all_of_another_step):
+        folder = tmp_path / damage.__name__
+        shutil.copytree(whole, folder)
+        damage(folder / SHARDS, tmp_path / "0" / SHARDS)
+        for reader in (trainer, one):
+            with pytest.raises(StoreError, match=r"shards/\S+ is damaged or of another checkpoint"):
+                reader.load(folder)
+    for reader in (trainer, one):
+        reader.load(whole)
+    (whole / SHARDS / "__1_0.distcp").unlink()
+    for reader in (trainer, one):
+        with pytest.raises(StoreError, match=r"__1_0\.distcp can't be read: No such file"):
+            reader.load(whole)
 
 
 @pytest.mark.parametrize("gradients", ["sharded", "whole"])

@@ -47,14 +47,15 @@ def write(directory: Path, state: State, tensors: Mapping[str, Tensor]) -> None:
         with replacing(path) as partial:
             found = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
             save_file(found, partial)
-            digest = _digest(partial)
+            digest = digest_of(partial)
     except (OSError, SafetensorError) as error:
         raise StoreError(f"{path} can't be written: {error}") from error
     state = msgspec.structs.replace(state, digest=digest)
     write_whole(directory / STATE, msgspec.json.encode(state), sync=True)
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal; raises `OSError`."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -87,14 +88,19 @@ def check_digest(directory: Path, state: State) -> None:
 
     A safetensors file with changed values can still be read.
     """
-    path = directory / TENSORS
+    if state.digest is not None:
+        check_file(directory / TENSORS, state.digest)
+
+
+def check_file(path: Path, digest: str) -> None:
+    """Raise `StoreError` if a file of a checkpoint has another digest than its counters say."""
     try:
-        same = state.digest is None or state.digest == _digest(path)
+        same = digest == digest_of(path)
     except OSError as error:
         raise StoreError(f"{path} can't be read: {error.strerror}") from error
     if not same:
         raise StoreError(
-            f"{path} is damaged or of another checkpoint: {STATE} beside it has another SHA-256"
+            f"{path} is damaged or of another checkpoint: {STATE} has another SHA-256 for it"
         )
 
 

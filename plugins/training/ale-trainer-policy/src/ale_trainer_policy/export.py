@@ -22,7 +22,7 @@ from ale_trainer_policy import adapters
 from ale_trainer_policy.checkpoint import State
 from ale_trainer_policy.models import fingerprint_of
 from ale_trainer_policy.options import TRAINERS, LearnOptions
-from ale_trainer_policy.stored import read_weights
+from ale_trainer_policy.stored import check_shards, read_weights
 from ale_training.checkpoint import check_digest, read_state
 from ale_training.lora import LoraOptions
 from ale_training.policy import InProcess, policy_of
@@ -104,6 +104,7 @@ def write_model(
     section = _overridden(_part(manifest, "llm"), overrides)
     state = read_state(checkpoint, State, trainer=trainer)
     check_digest(checkpoint, state)
+    check_shards(checkpoint, state.shards)
     weights = read_weights(checkpoint)
     with _policy(section, int(reader.manifest["seed"]), registry) as policy:
         _check_fingerprint(policy, options, state, checkpoint)

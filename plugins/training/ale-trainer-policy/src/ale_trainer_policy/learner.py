@@ -20,7 +20,7 @@ from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.samples import Floats, Sample
 from ale_trainer_policy.scorer import Scorer
 from ale_trainer_policy.scoring import Scored, score, value_states
-from ale_trainer_policy.stored import Stored, stored
+from ale_trainer_policy.stored import Stored, check_shards, stored
 from ale_trainer_policy.tree import Datum
 from ale_training.lora import full_weights
 
@@ -229,8 +229,13 @@ class Learner(Scorer):
             for name, tensor in each.state().items()
         }
 
-    def load(self, directory: Path, updates: int) -> None:
-        """Restore parameters and moments from a checkpoint; raises `StoreError`, or as `take`."""
+    def load(self, directory: Path, updates: int, shards: Mapping[str, str]) -> None:
+        """Restore parameters and moments from a checkpoint; raises `StoreError`, or as `take`.
+
+        Args:
+            shards: SHA-256 of each file of its shards by name, as far as they are known.
+        """
+        check_shards(directory, shards)
         self.take(stored(directory), updates)
 
     def take(self, found: Stored, updates: int) -> None:

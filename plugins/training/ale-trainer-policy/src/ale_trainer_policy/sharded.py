@@ -5,7 +5,7 @@ distributed in rounds, one per rank; a rank without one computes a copy with zer
 all ranks take part in the collectives.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from ale_trainer_policy.models import recompute_activations
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.placement import Placement, device_of
 from ale_trainer_policy.samples import Floats, Sample
-from ale_trainer_policy.stored import Stored, nothing, start_writing, stored
+from ale_trainer_policy.stored import Stored, check_shards, nothing, start_writing, stored
 from ale_training.lora import each_full_weight
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class ShardedLearner(Learner):
         self.collective = True
         # A separate group, as shards may be written while the other groups are in use.
         self._group = dist.new_group(backend="gloo")
-        self._written: Callable[[], None] = nothing
+        self._written: Callable[[], dict[str, str]] = nothing
 
     @property
     def device(self) -> torch.device:
@@ -120,21 +120,25 @@ class ShardedLearner(Learner):
         self.finish_saving()
         self._written = start_writing(folder, self.state(), self._group, background=background)
 
-    def finish_saving(self) -> None:
+    def finish_saving(self) -> dict[str, str]:
         """Wait until all ranks have finished writing.
+
+        Returns:
+            On rank 0, the SHA-256 of each file that was being written, by name.
 
         Raises:
             StoreError: one of them could not write.
         """
         written, self._written = self._written, nothing
-        written()
+        return written()
 
-    def load(self, directory: Path, updates: int) -> None:
-        """As for `Learner`; each rank reads its own parts.
+    def load(self, directory: Path, updates: int, shards: Mapping[str, str]) -> None:
+        """As for `Learner`; each rank checks some of the shards and reads its own parts.
 
         Raises:
-            StoreError: a rank can't read its parts; raised on all ranks.
+            StoreError: a rank can't read its parts, or a shard is damaged; raised on all ranks.
         """
+        self._agreed(lambda: check_shards(directory, shards, self._rank, self._n))
         found = self._agreed(lambda: stored(directory, self._group))
         self._agreed(lambda: self._taken(found, updates, directory))
 

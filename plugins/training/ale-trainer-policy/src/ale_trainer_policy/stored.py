@@ -8,6 +8,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,13 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
+from torch.distributed.checkpoint.storage import WriteResult
 from torch.distributed.tensor import DTensor, Replicate
+from torch.futures import Future
 
 from ale.errors import StoreError
 from ale_training import checkpoint
@@ -27,6 +32,8 @@ from ale_training.checkpoint import TENSORS, WEIGHT
 
 SHARDS = "shards"
 """Folder of the shards inside a checkpoint's folder."""
+_METADATA = ".metadata"
+"""The file that says which tensors each shard has."""
 
 
 class StoredFile:
@@ -143,9 +150,54 @@ def read_weights(directory: Path) -> dict[str, Tensor]:
     return checkpoint.read_weights(directory)
 
 
+def check_shards(directory: Path, digests: Mapping[str, str], rank: int = 0, n: int = 1) -> None:
+    """Check every `n`-th file of a checkpoint's shards: those that fall to this rank.
+
+    Args:
+        digests: SHA-256 of each file by name.
+
+    Raises:
+        StoreError: a file is damaged or of another checkpoint, or can't be read.
+    """
+    for name in sorted(digests)[rank::n]:
+        checkpoint.check_file(directory / SHARDS / name, digests[name])
+
+
+@dataclass(frozen=True)
+class _Written(WriteResult):
+    """What a rank tells the first one about a tensor it has written."""
+
+    digest: str
+
+
+class _Writer(FileSystemWriter):
+    """Each rank computes the SHA-256 of its file; on the first rank, `digests` has those of all."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._folder = folder
+        self.digests: dict[str, str] = {}
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        written = super().write_data(plan, planner).wait()
+        files = {each.storage_data.relative_path for each in written}
+        digests = {name: checkpoint.digest_of(self._folder / name) for name in files}
+        future: Future[list[WriteResult]] = Future()
+        future.set_result(
+            [_Written(**vars(e), digest=digests[e.storage_data.relative_path]) for e in written]
+        )
+        return future
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        super().finish(metadata, results)
+        for each in (each for some in results for each in some if isinstance(each, _Written)):
+            self.digests[each.storage_data.relative_path] = each.digest
+        self.digests[_METADATA] = checkpoint.digest_of(self._folder / _METADATA)
+
+
 def start_writing(
     folder: Path, tensors: Mapping[str, Tensor], group: "dist.ProcessGroup", *, background: bool
-) -> Callable[[], None]:
+) -> Callable[[], dict[str, str]]:
     """Write this rank's shards; collective.
 
     Args:
@@ -153,27 +205,30 @@ def start_writing(
         background: return as soon as the tensors have been copied.
 
     Returns:
-        A function that waits until all ranks have written.
+        A function that waits until all ranks have written. On the first rank it returns the SHA-256
+        of each file by name, on the others nothing.
 
     Raises:
         StoreError: they can't be written; the returned function raises this too.
     """
-    writer = FileSystemWriter(folder)
+    writer = _Writer(folder)
     if not background:
         with _writing(folder):
             save(dict(tensors), storage_writer=writer, process_group=group)
-        return nothing
+        return lambda: writer.digests
     future: Any = async_save(dict(tensors), storage_writer=writer, process_group=group)
 
-    def wait() -> None:
+    def wait() -> dict[str, str]:
         with _writing(folder):
             future.result()
+        return writer.digests
 
     return wait
 
 
-def nothing() -> None:
-    """Do nothing: everything is written already."""
+def nothing() -> dict[str, str]:
+    """No digests: no shards are being written."""
+    return {}
 
 
 @contextmanager

@@ -344,12 +344,13 @@ class PolicyTrainer:
             else:
                 shards_written = learner.start_saving(directory / SHARDS, background=background)
             if not background:
+                state.shards = shards_written()
                 checkpoint.write(directory, state, tensors)
                 return None
             copied = {name: each.to("cpu", copy=True) for name, each in tensors.items()}
 
         def finish() -> None:
-            shards_written()
+            state.shards = shards_written()
             # Counters last: without them, the folder is not a checkpoint.
             checkpoint.write(directory, state, copied)
 
@@ -368,7 +369,7 @@ class PolicyTrainer:
             checkpoint.check_digest(directory, state)
             tensors = checkpoint.read_tensors(directory, ("random/", f"{VERSION}/"))
             try:
-                learner.load(directory, state.updates)
+                learner.load(directory, state.updates, state.shards)
                 random_state.load_state(tensors)
                 self._generator.bit_generator.state = state.generator
                 self._old_policy.load_state(tensors, state.kept_versions)

@@ -3,7 +3,7 @@
 import atexit
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -162,7 +162,7 @@ class WorkerGroup:
         found: dict[str, Tensor] = self._all("full_weights")
         return found
 
-    def start_saving(self, folder: Path, *, background: bool) -> Callable[[], None]:
+    def start_saving(self, folder: Path, *, background: bool) -> Callable[[], dict[str, str]]:
         """Each rank writes its shards of parameters and moments.
 
         Args:
@@ -170,7 +170,7 @@ class WorkerGroup:
             background: return as soon as the shards have been copied.
 
         Returns:
-            A function that waits until they are written.
+            A function that waits until they are written, and returns the SHA-256 of each file.
 
         Raises:
             StoreError: they can't be written; the returned function raises this too.
@@ -178,9 +178,9 @@ class WorkerGroup:
         self._all("start_saving", folder, background=background)
         return self._local.finish_saving
 
-    def load(self, directory: Path, updates: int) -> None:
+    def load(self, directory: Path, updates: int, shards: Mapping[str, str]) -> None:
         """As for `ShardedLearner`: after a failure the ranks still serve further calls."""
-        self._all("load", directory, updates)
+        self._all("load", directory, updates, shards)
 
     def remember(self) -> None:
         """As for `Learner`."""
