@@ -2,6 +2,8 @@
 
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,13 @@ from ale.types import replace
 
 NO_SECRETS = Redactor({})
 MANIFEST = {"run_id": "run", "n_tasks": 0, "config": {"chunker": {"type": "interaction"}}}
+HOLD = """\
+import pathlib, sys
+from ale.runs import lock
+lock(pathlib.Path(sys.argv[1]))
+print(flush=True)
+input()
+"""
 
 
 def create(tmp_path: Path, redactor: Redactor = NO_SECRETS) -> RunDirectory:
@@ -209,6 +218,24 @@ def test_an_invalid_outcome_is_reported(tmp_path: Path) -> None:
     manifest.write_text(manifest.read_text().replace('"schema": 1', '"outcome": "x", "schema": 1'))
     with pytest.raises(InputError, match="outcome: Expected `object \\| null`, got `str`"):
         RunReader(tmp_path / "run")
+
+
+def test_a_run_is_running_has_ended_or_was_interrupted(tmp_path: Path) -> None:
+    store = create(tmp_path)
+    assert RunReader(tmp_path / "run").state == "running"
+    store.set_outcome({"outcome": "drained", "seconds": 1.0})
+    assert RunReader(tmp_path / "run").state == "drained"
+    store.close()
+    assert RunReader(tmp_path / "run").state == "drained"
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as resumed:
+        assert resumed.stdout is not None
+        resumed.stdout.readline()
+        assert RunReader(tmp_path / "run").state == "running"
+        resumed.communicate(b"\n")
+    store = create(tmp_path / "other")
+    store.close()
+    assert RunReader(tmp_path / "other" / "run").state == "interrupted"
 
 
 def test_a_directory_is_locked_by_one_process_until_it_is_released(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from ale._store.groups import (
 )
 from ale._store.index import Episodes, Index, StoredEpisode
 from ale._store.lines import SCHEMA, Appender, Lines
-from ale._store.lock import lock
+from ale._store.lock import holder, lock
 from ale._store.redact import Redactor
 from ale.errors import InputError, Problem, StoreError
 from ale.files import replacing, store_errors, write_whole
@@ -62,6 +62,18 @@ class RunReader:
         """Iterable any number of times; each pass reads from disk, one episode at a time. Of
         several lines of one episode, the last counts."""
         self._heads = Lines(path / _EPISODES, StoredEpisode)
+
+    @property
+    def state(self) -> str:
+        """``running``, how the run ended, or ``interrupted``.
+
+        The process of an interrupted run is gone and did not say how it ended.
+        """
+        pid, ended = holder(self.path), (self.manifest.get("outcome") or {}).get("outcome")
+        if pid is None:
+            return ended or "interrupted"
+        # The run itself says how it ends before its observers report it.
+        return (pid == str(os.getpid()) and ended) or "running"
 
     def index(self) -> Index:
         """Scan the episodes for their keys, rewards and offsets, without decoding them whole."""

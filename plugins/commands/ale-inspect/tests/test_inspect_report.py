@@ -337,7 +337,7 @@ def test_a_long_text_keeps_its_beginning_and_its_end(write: Write, tmp_path: Pat
 def test_any_run_has_a_report(write: Write, tmp_path: Path, episodes: list[Episode]) -> None:
     page = page_of(write(tmp_path / "run", episodes, credited=False))
     assert len(page.episodes) == len(episodes)
-    assert "not ended" in page.text
+    assert "interrupted" in page.text
     assert "Over training steps" not in page.text
 
 

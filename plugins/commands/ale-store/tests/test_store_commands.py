@@ -23,13 +23,17 @@ def lines(result: Result) -> list[list[str]]:
     return [line.split() for line in result.stdout.splitlines()]
 
 
-def test_the_list_has_a_line_for_each_run(folder: Path, ale: Ale, make_run: Any) -> None:
+def test_the_list_has_a_line_for_each_run(
+    folder: Path, ale: Ale, make_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = make_run(folder / "deeper" / "second", n=0)
     header, *rows = lines(ale("runs", "list"))
     assert header[:3] == ["run", "state", "created"]
     assert ["first", "completed", "2026-11-01", "12:00", "3", "1", "50.0%", "0.62"] in rows
     assert ["second", "running", "2026-11-01", "12:00", "0", "0", "-", "-"] in rows
     store.close()
+    assert ["second", "interrupted"] in [row[:2] for row in lines(ale("runs", "list"))]
+    monkeypatch.setenv("ALE_HOST_NAME", "another")
     assert ["second", "not", "ended"] in [row[:3] for row in lines(ale("runs", "list"))]
 
 
@@ -100,6 +104,7 @@ def test_two_runs_are_compared_by_results_and_settings(
 ) -> None:
     make_run(folder / "second", n=1, credit={"type": "ale-credit/grpo"}).close()
     rows = lines(ale("runs", "compare", "runs/first", "runs/second"))
+    assert ["outcome", "completed", "interrupted"] in rows
     assert ["episodes", "3", "1"] in rows
     assert ["mean", "reward", "0.625", "1.000"] in rows
     assert ["credit.type", "-", "grpo"] in rows

@@ -41,7 +41,7 @@ def _facts(reader: RunReader) -> dict[str, str]:
     rewards = [*index.rewards()]
     outcome = reader.manifest.get("outcome") or {}
     found = {
-        "outcome": outcome.get("outcome", "not ended"),
+        "outcome": reader.state,
         "seconds": seconds(outcome["seconds"]) if outcome else "-",
         "episodes": str(len(index)),
         "broken": str(index.broken()),

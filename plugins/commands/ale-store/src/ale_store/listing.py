@@ -87,10 +87,12 @@ def this_host() -> str:
 
 
 def state(row: Mapping[str, Any], host: str) -> str:
-    """``running``, how the run ended, or ``not ended`` for one that failed or was killed.
+    """``running``, how the run ended, or ``interrupted``: its process is gone and did not say.
 
-    Whether a process writes to a run can be told on the machine that has its directory.
+    Whether a process writes to a run can be told on the machine that has its directory; of one of
+    another machine, which may be running, it is ``not ended``.
     """
-    if row["host"] == host and holder(Path(row["path"])) is not None:
+    here = row["host"] == host
+    if here and holder(Path(row["path"])) is not None:
         return "running"
-    return row["outcome"] or "not ended"
+    return row["outcome"] or ("interrupted" if here else "not ended")

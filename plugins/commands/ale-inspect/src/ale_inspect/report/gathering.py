@@ -119,6 +119,8 @@ class Facts:
     """Everything that the report shows of a run as a whole."""
 
     manifest: Mapping[str, Any]
+    state: str
+    """As `RunReader.state`."""
     heads: list[Head] = field(factory=list)
     by_step: dict[tuple[Kind, int], Sums] = field(factory=dict)
     by_task: dict[tuple[Kind, str], Sums] = field(factory=dict)
@@ -172,7 +174,7 @@ def gather(run: RunReader) -> Facts:
     Raises:
         InputError: a stored line is damaged.
     """
-    facts, counts, index = Facts(manifest=run.manifest), Counts(), run.index()
+    facts, counts, index = Facts(run.manifest, run.state), Counts(), run.index()
     for offset, episode in run.episodes.once():
         step = index.learned_in(episode)
         _add(facts, offset, episode, episode.step if step is None else step)

@@ -72,14 +72,15 @@ def _static(name: str) -> str:
 def _header(facts: Facts) -> dict[str, Any]:
     manifest = facts.manifest
     outcome = manifest.get("outcome") or {}
-    name = str(outcome.get("outcome", "not ended"))
+    ended = facts.state == outcome.get("outcome")
+    tones = {"completed": "good", "running": "", "interrupted": "", "drained": "warn"}
     config: Mapping[str, Any] = manifest.get("config", {})
     return {
         "run_id": str(manifest["run_id"]),
         "outcome": {
-            "name": name,
-            "tone": {"completed": "good", "not ended": "", "drained": "warn"}.get(name, "bad"),
-            "time": seconds(float(outcome["seconds"])) if "seconds" in outcome else "",
+            "name": facts.state,
+            "tone": tones.get(facts.state, "bad"),
+            "time": seconds(float(outcome["seconds"])) if ended and "seconds" in outcome else "",
             "started": str(manifest.get("created", "")),
         },
         "warnings": [facts.warning[:1].upper() + facts.warning[1:]] if facts.warning else [],
