@@ -4,7 +4,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -112,10 +112,12 @@ def open_database(where: str) -> Database:
     Raises:
         InputError: another kind of URL.
         NotUsableError: the driver of PostgreSQL is not installed.
-        StoreError: it can't be opened, or was written by a newer version of this package.
+        StoreError: it can't be opened, is a file of another program, or was written by a newer
+            version of this package.
     """
     url = _url(where)
     if url.drivername == "sqlite":
+        _refuse_of_others(Path(str(url.database)))
         engine = create_engine(url, connect_args={"timeout": _PATIENCE_S})
         event.listen(engine, "connect", _prepare)
         event.listen(engine, "begin", _begin)
@@ -147,6 +149,25 @@ def _shown(url: URL) -> str:
     if url.get_backend_name() == "sqlite":
         return str(url.database)
     return url.set(drivername="postgresql").render_as_string(hide_password=True)
+
+
+def _refuse_of_others(path: Path) -> None:
+    """Raise `StoreError` if a file has tables, but not this package's. Nothing is changed."""
+    if not path.is_file():
+        return
+    only_read = f"{path.as_uri()}?mode=ro"
+    try:
+        with closing(sqlite3.connect(only_read, timeout=_PATIENCE_S, uri=True)) as connection:
+            asked = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+            found = [name for (name,) in connection.execute(asked)]
+    except sqlite3.Error:
+        return  # it is reported when the file is opened to write
+    if found and VERSIONS not in found:
+        some = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
+        raise StoreError(
+            f"{path} is a database of another program (tables: {some}); "
+            "choose another file with --store"
+        )
 
 
 def _prepare(connection: Any, _: object) -> None:
