@@ -35,6 +35,16 @@ def rate_line(successes: int, n: int) -> str:
     return f"{successes} of {n}  {share:.1f}%  (95% interval {100 * low:.1f} to {100 * high:.1f})"
 
 
+def number(value: float, digits: int = 3, *, sign: bool = False) -> str:
+    """``0.925``; from ten digits before the point on in powers of ten, ``1.5e+308``.
+
+    Args:
+        digits: after the point.
+        sign: ``+`` in front of what is not negative.
+    """
+    return f"{value:{'+' if sign else ''}{f'.{digits}f' if abs(value) < 1e9 else '.4g'}}"
+
+
 def counted(n: int, noun: str) -> str:
     """``1 episode``, ``1,200 episodes``."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -301,7 +301,7 @@ def _stopped(run: "Run") -> list[str]:
 def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> str:
     """The outcome, the run directory, and installed commands to try next."""
     from ale._store.diagnosis import learning
-    from ale.text import counted, rate_line, seconds
+    from ale.text import counted, number, rate_line, seconds
 
     stopped = finished.outcome == "stopped"
     index = run.store.index
@@ -318,7 +318,7 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
     if finished.n_graded or not stopped:
         lines.append(f"  success      {rate_line(finished.n_succeeded, finished.n_graded)}")
     if finished.mean_reward is not None:
-        lines.append(f"  mean reward  {finished.mean_reward:.3f}")
+        lines.append(f"  mean reward  {number(finished.mean_reward)}")
     lines += _evaluations(index)
     if warning := learning(run.store.reader.events(), index).warning():
         lines.append(f"  training     {warning}")

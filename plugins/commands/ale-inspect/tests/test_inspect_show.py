@@ -69,6 +69,17 @@ def test_turns_are_of_graded_episodes_as_in_the_report(
     assert ["never", "0", "0", "-", "-", "1"] in map(str.split, lines)
 
 
+def test_a_huge_reward_has_few_digits(ale: Ale, write: Write, tmp_path: Path) -> None:
+    score = Score(criterion="size", passed=False, value=1e308, unbounded=True)
+    run = str(write(tmp_path / "run", [evolve(episode(1e308, turn("big")), scores=(score,))]))
+    lines = ale("show", run).output.splitlines()
+    assert ["demo", "1", "0", "1e+308", "1.0", "0"] in map(str.split, lines)
+    shown = ale("show", run, "demo").output
+    assert ": reward 1e+308; agent ended" in shown
+    assert "failed  size  1e+308 x 1" in shown
+    assert "0" * 10 not in shown + ale("credit", run, "--scheme", "scaled").output
+
+
 def test_a_run_shows_its_evaluations_by_temperature(ale: Ale, write: Write, tmp_path: Path) -> None:
     one = evolve(episode(0.0, turn("tried")), split="evaluation")
     rows = [one, evolve(one, id="other", reward=1.0, temperature=0.0)]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ale.runs import Crediting, RunReader
-from ale.text import counted, shorten, table
+from ale.text import counted, number, shorten, table
 from ale.types import Credit, Rollout
 from ale_inspect.calls import calls
 from ale_inspect.overview import find_episode
@@ -44,7 +44,7 @@ def chunk_table(rollout: Rollout, credits: Sequence[Credit]) -> str:
         [
             str(chunk.index),
             chunk.kind,
-            *(f"{credit.weights[k]:+.4f}" for credit in credits),
+            *(number(credit.weights[k], 4, sign=True) for credit in credits),
             shorten(_excerpt(rollout, k), 60),
         ]
         for k, chunk in enumerate(rollout.chunks)
@@ -52,7 +52,8 @@ def chunk_table(rollout: Rollout, credits: Sequence[Credit]) -> str:
     header = ["chunk", "kind", *(credit.scheme for credit in credits), "what it did"]
     right = (0, *range(2, 2 + len(credits)))
     reward = rollout.episode.reward
-    title = f"{rollout.episode.id}: reward {reward:.3f}, {counted(len(rows), 'chunk')}"
+    assert reward is not None  # only graded episodes are credited
+    title = f"{rollout.episode.id}: reward {number(reward)}, {counted(len(rows), 'chunk')}"
     notes = [f"  {credit.scheme}: {credit.skipped}" for credit in credits if credit.skipped]
     return "\n".join([title, *notes, table(header, rows, right)])
 
@@ -88,7 +89,7 @@ def _sums_table(sums: Sequence[_Sum]) -> str:
             total.name,
             str(total.episodes),
             str(total.chunks),
-            f"{total.absolute / max(1, total.chunks):.4f}",
+            number(total.absolute / max(1, total.chunks), 4),
             f"{100 * total.zero / max(1, total.chunks):.1f}%",
             str(total.skipped),
         ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from ale.errors import InputError
 from ale.runs import SUCCESS, Causes, RunReader, holder, learning
 from ale.strict import nearest
-from ale.text import rate_line, seconds, table
+from ale.text import number, rate_line, seconds, table
 from ale.types import Episode
 from ale_inspect.kinds import kind_name, kind_of
 from ale_inspect.progress import progress_of
@@ -162,7 +162,7 @@ class _Tasks:
 
     def row(self, key: _Key) -> list[str]:
         rewards = self.rewards.get(key, [])
-        mean = f"{sum(rewards) / len(rewards):.2f}" if rewards else "-"
+        mean = number(sum(rewards) / len(rewards), 2) if rewards else "-"
         succeeded = str(sum(reward == SUCCESS for reward in rewards))
         turns = f"{self.turns[key] / len(rewards):.1f}" if rewards else "-"
         name = key[0] if key[1] == _TRAIN else f"{key[0]} ({self.title(key[1])})"

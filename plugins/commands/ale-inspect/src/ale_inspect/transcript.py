@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ale.text import shorten
+from ale.text import number, shorten
 from ale.types import Chunk, CreditedEpisode, Episode, Span, Turn
 from ale_inspect.calls import Call, calls, turn_chunks
 
@@ -35,14 +35,14 @@ def transcript(episode: Episode, credited: CreditedEpisode | None, *, full: bool
 
 def _head(episode: Episode, full: bool) -> Iterator[str]:
     stop = episode.trajectory.stop
-    got = "no reward (broken)" if episode.reward is None else f"reward {episode.reward:.3f}"
+    got = "no reward (broken)" if episode.reward is None else f"reward {number(episode.reward)}"
     ended = stop.reason + (f" ({shorten(stop.detail, 60)})" if stop.detail else "")
     yield f"{episode.id}: {got}; agent ended: {ended}"
     yield from _restored(episode)
     for score in episode.scores:
         mark = "passed" if score.passed else "failed"
         detail = shorten(score.detail, _WIDTH)
-        value = f"{score.value:.2f} x {score.weight:g}"
+        value = f"{number(score.value, 2)} x {score.weight:g}"
         yield f"  {mark}  {score.criterion}  {value}  {detail}".rstrip()
     for failure in (*episode.earlier_failures, *([episode.failure] if episode.failure else [])):
         yield f"  broke in {failure.stage}: {failure.kind}: {failure.message}"
@@ -65,8 +65,9 @@ def _chunk_line(chunk: Chunk, credited: CreditedEpisode | None) -> str:
     if credited is not None:
         k, credit = chunk.index, credited.credit
         line += (
-            f"  reward {credit.rewards[k]:+.3f}  return {credit.returns[k]:+.3f}"
-            f"  {credit.scheme} weight {credit.weights[k]:+.3f}"
+            f"  reward {number(credit.rewards[k], sign=True)}"
+            f"  return {number(credit.returns[k], sign=True)}"
+            f"  {credit.scheme} weight {number(credit.weights[k], sign=True)}"
         )
     return line + " " + "─" * max(0, _WIDTH - len(line) - 1)
 

@@ -8,7 +8,7 @@ from typing import Any
 from ale.errors import AleError
 from ale.processes import Process, processes
 from ale.runs import SUCCESS, RunReader, holder
-from ale.text import counted, table
+from ale.text import counted, number, table
 
 _KINDS = {"ale-proxy/proxy": "proxy", "ale-proxy/bridge": "bridge"}
 """What records a run directory, by its ``llm.type``; all others are runs."""
@@ -121,7 +121,7 @@ def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
                 state,
                 str(run["graded"]),
                 str(run["broken"]),
-                "-" if mean is None else f"{mean:.3f}",
+                "-" if mean is None else number(mean),
                 "-" if run["step"] is None else str(run["step"]),
             )
         )

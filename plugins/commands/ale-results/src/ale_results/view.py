@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import asdict
 
-from ale.text import sampling_name, shorten, table
+from ale.text import number, sampling_name, shorten, table
 from ale_results.against import difference_line, differences
 from ale_statistics import Attempts, mean_over_tasks
 
@@ -65,7 +65,7 @@ def _seconds(attempts: Attempts) -> float:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+    return "-" if value is None else number(value)
 
 
 def _means(counted: Mapping[str, Attempts], ks: Sequence[int]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ale.errors import InputError
 from ale.runs import SUCCESS, RunReader
-from ale.text import rate_line, sampling_name, seconds, table
+from ale.text import number, rate_line, sampling_name, seconds, table
 from ale_store.rows import settings_of
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -46,7 +46,7 @@ def _facts(reader: RunReader) -> dict[str, str]:
         "episodes": str(len(index)),
         "broken": str(index.broken()),
         "success": _rate(rewards),
-        "mean reward": f"{sum(rewards) / len(rewards):.3f}" if rewards else "-",
+        "mean reward": number(sum(rewards) / len(rewards)) if rewards else "-",
         "steps": str(len(index.steps())),
     }
     measured = index.steps("evaluation")

@@ -165,4 +165,6 @@ def shown_time(seconds: float | None) -> str:
 
 def shown_reward(reward: float | None) -> str:
     """Two digits, or a dash for none."""
-    return "-" if reward is None else f"{reward:.2f}"
+    from ale.text import number
+
+    return "-" if reward is None else number(reward, 2)

@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ale.runs import PARTS, RunReader
-from ale.text import counted, seconds, wilson
+from ale.text import counted, number, seconds, wilson
 from ale_charts import Chart, render
 from ale_inspect.kinds import kind_name
 from ale_inspect.report.curves import constants, episode_charts, metric_charts
@@ -111,7 +111,7 @@ def _tiles(facts: Facts) -> Iterator[Tile]:
     yield _rate_tile("success over all steps" if trained else "success", own)
     mean = own.mean_reward()
     if mean is not None:
-        yield Tile("mean reward", f"{mean[0]:.3f}", f"{mean[1]:.3f} to {mean[2]:.3f}")
+        yield Tile("mean reward", number(mean[0]), f"{number(mean[1])} to {number(mean[2])}")
     if facts.progress is not None:
         yield Tile("reward rose", facts.progress.value, facts.progress.reason)
     every = facts.total()
