@@ -352,6 +352,21 @@ async def test_a_resumed_run_does_exactly_what_is_missing(
     assert (third.n_graded, len(ran)) == (12, 12)
 
 
+async def test_an_interrupt_ends_a_run_of_more_episodes_than_memory_holds(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    interrupt = Interrupt()
+
+    async def agent(context: AgentContext) -> Stop:
+        interrupt.on_interrupt()
+        return Stop(reason="finished")
+
+    bench.agent = agent
+    config = workplace.config(n=1, concurrency=1, rollouts=10**12)
+    finished = await finish(workplace.prepared(config, interrupt=interrupt))
+    assert (finished.outcome, finished.n_graded) == ("drained", 1)
+
+
 async def test_a_second_interrupt_cancels_and_cleans_up(
     bench: Any, workplace: Any, finish: Finish
 ) -> None:

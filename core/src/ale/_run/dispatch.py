@@ -58,10 +58,13 @@ class Dispatcher:
                         self._slots.release()
                         break
                     group.create_task(self._run_one(plan))
-        missing = [plan.id for plan in plans() if plan.key not in self.store.index]
-        if missing and not self.interrupt.draining:
-            raise AleError(f"{len(missing)} episodes were not finished, among them {missing[0]}")
-        return not missing and not self.interrupt.draining
+        # Not a list: an interrupted run may have planned more episodes than memory holds.
+        missing = (plan.id for plan in plans() if plan.key not in self.store.index)
+        first = next(missing, None)
+        if first is not None and not self.interrupt.draining:
+            number = 1 + sum(1 for _ in missing)
+            raise AleError(f"{number} episodes were not finished, among them {first}")
+        return first is None and not self.interrupt.draining
 
     async def _run_one(self, plan: EpisodePlan) -> None:
         """Run and store one episode, then free its slot."""
