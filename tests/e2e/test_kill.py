@@ -110,6 +110,37 @@ def test_what_a_killed_run_left_is_cleaned_up_by_the_next_one(
     assert workshop.left_behind() == []
 
 
+def test_a_run_that_is_killed_after_a_resume_was_interrupted(workshop: Any, shell: Any) -> None:
+    def working() -> bool:
+        return bool(workshop.runs) and ": running, in process " in workshop.ale("show", run()).out
+
+    def run() -> str:
+        return str(workshop.run)
+
+    def manifest() -> Any:
+        return json.loads((workshop.run / "manifest.json").read_text())
+
+    workshop.task("t")
+    workshop.scripted({"default": shell("sleep 1000", "touch done")}, run={"rollouts": 1})
+    first = workshop.start("run", "run.yaml")
+    workshop.wait_for(working)
+    first.signal(signal.SIGTERM)
+    first.ended()
+    assert ": cancelled after " in workshop.ale("show", run()).out
+    before = manifest()["outcome"]["seconds"]
+    resumed = workshop.start("run", "--resume", run())
+    workshop.wait_for(lambda: manifest()["outcome"] is None)
+    resumed.process.kill()
+    resumed.ended()
+    assert ": interrupted: its process is gone" in workshop.ale("show", run()).out
+    assert manifest()["earlier_seconds"] == before
+    workshop.scripted({"default": shell("touch done")}, run={"rollouts": 1})
+    assert workshop.ale("run", "--resume", run()).code == 0
+    assert manifest()["outcome"]["outcome"] == "completed"
+    assert manifest()["outcome"]["seconds"] > before
+    assert "earlier_seconds" not in manifest()
+
+
 def kill_as_it_grows(workshop: Any, kills: int, seed: int, longest: int) -> None:
     """Run, kill after a random number of further episodes, resume; at last to the end."""
     chance = random.Random(seed)

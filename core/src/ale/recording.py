@@ -54,7 +54,7 @@ class Recording:
         reader = self._store.reader
         self.path = path
         self.run_id = str(reader.manifest["run_id"])
-        self._before = (reader.manifest.get("outcome") or {}).get("seconds", 0.0)
+        self._store.begin()
         self._tasks = {task.id for task in reader.tasks}
         self._rollouts: dict[str, int] = {}
         for episode in reader.episodes:
@@ -113,7 +113,7 @@ class Recording:
             "n_broken": index.broken(),
             "n_succeeded": sum(reward == SUCCESS for reward in rewards),
             "mean_reward": fmean(rewards) if rewards else None,
-            "seconds": self._before + time.monotonic() - self._began,
+            "seconds": self._store.earlier_s + time.monotonic() - self._began,
         }
         self._store.set_outcome(ended, n_tasks=len(self._tasks))
         self._store.close()

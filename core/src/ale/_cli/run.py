@@ -308,7 +308,7 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
     relative = os.path.relpath(finished.directory)
     path = finished.directory if relative.startswith("..") else relative
     stored = counted(len(index), "episode")
-    before = (run.store.reader.manifest.get("outcome") or {}).get("seconds", 0.0)
+    before = run.store.earlier_s
     spent = seconds(before + finished.seconds)
     now = f", of which {seconds(finished.seconds)} now" if before else ""
     lines = [

@@ -74,7 +74,7 @@ class Run:
         self._record_event("run_resumed" if len(self.store.index) else "run_started")
         observers.notify("ale_run_started", self._started())
         outcome = "failed"
-        before = self.store.reader.manifest.get("outcome") or {}
+        self.store.begin()
         try:
             await self._prune()
             async with self._executing(observers).open() as jobs:
@@ -93,7 +93,7 @@ class Run:
             finished = self._finished(outcome, spent)
             with suppress(StoreError):  # a full disk was reported before: do not hide that
                 self._record_event("run_finished", outcome=outcome, **self._stop_facts())
-                described = _outcome(finished, spent + before.get("seconds", 0.0))
+                described = _outcome(finished, spent + self.store.earlier_s)
                 self.store.set_outcome(described, discard=outcome == "stopped")
             observers.notify("ale_run_finished", finished)
         return finished

@@ -11,7 +11,7 @@ import msgspec
 
 from ale._store.checkpoints import Checkpoints
 from ale._store.codec import indented
-from ale._store.directory import RunReader
+from ale._store.directory import EARLIER_S, RunReader
 from ale._store.groups import FILE as GROUPS
 from ale._store.groups import GroupKey, Groups
 from ale.errors import InputError
@@ -62,6 +62,7 @@ def branch_run(
         run["uid"] = os.urandom(6).hex()
     run[BRANCHED_FROM] = {"run": str(source), "steps": steps}
     run.pop("outcome", None)
+    run.pop(EARLIER_S, None)
     stream = reader.index().stream
     belongs = _of_first(steps, steps if evaluated else steps - 1, stream)
     remove_partial(target)

@@ -39,6 +39,8 @@ from ale.types import CreditedEpisode, Episode, Split, Task
 
 _DISCARD = "discard_after"
 """Key of the outcome: size in bytes to which a resume truncates ``episodes.jsonl``."""
+EARLIER_S = "earlier_seconds"
+"""Key of a resumed run's manifest until it ends: wall-clock time of its earlier processes."""
 _EPISODES, _EVENTS = "episodes.jsonl", "events.jsonl"
 _TASKS: Mapping[Split, str] = {"train": "tasks.jsonl", "evaluation": "evaluation_tasks.jsonl"}
 
@@ -112,6 +114,10 @@ class RunDirectory:
         self.groups = self.index.stream or Groups()
         """What a stream has done with its groups; nothing for another run."""
         self._stored_before = (path / _EPISODES).stat().st_size
+        manifest = self.reader.manifest
+        ended = manifest.get("outcome") or {}
+        self.earlier_s: float = ended.get("seconds", manifest.get(EARLIER_S, 0.0))
+        """Wall-clock time of the run's earlier processes, as far as they said how they ended."""
 
     @classmethod
     def create(cls, path: Path, manifest: Mapping[str, Any], redactor: Redactor) -> "RunDirectory":
@@ -203,6 +209,13 @@ class RunDirectory:
     def _credits_path(self, step: int) -> Path:
         return self.path / "credits" / f"{step:05d}.jsonl"
 
+    def begin(self) -> None:
+        """Remove how an earlier process ended, which would be wrong if this one were killed."""
+        manifest = _read_manifest(self.path)
+        if manifest.get("outcome"):
+            manifest |= {"outcome": None, EARLIER_S: self.earlier_s}
+            write_whole(self.path / "manifest.json", _pretty(manifest, self._redactor))
+
     def set_outcome(
         self, outcome: Mapping[str, Any], *, discard: bool = False, **facts: Any
     ) -> None:
@@ -215,6 +228,7 @@ class RunDirectory:
         if discard:
             outcome = {**outcome, _DISCARD: self._stored_before}
         manifest = {**_read_manifest(self.path), **facts, "outcome": outcome}
+        manifest.pop(EARLIER_S, None)
         write_whole(self.path / "manifest.json", _pretty(manifest, self._redactor))
 
     def close(self) -> None:
