@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from ale.attempts import Repeats, pass_at_k, repeats
+from ale.attempts import Repeats, mean, pass_at_k, repeats
 
 
 @pytest.mark.parametrize(("n", "c", "k"), list(itertools.product([4], range(5), [1, 2, 3, 4])))
@@ -37,3 +37,9 @@ def test_k_is_what_every_graded_task_has() -> None:
     )
     assert repeats([(3, 1), (1, 1)]) is None
     assert repeats([]) is None
+
+
+def test_large_rewards_have_a_mean() -> None:
+    assert mean([1e308, 1e308, 1e308]) == 1e308
+    assert mean([1e308, -1e308]) == 0.0
+    assert mean([0.1] * 10) == 0.1

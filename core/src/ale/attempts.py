@@ -1,9 +1,18 @@
 """What several attempts at each task come to: pass@k, and what the majority of them does."""
 
 import math
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Sequence
 
 from attrs import frozen
+
+
+def mean(values: Sequence[float]) -> float:
+    """Mean of at least one finite number, also where their sum is too large for a float."""
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:
+        return statistics.mean(values)
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from ale._registry import Registry
@@ -17,6 +16,7 @@ from ale._run.manifest import host_facts, run_id_for, versions
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import decoder, encode, invalid_record
 from ale._store.index import SUCCESS
+from ale.attempts import mean
 from ale.errors import AleError, InputError, Problem
 from ale.types import Episode, Task
 
@@ -112,7 +112,7 @@ class Recording:
             "n_graded": len(rewards),
             "n_broken": index.broken(),
             "n_succeeded": sum(reward == SUCCESS for reward in rewards),
-            "mean_reward": fmean(rewards) if rewards else None,
+            "mean_reward": mean(rewards) if rewards else None,
             "seconds": self._store.earlier_s + time.monotonic() - self._began,
         }
         self._store.set_outcome(ended, n_tasks=len(self._tasks))

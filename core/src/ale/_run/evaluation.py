@@ -1,7 +1,6 @@
 """Evaluate the policy on the evaluation tasks between training steps."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from statistics import fmean
 
 from attrs import field, frozen
 
@@ -13,7 +12,7 @@ from ale._run.plan import EpisodePlan, evaluation_plans
 from ale._run.times import Times
 from ale._store import RunDirectory
 from ale._store.index import SUCCESS
-from ale.attempts import repeats
+from ale.attempts import mean, repeats
 from ale.plugin import BuildContext
 from ale.protocols import Policy
 from ale.types import EvaluationFinished
@@ -145,7 +144,7 @@ class Evaluator:
             n_graded=len(rewards),
             n_broken=len(every) - len(rewards),
             n_succeeded=sum(reward == SUCCESS for reward in rewards),
-            mean_reward=fmean(rewards) if rewards else None,
+            mean_reward=mean(rewards) if rewards else None,
             k=1 if several is None else several.k,
             pass_at_k=None if several is None else several.pass_at_k,
             majority=None if several is None else several.majority,

@@ -4,7 +4,6 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from statistics import fmean
 from typing import Any
 
 from attrs import field, frozen
@@ -26,6 +25,7 @@ from ale._run.times import Times
 from ale._run.training import Training
 from ale._store import RunDirectory
 from ale._store.index import SUCCESS
+from ale.attempts import mean
 from ale.errors import StoreError
 from ale.plugin import BuildContext
 from ale.types import EpisodeStage, RunFinished, RunStarted, Stage
@@ -219,7 +219,7 @@ class Run:
             n_expert_guided=n_expert_guided,
             n_broken=self.store.index.broken(),
             n_succeeded=sum(reward == SUCCESS for reward in rewards),
-            mean_reward=fmean(rewards) if rewards else None,
+            mean_reward=mean(rewards) if rewards else None,
             seconds=seconds,
             at=self.context.clock(),
         )

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from statistics import fmean
 from typing import TypeVar
 
 from attrs import field, frozen
@@ -18,6 +17,7 @@ from ale._run.times import Times
 from ale._store import RunDirectory
 from ale._store.checkpoints import write_report
 from ale._store.index import SUCCESS
+from ale.attempts import mean
 from ale.errors import PluginError, StoreError
 from ale.plugin import BuildContext
 from ale.protocols import BackgroundSaver, Policy, Trainer
@@ -187,9 +187,9 @@ class Training:
         metrics: dict[str, float] = {}
         if rewards:
             metrics["success"] = sum(reward == SUCCESS for reward in rewards) / len(rewards)
-            metrics["mean_reward"] = fmean(rewards)
+            metrics["mean_reward"] = mean(rewards)
         if returns := list(_returns(batch)):
-            metrics["mean_return"] = fmean(returns)
+            metrics["mean_return"] = mean(returns)
         if guided:
             metrics["success_from_starts"] = sum(r == SUCCESS for r in guided) / len(guided)
         metrics["episodes"] = len(rewards) + len(guided)

@@ -58,9 +58,10 @@ def test_a_line_per_task_and_one_per_k(run: Path) -> None:
 def test_a_huge_reward_has_few_digits(run: Path) -> None:
     store = RunDirectory.resume(run, Redactor({}))
     store.add_episode(episode("d", 0, -1.5e308))
+    store.add_episode(episode("d", 1, -1.5e308))  # no float is as large as the sum
     store.close()
     (line,) = [each.split() for each in ale(str(run)).splitlines() if each.startswith("d")]
-    assert line[:5] == ["d", "1", "0", "0", "-1.5e+308"]
+    assert line[:5] == ["d", "2", "0", "0", "-1.5e+308"]
 
 
 def test_k_may_be_more_than_some_tasks_have(run: Path) -> None:

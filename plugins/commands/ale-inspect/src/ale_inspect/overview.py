@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from ale.attempts import mean
 from ale.errors import InputError
 from ale.runs import SUCCESS, Causes, RunReader, holder, learning
 from ale.strict import nearest
@@ -162,8 +163,8 @@ class _Tasks:
 
     def row(self, key: _Key) -> list[str]:
         rewards = self.rewards.get(key, [])
-        mean = number(sum(rewards) / len(rewards), 2) if rewards else "-"
+        shown = number(mean(rewards), 2) if rewards else "-"
         succeeded = str(sum(reward == SUCCESS for reward in rewards))
         turns = f"{self.turns[key] / len(rewards):.1f}" if rewards else "-"
         name = key[0] if key[1] == _TRAIN else f"{key[0]} ({self.title(key[1])})"
-        return [name, str(len(rewards)), succeeded, mean, turns, str(self.broken[key])]
+        return [name, str(len(rewards)), succeeded, shown, turns, str(self.broken[key])]

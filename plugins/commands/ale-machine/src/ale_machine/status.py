@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ale.attempts import mean
 from ale.errors import AleError
 from ale.processes import Process, processes
 from ale.runs import SUCCESS, RunReader, holder
@@ -83,7 +84,7 @@ def _counts(path: Path) -> dict[str, Any]:
         "graded": len(rewards),
         "broken": index.broken(),
         "succeeded": sum(reward == SUCCESS for reward in rewards),
-        "mean_reward": sum(rewards) / len(rewards) if rewards else None,
+        "mean_reward": mean(rewards) if rewards else None,
         "step": max(index.steps(), default=None),
     }
 

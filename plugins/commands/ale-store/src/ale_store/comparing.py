@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from ale.attempts import mean
 from ale.errors import InputError
 from ale.runs import SUCCESS, RunReader
 from ale.text import number, rate_line, sampling_name, seconds, table
@@ -46,7 +47,7 @@ def _facts(reader: RunReader) -> dict[str, str]:
         "episodes": str(len(index)),
         "broken": str(index.broken()),
         "success": _rate(rewards),
-        "mean reward": number(sum(rewards) / len(rewards)) if rewards else "-",
+        "mean reward": number(mean(rewards)) if rewards else "-",
         "steps": str(len(index.steps())),
     }
     measured = index.steps("evaluation")

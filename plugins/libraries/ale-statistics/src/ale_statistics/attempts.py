@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import define, field
 
-from ale.attempts import pass_at_k
+from ale.attempts import mean, pass_at_k
 from ale.errors import InputError
 from ale.runs import SUCCESS, RunReader
 from ale.types import Episode, Split
@@ -47,7 +47,7 @@ class Attempts:
     @property
     def mean(self) -> float | None:
         """Mean reward of the graded attempts."""
-        return math.fsum(self.rewards) / self.n if self.rewards else None
+        return mean(self.rewards) if self.rewards else None
 
     def add(self, episode: Episode) -> None:
         """Count an episode."""
