@@ -101,9 +101,9 @@ nox.options.sessions = [
 # Where Python 3.13 is missing, `newest` is skipped.
 nox.options.error_on_missing_interpreters = False
 nox.options.allow_parallel = True
-# Many tests wait for a process or for a time limit: with four sessions, two cores are idle for a
-# quarter of the time.
-nox.options.parallel = 5
+# Many tests wait for a process or for a time limit: with three sessions, two cores are idle for a
+# quarter of the time. With five, none are, and tests take longer than their time limits expect.
+nox.options.parallel = 4
 
 QUIET = {
     "PYTHONDONTWRITEBYTECODE": None,
