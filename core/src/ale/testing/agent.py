@@ -95,13 +95,13 @@ class AgentAttempt:
             assert not timer.expired(), f"the agent did not end by itself in {PATIENCE_S:g} s"
             raise
 
-    async def grows(self, n_lines: int = 0) -> bool:
-        """Wait until ``file`` has more than `n_lines` lines; False after `PATIENCE_S`."""
+    async def grows(self, name: str, n_lines: int = 0) -> bool:
+        """Wait until a file has more than `n_lines` lines; False after `PATIENCE_S`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
-                while len(self.lines("file")) <= n_lines:  # noqa: ASYNC110, a process writes it
+                while len(self.lines(name)) <= n_lines:  # noqa: ASYNC110, a process writes it
                     await asyncio.sleep(0.01)
-        return len(self.lines("file")) > n_lines
+        return len(self.lines(name)) > n_lines
 
     @property
     def trajectory(self) -> Trajectory:
@@ -410,7 +410,7 @@ class AgentContract:
     ) -> None:
         attempt = attempts("echo one", "echo on > file; sleep 60", tool_timeout_s=None)
         running = asyncio.create_task(attempt.run())
-        assert await attempt.grows()
+        assert await attempt.grows("file")
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -452,7 +452,7 @@ class AgentContract:
         attempt = attempts(server, keep_processes=True)
         await attempt.run()
         so_far = len(attempt.lines("file"))
-        assert await attempt.grows(so_far), "the server is gone"
+        assert await attempt.grows("file", so_far), "the server is gone"
 
 
 def _assert_paired(turns: Sequence[Turn]) -> None:

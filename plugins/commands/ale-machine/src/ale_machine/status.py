@@ -113,7 +113,7 @@ def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
         if "graded" not in run:
             rows.append((run["name"], "", "unreadable", "", "", "", ""))
             continue
-        mean = run["mean_reward"]
+        reward = run["mean_reward"]
         state = f"running ({run['pid']})" if run["state"] == "running" else run["state"]
         rows.append(
             (
@@ -122,7 +122,7 @@ def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
                 state,
                 str(run["graded"]),
                 str(run["broken"]),
-                "-" if mean is None else number(mean),
+                "-" if reward is None else number(reward),
                 "-" if run["step"] is None else str(run["step"]),
             )
         )
