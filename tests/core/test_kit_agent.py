@@ -227,10 +227,7 @@ WRONG = [
     (SharesItsRecord(), "two_episodes_at_once_are_kept_apart"),
     (HeedsNo("max_steps"), "no_more_than_max_steps_commands_are_run"),
     (HeedsNo("max_turns"), "no_more_than_max_turns_turns_are_taken"),
-    (HeedsNo("tool_timeout_s"), "a_tool_that_takes_too_long_is_ended_and_the_next_one_works"),
     (HidesErrors(), "a_tool_that_takes_too_long_is_ended_and_the_next_one_works"),
-    (HeedsNo("time_limit_s"), "the_time_limit_holds_while_a_tool_works"),
-    (HeedsNo("time_limit_s"), "the_time_limit_holds_while_the_model_works"),
     (SwallowsErrors(), "a_model_that_fails_breaks_the_episode_and_keeps_the_record"),
     (RecordsAtTheEnd(), "a_model_that_fails_breaks_the_episode_and_keeps_the_record"),
     (SwallowsErrors(), "a_sandbox_that_is_gone_breaks_the_episode"),
@@ -240,14 +237,14 @@ WRONG = [
     (SwallowsCancellation(), "cancelling_it_while_the_model_works_keeps_the_record"),
     (RecordsAtTheEnd(), "cancelling_it_while_the_model_works_keeps_the_record"),
     (LeavesItsShell(), "cancelling_it_while_the_model_works_keeps_the_record"),
+]
+ENDLESS = [
+    (HeedsNo("tool_timeout_s"), "a_tool_that_takes_too_long_is_ended_and_the_next_one_works"),
+    (HeedsNo("time_limit_s"), "the_time_limit_holds_while_a_tool_works"),
+    (HeedsNo("time_limit_s"), "the_time_limit_holds_while_the_model_works"),
     (EndsEveryShell(), "a_server_that_the_task_asks_for_is_left_running"),
 ]
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kit waits a second, not twenty, for an agent that never ends."""
-    monkeypatch.setattr("ale.testing.agent.PATIENCE_S", 1.0)
+"""Wrong agents that the kit has to give up on."""
 
 
 async def assert_fails(agent: Agent, promise: str, **arguments: object) -> None:
@@ -259,15 +256,24 @@ async def assert_fails(agent: Agent, promise: str, **arguments: object) -> None:
         await attempts.close()
 
 
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(
-    ("agent", "promise"), [pytest.param(a, p, id=f"{type(a).__name__}-{p}") for a, p in WRONG]
-)
+def named(cases: list[tuple[PlainAgent, str]]) -> pytest.MarkDecorator:
+    params = [pytest.param(a, p, id=f"{type(a).__name__}-{p}") for a, p in cases]
+    return pytest.mark.parametrize(("agent", "promise"), params)
+
+
+@named(WRONG)
 async def test_the_kit_fails_an_agent_that_breaks_a_promise(agent: Agent, promise: str) -> None:
     await assert_fails(agent, promise)
 
 
-@pytest.mark.usefixtures("impatient")
+@named(ENDLESS)
+async def test_the_kit_gives_up_on_an_agent_that_waits_for_ever(
+    agent: Agent, promise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ale.testing.agent.PATIENCE_S", 1.0)
+    await assert_fails(agent, promise)
+
+
 @pytest.mark.parametrize("limits", [{}, {"max_steps": 1}, {"max_turns": 1}])
 async def test_the_kit_fails_an_agent_that_leaves_its_shell_open(limits: dict[str, int]) -> None:
     await assert_fails(LeavesItsShell(), "no_shell_is_left_open_however_it_ends", limits=limits)
@@ -275,7 +281,7 @@ async def test_the_kit_fails_an_agent_that_leaves_its_shell_open(limits: dict[st
 
 def test_every_promise_of_the_kit_has_a_wrong_agent_here() -> None:
     promises = {name.removeprefix("test_") for name in dir(AgentContract) if "test_" in name}
-    tried = {promise for _, promise in WRONG} | {"no_shell_is_left_open_however_it_ends"}
+    tried = {promise for _, promise in WRONG + ENDLESS} | {"no_shell_is_left_open_however_it_ends"}
     assert promises == tried
 
 

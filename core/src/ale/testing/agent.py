@@ -103,6 +103,14 @@ class AgentAttempt:
                     await asyncio.sleep(0.01)
         return len(self.lines(name)) > n_lines
 
+    async def hangs(self) -> None:
+        """Wait until the agent has asked for an answer that the model does not give."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self.llm.hanging.wait()
+        except TimeoutError:
+            pytest.fail(f"the agent did not ask the model again within {PATIENCE_S:g} s")
+
     @property
     def trajectory(self) -> Trajectory:
         """The recorded trajectory."""
@@ -425,8 +433,7 @@ class AgentContract:
     ) -> None:
         attempt = attempts("echo on > file", then=[], time_limit_s=None)
         running = asyncio.create_task(attempt.run())
-        async with asyncio.timeout(PATIENCE_S):
-            await attempt.llm.hanging.wait()
+        await attempt.hangs()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
