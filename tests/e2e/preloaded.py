@@ -6,6 +6,7 @@ reads requests from a socket, one after the other, and forks for each. What a fo
 command with the folder, environment and output that the request names.
 """
 
+import gc
 import json
 import os
 import select
@@ -142,5 +143,6 @@ if __name__ == "__main__":
     import ale_llm_policy.build  # noqa: F401
     import ale_trainer_policy.trainer  # noqa: F401
 
+    gc.freeze()  # no fork has to traverse, and so copy, what all of them share
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     serve(socket.socket(fileno=int(sys.argv[1])))

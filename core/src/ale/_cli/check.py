@@ -1,5 +1,6 @@
 """``ale check CONFIG``."""
 
+import gc
 from pathlib import Path
 
 import click
@@ -25,6 +26,8 @@ def command(
     from ale._config import load_config
     from ale._run.start import Host, check_run
 
+    gc.disable()  # until the end: of what is imported and built nothing is garbage
+    ctx.call_on_close(gc.enable)
     host = Host(registry=registry_of(ctx))
     loaded = load_config(config, host.registry, overrides, format)
     ready = check_run(loaded, config.stem, host)
