@@ -1,5 +1,6 @@
 """Any causal model of transformers over the KV cache, through its own forward pass."""
 
+import inspect
 from typing import Any
 
 import torch
@@ -64,6 +65,9 @@ class Modules:
         self._config = model.config.get_text_config()
         self._kinds = set(getattr(self._config, "layer_types", None) or ())
         self._window = getattr(self._config, "sliding_window", None)
+        # Renamed in transformers 5.24.
+        taken = inspect.signature(model.base_model.forward).parameters
+        self._cache_name = "cache" if "cache" in taken else "past_key_values"
         self._unused = torch.zeros((1, 1), dtype=torch.int64)
         self._output: Any = None
         if self._kinds - _KINDS or getattr(model, "_is_stateful", False):
@@ -93,8 +97,8 @@ class Modules:
                 input_ids=ids,
                 position_ids=positions,
                 attention_mask=self._masks(starts, tokens, step.columns),
-                past_key_values=_Rows(cache, step),
                 use_cache=True,
+                **{self._cache_name: _Rows(cache, step)},
             )
         finally:
             self._model.train(training)
