@@ -13,16 +13,18 @@ _MONEY = r"(?:\\?[$€£¥](?P<inner>[-−–])?)?"
 _PATTERN = rf"""
     {_SIGN} {_MONEY}
     (?:
-        (?:(?P<whole>\d+)\s?)? \\[dt]?frac\s?
-        \{{\s?(?P<top>-?\d+)\s?\}} \s?
-        \{{\s?(?P<bottom>-?\d+)\s?\}}
-      | (?P<number>{_DIGITS}) (?P<power>{_POWER})?
+        (?:(?P<whole>\d+)\s?)? \\[cdt]?frac\s?
+        (?P<top>\d|\{{\s?-?\d+\s?\}}) \s?
+        (?P<bottom>\d|\{{\s?-?\d+\s?\}})
+      | (?:(?<![\d.,])(?P<mixed>\d{{1,3}})[ ](?=\d+/\d+(?![\d./])))?
+        (?P<number>{_DIGITS}) (?P<power>{_POWER})?
         (?: \s?/\s? (?P<over>\d+(?:\.\d+)?) (?![\d/]) )?
     )
     (?:\s?\\?%)?
 """
 _NUMBER = re.compile(_PATTERN, re.VERBOSE)
 _SEPARATOR = re.compile(r",|\{,\}|\\,")
+_SPACED_SIGN = re.compile(r"^\s*([-−–])\s+(?=[\d.$\\])")
 _LONGEST = 1000
 """Digits; Python itself refuses to convert very long numbers, and no answer has so many."""
 
@@ -30,8 +32,8 @@ _LONGEST = 1000
 def number_value(text: str) -> Fraction | None:
     r"""The value of a text that is one number, exactly; None if it is anything else.
 
-    Understood: ``-1,234.50``, ``$18``, ``3/4``, ``\frac{3}{4}``, ``2\frac{1}{2}``, ``1.5e-3``,
-    ``2 \times 10^{3}``, ``18%`` (which is 18: see `same_number`).
+    Understood: ``-1,234.50``, ``$18``, ``3/4``, ``2 1/2``, ``\frac{3}{4}``, ``\frac34``,
+    ``2\frac{1}{2}``, ``1.5e-3``, ``2 \times 10^{3}``, ``18%`` (which is 18: see `same_number`).
     """
     found = _NUMBER.fullmatch(text.strip().strip("$").strip())
     return None if found is None else _value(found)
@@ -42,11 +44,12 @@ def _value(found: re.Match[str]) -> Fraction | None:
         return None
     sign = -1 if (found["sign"] or found["inner"] or "+") != "+" else 1
     if found["bottom"] is not None:
-        top, bottom, whole = int(found["top"]), int(found["bottom"]), int(found["whole"] or 0)
+        top, bottom = int(found["top"].strip("{}")), int(found["bottom"].strip("{}"))
+        whole = int(found["whole"] or 0)
         return sign * (whole + Fraction(top, bottom)) if bottom else None
     value = Fraction(_SEPARATOR.sub("", found["number"])) * _power(found["power"])
     over = Fraction(found["over"] or 1)
-    return sign * value / over if over else None
+    return sign * (int(found["mixed"] or 0) + value / over) if over else None
 
 
 def _power(text: str | None) -> Fraction:
@@ -86,14 +89,22 @@ def final_number(text: str) -> Extracted | None:
     is", the last number of the text. A marked answer may have words around its number: taken is
     the number after its last ``=``, or else the first one.
     """
-    for place in (boxed(text), hashes(text), phrase(text)):
+    for place in (boxed(text), hashes(text)):
         if place and (number := _marked_number(place.text)):
             return Extracted(number, place.source)
+    # A dash and a space after "Answer:" may begin a list: there it is no sign.
+    if (place := phrase(text)) and (number := _first_number(place.text)):
+        return Extracted(number, place.source)
     numbers = _numbers(without_reasoning(text))
     return Extracted(numbers[-1], "the last number") if numbers else None
 
 
 def _marked_number(text: str) -> str | None:
+    before, equals, after = text.rpartition("=")
+    return _first_number(before + equals + _SPACED_SIGN.sub(r"\1", after))
+
+
+def _first_number(text: str) -> str | None:
     numbers = _numbers(text.rpartition("=")[2]) or _numbers(text)
     return numbers[0] if numbers else None
 
