@@ -165,6 +165,15 @@ def test_math_is_read_from_folders_and_selected_by_level_and_type() -> None:
     assert task.criteria[0].options == {"expected": "2"}
 
 
+def test_a_level_or_type_that_no_problem_of_math_has_is_reported() -> None:
+    with pytest.raises(InputError) as raised:
+        ids(maths(MathOptions(sample=True, levels=(3, 9), types=("Algebra", "Geometri"))))
+    assert [(problem.path, problem.message, problem.hint) for problem in raised.value.problems] == [
+        ("tasks.levels", "no problem has the level '9'", None),
+        ("tasks.types", "no problem has the type 'Geometri'", "did you mean 'Geometry'?"),
+    ]
+
+
 def test_math_is_also_read_from_one_file(tmp_path: Path) -> None:
     file = tmp_path / "math.jsonl"
     row = json.loads((sample("math") / "train/algebra/1.json").read_text())

@@ -1,8 +1,9 @@
 """GSM8K and MATH: problems whose answer is a number or a formula."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from ale.errors import InputError, Problem, nearest
 from ale.types import Task
 from ale_answers import boxed, final_number
 from ale_task_rows import Row, RowTasks, check_exists, rows_below, rows_of, safe_id
@@ -54,8 +55,43 @@ def maths(options: MathOptions) -> RowTasks:
         inner = path / options.split
         return rows_below(inner if inner.is_dir() else path, MATH)
 
-    rows = benchmark_rows(options, read, "math", options.split, MATH)
+    rows = _checked(options, benchmark_rows(options, read, "math", options.split, MATH))
     return RowTasks(options, rows, lambda row: _math_task(row, options))
+
+
+def _checked(
+    options: MathOptions, rows: Callable[[], Iterator[Row]]
+) -> Callable[[], Iterator[Row]]:
+    """The same rows, after which a level or type is reported that none of them has."""
+
+    def read() -> Iterator[Row]:
+        levels, types = set(), set()
+        for row in rows():
+            levels.add(str(row.data.get("level")).removeprefix("Level "))
+            types.add(str(row.data.get("type")))
+            yield row
+        problems = [
+            *_missing("level", list(map(str, options.levels)), levels),
+            *_missing("type", options.types, types),
+        ]
+        if problems:
+            raise InputError(problems)
+
+    return read
+
+
+def _missing(option: str, wanted: Sequence[str], found: set[str]) -> list[Problem]:
+    lower = [each.lower() for each in found]
+    return [
+        Problem(
+            message=f"no problem has the {option} {each!r}",
+            path=f"tasks.{option}s",
+            expected=f"some of {', '.join(sorted(found))}",
+            hint=nearest(each, found),
+        )
+        for each in wanted
+        if each.lower() not in lower
+    ]
 
 
 def _math_task(row: Row, options: MathOptions) -> Task | None:
