@@ -52,3 +52,9 @@ def test_options_are_read_without_torch() -> None:
 
 def test_without_options_there_are_no_adapters() -> None:
     assert lora_config(None) is None
+
+
+def test_a_rank_above_the_width_of_any_model_is_refused() -> None:
+    assert LoraOptions(r=1 << 14).r == 1 << 14
+    with pytest.raises(ValueError, match="'r' must be <= 16384: 999999999"):
+        LoraOptions(r=999_999_999)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt, lt
+from ale.plugin import doc, ge, gt, le, lt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,12 +14,20 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+MAX_RANK = 1 << 14
+"""The width of the widest models: a higher rank adds nothing, and is refused, since a mistyped one
+asks for more memory than there is."""
+
 
 @frozen(kw_only=True)
 class LoraOptions:
     """Low-rank adapters (arXiv:2106.09685), made by PEFT, in place of all weights."""
 
-    r: int = field(default=16, validator=ge(1), metadata=doc("Rank of the adapters."))
+    r: int = field(
+        default=16,
+        validator=[ge(1), le(MAX_RANK)],
+        metadata=doc("Rank of the adapters."),
+    )
     alpha: float = field(
         default=32.0, validator=gt(0.0), metadata=doc("The update is scaled by alpha / r.")
     )
