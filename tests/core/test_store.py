@@ -11,7 +11,7 @@ import pytest
 from ale._store import Redactor, RunDirectory, RunReader
 from ale.errors import InputError, StoreError
 from ale.runs import Lines, holder, lock
-from ale.testing.builders import episode, turn
+from ale.testing.builders import episode, task, turn
 from ale.types import replace
 
 NO_SECRETS = Redactor({})
@@ -187,6 +187,24 @@ def test_a_line_of_another_version_is_refused(tmp_path: Path, schema: int) -> No
 def test_a_damaged_manifest_is_reported(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(InputError, match=message):
+        RunReader(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "tasks.jsonl", "episodes.jsonl"])
+def test_a_folder_in_place_of_a_file_is_reported(tmp_path: Path, name: str) -> None:
+    create(tmp_path).close()
+    file = tmp_path / "run" / name
+    file.unlink(missing_ok=True)
+    file.mkdir()
+    with pytest.raises(InputError, match=rf"{name}: can't be read: Is a directory"):
+        [*RunReader(tmp_path / "run").tasks, *RunReader(tmp_path / "run").episodes]
+    with pytest.raises((InputError, StoreError), match="Is a directory"):
+        RunDirectory.resume(tmp_path / "run", NO_SECRETS).add_task(task())
+
+
+def test_a_manifest_that_is_a_link_to_itself_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").symlink_to("manifest.json")
+    with pytest.raises(InputError, match="can't be read: Too many levels of symbolic links"):
         RunReader(tmp_path)
 
 

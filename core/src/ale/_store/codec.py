@@ -59,3 +59,8 @@ def unreadable(path: Path, line: int | None, error: Exception) -> InputError:
     what = "file" if line is None else "line"
     hint = f"the {what} is damaged, or was written by another version of ale"
     return InputError.of(message, file=str(path), line=line, path=where, hint=hint)
+
+
+def cannot_read(path: Path, error: OSError) -> InputError:
+    """The error for a stored file that can't be read at all."""
+    return InputError.of(f"can't be read: {error.strerror or error}", file=str(path))

@@ -17,7 +17,7 @@ from typing import Any, NotRequired, TypedDict
 import msgspec
 
 from ale._store.checkpoints import Checkpoints
-from ale._store.codec import encode, indented, unreadable
+from ale._store.codec import cannot_read, encode, indented, unreadable
 from ale._store.groups import FILE as GROUPS
 from ale._store.groups import (
     Change,
@@ -301,6 +301,8 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         msgspec.convert(manifest, _Manifest)
     except (FileNotFoundError, NotADirectoryError):
         raise InputError([_not_a_run(path)]) from None
+    except OSError as error:
+        raise cannot_read(file, error) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise unreadable(file, None, error) from None
     return manifest

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from ale._store.codec import decoder, encode, unreadable
+from ale._store.codec import cannot_read, decoder, encode, unreadable
 from ale._store.redact import Redactor
 from ale.errors import StoreError
 from ale.files import store_errors
@@ -27,10 +27,11 @@ class Appender:
     def __init__(self, path: Path, redactor: Redactor) -> None:
         self.path = path
         self._redactor = redactor
-        self.lost = _remove_incomplete_line(path)
-        """Bytes of an incomplete last line that were removed."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self._descriptor = os.open(path, flags, 0o644)
+        with store_errors(path):
+            self.lost = _remove_incomplete_line(path)
+            """Bytes of an incomplete last line that were removed."""
+            self._descriptor = os.open(path, flags, 0o644)
         self._size = os.fstat(self._descriptor).st_size
 
     def append(self, record: object) -> int:
@@ -89,7 +90,7 @@ class Lines(Generic[T]):
         self._decoder = decoder(cls)
 
     def __iter__(self) -> Iterator[T]:
-        """Every record in order. Raises `InputError` with file and line for one that is damaged."""
+        """Every record in order. Raises as `with_offsets`."""
         for _, record in self.with_offsets():
             yield record
 
@@ -98,11 +99,18 @@ class Lines(Generic[T]):
 
         Args:
             start: offset of the first line to read.
+
+        Raises:
+            InputError: the file can't be read, or with file and line, a record is damaged.
         """
         if not self.path.exists():
             return
         offset = start
-        with self.path.open("rb") as file:
+        try:
+            file = self.path.open("rb")
+        except OSError as error:
+            raise cannot_read(self.path, error) from error
+        with file:
             file.seek(start)
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
