@@ -236,6 +236,19 @@ async def test_a_moved_run_is_resumed_under_its_own_name(
     assert (await finish(again)).n_graded == 2
 
 
+async def test_a_damaged_event_is_found_before_a_resumed_run_starts(
+    workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared(workplace.config(n=1))
+    await finish(run)
+    events = run.store.path / "events.jsonl"
+    damaged = events.read_text() + "garbage}\n"
+    events.write_text(damaged)
+    with pytest.raises(InputError, match=r"events\.jsonl:3: JSON is malformed"):
+        resume(run.store.path, workplace.outside())
+    assert events.read_text() == damaged
+
+
 def test_runs_that_start_in_the_same_second_have_names_of_their_own(workplace: Any) -> None:
     paths = {check_run(workplace.config(), "t", workplace.outside()).path for _ in range(20)}
     # Of 65,536 names, two of 20 are the same in 3 of 1,000 tests, and two pairs in 4 of a million.

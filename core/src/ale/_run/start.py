@@ -4,6 +4,7 @@ import os
 import random
 import sys
 import traceback
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import islice
@@ -207,6 +208,7 @@ def resume(path: Path, host: Host, **options: Any) -> Run:
     check_remote(config, parts)
     store = RunDirectory.resume(path, host.redactor(config))
     try:
+        deque(store.reader.events(), maxlen=0)  # a damaged one is found before anything is started
         tasks = _stored_tasks(store, parts, host, context)
         notes = isolation_notes(config, parts.backend, tasks)
         notes += [
