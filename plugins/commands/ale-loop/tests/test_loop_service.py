@@ -414,6 +414,17 @@ def test_mistakes_are_named_and_nothing_is_started(place: Place) -> None:
     assert not place.directory.exists()
 
 
+def test_a_directory_that_is_no_loops_is_named_on_its_line_of_the_config(place: Place) -> None:
+    place.write()
+    with pytest.raises(InputError, match=r"loop\.yaml:1: directory: the loop was never started"):
+        read_config(place.config, started=True)
+    place.directory.mkdir()
+    (place.directory / "notes.txt").write_text("of another kind")
+    with pytest.raises(InputError, match=r"loop\.yaml:1: directory: .*loop exists, and is not"):
+        place.run(lambda: False)
+    assert [each.name for each in place.directory.iterdir()] == ["notes.txt"]
+
+
 def test_a_mistake_in_serve_of_a_loop_that_exists_is_named_before_it_continues(
     place: Place,
 ) -> None:

@@ -92,7 +92,7 @@ def status(config: Path, as_json: bool) -> None:
     from ale_loop.showing import status as read_status
     from ale_loop.showing import status_text
 
-    found = read_status(read_config(config).options)
+    found = read_status(read_config(config, started=True).options)
     click.echo(json.dumps(found) if as_json else status_text(found))
 
 
@@ -114,5 +114,5 @@ def history(config: Path, as_json: bool) -> None:
     from ale_loop.showing import history as read_history
     from ale_loop.showing import history_text
 
-    made = read_history(read_config(config).options.directory)
+    made = read_history(read_config(config, started=True).options.directory)
     click.echo(json.dumps([asdict(each) for each in made]) if as_json else history_text(made))

@@ -7,7 +7,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from attrs import field, frozen, validators
 
 from ale.plugin import doc, ge, gt
-from ale.strict import read_yaml, structure
+from ale.protocols import LOGS
+from ale.strict import Node, read_yaml, structure
 from ale_loop.window import Window
 
 
@@ -116,8 +117,11 @@ class LoopConfig:
     """A `Node`, as of a section ``llm``; None: nobody gets it."""
 
 
-def read_config(path: Path) -> LoopConfig:
+def read_config(path: Path, *, started: bool = False) -> LoopConfig:
     """Read the config of a loop.
+
+    Args:
+        started: it is an error that the loop has no directory yet.
 
     Raises:
         InputError: with every problem.
@@ -128,4 +132,18 @@ def read_config(path: Path) -> LoopConfig:
     if "tasks" in root.mapping and "train" not in root.mapping:
         expected = f"one of a loop: train: {path.name}, directory: ..., episodes: [...]"
         raise root.error("this is a config of `ale run`", expected=expected)
-    return LoopConfig(options=structure(root, LoopOptions), serve=root.get("serve"))
+    options = structure(root, LoopOptions)
+    if not (options.directory / "manifest.json").exists():
+        _check_new(root.mapping["directory"], options.directory, started=started)
+    return LoopConfig(options=options, serve=root.get("serve"))
+
+
+def _check_new(given: Node, directory: Path, *, started: bool) -> None:
+    """Check that a directory that is not yet a loop's can become it, or raise `InputError`."""
+    # What starts a loop elsewhere may have made it, for its logs.
+    logs = directory.is_dir() and {each.name for each in directory.glob("[!.]*")} == {LOGS}
+    if directory.exists() and not logs:
+        message = f"{directory} exists, and is not the directory of a loop"
+        raise given.error(message, path="directory", hint="choose another name")
+    if started:
+        raise given.error(f"the loop was never started: {directory} has no run", path="directory")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ale.errors import AleError
-from ale.runs import RunReader, holder
+from ale.runs import holder
 from ale_loop.options import read_config
 from ale_loop.record import answered, ask
 from ale_loop.running import restore as restore_alone
@@ -22,8 +22,7 @@ def restore(
     Raises:
         AleError: it can't be deployed, or the loop has not answered in time; it will yet.
     """
-    directory = read_config(path).options.directory
-    RunReader(directory)
+    directory = read_config(path, started=True).options.directory
     if holder(directory) is None:
         error = restore_alone(path, version, registry, report)
     else:
