@@ -65,6 +65,24 @@ def test_weights_of_another_shape_are_named(tmp_path: Path) -> None:
         load_causal(str(tmp_path))
 
 
+def test_layers_beyond_those_of_the_config_are_named(tmp_path: Path) -> None:
+    model().save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    config = {**json.loads(path.read_text()), "num_hidden_layers": 1}
+    path.write_text(json.dumps({**config, "layer_types": config["layer_types"][:1]}))
+    more = r"^model\.safetensors has more layers than config\.json says: model\.layers\.1\.input"
+    with pytest.raises(ValueError, match=more):
+        load_causal(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["vision.layers.7.weight", "model.layers.1.extra.weight"])
+def test_other_weights_may_be_left_over(tmp_path: Path, name: str) -> None:
+    made = model()
+    left_over = {name: made.lm_head.weight.clone()}
+    made.save_pretrained(tmp_path, state_dict={**made.state_dict(), **left_over})
+    load_causal(str(tmp_path))
+
+
 def test_a_damaged_file_and_a_missing_one_are_the_reason(tmp_path: Path) -> None:
     model().save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"cut")

@@ -1,7 +1,8 @@
 """Loads a causal model of transformers whose files have all of its weights, or says why not."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ LOAD_ERRORS = (
 """What transformers raises for a model or tokenizer that it can't load."""
 _FILES = ("model.safetensors", "model.safetensors.index.json", "*.safetensors", "*.bin")
 _LISTED = 4
+_LAYER = re.compile(r"(.*?)\.\d+(?=\.)")
 
 
 def load_causal(name: str, *, head: bool = True, **more: Any) -> Any:
@@ -30,7 +32,8 @@ def load_causal(name: str, *, head: bool = True, **more: Any) -> Any:
         more: arguments of ``from_pretrained``.
 
     Raises:
-        ValueError: the files lack weights, or have weights of other shapes than the config.
+        ValueError: the files lack weights, or have weights of other shapes or of more layers than
+            the config.
         Exception: another of `LOAD_ERRORS`; `why_not_loaded` explains it.
     """
     loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -49,7 +52,25 @@ def load_causal(name: str, *, head: bool = True, **more: Any) -> Any:
         raise ValueError(f"{_file_of(name)} lacks weights of the model: {_some(missing)}")
     if other:
         raise ValueError(f"{_file_of(name)} has other shapes than config.json says: {_some(other)}")
+    if further := _further(model, found["unexpected_keys"]):
+        more = f"{_file_of(name)} has more layers than config.json says"
+        raise ValueError(f"{more}: {_some(further)}")
     return model
+
+
+def _further(model: Any, unused: Iterable[str]) -> list[str]:
+    """Weights of the files that continue the model's layers: without them it is another model.
+
+    Other weights that are not used are often of parts that a causal model has no use for, such as
+    the layers of a vision tower; those that transformers leaves out on purpose are not in `unused`.
+    """
+    layers = {found[0] for found in map(_LAYER.match, model.state_dict()) if found}
+    places = {layer.rpartition(".")[0] for layer in layers}
+    return sorted(
+        each
+        for each in unused
+        if (found := _LAYER.match(each)) and found[1] in places and found[0] not in layers
+    )
 
 
 def _file_of(name: str) -> str:
