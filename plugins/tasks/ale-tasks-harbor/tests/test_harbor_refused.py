@@ -384,6 +384,23 @@ def test_all_that_is_wrong_with_a_folder_is_said_at_once(write: Write, source: S
     }
 
 
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        ("[agent]\n\n[[environment]]\ncpus = 1\n", ("environment", 3)),
+        ("[environment]\n[[environment.healthcheck]]\n", ("environment.healthcheck", 2)),
+        ("environment = 1\n\n[agent]\n", ("environment", 1)),
+    ],
+)
+def test_a_table_that_is_written_as_something_else_has_a_line(
+    lines: str, place: tuple[str, int], write: Write, source: Source
+) -> None:
+    write("one", _toml(lines))
+    with pytest.raises(InputError) as caught:
+        list(source().load())
+    assert place in {(p.path, p.line) for p in caught.value.problems}
+
+
 def test_of_several_steps_the_wrong_one_has_the_line(write: Write, source: Source) -> None:
     lines = """\
         [[steps]]

@@ -276,4 +276,6 @@ def _line_of(text: str, path: str) -> int | None:
     end = next((i for i in range(table + 1, high) if _HEADER.match(lines[i])), high)
     wanted = re.compile(rf"\s*(?:-\s+)?[\"']?{re.escape(key)}[\"']?\s*[=:.]")
     of_key = (i for i in range(table + 1, end) if wanted.match(lines[i]))
-    return next(of_key, table) + 1 or None
+    itself = re.compile(rf"\s*\[+\s*{r'[.]'.join([*names, re.escape(key)])}\s*\]+")
+    of_table = (i for i in range(low, high) if itself.match(lines[i]))
+    return next(of_key, next(of_table, table)) + 1 or None
