@@ -62,6 +62,18 @@ def test_every_run_episode_turn_score_and_step_is_a_row(folder: Path, database: 
     ]
 
 
+def test_the_mean_of_huge_rewards_is_none_of_infinity(
+    folder: Path, database: Database, make_run: Any, attempt: Any
+) -> None:
+    store = make_run(folder / "huge", n=0)
+    for number, reward in enumerate((1.5e308, 1.0e308, 1.25e308)):
+        store.add_episode(attempt(number, reward=reward, failure=None))
+    store.close()
+    Indexer(database).update(folder)
+    found = rows(database, schema.runs, "run_id", "mean_reward")
+    assert found == [("first", 0.625), ("huge", pytest.approx(1.25e308))]
+
+
 def test_what_is_added_to_a_running_run_is_read_at_the_next_update(
     folder: Path, database: Database, make_run: Any, attempt: Any
 ) -> None:

@@ -26,6 +26,10 @@ Add: TypeAlias = Callable[[Connection, int, Sequence[tuple[int, T]], RunReader],
 _AT_ONCE = 500
 """Values in one condition ``IN (...)``; databases limit their number."""
 
+_SCALE = 2.0**600
+"""Rewards are divided by it for their mean, which is exact: the sum of some near 1e308 overflows,
+and PostgreSQL computes squares with its means."""
+
 
 def _id_of(connection: Connection, host: str, path: str) -> int | None:
     """The id of a run: by its path in SQLite, whose file lies beside it, else by host and path."""
@@ -259,7 +263,7 @@ def count_episodes(connection: Connection, run: int) -> None:
         func.coalesce(func.sum(case((table.reward.is_(None), 1), else_=0)), 0),
         func.coalesce(func.sum(case((graded, 1), else_=0)), 0),
         func.coalesce(func.sum(case((succeeded, 1), else_=0)), 0),
-        func.avg(case((graded, table.reward))),
+        func.avg(case((graded, table.reward / _SCALE))) * _SCALE,
     ).where(table.run == run)
     names = ("n_episodes", "n_broken", "n_graded", "n_succeeded", "mean_reward")
     counted = connection.execute(query).one()
