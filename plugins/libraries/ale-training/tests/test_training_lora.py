@@ -8,7 +8,8 @@ import torch
 from peft import inject_adapter_in_model
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from ale_training.lora import LoraOptions, full_weights, lora_config
+from ale.errors import InputError
+from ale_training.lora import LoraOptions, check_targets, full_weights, lora_config
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -58,3 +59,22 @@ def test_a_rank_above_the_width_of_any_model_is_refused() -> None:
     assert LoraOptions(r=1 << 14).r == 1 << 14
     with pytest.raises(ValueError, match="'r' must be <= 16384: 999999999"):
         LoraOptions(r=999_999_999)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (("q_proj", "v_porj"), r"no linear layer 'v_porj'\n(.*\n)*.*did you mean 'v_proj'\?"),
+        (("norm",), "no linear layer 'norm'"),
+        (("proj",), "no linear layer 'proj'"),
+        ((), "lora.target: it names no layer"),
+    ],
+)
+def test_each_layer_that_gets_adapters_has_to_be_there(
+    target: tuple[str, ...], message: str
+) -> None:
+    shape = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=16, num_hidden_layers=1, **shape))
+    check_targets(model, LoraOptions(target=("q_proj", "self_attn.k_proj", "lm_head")), path="")
+    with pytest.raises(InputError, match=message):
+        check_targets(model, LoraOptions(target=target), path="lora.target")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
+from ale.errors import InputError, Problem, nearest
 from ale.plugin import doc, ge, gt, le, lt
 
 if TYPE_CHECKING:
@@ -55,6 +56,35 @@ def lora_config(options: LoraOptions | None) -> Any:
         target_modules="all-linear" if options.target is None else list(options.target),
         task_type="CAUSAL_LM",
     )
+
+
+def check_targets(model: Any, options: LoraOptions | None, *, path: str) -> None:
+    """Check that each name of ``target`` is that of a layer; PEFT asks this of one of them only.
+
+    Args:
+        model: the transformers model, without adapters.
+        path: of the option in the config, for the error.
+
+    Raises:
+        InputError: the model has no such layer.
+    """
+    if options is None or options.target is None:
+        return
+    weights = ((name, getattr(module, "weight", None)) for name, module in model.named_modules())
+    layers = [name for name, weight in weights if weight is not None and weight.dim() > 1]
+    known = sorted({name.rpartition(".")[2] for name in layers})
+    problems = [
+        Problem(
+            message=f"the model has no linear layer '{target}'",
+            path=path,
+            expected=f"some of {', '.join(known)}",
+            hint=nearest(target, known),
+        )
+        for target in options.target
+        if not any(f".{name}".endswith(f".{target}") for name in layers)
+    ]
+    if problems or not options.target:
+        raise InputError(problems or [Problem(message="it names no layer", path=path)])
 
 
 def full_weights(model: Any) -> dict[str, Tensor]:

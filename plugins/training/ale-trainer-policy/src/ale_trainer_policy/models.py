@@ -12,7 +12,7 @@ from ale.errors import InputError, Problem
 from ale_trainer_policy.logit_slices import check_head
 from ale_trainer_policy.options import LearnOptions
 from ale_trainer_policy.placement import view
-from ale_training.lora import LoraOptions, lora_config
+from ale_training.lora import LoraOptions, check_targets, lora_config
 from ale_training.policy import InProcess
 
 _SAMPLED = 64
@@ -148,10 +148,8 @@ def add_adapters(model: Any, options: LoraOptions) -> None:
     from peft import inject_adapter_in_model  # late: most runs need none
 
     model.requires_grad_(False)
-    try:
-        inject_adapter_in_model(lora_config(options), model)
-    except ValueError as error:
-        raise InputError.of(str(error), path="trainer.lora.target") from error
+    check_targets(model, options, path="trainer.lora.target")
+    inject_adapter_in_model(lora_config(options), model)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("lora_" in name)
 

@@ -15,7 +15,7 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ale.errors import InputError
+from ale.errors import AleError, InputError
 from ale_trainer_trl.learning import (
     DpoTraining,
     LoraOptions,
@@ -210,6 +210,45 @@ def test_another_training_in_the_same_folder_is_refused_unless_resume_is_never(
     with pytest.raises(InputError, match="of other rows"):
         train_dpo(training(base, other, out))
     assert train_dpo(training(base, other, out, resume="never")).resumed_from is None
+
+
+def test_weights_that_are_not_finite_end_the_training_and_are_not_written(
+    base: Path, tmp_path: Path, write_rows: Write, lab: Any
+) -> None:
+    data, out = write_rows(lab.preferences(16, seed=0)), tmp_path / "out"
+    with pytest.raises(AleError, match=r"update 2 has left .*lora_.* with values that are not"):
+        train_dpo(training(base, data, out, learning_rate=1e30, save_steps=1))
+    assert [each.parent.name for each in out.rglob("*.safetensors")] == ["checkpoint-1"]
+
+
+@pytest.mark.parametrize("resume", ["auto", "never"])
+def test_a_folder_with_other_files_is_refused_and_left_alone(
+    base: Path, tmp_path: Path, write_rows: Write, lab: Any, resume: Any
+) -> None:
+    data, out = write_rows(lab.preferences(8, seed=0)), tmp_path / "out"
+    (out / "checkpoint-7").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"output_dir: .*out holds checkpoint-7, and no training"):
+        train_dpo(training(base, data, out, resume=resume))
+    assert [each.name for each in out.iterdir()] == ["checkpoint-7"]
+
+
+def test_a_file_in_the_way_of_the_output_is_named(
+    base: Path, tmp_path: Path, write_rows: Write, lab: Any
+) -> None:
+    data = write_rows(lab.preferences(8, seed=0))
+    for out in (data, data / "out"):
+        with pytest.raises(InputError, match=f"output_dir: {data} is a file"):
+            train_dpo(training(base, data, out))
+
+
+def test_a_layer_that_is_not_there_is_named_and_nothing_is_written(
+    base: Path, tmp_path: Path, write_rows: Write, lab: Any
+) -> None:
+    data, out = write_rows(lab.preferences(8, seed=0)), tmp_path / "out"
+    lora = LoraOptions(target=("q_proj", "v_porj"))
+    with pytest.raises(InputError, match=r"lora\.target: the model has no linear layer 'v_porj'"):
+        train_dpo(training(base, data, out, lora=lora))
+    assert not out.exists()
 
 
 def test_without_adapters_every_weight_is_trained(

@@ -58,6 +58,12 @@ def test_every_problem_of_a_configuration_is_reported_with_its_line(tmp_path: Pa
     assert "'output_dir' is missing" in message
 
 
+@pytest.mark.parametrize("seed", [-1, 1 << 32])
+def test_a_seed_that_no_generator_takes_is_refused(tmp_path: Path, seed: int) -> None:
+    with pytest.raises(InputError, match=r"dpo\.yaml:4: seed: expected a value"):
+        read_dpo(config(tmp_path, THREE + f"seed: {seed}\n"))
+
+
 def test_a_reward_is_needed_for_grpo(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'reward' is missing"):
         read_grpo(config(tmp_path, THREE))

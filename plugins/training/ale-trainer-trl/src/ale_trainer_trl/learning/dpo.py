@@ -14,9 +14,6 @@ from ale_trainer_trl.learning.progress import Listener, Stop, Trained
 from ale_trainer_trl.learning.suppressed_output import suppressed_output
 from ale_training.lora import lora_config
 
-WORK = "work"
-"""Folder inside ``output_dir`` for files that are needed only while training."""
-
 
 def train(training: DpoTraining, progress: Listener | None, stop: Stop | None) -> Trained:
     """As `training.train_dpo`, with all packages installed."""
@@ -27,15 +24,16 @@ def train(training: DpoTraining, progress: Listener | None, stop: Stop | None) -
 
 def _train(training: DpoTraining, progress: Listener | None, stop: Stop | None) -> Trained:
     tokenizer = load_tokenizer(training.model_name_or_path)
-    work = training.output_dir / WORK
+    work = training.output_dir / output.WORK
     work.mkdir(parents=True, exist_ok=True)
     try:
         pairs = load_pairs(training, tokenizer, work / "pairs.arrow")
+        model = load_model(training)
         checkpoint, done = output.prepare(training, "dpo", pairs.fingerprint)
         if done is not None:
             return done
         trainer = PairTrainer(
-            model=load_model(training),
+            model=model,
             args=DPOConfig(
                 **engine.arguments(training),
                 beta=training.beta,

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
+from ale.errors import AleError
 from ale_trainer_trl.learning import card, output
 from ale_trainer_trl.learning.models import device_of, use_absolute_base
 from ale_trainer_trl.learning.options import Training
@@ -55,8 +57,18 @@ class MetricsCallback(TrainerCallback):
         self._every = every
         self.metrics: dict[str, float] = {}
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Report an update, unless its metrics follow: then they are reported together."""
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        """Report an update, unless its metrics follow: then they are reported together.
+
+        Raises:
+            AleError: the update has left a weight that is not finite; no checkpoint has it.
+        """
+        for name, weight in model.named_parameters():
+            if weight.requires_grad and not torch.isfinite(weight).all():
+                raise AleError(
+                    f"update {state.global_step} has left {name} with values that are not finite; "
+                    "a lower learning_rate may help"
+                )
         last = state.global_step >= state.max_steps
         if self._should_stop(state) and not last:
             control.should_save = control.should_training_stop = True
@@ -112,6 +124,7 @@ def run(
 
     Raises:
         StoppedError: `stop` returned True before the end.
+        AleError: a weight is no longer finite.
     """
     metrics_callback = MetricsCallback(progress, stop, every=getattr(training, "iterations", 1))
     use_callback(trainer, metrics_callback)

@@ -40,11 +40,12 @@ def _train(
     if not rows:
         raise input_error(f"{training.dataset_path} has no row", path="dataset_path")
     data = hashlib.sha256(json.dumps(rows, sort_keys=True, default=str).encode()).hexdigest()
+    model = load_model(training)
     checkpoint, done = output.prepare(training, "grpo", data)
     if done is not None:
         return done
     trainer: Any = GRPOTrainer(
-        model=load_model(training),
+        model=model,
         reward_funcs=[reward],
         args=GRPOConfig(
             **engine.arguments(training),

@@ -11,6 +11,7 @@ from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import Device, Dtype, Quantization, Training
 from ale_trainer_trl.learning.packages import require_packages
 from ale_training.hub import only_local, unloadable
+from ale_training.lora import check_targets
 from ale_training.pretrained import LOAD_ERRORS, load_causal, why_not_loaded
 
 _PATH = "model_name_or_path"
@@ -20,9 +21,12 @@ def check(training: Training) -> None:
     """Check options against the machine before anything is loaded.
 
     Raises:
-        InputError: options exclude each other.
+        InputError: options exclude each other, or a file is in the way of ``output_dir``.
         NotUsableError: quantisation or the device is not available on this machine.
     """
+    for place in (training.output_dir, *training.output_dir.parents):
+        if place.exists() and not place.is_dir():
+            raise input_error(f"{place} is a file", path="output_dir", expected="a folder")
     if training.device == "cuda" and not torch.cuda.is_available():
         raise input_error("cuda is not available here", path="device", hint="device: auto")
     if training.quantization is None:
@@ -80,7 +84,7 @@ def load_model(training: Training) -> Any:
     """The model on its device, in its dtype, without adapters.
 
     Raises:
-        InputError: it can't be loaded.
+        InputError: it can't be loaded, or has not the layers that get adapters.
     """
     place = device_of(training.device)
     dtype = dtype_of(training.dtype, place)
@@ -96,6 +100,7 @@ def load_model(training: Training) -> Any:
         model = load_causal(name, dtype=dtype, local_files_only=local, **more)
     except LOAD_ERRORS as error:
         raise _unloadable(name, error) from error
+    check_targets(model, training.lora, path="lora.target")
     return model if more else model.to(place)
 
 

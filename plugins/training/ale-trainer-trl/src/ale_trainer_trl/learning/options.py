@@ -86,7 +86,9 @@ class Training:
         default=10, validator=ge(1), metadata=doc("Updates over which metrics are averaged.")
     )
     seed: int = field(
-        default=0, metadata=doc("Seed of the adapters, the order of rows and dropout.")
+        default=0,
+        validator=[ge(0), lt(1 << 32)],
+        metadata=doc("Seed of the adapters, the order of rows and dropout."),
     )
     resume: Literal["auto", "never"] = field(
         default="auto",

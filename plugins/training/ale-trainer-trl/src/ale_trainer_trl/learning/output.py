@@ -16,6 +16,8 @@ from ale_trainer_trl.learning.packages import NEEDED, installed
 from ale_trainer_trl.learning.progress import Trained
 
 RECORD = "training.json"
+WORK = "work"
+"""Folder inside ``output_dir`` for files that are needed only while training."""
 SCHEMA = 1
 # Options that do not affect the weights.
 _FREE = {
@@ -75,6 +77,13 @@ def prepare(training: Training, method: str, data: str) -> tuple[Path | None, Tr
         InputError: the folder holds another training, or something else.
     """
     folder, file = training.output_dir, training.output_dir / RECORD
+    others = sorted(each.name for each in folder.glob("[!.]*") if each.name != WORK)
+    if others and not file.exists():
+        raise input_error(
+            f"{folder} holds {others[0]}, and no training",
+            path="output_dir",
+            hint="another output_dir: files of the same names would be replaced",
+        )
     mine = identity(training, data)
     if training.resume == "never":
         for old in folder.glob("checkpoint-*"):
