@@ -11,6 +11,7 @@ from ale.plugin import BuildContext
 from ale_trainer_policy.build import policy_trainer
 from ale_trainer_policy.engines import check_engine
 from ale_trainer_policy.options import CorrectionOptions, PolicyOptions
+from ale_training.lora import LoraOptions, lora_config
 
 
 def test_too_few_stored_versions_for_the_staleness_are_refused_before_the_run() -> None:
@@ -146,3 +147,11 @@ def test_several_updates_without_any_ratio_are_a_warning(
 ) -> None:
     policy_trainer(PolicyOptions(objective=objective, minibatches=minibatches), BuildContext())
     assert ("has no importance ratio" in caplog.text) == warned
+
+
+@pytest.mark.parametrize("options", [PolicyOptions(), PolicyOptions(lora=LoraOptions(r=2))])
+def test_a_model_that_was_loaded_with_adapters_is_refused(options: Any, lab: Any) -> None:
+    model = lab.tiny_model()
+    model.add_adapter(lora_config(LoraOptions(r=2)))
+    with pytest.raises(InputError, match=r"llm\.model: the model has adapters already"):
+        policy_trainer(options, BuildContext()).attach(lab.InProcessLLM(model))

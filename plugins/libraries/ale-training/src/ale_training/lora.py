@@ -58,6 +58,17 @@ def lora_config(options: LoraOptions | None) -> Any:
     )
 
 
+def check_without_adapters(model: Any, *, path: str) -> None:
+    """Raise `InputError` for a model that was loaded with adapters, as from the folder of some.
+
+    PEFT puts new adapters in their place, and what is stored later names the model below them.
+    """
+    if hasattr(model, "peft_config"):
+        message = "the model has adapters already, which this training would lose"
+        hint = "merge them: `merge: true` or `ale model --merge` writes a whole model"
+        raise InputError.of(message, path=path, hint=hint)
+
+
 def check_targets(model: Any, options: LoraOptions | None, *, path: str) -> None:
     """Check that each name of ``target`` is that of a layer; PEFT asks this of one of them only.
 

@@ -41,6 +41,7 @@ from ale_trainer_policy.tree import split, with_column
 from ale_trainer_policy.valuing import with_values, write_values
 from ale_trainer_policy.worker_group import WorkerGroup, make_learner
 from ale_training import checkpoint
+from ale_training.lora import check_without_adapters
 from ale_training.policy import policy_of, sampled_temperature, training_device
 from ale_training.quantised import is_quantised
 
@@ -108,9 +109,10 @@ class PolicyTrainer:
         Raises:
             InputError: the model gives no token ids, does not run in this process, samples from a
                 different distribution than the one to be trained or in another engine without a
-                correction, or has quantised weights that the options would train.
+                correction, has quantised weights that the options would train, or has adapters.
         """
         policy = policy_of(llm)
+        check_without_adapters(policy.model, path="llm.model")
         if is_quantised(policy.model):
             check_quantised(self._options)
         if isinstance(self._options, PolicyOptions):

@@ -12,6 +12,7 @@ from ale.protocols import LLM
 from ale.types import Batch, PolicySnapshot, StepReport
 from ale_trainer_trl.learning.learner import Learner, Settings
 from ale_training import checkpoint
+from ale_training.lora import check_without_adapters
 from ale_training.policy import policy_of, training_device
 from ale_training.quantised import is_quantised
 
@@ -48,9 +49,10 @@ class TrlTrainer:
 
         Raises:
             InputError: the model gives no token ids, does not run in this process, samples in a
-                way that this trainer can't score, or has quantised weights.
+                way that this trainer can't score, or has quantised weights or adapters.
         """
         policy = policy_of(llm)
+        check_without_adapters(policy.model, path="llm.model")
         if is_quantised(policy.model):
             message = "the model's weights are quantised, and this trainer hands over whole ones"
             hint = "trainer: {type: policy, lora: {r: 16}}; or no llm.quantise"

@@ -251,6 +251,16 @@ def test_a_layer_that_is_not_there_is_named_and_nothing_is_written(
     assert not out.exists()
 
 
+def test_an_adapter_is_not_trained_further_as_if_it_were_a_model(
+    base: Path, tmp_path: Path, write_rows: Write, lab: Any
+) -> None:
+    data, out = write_rows(lab.preferences(8, seed=0)), tmp_path / "out"
+    train_dpo(training(base, data, out))
+    with pytest.raises(InputError, match="model_name_or_path: the model has adapters already"):
+        train_dpo(training(out, data, tmp_path / "again"))
+    assert not (tmp_path / "again").exists()
+
+
 def test_without_adapters_every_weight_is_trained(
     base: Path, tmp_path: Path, write_rows: Write, lab: Any
 ) -> None:

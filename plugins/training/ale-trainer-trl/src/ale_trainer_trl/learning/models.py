@@ -11,7 +11,7 @@ from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import Device, Dtype, Quantization, Training
 from ale_trainer_trl.learning.packages import require_packages
 from ale_training.hub import only_local, unloadable
-from ale_training.lora import check_targets
+from ale_training.lora import check_targets, check_without_adapters
 from ale_training.pretrained import LOAD_ERRORS, load_causal, why_not_loaded
 
 _PATH = "model_name_or_path"
@@ -84,7 +84,7 @@ def load_model(training: Training) -> Any:
     """The model on its device, in its dtype, without adapters.
 
     Raises:
-        InputError: it can't be loaded, or has not the layers that get adapters.
+        InputError: it can't be loaded, has adapters, or has not the layers that are to get some.
     """
     place = device_of(training.device)
     dtype = dtype_of(training.dtype, place)
@@ -100,6 +100,7 @@ def load_model(training: Training) -> Any:
         model = load_causal(name, dtype=dtype, local_files_only=local, **more)
     except LOAD_ERRORS as error:
         raise _unloadable(name, error) from error
+    check_without_adapters(model, path=_PATH)
     check_targets(model, training.lora, path="lora.target")
     return model if more else model.to(place)
 
