@@ -268,8 +268,8 @@ async def test_a_resumed_run_of_before_temperatures_adds_no_evaluation_of_a_late
     assert len(events(again, "evaluation_finished")) == 3
 
 
-def test_no_temperature_and_a_negative_one_are_refused(workplace: Any) -> None:
-    for wrong in ([], [-1.0]):
+def test_no_temperature_a_negative_one_and_one_twice_are_refused(workplace: Any) -> None:
+    for wrong in ([], [-1.0], [0.0, 1.0, -0.0]):
         with pytest.raises(InputError, match=r"evaluation\.temperatures"):
             config(workplace, at=wrong)
 

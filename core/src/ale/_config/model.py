@@ -274,6 +274,8 @@ class RunOptions:
 def _temperatures(_: object, __: "Attribute[Any]", value: tuple[float, ...] | None) -> None:
     if value is not None and not all(found >= 0 for found in value or (-1,)):
         raise ValueError(f"expected numbers of at least 0, and at least one, found {list(value)}")
+    if value is not None and len({*value}) < len(value):
+        raise ValueError(f"expected different numbers, found {list(value)}")
 
 
 @frozen(kw_only=True)
