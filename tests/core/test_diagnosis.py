@@ -73,6 +73,18 @@ def test_steps_without_an_update_are_reported_with_the_reason(
     assert learning(events, index(*rewards)).warning() == expected
 
 
+def test_a_step_whose_loss_was_not_finite_is_not_said_to_have_had_equal_rewards() -> None:
+    skipped = step(0, updates=0, steps_skipped=1)
+    equal = index((0, 1.0), (0, 1.0), (1, 1.0), (1, 1.0))
+    assert learning([skipped], equal).warning() == (
+        "no update in any step: nothing was learned (a loss or gradient was not finite)"
+    )
+    assert learning([skipped, step(1, updates=0), step(2, updates=1)], equal).warning() == (
+        "no update in 2 of 3 steps (a loss or gradient was not finite in 1 of them, no group had "
+        "two different rewards in 1 of them)"
+    )
+
+
 def test_a_trainer_that_reports_no_updates_gets_no_warning() -> None:
     assert learning([step(0, rows=8)], index((0, 1.0))).warning() is None
 

@@ -69,6 +69,12 @@ class Causes:
             yield f"{others} x for other reasons"
 
 
+SKIPPED = "steps_skipped"
+"""Metric of a trainer: 1 for a step whose updates it has undone, as one was not finite."""
+NOT_FINITE = "a loss or gradient was not finite"
+TIED = "no group had two different rewards"
+
+
 @frozen(kw_only=True)
 class Learning:
     """Which training steps changed the policy, of those whose trainer reports ``updates``."""
@@ -78,6 +84,8 @@ class Learning:
     """Steps without an update."""
     tied: Sequence[int] = ()
     """Of these, steps in which no group had two different rewards."""
+    skipped: Sequence[int] = ()
+    """Of these, steps that the trainer has skipped, as a loss or gradient was not finite."""
 
     def warning(self) -> str | None:
         """One sentence for people; None where every step made an update."""
@@ -86,10 +94,16 @@ class Learning:
         where = f"in {len(self.idle)} of {len(self.steps)} steps"
         if len(self.idle) == len(self.steps):
             where = "in any step: nothing was learned"
-        reason = ""
-        if self.tied:
-            tied = "" if len(self.tied) == len(self.idle) else f" in {len(self.tied)} of them"
-            reason = f" (no group had two different rewards{tied})"
+        causes = {
+            NOT_FINITE: len(self.skipped),
+            TIED: len(self.tied),
+        }
+        reasons = [
+            cause if n == len(self.idle) else f"{cause} in {n} of them"
+            for cause, n in causes.items()
+            if n
+        ]
+        reason = f" ({', '.join(reasons)})" if reasons else ""
         return f"no update {where}{reason}"
 
 
@@ -101,12 +115,20 @@ def learning(events: Iterable[Mapping[str, Any]], index: Index) -> Learning:
         index: the run's episodes.
     """
     updates: dict[int, float] = {}
+    skipped: set[int] = set()
     for event in events:
-        found = (event.get("metrics") or {}).get("updates")
+        metrics = event.get("metrics") or {}
+        found = metrics.get("updates")
         if event.get("event") == "step_finished" and found is not None:
             updates[event["step"]] = found
+            (skipped.add if metrics.get(SKIPPED) else skipped.discard)(event["step"])
     idle = [step for step, number in updates.items() if number == 0]
-    return Learning(steps=[*updates], idle=idle, tied=[step for step in idle if _tied(index, step)])
+    return Learning(
+        steps=[*updates],
+        idle=idle,
+        tied=[step for step in idle if step not in skipped and _tied(index, step)],
+        skipped=[step for step in idle if step in skipped],
+    )
 
 
 def _tied(index: Index, step: int) -> bool:

@@ -293,19 +293,23 @@ def test_a_step_without_an_update_is_reported_with_the_reason(
     manager = register(build(monkeypatch, log, {}))
     begun = evolve(started(HERE), config={"trainer": {"type": "demo"}})
 
-    def step(number: int, rewards: tuple[float, ...], updates: float) -> Iterator[object]:
+    def step(
+        number: int, rewards: tuple[float, ...], updates: float, **more: float
+    ) -> Iterator[object]:
         for rollout, reward in enumerate(rewards):
             made = ended(rollout, reward)
             yield evolve(made, episode=evolve(made.episode, step=number))
-        report = StepReport(step=number, policy_version=0, metrics={"updates": updates})
+        report = StepReport(step=number, policy_version=0, metrics={"updates": updates, **more})
         yield StepFinished(report=report)
 
     events = [begun, *step(0, (1.0, 1.0), 0), *step(1, (1.0, 0.0), 4), *step(2, (1.0, 0.0), 0)]
+    events += step(3, (1.0, 1.0), 0, steps_skipped=1)
     notify(manager, [*events, finished(HERE)])  # type: ignore[list-item]
     assert log.getvalue().splitlines()[1:] == [
         "step 0: no group had two different rewards: nothing was learned",
         "step 2: no update: nothing was learned",
-        "completed after 1s: 6/8 episodes, success 67% of 6, broken 0, no update in 2 of 3 steps",
+        "step 3: a loss or gradient was not finite: nothing was learned",
+        "completed after 1s: 8/8 episodes, success 75% of 8, broken 0, no update in 3 of 4 steps",
     ]
 
 
