@@ -304,6 +304,7 @@ def test_auto_skips_a_sandbox_without_the_options_it_needs(
 def test_a_problem_in_an_override_names_it(tmp_path: Path, registry: Registry) -> None:
     printed = problems(tmp_path, registry, BASE, "run.seed=x")
     assert printed == '--set: run.seed: expected a whole number, found the text "x"'
+    assert "expected a value < " in problems(tmp_path, registry, BASE, f"run.seed={1 << 63}")
 
 
 @pytest.mark.parametrize(

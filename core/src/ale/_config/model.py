@@ -10,7 +10,7 @@ from attrs import Attribute, evolve, field, frozen, validators
 from ale._config.environment import notes as environment_notes
 from ale._registry import Registration
 from ale.errors import Problem
-from ale.plugin import doc, ge, gt
+from ale.plugin import doc, ge, gt, lt
 from ale.strict import Node, describe
 
 PARTS = (
@@ -216,7 +216,9 @@ class RunOptions:
         validator=ge(1),
         metadata=doc("Maximum number of episodes running at the same time."),
     )
-    seed: int = field(default=0, validator=ge(0), metadata=doc("Random seed."))
+    seed: int = field(
+        default=0, validator=[ge(0), lt(1 << 63)], metadata=doc("Random seed: up to 63 bits.")
+    )
     retries: int = field(
         default=1,
         validator=ge(0),

@@ -155,6 +155,13 @@ async def test_a_step_does_not_change_the_global_random_state(lab: Any) -> None:
     assert (torch.rand(1).item(), random.random(), np.random.rand()) == expected
 
 
+async def test_a_seed_may_have_more_than_32_bits(lab: Any) -> None:
+    context = BuildContext(seed=5_000_000_000)
+    trainer = COMPONENTS["dpo"].build(DpoOptions(lora=LoraOptions(r=4)), context)
+    trainer.attach(lab.llm())
+    assert (await trainer.step(lab.contrast())).policy_version == 1
+
+
 async def test_a_batch_without_signal_is_no_new_version(lab: Any) -> None:
     turns = [lab.TokenTurn(prompt=[1, 2], output=[3, 4])]
     tied = lab.credited(*[lab.TokenEpisode(turns=turns, reward=0.0, weights=[0.0])] * 3)

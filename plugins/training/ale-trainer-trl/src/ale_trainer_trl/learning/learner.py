@@ -155,7 +155,7 @@ class Learner:
     def _trainer_folder(self) -> Iterator[dict[str, Any]]:
         """Fields that both configurations share; nothing is written into the folder."""
         settings = self._settings
-        seed = settings.seed + self.updates
+        seed = (settings.seed + self.updates) % (1 << 32)  # transformers seeds numpy, too
         with (
             tempfile.TemporaryDirectory() as folder,
             _isolated_random_state(seed),
