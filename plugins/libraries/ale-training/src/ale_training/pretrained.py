@@ -53,8 +53,8 @@ def load_causal(name: str, *, head: bool = True, **more: Any) -> Any:
     if other:
         raise ValueError(f"{_file_of(name)} has other shapes than config.json says: {_some(other)}")
     if further := _further(model, found["unexpected_keys"]):
-        more = f"{_file_of(name)} has more layers than config.json says"
-        raise ValueError(f"{more}: {_some(further)}")
+        layers = f"{_file_of(name)} has more layers than config.json says"
+        raise ValueError(f"{layers}: {_some(further)}")
     return model
 
 
