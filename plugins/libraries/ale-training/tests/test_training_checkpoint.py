@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_what_was_written_is_read(folder: Path) -> None:
     state, tensors = checkpoint.read(folder, Counted, trainer="policy", fingerprint="tiny")
-    assert msgspec.structs.replace(state, digest=None) == WRITTEN
+    assert msgspec.structs.replace(state, digest=None, own_digest=None) == WRITTEN
     assert tensors["weight/a"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
     assert list(checkpoint.read_weights(folder)) == ["a"]
     assert sorted(each.name for each in folder.iterdir()) == [
@@ -65,6 +65,13 @@ def test_values_that_have_changed_are_refused(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"\0")  # of a value: it can still be read
     checkpoint.read_weights(folder)
     with pytest.raises(StoreError, match=r"trainer\.safetensors is damaged or of another"):
+        checkpoint.read(folder, Counted, trainer="policy", fingerprint="tiny")
+
+
+def test_counters_that_have_changed_are_refused(folder: Path) -> None:
+    path = folder / checkpoint.STATE
+    path.write_text(path.read_text().replace('"updates":4', '"updates":400'))
+    with pytest.raises(StoreError, match=r"trainer\.json was changed after it was written"):
         checkpoint.read(folder, Counted, trainer="policy", fingerprint="tiny")
 
 

@@ -50,6 +50,7 @@ def test_a_state_that_no_generator_has_is_refused(
     path = tmp_path / checkpoint.STATE
     counters = json.loads(path.read_text())
     counters["generator"]["state"]["state"] = -3
+    del counters["own_digest"]  # as an earlier version wrote it
     path.write_text(json.dumps(counters))
     with pytest.raises(StoreError, match="is incomplete"):
         make_trainer().load(tmp_path)

@@ -274,7 +274,7 @@ async def test_a_part_that_one_rank_can_not_read_is_one_error_after_which_all_go
     broken = tmp_path / "broken"
     shutil.copytree(tmp_path / "whole", broken)
     counters = json.loads((broken / STATE).read_text())
-    counters["shards"] = {}  # as of earlier versions, which wrote no digests
+    counters |= {"shards": {}, "own_digest": None}  # as earlier versions, which wrote no digests
     (broken / STATE).write_text(json.dumps(counters))
     part = max((broken / SHARDS).glob("__2_*.distcp"), key=lambda each: each.stat().st_size)
     part.write_bytes(part.read_bytes()[:100])

@@ -1,6 +1,7 @@
 """A checkpoint: one safetensors file of tensors, and one JSON file of counters."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -30,6 +31,8 @@ class State(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     updates: int
     digest: str | None = None
     """SHA-256 of the file of tensors, which `write` adds; None if an earlier version wrote it."""
+    own_digest: str | None = None
+    """SHA-256 of the other fields, added and left out as `digest`."""
 
 
 S = TypeVar("S", bound=State)
@@ -51,7 +54,14 @@ def write(directory: Path, state: State, tensors: Mapping[str, Tensor]) -> None:
     except (OSError, SafetensorError) as error:
         raise StoreError(f"{path} can't be written: {error}") from error
     state = msgspec.structs.replace(state, digest=digest)
+    state = msgspec.structs.replace(state, own_digest=_own_digest(msgspec.json.encode(state)))
     write_whole(directory / STATE, msgspec.json.encode(state), sync=True)
+
+
+def _own_digest(data: bytes) -> str:
+    """Of counters as they are stored: other versions may have other fields."""
+    fields = {name: value for name, value in json.loads(data).items() if name != "own_digest"}
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def digest_of(path: Path) -> str:
@@ -123,7 +133,7 @@ def read_state(directory: Path, kind: type[S], *, trainer: str) -> S:
     """Read the counters.
 
     Raises:
-        StoreError: the file can't be read, or is of another trainer.
+        StoreError: the file can't be read, was changed, or is of another trainer.
     """
     path = directory / STATE
     head = _decoded(path, _Head, trainer)
@@ -132,7 +142,10 @@ def read_state(directory: Path, kind: type[S], *, trainer: str) -> S:
             f"{path}: of trainer {head.trainer}, schema {head.schema}; "
             f"not of trainer {trainer}, schema {SCHEMA}"
         )
-    return _decoded(path, kind, trainer)
+    state = _decoded(path, kind, trainer)
+    if state.own_digest not in (None, _own_digest(path.read_bytes())):
+        raise StoreError(f"{path} was changed after it was written")
+    return state
 
 
 def _decoded(path: Path, kind: type[T], trainer: str) -> T:
