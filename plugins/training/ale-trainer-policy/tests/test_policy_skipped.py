@@ -83,3 +83,11 @@ async def test_three_such_steps_in_a_row_end_the_run_with_the_weights_of_before(
         await ruined(trainer, 2)
     assert json.loads((tmp_path / "bad_batches" / "step-00002.json").read_text())["step"] == 2
     assert torch.equal(weights(llm), before)
+
+
+async def test_more_minibatches_than_trajectories_make_an_update_of_each(
+    make_llm: Callable[..., Any], tmp_path: Path
+) -> None:
+    trainer = attached(make_llm(), tmp_path, epochs=1, minibatches=10**12)
+    found = (await trainer.step(credited_batch(0))).metrics
+    assert found["updates"] == found["trajectories"] - found["trajectories_without_signal"] == 2

@@ -220,13 +220,17 @@ class PolicyTrainer:
         return not good
 
     def _shares(self, samples: Sequence[Sample], epochs: int) -> Iterable[Sequence[Sample]]:
-        """The samples of each update: equal shares of the batch, shuffled anew in each epoch."""
+        """The samples of each update: equal shares of the batch, shuffled anew in each epoch.
+
+        Where there are fewer samples than minibatches, each is a share.
+        """
         n = self._options.minibatches
         for _ in range(epochs):
             if n == 1:
                 yield samples
                 continue
-            for share in np.array_split(self._generator.permutation(len(samples)), n):
+            order = self._generator.permutation(len(samples))
+            for share in np.array_split(order, min(n, max(len(samples), 1))):
                 yield [samples[i] for i in sorted(share)]
 
     def _update(
