@@ -1,5 +1,6 @@
 """Leaves out the tests of a package whose dependencies are not installed, and says so."""
 
+import gc
 import importlib.metadata
 import re
 import tomllib
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+
+gc.set_threshold(100_000, 50, 100)  # why: tests/conftest.py
+
 _left_out: dict[str, list[str]] = {}
 
 
@@ -44,3 +48,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name what was left out."""
     for name, lacking in _left_out.items():
         terminalreporter.write_line(f"{name} was not tested: {', '.join(lacking)} not installed")
+
+
+def pytest_collection_finish() -> None:
+    """As in tests/conftest.py."""
+    gc.freeze()

@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""What holds for all tests; plugins/conftest.py has the same for theirs."""
 
 import gc
 
