@@ -123,6 +123,13 @@ class StartProbes:
         for part in (folder, "so far", "3", str(log)):
             assert part in said
 
+    async def test_a_dockerfile_that_can_not_be_read_is_not_an_engine_that_does_not_answer(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        said = await refusal(make(), build=folder_of(tmp_path, f"FROM {image}\nRUNN true\n"))
+        assert "nknown instruction" in said
+        assert "answer" not in said
+
     async def test_a_base_image_that_can_not_be_pulled_is_named(
         self, make: Make, tmp_path: Path
     ) -> None:

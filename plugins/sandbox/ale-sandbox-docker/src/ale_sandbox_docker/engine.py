@@ -8,7 +8,7 @@ from typing import Any
 
 import docker
 from docker.auth import get_config_header, resolve_repository_name
-from docker.errors import DockerException
+from docker.errors import APIError, DockerException
 from docker.tls import TLSConfig
 from docker.utils import parse_repository_tag
 
@@ -39,6 +39,8 @@ def _reached() -> Iterator[None]:
     """Raise the SDK's errors as ours."""
     try:
         yield
+    except APIError as error:
+        raise SandboxError(f"docker: {error.explanation or error}") from error
     except DockerException as error:
         raise SandboxError(f"docker does not answer: {error}") from error
 
