@@ -23,7 +23,7 @@ from ale.errors import LLMError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
 from ale.text import rate_line, seconds, table, wilson
-from ale.types import Constraints, Stop
+from ale.types import Constraints, Environment, Stop
 
 Ale = Callable[..., Result]
 
@@ -301,6 +301,22 @@ def test_a_sandbox_without_the_required_isolation_is_refused(ale: Ale, tmp_path:
         "sandbox.require: sandbox 'folder' does not isolate the network or processes" in done.stderr
     )
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("named", ["image", "build"])
+def test_tasks_with_images_are_refused_by_a_sandbox_without_images(
+    ale: Ale, bench: Any, named: str
+) -> None:
+    environment = Environment(**{named: "debian:13"})
+    make = bench.tasks
+    bench.tasks = lambda n: [evolve(task, environment=environment) for task in make(n)]
+    for command in ("check", "run"):
+        done = ale(command, "c.yaml", "--set", "sandbox.type=folder")
+        assert done.exit_code == 2
+        assert (
+            "sandbox.type: 3 tasks (t0, ...) need an image (debian:13), and sandbox 'folder' does "
+            "not start from images"
+        ) in done.stderr
 
 
 def test_a_folder_without_runs_is_refused_as_such(ale: Ale, tmp_path: Path) -> None:

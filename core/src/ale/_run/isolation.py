@@ -1,4 +1,4 @@
-"""Compare the isolation that a config and its tasks ask for with what the sandbox provides."""
+"""Compare the isolation and the images that a config and its tasks ask for with the sandbox's."""
 
 from ale._config import RunConfig
 from ale._config.auto import capabilities_of, listed, not_isolated
@@ -28,6 +28,35 @@ def isolation_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) ->
     return notes
 
 
+def check_images(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> None:
+    """Check that the sandboxes start from images if tasks need one.
+
+    Raises:
+        InputError: they do not, and no option ``ignore_image`` of theirs permits it.
+    """
+    options = config.sandbox.options
+    if backend.capabilities.images or getattr(options, "ignore_image", False):
+        return
+    found = [
+        ready.task
+        for split in tasks.values()
+        for ready in split
+        if ready.task.environment.image is not None or ready.task.environment.build is not None
+    ]
+    if not found:
+        return
+    image = found[0].environment.image or found[0].environment.build
+    message = (
+        f"{_counted([task.id for task in found])} {'need' if found[1:] else 'needs'} an image "
+        f"({image}), and sandbox '{config.sandbox.name}' does not start from images"
+    )
+    own = [note for note in backend.capabilities.notes if note.startswith("images: ")]
+    hint = "; ".join(["use docker or podman", *(note.partition(": ")[2] for note in own)])
+    if hasattr(options, "ignore_image"):
+        hint += "; or set sandbox.ignore_image: true to run with this machine's programs"
+    raise InputError.of(message, path="sandbox.type", hint=hint)
+
+
 def _auto_notes(config: RunConfig, lacking: list[str]) -> list[str]:
     chosen, name = config.sandbox.auto, config.sandbox.name
     if chosen is None:
@@ -49,10 +78,14 @@ def _network_notes(config: RunConfig, tasks: Tasks) -> list[str]:
     ]
     sources = ["the config"] if getattr(config.sandbox.options, "network", None) is False else []
     if asking:
-        sources.append(f"{counted(len(asking), 'task')} ({asking[0]}{', ...' * (len(asking) > 1)})")
+        sources.append(_counted(asking))
     if not sources:
         return []
     return [
         f"network: false, set by {' and '.join(sources)}, is not enforced: sandbox "
         f"'{config.sandbox.name}' does not isolate the network"
     ]
+
+
+def _counted(ids: list[str]) -> str:
+    return f"{counted(len(ids), 'task')} ({ids[0]}{', ...' * (len(ids) > 1)})"

@@ -18,7 +18,7 @@ from ale._config.plugin_files import changed_files
 from ale._registry import Registry
 from ale._run.execution import check_remote
 from ale._run.interrupt import Interrupt
-from ale._run.isolation import isolation_notes
+from ale._run.isolation import check_images, isolation_notes
 from ale._run.manifest import changed_versions, describe_run, run_id_for
 from ale._run.parts import Parts, Tasks, WorkerParts, build_parts, prepare, read_tasks
 from ale._run.plan import starts_of_step
@@ -124,6 +124,7 @@ def check_run(config: RunConfig, name: str, host: Host, directory: Path | None =
         parts = build_parts(config, context)
         check_remote(config, parts)
         tasks = read_tasks(parts, host.registry, context)
+        check_images(config, parts.backend, tasks)
     except InputError as error:
         raise InputError([config.located(problem) for problem in error.problems]) from error
     _refuse_secrets(config, tasks, host.redactor(config))
