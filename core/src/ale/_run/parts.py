@@ -168,7 +168,8 @@ def missing_features(task: Task, backend: SandboxBackend) -> list[Problem]:
     if not lacking:
         return []
     message = f"task '{task.id}' requires of its sandbox: {lacking}; '{backend.name}' lacks this"
-    return [Problem(message=message, file=task.origin or None, path="sandbox")]
+    hint = "use a sandbox that has it, or leave the task out"
+    return [Problem(message=message, file=task.origin or None, path="sandbox", hint=hint)]
 
 
 def _read_tasks(

@@ -167,7 +167,24 @@ def test_a_compose_file_of_harbors_may_add_to_the_one_container(
     write("one", {**HARBOR, "task.toml": toml, "environment/docker-compose.yaml": compose})
     wants = only(source()).environment
     assert wants.env == {"WHERE": "/tests", "WHO": "us"}
-    assert (wants.cpus, wants.memory_mb) == (2.0, 64)
+    assert (wants.cpus, wants.memory_mb, wants.requires) == (2.0, 64, ())
+
+
+_TWO = "services: {NAME: {build: .}, store: {image: a}}\n"
+
+
+def test_several_containers_and_other_users_are_required_of_the_sandbox(
+    write: Write, source: Source
+) -> None:
+    several = {**HARBOR, "environment/docker-compose.yaml": _TWO.replace("NAME", "main")}
+    write("harbor", {**several, "task.toml": "[verifier]\nuser = 'a'\n"})
+    of_step = {f"steps/a/{name}": HARBOR[name] for name in ("instruction.md", "tests/test.sh")}
+    write("steps", {**several, **of_step, "task.toml": "[[steps]]\nname = 'a'\n"})
+    write("bench", {**BENCH, "docker-compose.yaml": _TWO.replace("NAME", "client")})
+    read = {task.id: task for task in source(invalid="error").load()}
+    assert read["harbor"].environment.requires == ("service-containers", "switch-user")
+    assert read["steps"].steps[0].environment.requires == ("service-containers",)
+    assert read["bench"].environment.requires == ("service-containers",)
 
 
 _VARIABLES = """

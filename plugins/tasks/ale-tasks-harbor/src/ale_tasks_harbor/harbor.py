@@ -110,9 +110,10 @@ class _Reader:
             return steps.joined(task, self._root, self._step, self._steps)
         commands, facts = self._solution(self._folder)
         criterion = self._criterion(self._whole)
+        requires = required(criterion.options, several=self._machine.several)
         return replace(
             task,
-            environment=replace(environment, requires=required(criterion.options)),
+            environment=replace(environment, requires=requires),
             metadata={**task.metadata, "agent_needs": self._needs(self._whole), **facts},
             goal=self._instruction(self._folder),
             criteria=(criterion,),
@@ -138,7 +139,8 @@ class _Reader:
             ),
             agent_setup_steps=(*setup, *health_step(part.values.table("healthcheck"))),
             environment=Environment(
-                agent_user=_user(part.agent, self._agent), requires=required(criterion.options)
+                agent_user=_user(part.agent, self._agent),
+                requires=required(criterion.options, several=self._machine.several),
             ),
             criteria=(criterion,),
             constraints=Constraints(time_limit_s=self._time_limit(part)),

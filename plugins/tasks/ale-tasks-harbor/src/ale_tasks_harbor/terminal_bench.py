@@ -51,6 +51,7 @@ class _Reader:
         self._environ = environ
         self._background = background()
         """Script that lists what starts with the container."""
+        self._several = False
 
     def task(self, key: str) -> Task:
         root = self._root
@@ -62,6 +63,7 @@ class _Reader:
         environment = self._machine()
         commands, facts = self._solution()
         criterion = self._criterion(key, same_shell)
+        requires = required(criterion.options, several=self._several)
         return Task(
             id=task_id(self._folder.name),
             goal=instruction or "",
@@ -73,7 +75,7 @@ class _Reader:
             constraints=Constraints(
                 network=True, time_limit_s=root.seconds("max_agent_timeout_sec", 360.0)
             ),
-            environment=replace(environment, requires=required(criterion.options)),
+            environment=replace(environment, requires=requires),
             solution=commands,
             metadata={
                 "environment": "terminal",
@@ -91,6 +93,7 @@ class _Reader:
         if client.image is None and has_own and not folder.has_file("Dockerfile"):
             self._root.note(folder.at("Dockerfile"), "there is no such file")
         self._background = background(client.entrypoint, client.command)
+        self._several = client.several
         build = folder.at(compose.FILE) if client.several else folder.path
         return Environment(
             image=client.image,
