@@ -105,6 +105,8 @@ class TestPreparation:
         self._places = places
         self._key = key
         self._instruction = instruction
+        # If not, all is done as the sandbox's user; what that user can't move away is an error.
+        self._switches = "switch-user" in sandbox.capabilities.features
         self._root: str | None = None
         self._path = CLEAN["PATH"]
 
@@ -121,7 +123,7 @@ class TestPreparation:
         if record is not None:
             environment = dict(record.environment)
             self._path = environment.get("PATH", self._path)
-            self._root = None if record.uid == 0 else "0"
+            self._root = None if record.uid == 0 or not self._switches else "0"
             environment, notes = await self._cured(record, environment)
         own = record is not None and record.has_tests
         await self._empty([] if own else [self._places.tests])

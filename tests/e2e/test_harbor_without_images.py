@@ -1,0 +1,52 @@
+"""`ale run` over task folders in a sandbox with the host's programs, which can't switch users."""
+
+from typing import Any
+
+import pytest
+
+from .harbor_tasks import add, config, outcomes
+
+
+@pytest.fixture
+def sandbox() -> dict[str, Any]:
+    from ale_sandbox_bubblewrap import plugin
+
+    probe = plugin.ale_sandboxes()[0].probe
+    assert probe is not None
+    if not probe().usable:
+        pytest.skip(probe().reason)
+    return {"type": "bubblewrap"}
+
+
+def test_a_task_with_an_image_is_refused_before_the_run(
+    workshop: Any, sandbox: dict[str, Any]
+) -> None:
+    add(workshop, "one", solve="touch done")
+    config(workshop, "bubblewrap", sandbox=sandbox)
+    for command in ("check", "run"):
+        ended = workshop.ale(command, "run.yaml")
+        assert ended.code == 2
+        assert "1 task (one) needs an image (" in ended.err
+        assert "sandbox.ignore_image: true" in ended.err
+
+
+@pytest.mark.parametrize(("agent", "reward"), [("oracle", 1.0), ("noop", 0.0)])
+def test_a_task_that_needs_no_image_gets_its_verdict(
+    workshop: Any, sandbox: dict[str, Any], agent: str, reward: float
+) -> None:
+    add(workshop, "one", solve="touch done")
+    sandbox = {**sandbox, "ignore_image": True}
+    config(workshop, "bubblewrap", sandbox=sandbox, agent={"type": agent})
+    ended = workshop.ale("run", "run.yaml")
+    assert ended.code == 0, ended.text
+    assert outcomes(workshop)["one"][0] == reward
+
+
+def test_tests_of_another_user_are_refused_before_the_run(
+    workshop: Any, sandbox: dict[str, Any]
+) -> None:
+    add(workshop, "one", solve="touch done", toml="[verifier]\nuser = 'nobody'")
+    config(workshop, "bubblewrap", sandbox={**sandbox, "ignore_image": True})
+    ended = workshop.ale("check", "run.yaml")
+    assert ended.code == 2
+    assert "requires of its sandbox: switch-user; 'bubblewrap' lacks this" in ended.err
