@@ -3,6 +3,9 @@
 import asyncio
 from typing import Any
 
+import pytest
+
+from ale.errors import SandboxError
 from ale_sandbox_container import worker
 from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container_testing.tools import PATIENCE_S, Make, opened, out, until
@@ -56,6 +59,11 @@ class CommandProbes:
         assert (result.timed_out, result.exit_code) == (True, 137)
         await box.exec("sleep 600 >/dev/null 2>&1 &", user="65534", timeout_s=PATIENCE_S)
         assert await box.end_processes() >= 1
+
+    async def test_a_user_that_the_container_lacks_is_named(self, box: ContainerSandbox) -> None:
+        with pytest.raises(SandboxError, match="has no user 'no-such-user'"):
+            await box.exec("true", user="no-such-user")
+        assert (await box.exec("echo alive")).stdout == b"alive\n"
 
     async def test_a_container_may_have_another_user_from_the_start(self, make: Make) -> None:
         async with opened(make(user="1234:5678")) as sandbox:

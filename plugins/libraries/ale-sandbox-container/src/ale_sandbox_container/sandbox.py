@@ -68,6 +68,7 @@ class ContainerSandbox(BaseSandbox):
         self._bash = bash
         self._made_workdir = made_workdir
         self._user: str | None = None
+        self._known_users: set[str] = set()
         self._sessions: list[ContainerSession] = []
 
     def _argv(self, command: str | Sequence[str], env: Mapping[str, str]) -> list[bytes]:
@@ -89,6 +90,8 @@ class ContainerSandbox(BaseSandbox):
 
     async def execute(self, command: Command) -> ExecResult:
         """Run one command. See `ale.protocols.Sandbox.exec`."""
+        if command.user is not None:
+            await self._check_user(command.user, command.timeout_s)
         started = self._backend.monotonic()
         argv = self._argv(command.command, command.env)
         text: bytes | None = None
@@ -159,14 +162,30 @@ class ContainerSandbox(BaseSandbox):
         if user is None:
             return
         name = user.partition(":")[0]
-        command = ["sh", "-c", 'id -u -- "$1" && id -g -- "$1"', "sh", name]
-        said = await self.exec(command, env={"PATH": _PATH})
+        said = await self._ids(name)
         numbers = said.stdout.split() if said.exit_code == 0 else [name.encode(), b"0"]
         if not numbers[0].isdigit():
-            why = said.stderr.decode(errors="replace").strip()
-            raise SandboxError(f"the sandbox has no user {user!r}: {why}")
+            raise _no_user(user, said)
         owner = Ownership(uid=int(numbers[0]), gid=int(numbers[1]))
         self.files, self._user = evolve(self._own_files, owner=owner), user
+
+    async def _check_user(self, user: str, timeout_s: float | None) -> None:
+        """Raise a SandboxError if it is a name of no user.
+
+        Engines only start no process then, as if the sandbox had as many as it may.
+        """
+        name = user.partition(":")[0]
+        if name.isdigit() or name in self._known_users:
+            return
+        said = await self._ids(name, timeout_s)
+        if said.exit_code == 1:  # of `id` itself; others mean that it could not look
+            raise _no_user(user, said)
+        self._known_users.add(name)
+
+    async def _ids(self, name: str, timeout_s: float | None = None) -> ExecResult:
+        """Numbers of a user and of its group, one a line."""
+        command = ["sh", "-c", 'id -u -- "$1" && id -g -- "$1"', "sh", name]
+        return await self.exec(command, env={"PATH": _PATH}, timeout_s=timeout_s)
 
     async def agent_started(self, user: str | None) -> None:
         """Switch to the agent's user. See `ale.protocols.HasAgentUser`."""
@@ -218,6 +237,11 @@ class ContainerSandbox(BaseSandbox):
         self._commands.close()
         self._network.close()
         await self._backend.release(self._box)
+
+
+def _no_user(user: str, said: ExecResult) -> SandboxError:
+    why = said.stderr.decode(errors="replace").strip()
+    return SandboxError(f"the sandbox has no user {user!r}: {why}")
 
 
 def _prefix(env: Mapping[str, str]) -> list[bytes]:
