@@ -234,15 +234,31 @@ def test_a_damaged_run_is_refused_with_file_and_line_and_not_changed(
     assert "whole" in refused("show", "whol")  # the nearest name
 
 
-def test_damage_that_is_found_after_the_start_does_not_say_that_nothing_was_started(
+LATE = """\
+from ale.errors import InputError
+from ale.plugin import Component, hookimpl
+
+
+class Late:
+    def assign(self, group):
+        raise InputError.of("no group has what this needs")
+
+
+@hookimpl
+def ale_credit_schemes():
+    return [Component("late", None, lambda options, context: Late(), summary="Refuses all.")]
+"""
+
+
+def test_an_input_error_after_the_start_does_not_say_that_nothing_was_started(
     workshop: Any, shell: Any
 ) -> None:
     workshop.task("t")
-    workshop.scripted({"default": shell("touch done")})
-    assert workshop.ale("run", "run.yaml").code == 0
-    (workshop.run / "episodes.jsonl").write_text("")
-    replace("events.jsonl", '{"event"', '{"eve\x00')(workshop.run)
-    ended = workshop.ale("run", "--resume", str(workshop.run))
-    assert ended.code == 2
-    assert "events.jsonl:1:" in ended.err
+    workshop.write("late.py", LATE)
+    workshop.scripted(
+        {"default": shell("touch done")}, credit={"type": "late"}, plugins=["late.py"]
+    )
+    ended = workshop.ale("run", "run.yaml")
+    assert ended.code == 2, ended.text
+    assert "no group has what this needs" in ended.err
     assert ended.err.endswith("1 problem.\n")
