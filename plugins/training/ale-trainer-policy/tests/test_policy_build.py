@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from peft import inject_adapter_in_model
 
 from ale.errors import InputError
 from ale.plugin import BuildContext
@@ -152,6 +153,6 @@ def test_several_updates_without_any_ratio_are_a_warning(
 @pytest.mark.parametrize("options", [PolicyOptions(), PolicyOptions(lora=LoraOptions(r=2))])
 def test_a_model_that_was_loaded_with_adapters_is_refused(options: Any, lab: Any) -> None:
     model = lab.tiny_model()
-    model.add_adapter(lora_config(LoraOptions(r=2)))
+    inject_adapter_in_model(lora_config(LoraOptions(r=2)), model)
     with pytest.raises(InputError, match=r"llm\.model: the model has adapters already"):
         policy_trainer(options, BuildContext()).attach(lab.InProcessLLM(model))
