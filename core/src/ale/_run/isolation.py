@@ -47,7 +47,7 @@ def check_images(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> No
         return
     image = found[0].environment.image or found[0].environment.build
     message = (
-        f"{_counted([task.id for task in found])} {'need' if found[1:] else 'needs'} an image "
+        f"{_summary([task.id for task in found])} {'need' if found[1:] else 'needs'} an image "
         f"({image}), and sandbox '{config.sandbox.name}' does not start from images"
     )
     own = [note for note in backend.capabilities.notes if note.startswith("images: ")]
@@ -78,7 +78,7 @@ def _network_notes(config: RunConfig, tasks: Tasks) -> list[str]:
     ]
     sources = ["the config"] if getattr(config.sandbox.options, "network", None) is False else []
     if asking:
-        sources.append(_counted(asking))
+        sources.append(_summary(asking))
     if not sources:
         return []
     return [
@@ -87,5 +87,5 @@ def _network_notes(config: RunConfig, tasks: Tasks) -> list[str]:
     ]
 
 
-def _counted(ids: list[str]) -> str:
+def _summary(ids: list[str]) -> str:
     return f"{counted(len(ids), 'task')} ({ids[0]}{', ...' * (len(ids) > 1)})"

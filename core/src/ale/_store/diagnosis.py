@@ -94,10 +94,7 @@ class Learning:
         where = f"in {len(self.idle)} of {len(self.steps)} steps"
         if len(self.idle) == len(self.steps):
             where = "in any step: nothing was learned"
-        causes = {
-            NOT_FINITE: len(self.skipped),
-            TIED: len(self.tied),
-        }
+        causes = {NOT_FINITE: len(self.skipped), TIED: len(self.tied)}
         reasons = [
             cause if n == len(self.idle) else f"{cause} in {n} of them"
             for cause, n in causes.items()
@@ -115,19 +112,19 @@ def learning(events: Iterable[Mapping[str, Any]], index: Index) -> Learning:
         index: the run's episodes.
     """
     updates: dict[int, float] = {}
-    skipped: set[int] = set()
+    undone: dict[int, bool] = {}
     for event in events:
         metrics = event.get("metrics") or {}
         found = metrics.get("updates")
         if event.get("event") == "step_finished" and found is not None:
             updates[event["step"]] = found
-            (skipped.add if metrics.get(SKIPPED) else skipped.discard)(event["step"])
+            undone[event["step"]] = bool(metrics.get(SKIPPED))
     idle = [step for step, number in updates.items() if number == 0]
     return Learning(
         steps=[*updates],
         idle=idle,
-        tied=[step for step in idle if step not in skipped and _tied(index, step)],
-        skipped=[step for step in idle if step in skipped],
+        tied=[step for step in idle if not undone[step] and _tied(index, step)],
+        skipped=[step for step in idle if undone[step]],
     )
 
 

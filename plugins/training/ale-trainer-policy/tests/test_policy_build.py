@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from attrs import evolve
 from peft import inject_adapter_in_model
 
@@ -155,4 +156,12 @@ def test_a_model_that_was_loaded_with_adapters_is_refused(options: Any, lab: Any
     model = lab.tiny_model()
     inject_adapter_in_model(lora_config(LoraOptions(r=2)), model)
     with pytest.raises(InputError, match=r"llm\.model: the model has adapters already"):
+        policy_trainer(options, BuildContext()).attach(lab.InProcessLLM(model))
+
+
+def test_a_layer_that_can_have_no_adapters_is_refused(lab: Any) -> None:
+    model = lab.tiny_model()
+    model.odd = torch.nn.Bilinear(2, 2, 2)
+    options = PolicyOptions(lora=LoraOptions(target=("odd",)))
+    with pytest.raises(InputError, match=r"trainer\.lora\.target: .*Bilinear.* not supported"):
         policy_trainer(options, BuildContext()).attach(lab.InProcessLLM(model))

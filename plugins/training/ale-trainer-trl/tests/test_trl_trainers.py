@@ -238,9 +238,13 @@ async def test_grpo_scores_at_the_samplers_temperature(lab: Any) -> None:
     assert found[0.5] < found[1.0] - 0.1
 
 
-def test_a_layer_that_is_not_there_is_named(lab: Any) -> None:
+def test_a_layer_that_is_not_there_or_can_have_no_adapters_is_named(lab: Any) -> None:
     with pytest.raises(InputError, match=r"trainer\.lora\.target"):
         attached(lab.llm(), "dpo", lora=LoraOptions(target=("no_such_layer",)))
+    llm = lab.llm()
+    llm.policy.model.odd = torch.nn.Bilinear(2, 2, 2)
+    with pytest.raises(InputError, match=r"trainer\.lora\.target: .*Bilinear.* not supported"):
+        attached(llm, "dpo", lora=LoraOptions(target=("odd",)))
 
 
 async def test_credits_that_do_not_match_are_refused_before_any_training(lab: Any) -> None:

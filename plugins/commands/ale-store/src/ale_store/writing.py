@@ -27,8 +27,8 @@ _AT_ONCE = 500
 """Values in one condition ``IN (...)``; databases limit their number."""
 
 _SCALE = 2.0**600
-"""Rewards are divided by it for their mean, which is exact: the sum of some near 1e308 overflows,
-and PostgreSQL computes squares with its means."""
+"""Rewards are divided by it for their mean: the sum of some near 1e308 overflows, and PostgreSQL
+computes squares with its means. The division is exact for rewards above 1e-127."""
 
 
 def _id_of(connection: Connection, host: str, path: str) -> int | None:

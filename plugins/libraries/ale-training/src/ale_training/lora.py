@@ -70,7 +70,7 @@ def check_without_adapters(model: Any, *, path: str) -> None:
 
 
 def check_targets(model: Any, options: LoraOptions | None, *, path: str) -> None:
-    """Check that each name of ``target`` is that of a layer; PEFT asks this of one of them only.
+    """Check that each name of ``target`` is that of a layer; PEFT only checks that one of them is.
 
     Args:
         model: the transformers model, without adapters.
@@ -81,6 +81,8 @@ def check_targets(model: Any, options: LoraOptions | None, *, path: str) -> None
     """
     if options is None or options.target is None:
         return
+    if not options.target:
+        raise InputError.of("it names no layer", path=path)
     weights = ((name, getattr(module, "weight", None)) for name, module in model.named_modules())
     layers = [name for name, weight in weights if weight is not None and weight.dim() > 1]
     known = sorted({name.rpartition(".")[2] for name in layers})
@@ -94,8 +96,8 @@ def check_targets(model: Any, options: LoraOptions | None, *, path: str) -> None
         for target in options.target
         if not any(f".{name}".endswith(f".{target}") for name in layers)
     ]
-    if problems or not options.target:
-        raise InputError(problems or [Problem(message="it names no layer", path=path)])
+    if problems:
+        raise InputError(problems)
 
 
 def full_weights(model: Any) -> dict[str, Tensor]:

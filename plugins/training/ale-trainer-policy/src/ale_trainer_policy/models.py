@@ -149,7 +149,10 @@ def add_adapters(model: Any, options: LoraOptions) -> None:
 
     model.requires_grad_(False)
     check_targets(model, options, path="trainer.lora.target")
-    inject_adapter_in_model(lora_config(options), model)
+    try:
+        inject_adapter_in_model(lora_config(options), model)
+    except ValueError as error:
+        raise InputError.of(str(error), path="trainer.lora.target") from error
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("lora_" in name)
 

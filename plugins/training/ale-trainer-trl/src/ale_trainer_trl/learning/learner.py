@@ -21,6 +21,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from trl import DPOConfig, GRPOConfig  # type: ignore[attr-defined]
 
 from ale_trainer_trl.learning.engine import MetricsCallback, use_callback
+from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.groups import GroupTrainer, Sampled, padded_groups
 from ale_trainer_trl.learning.models import use_absolute_base
 from ale_trainer_trl.learning.pairs import as_row
@@ -230,7 +231,10 @@ class Learner:
 
 
 def _with_adapters(model: Any, config: Any) -> Any:
-    adapted = get_peft_model(model, config)
+    try:
+        adapted = get_peft_model(model, config)
+    except ValueError as error:
+        raise input_error(str(error), path="trainer.lora.target") from error
     use_absolute_base(adapted)
     return adapted
 
