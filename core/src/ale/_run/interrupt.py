@@ -44,15 +44,25 @@ class Interrupt:
         try:
             yield
         finally:
-            # The default handler must not be active meanwhile: the caller still prints how the run
-            # ended, and another Ctrl-C must not prevent that.
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._ignore_interrupts(loop)
+            for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number)
+            self._target = None
+
+    def _ignore_interrupts(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Ignore further Ctrl-Cs if the run was interrupted: how it ended is still to be printed.
+
+        asyncio sets Python's own handler for a moment. To block the signal until then would not do:
+        any other thread may take it.
+        """
+        try:
+            loop.remove_signal_handler(signal.SIGINT)
             if self.signal is not None:
                 signal.signal(signal.SIGINT, lambda *_: None)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-            self._target = None
+        except KeyboardInterrupt:
+            if self.signal is None:
+                raise
+            self._ignore_interrupts(loop)
 
     def on_interrupt(self) -> None:
         """Handle a Ctrl-C."""
