@@ -60,7 +60,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int
     digest: str
-    """SHA-256 over names, types, shapes and values of the tensors."""
+    """Of the names, types, shapes and values of the tensors; see `tensors.digest`."""
     folder: str
     run: str = ""
     """Id of the run that published the weights."""

@@ -285,7 +285,8 @@ class ServersLLM(TokenLLM):
     def _write(self, snapshot: PolicySnapshot) -> Weights:
         if self._options.adapter:
             return self._write_adapter(snapshot)
-        tensors = self._tensors(snapshot)
+        # Once to the processor's memory, for the digest and for the files.
+        tensors = {name: each.detach().cpu() for name, each in self._tensors(snapshot).items()}
 
         def write(folder: Path) -> str:
             with ThreadPoolExecutor(1) as beside:

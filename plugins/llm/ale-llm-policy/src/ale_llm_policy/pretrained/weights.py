@@ -1,6 +1,5 @@
 """Copy weights into a model, in place, all or none; and write them into files."""
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+import ale_servers.tensors
 from ale_llm_policy.pretrained.errors import input_error
+from ale_servers.tensors import Hashed
 
 _PATH = "weights"
 _MAX_FILE = 4 << 30
@@ -58,13 +59,15 @@ def drop(model: Any) -> None:
 
 
 def digest(tensors: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256 over names, types, shapes and values."""
-    found = hashlib.sha256()
-    for name in sorted(tensors):
+    """The digest of names, types, shapes and values: `ale_servers.tensors.digest`."""
+
+    def hashed(name: str) -> Hashed:
         tensor = tensors[name].detach()
-        found.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-        found.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        values = tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+        read = lambda begin, end: values[begin:end]  # noqa: E731
+        return Hashed(name, str(tensor.dtype), tuple(tensor.shape), values.nbytes, read)
+
+    return ale_servers.tensors.digest(map(hashed, sorted(tensors)))
 
 
 def write(folder: Path, tensors: Mapping[str, torch.Tensor]) -> None:
