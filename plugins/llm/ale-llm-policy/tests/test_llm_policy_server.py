@@ -27,6 +27,7 @@ class Lab:
 
     stop_id = 7
     prompt = tuple(range(20, 60))
+    tolerance = 1e-4
 
     def __init__(self, folder: Path) -> None:
         self._folder = WeightFolder(folder, keep=8)

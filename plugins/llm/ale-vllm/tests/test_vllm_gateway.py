@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from ale.errors import LLMError
+from ale.errors import InputError, LLMError
 from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.testing.llm import LLMContract
@@ -79,3 +79,15 @@ def test_variables_of_this_environment_do_not_reach_vllm(lab: GatewayLab) -> Non
     given = variables(options, "cpu", {"PYTHONPATH": "/here", "A": "b"})
     assert "PYTHONPATH" not in given
     assert (given["A"], given["VLLM_SERVER_DEV_MODE"]) == ("b", "1")
+
+
+def test_on_a_gpu_float32_is_computed_exactly(lab: GatewayLab) -> None:
+    options = VLLMServerOptions(model=lab.model, dtype="float32")
+    assert variables(options, "cuda", {})["TRITON_F32_DEFAULT"] == "ieee"
+    assert "TRITON_F32_DEFAULT" not in variables(VLLMServerOptions(model=lab.model), "cuda", {})
+
+
+def test_adapters_in_float32_are_refused_on_a_gpu(lab: GatewayLab) -> None:
+    options = VLLMServerOptions(model=lab.model, build="cuda", dtype="float32", adapters=1)
+    with pytest.raises(InputError, match=r"llm\.dtype: vLLM samples adapters on a GPU"):
+        build(options, BuildContext())

@@ -8,6 +8,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,18 @@ from ale_vllm.server import build
 pytestmark = pytest.mark.long
 START_S = 1800
 """On a busy machine."""
+HALF_PRECISION = 0.2
+"""Greatest error of a log-probability in bfloat16; another version's are off by more."""
 SERVER: dict[str, Any] = {
     "build": os.environ.get("ALE_VLLM_BUILD", "cpu"),
     # Log-probabilities are compared with those of a full forward.
     "dtype": "float32",
     "start_s": START_S,
 }
-if SERVER["build"] == "cuda":
-    SERVER["arguments"] = ("--gpu-memory-utilization=0.2",)
+ON_GPU = SERVER["build"] == "cuda"
+if ON_GPU:
+    # With this size given, vLLM does not measure how much memory is free, which others may change.
+    SERVER["arguments"] = ("--gpu-memory-utilization=0.1", "--kv-cache-memory-bytes=2147483648")
 
 
 def tiny(seed: int) -> Any:
@@ -82,6 +87,7 @@ class Lab:
 
     stop_id = 7
     prompt = tuple(range(20, 60))
+    tolerance = 1e-4
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -112,13 +118,12 @@ class Lab:
         return logprobs(adapted(name, version), ids)
 
 
-@pytest.fixture(scope="module")
-def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of one vLLM behind the protocol for all tests, in an event loop of its own."""
-    folder = tmp_path_factory.mktemp("vllm")
+@contextmanager
+def started(folder: Path, **options: Any) -> Iterator[str]:
+    """The URL of a vLLM behind the protocol, in an event loop of its own."""
     tiny(0).save(folder / "model")
     log = folder / "vllm.log"
-    options = VLLMServerOptions(model=folder / "model", adapters=2, log=log, **SERVER)
+    given = VLLMServerOptions(model=folder / "model", log=log, **{**SERVER, **options})
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -126,7 +131,7 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     def call(work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, loop).result(timeout=START_S + 60)
 
-    llm = build(options, BuildContext())
+    llm = build(given, BuildContext())
     try:
         call(llm.server.started())
         http = serving(llm.server)
@@ -140,17 +145,40 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         loop.close()
 
 
+@pytest.fixture(scope="module")
+def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One vLLM for all tests; on a GPU those with adapters have another one."""
+    with started(tmp_path_factory.mktemp("vllm"), adapters=0 if ON_GPU else 2) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def vllm_with_adapters(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """On a GPU, vLLM samples adapters in half precision only."""
+    if not ON_GPU:
+        yield request.getfixturevalue("vllm")
+        return
+    with started(tmp_path_factory.mktemp("vllm"), adapters=2, dtype="bfloat16") as url:
+        yield url
+
+
 class Real:
     """The server, and what the kits know of it."""
+
+    @pytest.fixture
+    def url(self, vllm: str) -> str:
+        return vllm
 
     @pytest.fixture
     def lab(self, tmp_path: Path) -> Any:
         return Lab(tmp_path / "weights")
 
     @pytest_asyncio.fixture
-    async def bare(self, vllm: str) -> AsyncIterator[InferenceServer]:
+    async def bare(self, url: str) -> AsyncIterator[InferenceServer]:
         connections = Connections()
-        yield HTTPServer(Entry(url=vllm), connections)
+        yield HTTPServer(Entry(url=url), connections)
         await connections.aclose()
 
 
@@ -166,4 +194,14 @@ class TestVLLM(Real, ServerContract):
             check_exact(lab, request, sampled)
 
 
-class TestAdapters(Real, AdapterContract): ...
+class TestAdapters(Real, AdapterContract):
+    @pytest.fixture
+    def url(self, vllm_with_adapters: str) -> str:
+        return vllm_with_adapters
+
+    @pytest.fixture
+    def lab(self, tmp_path: Path) -> Any:
+        lab = Lab(tmp_path / "weights")
+        if ON_GPU:
+            lab.tolerance = HALF_PRECISION
+        return lab

@@ -20,6 +20,7 @@ CONFIG = {
     "llm": {
         "type": "servers",
         "model": "model",
+        "dtype": "float32",  # as the weights that the test computes with, on a GPU too
         "start": 1,
         "server": {"type": "vllm-server", **SERVER},
         "timeout_s": START_S,

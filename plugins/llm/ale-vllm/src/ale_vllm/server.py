@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale_servers.gateway import Model
 from ale_servers.hosted import NAME, HostedLLM, model_in
@@ -19,9 +20,15 @@ def build(options: VLLMServerOptions, context: BuildContext) -> HostedLLM:
     """The component; vLLM starts with the first request.
 
     Raises:
-        InputError: vLLM is not installed, or the folder has no model.
+        InputError: vLLM is not installed, the folder has no model, or the options don't fit.
     """
     wanted = build_here() if options.build == "auto" else options.build
+    if wanted == "cuda" and options.dtype == "float32" and options.adapters:
+        raise InputError.of(
+            "vLLM samples adapters on a GPU in bfloat16 and float16 only",
+            path="llm.dtype",
+            expected="auto, bfloat16 or float16, or 'adapters: 0'",
+        )
     model = model_in(options)
     url = f"http://127.0.0.1:{free_port()}"
     command = Command(
@@ -79,4 +86,7 @@ def variables(
             "VLLM_CPU_KVCACHE_SPACE": str(options.kv_cache_gb),
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         }
+    if build == "cuda" and options.dtype == "float32":
+        # Triton's attention would compute in tf32: exact to three digits only.
+        own["TRITON_F32_DEFAULT"] = "ieee"
     return {**without(environ, "PYTHONPATH", "VIRTUAL_ENV"), **own}

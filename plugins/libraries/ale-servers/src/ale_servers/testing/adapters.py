@@ -33,6 +33,7 @@ class _Of:
     def __init__(self, lab: AdapterLab, name: str) -> None:
         self._lab, self._name = lab, name
         self.prompt, self.stop_id, self.publish = lab.prompt, lab.stop_id, lab.publish
+        self.tolerance = lab.tolerance
 
     def logprobs(self, version: int, ids: tuple[int, ...]) -> list[float]:
         return self._lab.adapter_logprobs(self._name, version, ids)

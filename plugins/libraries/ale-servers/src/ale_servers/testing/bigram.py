@@ -240,6 +240,7 @@ class BigramLab:
 
     stop_id = 3
     prompt: tuple[int, ...] = tuple(range(VOCABULARY))
+    tolerance = 1e-4
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
