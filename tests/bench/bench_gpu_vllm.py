@@ -87,7 +87,7 @@ async def measured(model: Path, folder: Path, arguments: Sequence[str], *, small
     # Its environment is named as its build: cpu or cuda.
     server: dict[str, Any] = {"type": "vllm-server", "build": device, "start_s": 1800.0}
     if gpu:
-        server["arguments"] = ["--gpu-memory-utilization=0.33", *arguments]
+        server |= {"gpu_memory": 0.33, "arguments": arguments}
     options = ServersOptions(
         model=NameOrPath(str(model)),
         start=1,

@@ -128,6 +128,17 @@ async def test_a_failure_ends_running_requests_and_no_others(
     assert (await llm.complete(request("a", n=3))).usage.completion_tokens <= 3
 
 
+async def test_a_lack_of_memory_says_what_to_change(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm = make()
+    # The allocator's own error, for an exbibyte.
+    monkeypatch.setattr(llm.engine, "_work", lambda: torch.empty(1 << 60))
+    with pytest.raises(LLMError, match=r"needs more memory.*can't allocate") as named:
+        await llm.complete(request("one", n=4))
+    assert "`ale plan CONFIG`" in str(named.value)
+
+
 async def test_a_closed_model_reports_that_it_is_closed(make: Make) -> None:
     llm = make()
     endless(llm)

@@ -322,6 +322,18 @@ def test_the_model_of_own_servers_is_the_plain_one_though_adapters_were_added(
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
 
 
+def test_each_own_server_has_its_own_gpus(tmp_path: Path) -> None:
+    options = ServersOptions(start=2, gpus=("1", "2,3"))
+    llm = build_servers(options, BuildContext(run_directory=tmp_path))
+    assert llm._own is not None
+    commands = llm._own.commands(llm.policy, llm._first)
+    assert [each.environ["CUDA_VISIBLE_DEVICES"] for each in commands] == ["1", "2,3"]
+    # The workers of an executor sample from the same servers, and start none.
+    assert (llm._client["start"], llm._client["gpus"]) == (0, [])
+    with pytest.raises(ValueError, match=r"'gpus' has 2 entries, .* 'start' is 3"):
+        ServersOptions(start=3, gpus=("1", "2,3"))
+
+
 def test_what_follows_starts_and_takes_over_nothing() -> None:
     follow = Following(version=0, digest="x")
     with pytest.raises(ValueError, match="'follow' takes the servers as they are"):

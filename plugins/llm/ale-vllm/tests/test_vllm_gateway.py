@@ -74,6 +74,14 @@ def test_the_command_line_asks_for_the_log_probabilities_of_the_sampler(lab: Gat
     assert "--block-size=32" not in arguments(options, model, "cuda", "http://127.0.0.1:4")
 
 
+def test_a_share_of_the_gpu_is_left_to_others(lab: GatewayLab) -> None:
+    options = VLLMServerOptions(model=lab.model, gpu_memory=0.4)
+    model = Model(folder=lab.model, name="m", context=99, max_running=4, start_s=1)
+    for build_, said in (("cuda", True), ("cpu", False)):
+        given = arguments(options, model, build_, "http://127.0.0.1:4")  # type: ignore[arg-type]
+        assert ("--gpu-memory-utilization=0.4" in given) is said
+
+
 def test_variables_of_this_environment_do_not_reach_vllm(lab: GatewayLab) -> None:
     options = VLLMServerOptions(model=lab.model)
     given = variables(options, "cpu", {"PYTHONPATH": "/here", "A": "b"})

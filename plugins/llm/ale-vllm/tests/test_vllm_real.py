@@ -41,7 +41,7 @@ SERVER: dict[str, Any] = {
 ON_GPU = SERVER["build"] == "cuda"
 if ON_GPU:
     # With this size given, vLLM does not measure how much memory is free, which others may change.
-    SERVER["arguments"] = ("--gpu-memory-utilization=0.1", "--kv-cache-memory-bytes=2147483648")
+    SERVER |= {"gpu_memory": 0.1, "arguments": ("--kv-cache-memory-bytes=2147483648",)}
 
 
 def tiny(seed: int) -> Any:

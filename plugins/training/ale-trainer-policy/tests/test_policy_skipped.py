@@ -91,3 +91,14 @@ async def test_more_minibatches_than_trajectories_make_an_update_of_each(
     trainer = attached(make_llm(), tmp_path, epochs=1, minibatches=10**12)
     found = (await trainer.step(credited_batch(0))).metrics
     assert found["updates"] == found["trajectories"] - found["trajectories_without_signal"] == 2
+
+
+async def test_a_lack_of_memory_says_what_to_change(
+    make_llm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = attached(make_llm(), tmp_path)
+    # The allocator's own error, for an exbibyte.
+    monkeypatch.setattr(torch.Tensor, "backward", lambda *_, **__: torch.empty(1 << 60))
+    with pytest.raises(AleError, match=r"training step needs more memory.*can't allocate") as named:
+        await trainer.step(credited_batch(0))
+    assert "`ale plan CONFIG`" in str(named.value)

@@ -58,6 +58,7 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
             folder=run / "servers",
             section=_own_section(options),
             environ={**os.environ, **context.environ},
+            gpus=options.gpus,
         )
     registry = own.registry if own else _registry(options, context)
     # Several runs may be given the same folder.
@@ -110,6 +111,7 @@ def _client_options(options: ServersOptions, own: OwnServers | None) -> dict[str
         "start": 0,
         "take_over": False,
         "server": {},
+        "gpus": [],
     }
 
 

@@ -15,8 +15,14 @@ from ale_llm_policy.batch import Batch, Forward
 from ale_llm_policy.jobs import Job
 from ale_llm_policy.prefix_cache import BLOCK, PrefixCache, block_keys, pack
 from ale_llm_policy.pretrained import TorchPolicy
+from ale_training.memory import lacks_memory
 
 log = logging.getLogger(__name__)
+
+_LESS_MEMORY = (
+    "`ale plan CONFIG` says what takes the memory, and which options take less, such as a smaller "
+    "llm.max_batch or llm.context."
+)
 
 
 class Engine:
@@ -182,8 +188,12 @@ class Engine:
                 with self._policy.lock, torch.inference_mode():
                     self._work()
             except Exception as error:
-                log.exception("the policy failed while sampling")
-                self._fail(LLMError(f"the policy failed while sampling: {error!r}"))
+                if lacks_memory(error):
+                    text = f"sampling needs more memory than there is: {error}\n{_LESS_MEMORY}"
+                else:
+                    log.exception("the policy failed while sampling")
+                    text = f"the policy failed while sampling: {error!r}"
+                self._fail(LLMError(text))
         self._fail(LLMError("the policy was closed while it was sampling"))
 
     def _take_requests(self) -> bool:

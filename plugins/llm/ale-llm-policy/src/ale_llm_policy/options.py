@@ -192,6 +192,13 @@ class ServersOptions(PolicyOptions):
             "{type: vllm-server}; default: a policy with the options given here."
         ),
     )
+    gpus: tuple[str, ...] = field(
+        default=(),
+        metadata=doc(
+            "GPUs of each server that the run starts, as in CUDA_VISIBLE_DEVICES, such as "
+            "['1', '2,3'] for two servers; default: those of the run."
+        ),
+    )
     interruption: Literal["keep", "abort"] = field(
         default="keep",
         metadata=doc(
@@ -251,6 +258,11 @@ class ServersOptions(PolicyOptions):
         _ = self.nats_server  # raises if it is not a URL
         if self.server and not (self.start and "type" in self.server):
             raise ValueError("'server' is for 'start', and needs a 'type'")
+        if self.gpus and len(self.gpus) != self.start:
+            raise ValueError(
+                f"'gpus' has {len(self.gpus)} entries, one for each server that the run starts; "
+                f"'start' is {self.start}"
+            )
         if self.follow is not None and (self.take_over or self.start > 0):
             raise ValueError("'follow' takes the servers as they are: without take_over and start")
 

@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -42,12 +42,14 @@ class OwnServers:
         folder: for their model, their logs and their registry.
         section: the config's section for `ale serve`, without the model.
         environ: their environment.
+        gpus: of each server, as in CUDA_VISIBLE_DEVICES; empty: those that the environment names.
     """
 
     n: int
     folder: Path
     section: Mapping[str, Any]
     environ: Mapping[str, str]
+    gpus: Sequence[str] = ()
 
     @property
     def registry(self) -> FolderRegistry:
@@ -70,10 +72,13 @@ class OwnServers:
             Command(
                 argv=serve_command(("--config", str(config)), register, f"own-{number}"),
                 log=self.folder / f"own-{number}.log",
-                environ=self.environ,
+                environ={**self.environ, **self._visible(number)},
             )
             for number in range(self.n)
         ]
+
+    def _visible(self, number: int) -> dict[str, str]:
+        return {"CUDA_VISIBLE_DEVICES": self.gpus[number]} if self.gpus else {}
 
 
 class ServersLLM(TokenLLM):

@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
-from ale.plugin import doc, ge
+from ale.plugin import doc, ge, gt
 from ale_servers.options import HostedOptions
 
 
@@ -21,6 +21,14 @@ class VLLMServerOptions(HostedOptions):
     )
     kv_cache_gb: int = field(
         default=1, validator=ge(1), metadata=doc("Size of the key-value cache on a CPU, GiB.")
+    )
+    gpu_memory: float | None = field(
+        default=None,
+        validator=validators.optional(validators.and_(gt(0), validators.le(1))),
+        metadata=doc(
+            "Share of a GPU's memory that vLLM takes for weights, keys and values; default: "
+            "vLLM's own, 0.92, which leaves none to a trainer on the same GPU."
+        ),
     )
     arguments: tuple[str, ...] = field(
         default=(), metadata=doc("Further arguments of vLLM, such as --tensor-parallel-size=2.")

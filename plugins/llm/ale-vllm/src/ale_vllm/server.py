@@ -61,6 +61,8 @@ def arguments(options: VLLMServerOptions, model: Model, build: Build, url: str) 
     if build == "cpu":
         given["block-size"] = 32
         flags += ["--enforce-eager"]
+    elif options.gpu_memory is not None:
+        given["gpu-memory-utilization"] = options.gpu_memory
     if options.adapters:
         # Room for the present version of each adapter, and the next one.
         given |= {"max-loras": 2 * options.adapters, "max-lora-rank": options.adapter_rank}

@@ -42,8 +42,15 @@ from ale_trainer_policy.valuing import with_values, write_values
 from ale_trainer_policy.worker_group import WorkerGroup, make_learner
 from ale_training import checkpoint
 from ale_training.lora import check_without_adapters
+from ale_training.memory import naming_lack_of_memory
 from ale_training.policy import policy_of, sampled_temperature, training_device
 from ale_training.quantised import is_quantised
+
+LESS_MEMORY = (
+    "`ale plan CONFIG` says what takes the memory, and which options take less, such as "
+    "trainer.activations=recompute or a smaller trainer.max_tokens_per_microbatch. A server on the "
+    "same GPU takes memory too: vLLM nearly all, unless its gpu_memory is less."
+)
 
 
 class PolicyTrainer:
@@ -137,7 +144,10 @@ class PolicyTrainer:
             same = self._start if kl.model is None else None
             self._reference = same or reference(kl.model)
         self._random_state = RandomState(self._seed, device)
-        with self._random_state.active():
+        with (
+            self._random_state.active(),
+            naming_lack_of_memory("the model that is trained", LESS_MEMORY),
+        ):
             critic = make_critic(policy, self._options, self._critic)
             model = prepare(policy, self._options)
             self._learner = make_learner(model, self._options, critic, device)
@@ -151,14 +161,15 @@ class PolicyTrainer:
             updates is not finite, all of them are rolled back and ``steps_skipped`` is 1.
 
         Raises:
-            AleError: credits do not match the episodes (nothing was trained), or this is the third
-                batch in a row with a non-finite loss.
+            AleError: credits do not match the episodes (nothing was trained), this is the third
+                batch in a row with a non-finite loss, or there is too little memory.
         """
         return await asyncio.to_thread(self._step, batch)
 
     def _step(self, batch: Batch) -> StepReport:
         try:
-            return self._trained(batch)
+            with naming_lack_of_memory("the training step", LESS_MEMORY):
+                return self._trained(batch)
         finally:
             give_back()
 
