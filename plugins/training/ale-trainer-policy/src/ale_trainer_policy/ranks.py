@@ -16,16 +16,19 @@ import signal
 import sys
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
 
-from ale.errors import StoreError
+from ale.errors import AleError, StoreError
 from ale_trainer_policy.critic import Critic
+from ale_trainer_policy.freed import LESS_MEMORY
 from ale_trainer_policy.options import LearnOptions
 from ale_trainer_policy.placement import Placement
 from ale_trainer_policy.sharded import ShardedLearner, sharded_learner
+from ale_training.memory import naming_lack_of_memory
 
 TIMEOUT = timedelta(minutes=30)
 """Limit on a collective within a call; between calls, ranks wait as long as sampling takes."""
@@ -97,9 +100,24 @@ def _learner(
 
 
 def worker_main(rank: int, n: int, rendezvous: str, *, gpu: bool) -> None:
-    """Main function of a process that the trainer started."""
+    """Main function of a process that the trainer started.
+
+    What ends it is written beside `rendezvous`, for rank 0 to report.
+    """
     join_process_group(f"file://{rendezvous}", rank, n, local_rank=rank, gpu=gpu)
-    serve_calls()
+    try:
+        with naming_lack_of_memory("it", LESS_MEMORY):
+            serve_calls()
+    except Exception as error:
+        cause_of_end(rendezvous, rank).write_text(str(error) or type(error).__name__)
+        if isinstance(error, AleError):
+            sys.exit(FAILED)
+        raise
+
+
+def cause_of_end(rendezvous: str, rank: int) -> Path:
+    """The file in which a rank that was started by the trainer says what has ended it."""
+    return Path(f"{rendezvous}-{rank}")
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from ale_trainer_policy.checkpoint import State, plain
 from ale_trainer_policy.critic import make_critic
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.engines import check_engine
-from ale_trainer_policy.freed import give_back
+from ale_trainer_policy.freed import LESS_MEMORY, give_back
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.metrics import MetricsAccumulator
 from ale_trainer_policy.models import (
@@ -45,12 +45,6 @@ from ale_training.lora import check_without_adapters
 from ale_training.memory import naming_lack_of_memory
 from ale_training.policy import policy_of, sampled_temperature, training_device
 from ale_training.quantised import is_quantised
-
-LESS_MEMORY = (
-    "`ale plan CONFIG` says what takes the memory, and which options take less, such as "
-    "trainer.activations=recompute or a smaller trainer.max_tokens_per_microbatch. A server on the "
-    "same GPU takes memory too: vLLM nearly all, unless its gpu_memory is less."
-)
 
 
 class PolicyTrainer:

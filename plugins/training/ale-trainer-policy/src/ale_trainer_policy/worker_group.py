@@ -4,6 +4,8 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,9 @@ from ale_trainer_policy.samples import Floats
 from ale_trainer_policy.sharded import Pieces, sharded_learner
 from ale_trainer_policy.tree import Datum
 
+_LAST_WORDS_S = 5.0
+"""Seconds in which a rank that has failed ends."""
+
 
 class OwnRanks:
     """Processes started here, which wait for calls; this process is rank 0 of their group.
@@ -40,7 +45,7 @@ class OwnRanks:
         # Kept to the end: later groups of these processes use this folder to meet, too.
         folder = tempfile.mkdtemp(prefix="ale-ranks-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        rendezvous = str(Path(folder) / "meeting")
+        self._rendezvous = rendezvous = str(Path(folder) / "meeting")
         self._workers: Sequence[BaseProcess] = [
             context.Process(
                 target=ranks.worker_main,
@@ -54,16 +59,24 @@ class OwnRanks:
             worker.start()
         ranks.join_process_group(f"file://{rendezvous}", 0, n, local_rank=0, gpu=gpu)
 
-    def check(self) -> None:
-        """Raise AleError if a process has exited."""
-        gone = [worker.exitcode for worker in self._workers if worker.exitcode is not None]
-        if gone:
-            raise AleError(f"{len(gone)} of the trainer's processes ended, with exit code {gone}")
+    def check(self, wait_s: float = 0.0) -> None:
+        """Raise AleError if a process has exited, or exits within some seconds."""
+        connection.wait([worker.sentinel for worker in self._workers], wait_s)
+        for rank, worker in enumerate(self._workers, 1):
+            if worker.exitcode is not None:
+                message = f"rank {rank} of the trainer ended with exit code {worker.exitcode}"
+                with suppress(FileNotFoundError):  # as where it was killed
+                    message += f": {ranks.cause_of_end(self._rendezvous, rank).read_text()}"
+                raise AleError(message)
 
     def close(self) -> None:
         """End the processes. Idempotent."""
         if dist.is_initialized():
-            ranks.broadcast_call(None)
+            if all(worker.exitcode is None for worker in self._workers):
+                ranks.broadcast_call(None)
+            else:
+                for worker in self._workers:  # they may wait for one that is missing
+                    worker.kill()
             for worker in self._workers:
                 worker.join()
             dist.destroy_process_group()
@@ -94,8 +107,9 @@ class WorkerGroup:
             self._own = OwnRanks(self._n, gpu=device.type == "cuda")
         placement = placement_of(model, options, device)
         empty = skeleton(model), options, None if critic is None else skeleton(critic), placement
-        ranks.broadcast_call(ranks.LEARN, *empty)
-        self._local = sharded_learner(*empty, sources=(model, critic))
+        with self._naming_lost_ranks():
+            ranks.broadcast_call(ranks.LEARN, *empty)
+            self._local = sharded_learner(*empty, sources=(model, critic))
 
     @property
     def model(self) -> Any:
@@ -202,8 +216,19 @@ class WorkerGroup:
         """
         if self._own is not None:
             self._own.check()
-        ranks.broadcast_call(method, *arguments, **named)
-        return getattr(self._local, method)(*arguments, **named)
+        with self._naming_lost_ranks():
+            ranks.broadcast_call(method, *arguments, **named)
+            return getattr(self._local, method)(*arguments, **named)
+
+    @contextmanager
+    def _naming_lost_ranks(self) -> Iterator[None]:
+        """Where a collective fails for want of a rank, report what has ended the rank."""
+        try:
+            yield
+        except RuntimeError:
+            if self._own is not None:
+                self._own.check(_LAST_WORDS_S)
+            raise
 
     def close(self) -> None:
         """End the processes that were started here. Idempotent."""
