@@ -213,3 +213,17 @@ def test_a_solution_that_is_too_large_is_left_out_and_the_folder_is_not(
         assert part.metadata["no_solution"].endswith("larger than 8 MiB")
     value = [record.getMessage() for record in caplog.records]
     assert [line.split()[0] for line in value] == ["one", "three", "two.a"]
+
+
+def test_a_solution_whose_interpreter_would_not_be_found_is_left_out(
+    write: Write, source: Source
+) -> None:
+    crlf = "#!/bin/bash\r\ntouch done\r\n"
+    write("one", {**HARBOR, "solution/solve.sh": crlf})
+    write("other", {**HARBOR, "solution/solve.sh": "#!/bin/bash\ntouch done\r\n"})
+    write("three", {**BENCH, "solution.sh": crlf})  # is for bash, whatever this line says
+    one, other, three = source(invalid="error").load()
+    assert one.solution is None
+    assert "solution/solve.sh: line 1 ends in CR LF" in one.metadata["no_solution"]
+    assert other.solution is not None
+    assert three.solution is not None

@@ -8,6 +8,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
+_FIRST_LINE = 256
+"""Bytes that the kernel reads of it."""
+
 
 class Folder:
     """The content of a folder when it was first listed; empty if there is no such folder.
@@ -91,6 +94,18 @@ class Folder:
         """
         with open(self.at(name), "rb", buffering=0) as file:
             return file.read(most)
+
+    def starts_with_crlf(self, name: str) -> bool:
+        """Whether a script's first line names its interpreter, and ends in CR LF.
+
+        The kernel takes the CR for a part of the interpreter's name, and says that the script
+        does not exist.
+
+        Raises:
+            OSError: it can't be read.
+        """
+        first, _, rest = self.read(name, _FIRST_LINE).partition(b"\r")
+        return first.startswith(b"#!") and b"\n" not in first and rest.startswith(b"\n")
 
     def text(self, name: str) -> str:
         """The text of a file, with lines that end in a newline.

@@ -181,7 +181,10 @@ class _Reader:
         tests = [one.folder("tests") for one in having if one.has_folder("tests")]
         surroundings = self._surroundings(part)
         in_image = surroundings.get("separate_verifier", {}).get("tests_in_image", False)
-        if not in_image and not any(folder.has_file(_SCRIPT) for folder in tests):
+        scripts = [folder for folder in tests if folder.has_file(_SCRIPT)]
+        if scripts:
+            self._check_script(scripts[-1])  # which replaces those before it
+        elif not in_image:
             self._root.note(part.folder.folder("tests").at(_SCRIPT), "there is no such file")
         steps_own = {}
         if part.name:
@@ -205,6 +208,14 @@ class _Reader:
             },
             file=self._file,
         )
+
+    def _check_script(self, tests: Folder) -> None:
+        file = tests.at(_SCRIPT)
+        try:
+            if tests.starts_with_crlf(_SCRIPT):
+                self._root.note(file, solution.CRLF, hint=f"dos2unix {file}")
+        except OSError as error:
+            self._root.note(file, f"can't be read: {error}")
 
     def _surroundings(self, part: Part) -> dict[str, Any]:
         """Options for tests in another container, or with another network than the agents."""
@@ -254,7 +265,7 @@ class _Reader:
         env = {"DEBIAN_FRONTEND": "noninteractive", **env}
         try:
             made = solution.commands(folder, "solve.sh", _SOLUTION, env)
-        except solution.TooLargeError as error:
+        except solution.UnusableError as error:
             return None, {solution.WITHOUT: str(error)}
         except (OSError, ValueError) as error:
             self._root.note(folder.path, f"the solution can't be read: {error}")

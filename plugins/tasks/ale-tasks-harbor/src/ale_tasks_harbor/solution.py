@@ -18,8 +18,11 @@ FOLDER = "solution_folder"
 """Of a task's metadata: where the files of its solution go to, for the agent that runs it."""
 
 
-class TooLargeError(Exception):
-    """Its files are larger than `LARGEST`."""
+CRLF = "line 1 ends in CR LF, which makes the CR a part of the interpreter's name"
+
+
+class UnusableError(Exception):
+    """Its files are larger than `LARGEST`, or it names its interpreter in a line with CR LF."""
 
 
 _PLACE = """place={folder}
@@ -54,9 +57,11 @@ def commands(
         for_bash: whatever its first line says, where there is a bash.
 
     Raises:
-        TooLargeError: then the task has none.
+        UnusableError: then the task has none.
         OSError: it can't be read.
     """
+    if not for_bash and source.starts_with_crlf(script):
+        raise UnusableError(f"{source.at(script)}: {CRLF}")
     alone = alone or source.names == [script]
     data = source.read(script)
     placed = None
@@ -93,7 +98,7 @@ def _packed(source: str, files: Sequence[Path]) -> bytes:
         for path in files:
             size += path.lstat().st_size
             if size > LARGEST:
-                raise TooLargeError(
+                raise UnusableError(
                     f"the files of the reference solution are larger than {LARGEST >> 20} MiB"
                 )
             tar.add(path, str(path.relative_to(source)), recursive=False, filter=_plain)

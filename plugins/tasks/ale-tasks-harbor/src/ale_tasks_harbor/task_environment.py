@@ -42,7 +42,9 @@ def read(task: Folder, values: Values, environ: Mapping[str, str]) -> TaskEnviro
     image = values.text("docker_image")
     used = image or client.image
     built = used is None and not (client.several and not folder.has("Dockerfile"))
-    if built and not folder.has_file("Dockerfile"):
+    # Nothing more is said of what is not a table: it may have named an image.
+    is_table = all(problem.path != values.path for problem in values.problems)
+    if built and is_table and not folder.has_file("Dockerfile"):
         message = "there is no environment/Dockerfile, and no environment.docker_image"
         values.note(values.file, message)
     build = folder.at(compose.FILE) if client.several else folder.path

@@ -133,7 +133,7 @@ class _Reader:
                 made = solution.commands(folder, _SOLUTION, _ORACLE, {}, alone=True, for_bash=True)
                 return made, {solution.FOLDER: _ORACLE}
             return self._typed(), {}
-        except solution.TooLargeError as error:
+        except solution.UnusableError as error:
             return None, {solution.WITHOUT: str(error)}
         except (OSError, ValueError, yaml.YAMLError) as error:
             message = f"the solution can't be read: {' '.join(str(error).split())}"
