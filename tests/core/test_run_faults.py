@@ -12,17 +12,18 @@ from attrs import evolve
 
 from ale._run.crediting import Crediting, check_credits
 from ale._run.run import Run
-from ale._run.start import check_run, resume
+from ale._run.start import check_resumed, check_run, resume
 from ale.errors import InputError, PluginError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
 from ale.testing.builders import trajectory, turn
 from ale.testing.credit import group_of, rollout
-from ale.testing.fakes import FakeChunker
+from ale.testing.fakes import FakeChunker, FolderBackend
 from ale.types import (
     Batch,
     Credit,
     CriterionSpec,
+    Environment,
     Episode,
     Failure,
     Group,
@@ -234,6 +235,41 @@ async def test_a_moved_run_is_resumed_under_its_own_name(
     again = resume(moved, workplace.outside())
     assert again.context.run_id == run.context.run_id
     assert (await finish(again)).n_graded == 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (
+            Environment(image="debian:13"),
+            "2 tasks (t0, ...) need an image (debian:13), and",
+        ),
+        (Environment(requires=("switch-user",)), "task 't1' requires of its sandbox: switch-user"),
+    ],
+)
+async def test_a_resumed_run_is_refused_by_a_sandbox_that_lacks_what_tasks_need(
+    bench: Any,
+    workplace: Any,
+    finish: Finish,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: Environment,
+    message: str,
+) -> None:
+    make = bench.tasks
+    bench.tasks = lambda n: [evolve(task, environment=environment) for task in make(n)]
+    has = replace(FolderBackend.capabilities, images=True, features=("switch-user",))
+    lacks = FolderBackend.capabilities
+    monkeypatch.setattr(FolderBackend, "capabilities", has)
+    run = workplace.prepared(workplace.config(n=2))
+    run.store.close()
+    path = run.store.path
+    monkeypatch.setattr(FolderBackend, "capabilities", lacks)
+    with pytest.raises(InputError, match=re.escape(message)):
+        await check_resumed(resume(path, workplace.outside()))
+    monkeypatch.setattr(FolderBackend, "capabilities", has)
+    await finish(await check_resumed(resume(path, workplace.outside())))
+    monkeypatch.setattr(FolderBackend, "capabilities", lacks)  # nothing is left to do in it
+    await finish(await check_resumed(resume(path, workplace.outside())))
 
 
 async def test_a_damaged_event_is_found_before_a_resumed_run_starts(

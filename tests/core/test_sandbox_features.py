@@ -35,6 +35,16 @@ def test_the_features_of_steps_and_an_agents_user_count_too() -> None:
     assert (problem.file, problem.path) == ("task.toml", "sandbox")
 
 
+def test_files_of_its_own_are_had_where_files_are_isolated() -> None:
+    step = Task(id="s", goal="", environment=Environment(own_files=True))
+    task = Task(id="t", goal="", steps=(step,))
+    (problem,) = missing_features(task, FolderBackend())
+    assert "requires of its sandbox: files of its own; 'folder' lacks this" in problem.message
+    backend = _Backend()
+    backend.capabilities = replace(FolderBackend.capabilities, filesystem_isolation=True)
+    assert missing_features(task, backend) == []
+
+
 def test_a_sandbox_is_told_what_the_task_and_its_steps_require() -> None:
     step = Task(id="s", goal="", environment=Environment(requires=("change-network",)))
     whole = Environment(requires=("list-sessions", "change-network"))

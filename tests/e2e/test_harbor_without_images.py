@@ -42,6 +42,19 @@ def test_a_task_that_needs_no_image_gets_its_verdict(
     assert outcomes(workshop)["one"][0] == reward
 
 
+def test_a_task_is_refused_where_its_tests_would_be_put_on_this_machine(workshop: Any) -> None:
+    add(workshop, "one", solve="touch done")
+    config(workshop, "local", sandbox={"type": "local"})
+    ended = workshop.ale("check", "run.yaml")
+    assert ended.code == 2
+    assert "use docker or podman\n" in ended.err  # this machine's programs alone would not help
+    config(workshop, "local", sandbox={"type": "local", "ignore_image": True})
+    for command in ("check", "run"):
+        ended = workshop.ale(command, "run.yaml")
+        assert ended.code == 2
+        assert "requires of its sandbox: files of its own; 'local' lacks this" in ended.err
+
+
 def test_tests_of_another_user_are_refused_before_the_run(
     workshop: Any, sandbox: dict[str, Any]
 ) -> None:

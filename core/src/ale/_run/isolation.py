@@ -1,11 +1,12 @@
-"""Compare the isolation and the images that a config and its tasks ask for with the sandbox's."""
+"""Compare what a config and its tasks ask of the sandbox with what it has."""
 
 from ale._config import RunConfig
 from ale._config.auto import capabilities_of, listed, not_isolated
-from ale._run.parts import Tasks
+from ale._run.parts import Tasks, missing_features
 from ale.errors import InputError
 from ale.protocols import SandboxBackend
 from ale.text import counted
+from ale.types import Task
 
 
 def isolation_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> list[str]:
@@ -28,20 +29,31 @@ def isolation_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) ->
     return notes
 
 
-def check_images(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> None:
-    """Check that the sandboxes start from images if tasks need one.
+def check_tasks(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> None:
+    """Check that the sandboxes have the images and the features that tasks need.
 
     Raises:
-        InputError: they do not, and no option ``ignore_image`` of theirs permits it.
+        InputError: they do not start from images, and no option ``ignore_image`` of theirs permits
+            it; or with every task that requires a feature they lack.
     """
+    _check_images(config, backend, tasks)
+    problems = [each for task in _all(tasks) for each in missing_features(task, backend)]
+    if problems:
+        raise InputError(problems)
+
+
+def _all(tasks: Tasks) -> list[Task]:
+    return [ready.task for split in tasks.values() for ready in split]
+
+
+def _check_images(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> None:
     options = config.sandbox.options
     if backend.capabilities.images or getattr(options, "ignore_image", False):
         return
     found = [
-        ready.task
-        for split in tasks.values()
-        for ready in split
-        if ready.task.environment.image is not None or ready.task.environment.build is not None
+        task
+        for task in _all(tasks)
+        if task.environment.image is not None or task.environment.build is not None
     ]
     if not found:
         return
@@ -52,7 +64,7 @@ def check_images(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> No
     )
     own = [note for note in backend.capabilities.notes if note.startswith("images: ")]
     hint = "; ".join(["use docker or podman", *(note.partition(": ")[2] for note in own)])
-    if hasattr(options, "ignore_image"):
+    if hasattr(options, "ignore_image") and not any(missing_features(t, backend) for t in found):
         hint += "; or set sandbox.ignore_image: true to run with this machine's programs"
     raise InputError.of(message, path="sandbox.type", hint=hint)
 
@@ -71,10 +83,9 @@ def _auto_notes(config: RunConfig, lacking: list[str]) -> list[str]:
 
 def _network_notes(config: RunConfig, tasks: Tasks) -> list[str]:
     asking = [
-        ready.task.id
-        for split in tasks.values()
-        for ready in split
-        if any(task.constraints.network is False for task in (ready.task, *ready.task.steps))
+        whole.id
+        for whole in _all(tasks)
+        if any(task.constraints.network is False for task in (whole, *whole.steps))
     ]
     sources = ["the config"] if getattr(config.sandbox.options, "network", None) is False else []
     if asking:

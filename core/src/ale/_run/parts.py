@@ -34,6 +34,8 @@ from ale.protocols import (
 from ale.strict import Node, from_plain, read_yaml
 from ale.types import CriterionSpec, Split, Task
 
+_OWN_FILES = "files of its own"
+
 
 @frozen(kw_only=True)
 class WorkerParts:
@@ -140,31 +142,27 @@ def read_tasks(parts: Parts, registry: Registry, context: BuildContext) -> Tasks
         InputError: with every problem of every task.
     """
     held_out = parts.evaluation
-    tasks: Tasks = {
+    return {
         "train": _read_tasks(parts.source, "tasks", registry, context),
         "evaluation": []
         if held_out is None
         else _read_tasks(held_out, "evaluation.tasks", registry, context),
     }
-    problems = [
-        problem
-        for split in tasks.values()
-        for ready in split
-        for problem in missing_features(ready.task, parts.backend)
-    ]
-    if problems:
-        raise InputError(problems)
-    return tasks
 
 
 def missing_features(task: Task, backend: SandboxBackend) -> list[Problem]:
-    """The features that a task or one of its steps requires but the sandboxes lack, if any."""
+    """What a task or one of its steps requires but the sandboxes lack, if anything."""
     required: set[str] = set()
+    provided: set[str] = {*backend.capabilities.features}
+    if backend.capabilities.filesystem_isolation:
+        provided.add(_OWN_FILES)
     for part in (task, *task.steps):
         required |= {*part.environment.requires}
         if part.environment.agent_user is not None:
             required.add("agent-user")
-    lacking = ", ".join(sorted(required - {*backend.capabilities.features}))
+        if part.environment.own_files:
+            required.add(_OWN_FILES)
+    lacking = ", ".join(sorted(required - provided))
     if not lacking:
         return []
     message = f"task '{task.id}' requires of its sandbox: {lacking}; '{backend.name}' lacks this"

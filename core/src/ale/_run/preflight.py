@@ -18,6 +18,12 @@ error names the URL."""
 _HINT = "run.preflight: false skips this check, as does ale run --no-checks"
 
 
+def is_complete(config: RunConfig, tasks: Tasks, n_done: int) -> bool:
+    """Whether a run with this number of stored episodes is known to need no more."""
+    planned = planned_episodes(config, tasks)
+    return planned is not None and n_done >= sum(planned.values())
+
+
 async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int = 0) -> None:
     """Check the model, the executor, and the image of the first task's sandbox, concurrently.
 
@@ -31,8 +37,7 @@ async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int =
     Raises:
         InputError: with the problems of all of them.
     """
-    planned = planned_episodes(config, tasks)
-    if not config.run.preflight or (planned is not None and n_done >= sum(planned.values())):
+    if not config.run.preflight or is_complete(config, tasks, n_done):
         return
     supervisor = Supervisor()
 

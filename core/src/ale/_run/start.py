@@ -18,11 +18,11 @@ from ale._config.plugin_files import changed_files
 from ale._registry import Registry
 from ale._run.execution import check_remote
 from ale._run.interrupt import Interrupt
-from ale._run.isolation import check_images, isolation_notes
+from ale._run.isolation import check_tasks, isolation_notes
 from ale._run.manifest import changed_versions, describe_run, run_id_for
 from ale._run.parts import Parts, Tasks, WorkerParts, build_parts, prepare, read_tasks
 from ale._run.plan import starts_of_step
-from ale._run.preflight import preflight
+from ale._run.preflight import is_complete, preflight
 from ale._run.refill import check_refills
 from ale._run.run import Run
 from ale._run.stream import check_stream, exceeds_staleness
@@ -124,7 +124,7 @@ def check_run(config: RunConfig, name: str, host: Host, directory: Path | None =
         parts = build_parts(config, context)
         check_remote(config, parts)
         tasks = read_tasks(parts, host.registry, context)
-        check_images(config, parts.backend, tasks)
+        check_tasks(config, parts.backend, tasks)
     except InputError as error:
         raise InputError([config.located(problem) for problem in error.problems]) from error
     _refuse_secrets(config, tasks, host.redactor(config))
@@ -289,10 +289,14 @@ async def check_resumed(run: Run) -> Run:
     """Check model and sandbox of a resumed run that has episodes left.
 
     Raises:
-        InputError: the model or the sandbox can't be used; the run can be resumed again.
+        InputError: the model or the sandbox can't be used, or the sandbox lacks what a task needs;
+            the run can be resumed again.
     """
+    n_done = len(run.store.index)
     try:
-        await preflight(run.config, run.parts, run.tasks, n_done=len(run.store.index))
+        if not is_complete(run.config, run.tasks, n_done):
+            check_tasks(run.config, run.parts.backend, run.tasks)
+        await preflight(run.config, run.parts, run.tasks, n_done)
     except BaseException:
         run.store.close()
         await close_parts(run.parts, run.supervisor, run.report)

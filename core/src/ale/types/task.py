@@ -71,6 +71,9 @@ class Environment:
     task has its own."""
     requires: tuple[SandboxFeature, ...] = ()
     """Features without which the sandbox can't run the task; checked before anything is started."""
+    own_files: bool = False
+    """Commands of the task or its grading use absolute paths, which must not be this machine's: the
+    sandbox needs files of its own. Checked before anything is started."""
 
 
 @record

@@ -59,6 +59,7 @@ def read(task: Folder, values: Values, environ: Mapping[str, str]) -> TaskEnviro
             memory_mb=client.memory_mb or memory_mb(values, "memory_mb", "memory"),
             storage_mb=memory_mb(values, "storage_mb", "storage"),
             user=client.user,
+            own_files=True,
         ),
         files=None if image is None else _files(folder),
         background=background(client.entrypoint, client.command),

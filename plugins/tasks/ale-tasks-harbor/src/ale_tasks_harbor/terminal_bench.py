@@ -103,6 +103,7 @@ class _Reader:
             env={"TEST_DIR": "/tests", **client.env},
             cpus=client.cpus,
             memory_mb=client.memory_mb,
+            own_files=True,
         )
 
     def _criterion(self, key: str, same_shell: bool) -> CriterionSpec:
