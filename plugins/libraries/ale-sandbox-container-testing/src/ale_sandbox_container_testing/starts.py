@@ -129,6 +129,8 @@ class StartProbes:
         said = await refusal(make(), build=folder_of(tmp_path, f"FROM {image}\nRUNN true\n"))
         assert "nknown instruction" in said
         assert "answer" not in said
+        _, named, log = said.partition("whole log: ")
+        assert not named or Path(log).read_text(), "an empty log tells nothing"
 
     async def test_a_base_image_that_can_not_be_pulled_is_named(
         self, make: Make, tmp_path: Path

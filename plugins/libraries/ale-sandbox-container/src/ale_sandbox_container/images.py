@@ -113,12 +113,11 @@ class Images:
             try:
                 self._engine.build(build, log)
             except SandboxError as error:
-                tail = "\n".join(f"    {line}" for line in last)
                 why = self.why_not_built(folder / dockerfile)
-                raise SandboxError(
-                    f"the image in {folder} could not be built{why}: {error}\n{tail}\n"
-                    f"whole log: {path}"
-                ) from error
+                told = [f"the image in {folder} could not be built{why}: {error}"]
+                if last:  # nothing where the engine refuses the Dockerfile as a whole
+                    told += [*(f"    {line}" for line in last), f"whole log: {path}"]
+                raise SandboxError("\n".join(told)) from error
         return self._engine.image(tag)
 
     def why_not_built(self, dockerfile: Path) -> str:
