@@ -319,6 +319,19 @@ def test_tasks_with_images_are_refused_by_a_sandbox_without_images(
         ) in done.stderr
 
 
+def test_a_file_in_place_of_a_folder_for_runs_is_refused(ale: Ale, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for command in ("check", "run"):
+        done = ale(command, "c.yaml", "--set", f"run.directory={file}/runs")
+        assert done.exit_code == 2
+        assert "run.directory: the run can't be stored in " in done.stderr
+        assert f": {file} is not a folder" in done.stderr
+    done = ale("run", "c.yaml", "--directory", "file", "--dry-run")
+    assert done.exit_code == 2
+    assert f"the run can't be stored in {file}: {file} is not a folder" in done.stderr
+
+
 def test_a_folder_without_runs_is_refused_as_such(ale: Ale, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = ale("run", "--resume", "empty")

@@ -121,6 +121,7 @@ def check_run(config: RunConfig, name: str, host: Host, directory: Path | None =
         run_id = path.name
     context = host.context(config, path, run_id)
     try:
+        _check_place(path, "run.directory" if directory is None else None)
         parts = build_parts(config, context)
         check_remote(config, parts)
         tasks = read_tasks(parts, host.registry, context)
@@ -134,6 +135,19 @@ def check_run(config: RunConfig, name: str, host: Host, directory: Path | None =
     return Prepared(
         config=config, parts=parts, tasks=tasks, context=context, path=path, notes=notes
     )
+
+
+def _check_place(path: Path, option: str | None) -> None:
+    """Refuse a run directory at or below something that is not a folder.
+
+    Raises:
+        InputError: with the option that names it, if one does.
+    """
+    # `Path.exists` raises where a folder may not be looked into.
+    there = next(each for each in (path, *path.parents) if os.path.exists(each))  # noqa: PTH110
+    if not there.is_dir():
+        message = f"the run can't be stored in {path}: {there} is not a folder"
+        raise InputError.of(message, path=option)
 
 
 def _refuse_secrets(config: RunConfig, tasks: Tasks, redactor: Redactor) -> None:
