@@ -133,7 +133,7 @@ def main() -> None:
     write(Path("dpo.yaml"), {**training, **more})
     run_command("roll", "train-dpo", "--config", "dpo.yaml")
     with serving("ale", "serve", "policy:model=outputs/dpo_adapter", "--port", "0") as url:
-        file = config(Path("trained.yaml"), url, "dpo_adapter")
+        file = config(Path("trained.yaml"), url, "outputs/dpo_adapter")
         run_command(
             "iflow",
             "run",
