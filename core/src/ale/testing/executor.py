@@ -32,6 +32,8 @@ from ale.workers import WORKER, Worker
 PARTS = '''
 """The parts of a run: a folder, an agent that runs its task's goal, a criterion."""
 
+from pathlib import Path
+
 from ale.plugin import Component, hookimpl
 from ale.testing.builders import turn
 from ale.testing.fakes import FolderBackend
@@ -58,7 +60,8 @@ class Done:
 
 @hookimpl
 def ale_sandboxes():
-    return [Component("kit-folder", None, lambda o, c: FolderBackend(), summary="A folder.")]
+    backend = FolderBackend(Path(__file__).parent)
+    return [Component("kit-folder", None, lambda o, c: backend, summary="A folder.")]
 
 
 @hookimpl
@@ -307,9 +310,9 @@ class RemoteExecutorContract(ExecutorContract):
     async def test_the_job_of_a_worker_that_was_killed_is_run_by_another(
         self, run: KitRun, tmp_path: Path, kill_a_worker: Callable[[int], None]
     ) -> None:
-        process, go = tmp_path / "process", tmp_path / "go"
+        process, go, where = (tmp_path / name for name in ("process", "go", "where"))
         goal = (
-            f"echo $$ > {process}.part; mv {process}.part {process}; "
+            f"pwd >{where}; echo $$ > {process}.part; mv {process}.part {process}; "
             f"while ! test -e {go}; do sleep 0.05; done; touch done"
         )
         async with run.open() as workers:
@@ -323,6 +326,8 @@ class RemoteExecutorContract(ExecutorContract):
             go.touch()
             episodes = [await asked, *(await asyncio.gather(*others))]
         assert [each.reward for each in episodes] == [1.0] * 5
+        # A killed worker leaves folders behind, which must be the test's own.
+        assert Path(where.read_text().strip()).parent == tmp_path
 
 
 __all__ = ["ExecutorContract", "KitRun", "RemoteExecutorContract", "job", "spec_of"]

@@ -42,6 +42,8 @@ from ale.types import (
     whole_turn,
 )
 
+_PREFIX = "ale-folder-"
+
 
 class ManualClock:
     """A clock that advances by `tick` seconds at each call."""
@@ -324,7 +326,7 @@ class FolderSandbox(BaseSandbox):
     )
 
     def __init__(self, folder: Path | None = None, *, env: Mapping[str, str] | None = None) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="ale-folder-")) if folder is None else folder
+        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX)) if folder is None else folder
         self._env = env or {}
         self._processes: list[asyncio.subprocess.Process] = []
         name = f"folder-{secrets.token_hex(4)}"
@@ -399,7 +401,7 @@ class FolderSandbox(BaseSandbox):
 
     async def fork(self) -> "FolderSandbox":
         """A copy of the folder."""
-        target = Path(tempfile.mkdtemp(prefix="ale-folder-"))
+        target = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._folder.parent))
         await asyncio.to_thread(shutil.copytree, self._folder, target, True, dirs_exist_ok=True)
         return FolderSandbox(target, env=self._env)
 
@@ -447,15 +449,23 @@ def _copy(source: Path, target: Path) -> None:
 
 
 class FolderBackend:
-    """Opens `FolderSandbox`es."""
+    """Opens `FolderSandbox`es.
+
+    Args:
+        parent: where the folders are made; by default among the temporary files. Those of a process
+            that was killed stay there.
+    """
 
     name = "folder"
     capabilities = FolderSandbox.capabilities
 
+    def __init__(self, parent: Path | None = None) -> None:
+        self._parent = parent
+
     @contextlib.asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[FolderSandbox]:
         """A fresh folder."""
-        sandbox = FolderSandbox()
+        sandbox = FolderSandbox(Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._parent)))
         try:
             yield sandbox
         finally:
