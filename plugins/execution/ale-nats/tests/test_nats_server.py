@@ -127,7 +127,7 @@ async def one_episode(
 
 
 async def test_runs_and_workers_speak_tls_with_certificates_of_their_own(
-    started: Any, certificates: Path, tmp_path: Path
+    started: Any, certificates: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = {name: str(certificates / name) for name in ("ca.pem", "server.pem", "server.key")}
     server = started(
@@ -152,8 +152,13 @@ async def test_runs_and_workers_speak_tls_with_certificates_of_their_own(
         await check(NatsOptions(url=server.url))
     with pytest.raises(AleError, match=r"at tls://127\.0\.0\.1"):
         await check(NatsOptions(url=server.url, tls_ca=certificates / "ca.pem"))
-    with pytest.raises(AleError, match="the TLS files can't be used"):
+    with pytest.raises(AleError, match=r"tls_ca: there is no file .*absent\.pem"):
         await check(NatsOptions(url=server.url, tls_ca=certificates / "absent.pem"))
+    with pytest.raises(AleError, match=r"tls_ca \(.*server\.key\) can't be used: .*CERTIFICATE"):
+        await check(NatsOptions(url=server.url, tls_ca=certificates / "server.key"))
+    with pytest.raises(AleError, match=r"client\.pem\) with tls_key \(not set: in the same file\)"):
+        await check(NatsOptions(url=server.url, tls_certificate=own["tls_certificate"]))
+    assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
 def _user(name: str, publish: Sequence[str], subscribe: Sequence[str]) -> dict[str, Any]:

@@ -46,6 +46,14 @@ def test_a_url_that_is_none_is_refused(url: str, message: str) -> None:
         server_of(url, {}, "--register")
 
 
+def test_a_key_without_its_certificate_is_refused() -> None:
+    message = "tls_key is the key of tls_certificate, which is not set"
+    with pytest.raises(ValueError, match=message):
+        ServerOptions(tls_key=Path("client.key"))
+    with pytest.raises(InputError, match=message):
+        server_of("tls://a:4222", {"tls_key": Path("client.key")}, "--register")
+
+
 async def test_what_is_missing_is_named() -> None:
     url = f"nats://127.0.0.1:{free_port()}"
     with pytest.raises(AleError, match=f"can be reached at {url}: .*nats-server -js.*; or another"):

@@ -1,6 +1,7 @@
 """Connect to a server, and say why that failed."""
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -41,6 +42,7 @@ async def connect(
     Raises:
         AleError: the server can't be reached, or refuses this client.
     """
+    logging.getLogger("asyncio").addFilter(_is_of_use)
     errors: list[Exception] = []
     answers: list[Exception] = []
     refused = asyncio.Event()
@@ -140,13 +142,23 @@ def _identity(options: ServerOptions, environ: Mapping[str, str]) -> dict[str, A
 
 
 def _tls(options: ServerOptions) -> dict[str, Any]:
-    wanted = options.tls_ca or options.tls_certificate or "tls://" in options.url
-    if not wanted:
+    ca, own, key = options.tls_ca, options.tls_certificate, options.tls_key
+    if not (ca or own or "tls://" in options.url):
         return {}
+    for name, path in (("tls_ca", ca), ("tls_certificate", own), ("tls_key", key)):
+        if path is not None and not path.is_file():
+            raise AleError(f"{name}: there is no file {path}")
+    named = f"tls_ca ({ca})"
     try:
-        made = ssl.create_default_context(cafile=options.tls_ca and str(options.tls_ca))
-        if options.tls_certificate is not None:
-            made.load_cert_chain(options.tls_certificate, options.tls_key)
+        made = ssl.create_default_context(cafile=ca and str(ca))
+        if own is not None:
+            named = f"tls_certificate ({own}) with tls_key ({key or 'not set: in the same file'})"
+            made.load_cert_chain(own, key)
     except OSError as error:  # ssl.SSLError too
-        raise AleError(f"the TLS files can't be used: {error}") from None
+        raise AleError(f"{named} can't be used: {error}") from None
     return {"tls": made}
+
+
+def _is_of_use(record: logging.LogRecord) -> bool:
+    """False for a warning of asyncio about nats-py, at the end of each connection with TLS."""
+    return not record.getMessage().startswith("returning true from eof_received()")

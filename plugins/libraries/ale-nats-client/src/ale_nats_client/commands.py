@@ -62,7 +62,7 @@ def server_of(url: str, given: Mapping[str, Any], path: str) -> Any:
         path: the option that the URL is from.
 
     Raises:
-        InputError: the URL is none.
+        InputError: the URL is none, or there is a key without its certificate.
     """
     # Late, as in all commands: for --help.
     from ale.errors import InputError

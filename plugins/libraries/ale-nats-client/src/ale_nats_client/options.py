@@ -20,6 +20,11 @@ def _no_password(_: object, __: object, value: str) -> None:
             )
 
 
+def _with_certificate(options: "ServerOptions", _: object, value: Path | None) -> None:
+    if value is not None and options.tls_certificate is None:
+        raise ValueError("tls_key is the key of tls_certificate, which is not set")
+
+
 @frozen(kw_only=True)
 class ServerOptions:
     """How a NATS server is reached."""
@@ -52,5 +57,9 @@ class ServerOptions:
         default=None, metadata=doc("This client's own certificate (PEM).")
     )
     tls_key: Path | None = field(
-        default=None, metadata=doc("Key (PEM) of this client's certificate.")
+        default=None,
+        validator=_with_certificate,
+        metadata=doc(
+            "Key (PEM) of this client's certificate; default: in the file of the certificate."
+        ),
     )
