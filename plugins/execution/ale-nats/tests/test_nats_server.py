@@ -1,8 +1,10 @@
 """How a server is reached: errors that say what to do, TLS, users, tokens and credentials."""
 
+import asyncio
 import base64
 import json
 import os
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +22,7 @@ from ale.workers import Worker
 from ale_nats.executor import NatsExecutor
 from ale_nats.options import NatsOptions
 from ale_nats.testing import WorkerGroup
+from ale_nats_client.client import close, connect
 from ale_nats_client.options import ServerOptions
 from ale_nats_client.testing import Server, free_port, make_certificates
 
@@ -243,3 +246,36 @@ async def test_a_credentials_file_names_a_user_of_an_account(started: Any, tmp_p
         await check(NatsOptions(url=server.url))
     with pytest.raises(AleError, match=r"credentials: there is no file .*absent\.creds"):
         await check(NatsOptions(url=server.url, credentials=tmp_path / "absent.creds"))
+
+
+@pytest.mark.parametrize("back", [False, True])
+async def test_a_connection_whose_server_is_gone_or_has_another_certificate_can_be_closed(
+    started: Any, certificates: Path, tmp_path: Path, *, back: bool
+) -> None:
+    files = ("--tlscert", str(certificates / "server.pem"))
+    server = started("--tls", *files, "--tlskey", str(certificates / "server.key"), scheme="tls")
+    lost, tried = asyncio.Event(), asyncio.Event()
+
+    async def is_lost() -> None:
+        lost.set()
+
+    client = await connect(
+        ServerOptions(url=server.url, tls_ca=certificates / "ca.pem"), {}, on_lost=is_lost
+    )
+
+    async def note(error: Exception) -> None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            tried.set()
+
+    client._error_cb = note
+    server.stop()
+    await asyncio.wait_for(lost.wait(), 60)
+    await client.publish("subject", b"what is not sent")
+    if back:
+        make_certificates(tmp_path / "others")
+        for name in ("server.pem", "server.key"):
+            (tmp_path / "others" / name).replace(certificates / name)
+        server.start()
+        await asyncio.wait_for(tried.wait(), 60)
+    await asyncio.wait_for(close(client), 30)
+    assert client.is_closed

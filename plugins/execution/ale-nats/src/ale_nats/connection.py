@@ -13,7 +13,7 @@ from nats.js.errors import BadRequestError, NotFoundError, ObjectNotFoundError
 
 from ale.errors import AleError
 from ale_nats.subjects import OBJECT, OBJECTS
-from ale_nats_client.client import LOST, connect
+from ale_nats_client.client import LOST, close, connect
 from ale_nats_client.options import ServerOptions
 
 _HEADERS_BYTES = 4096
@@ -118,5 +118,4 @@ async def connected(
             raise AleError(message) from None
         yield link
     finally:
-        with suppress(*LOST):
-            await client.close()
+        await close(client)

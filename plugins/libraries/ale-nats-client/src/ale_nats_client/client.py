@@ -16,6 +16,7 @@ from ale_nats_client.options import ServerOptions
 LOST = (Error, OSError, asyncio.TimeoutError)
 """What a call raises while the server can't be reached; it can be made again."""
 _RECONNECT_S = 0.5
+_CLOSE_S = 5.0
 _CLOSED = (ConnectionResetError, BrokenPipeError, UnexpectedEOF)
 
 
@@ -80,11 +81,21 @@ async def connect(
     await _first_time(connecting, refused, timeout_s)
     if not client.is_connected:
         error = errors[-1] if errors else None
-        with suppress(*LOST):
-            await client.close()
+        await close(client)
         raise AleError(_unreachable(options.url, error, timeout_s, hint))
     refused.set()
     return client
+
+
+async def close(client: Client) -> None:
+    """Close a connection, which may be lost.
+
+    With TLS, nats-py then fails on what it has not sent, and waits without end for the close of a
+    connection whose handshake has failed.
+    """
+    with suppress(*LOST, AttributeError):
+        async with asyncio.timeout(_CLOSE_S):
+            await client.close()
 
 
 class _TLSClient(Client):

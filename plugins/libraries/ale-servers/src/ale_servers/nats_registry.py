@@ -25,7 +25,7 @@ from nats.js.errors import (
 from nats.js.kv import KeyValue
 
 from ale.errors import AleError
-from ale_nats_client.client import LOST, connect
+from ale_nats_client.client import LOST, close, connect
 from ale_nats_client.options import ServerOptions
 from ale_servers.records import Entry
 from ale_servers.registry import EXPIRY_S, file_name
@@ -129,8 +129,7 @@ class NatsRegistry:
 
     async def _closed(self) -> None:
         if self._client is not None:
-            with contextlib.suppress(*LOST):
-                await self._client.close()
+            await close(self._client)
         # The client runs tasks of its own for the watch.
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
