@@ -42,6 +42,7 @@ async def graded(
     *,
     before: str = "true",
     env: Mapping[str, str] | None = None,
+    task_id: str = "one",
     **options: object,
 ) -> Score:
     """By tests of these files, after a command of the agent's; kept in ``run``."""
@@ -57,7 +58,7 @@ async def graded(
     criterion = TaskTests(made, environ={}, run_directory=folder / "run", places=BESIDE)
     sandbox = _WithAnother(folder / "workspace")
     assert (await sandbox.exec(before)).exit_code == 0
-    task = Task(id="one", goal="", environment=Environment(env=env or {}))
+    task = Task(id=task_id, goal="", environment=Environment(env=env or {}))
     try:
         return await criterion.grade(task, Trajectory(), sandbox)
     finally:
@@ -67,6 +68,14 @@ async def graded(
 async def test_tests_have_the_tasks_variables(tmp_path: Path) -> None:
     script = 'cd "$(dirname "$0")/../logs/verifier"; echo "$OWN" >reward.txt\n'
     assert (await graded(tmp_path, {"test.sh": script}, env={"OWN": "0.5"})).value == 0.5
+
+
+async def test_what_is_kept_of_a_task_with_a_long_id_is_in_a_folder_with_a_shorter_name(
+    tmp_path: Path,
+) -> None:
+    script = 'echo 1 >"$(dirname "$0")/../logs/verifier/reward.txt"\n'
+    score = await graded(tmp_path, {"test.sh": script}, task_id="n" * 250)
+    assert (tmp_path / "run" / str(score.kept) / "test-stdout.txt").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What Harbor's own reader takes, though it is oddly written, and what it refuses."""
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -178,6 +179,16 @@ def test_a_step_has_any_name_that_a_folder_can_have(write: Write, source: Source
     assert [step.metadata["step"] for step in steps] == ["_s1", "a b", "a-b", "é", ".x"]
     ids = [step.id.removeprefix("one.") for step in steps]
     assert ids == ["_s1", "a-b-2", "a-b", "task-4", "x-5"]
+
+
+def test_folders_may_have_names_in_any_script(write: Write, source: Source) -> None:
+    for name in ("任务", "作业", "plan für a", "a b"):
+        write(name, HARBOR)
+    found = {task.metadata["name"]: task.id for task in source(invalid="error").load()}
+    assert found["a b"] == "a-b"
+    assert found["plan für a"].startswith("plan-f-r-a-")
+    assert len(set(found.values())) == len(found) == 4
+    assert all(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", each) for each in found.values())
 
 
 @pytest.mark.parametrize("name", ["", " ", "..", "a/b", "a.", "a ", "a:b"])

@@ -30,6 +30,8 @@ ORACLE = "oracle"
 _OUTPUT = 4 << 20
 """Bytes of output that a parser sees: head and tail."""
 _EXCERPT = 800
+_NAMED = 128
+"""Characters of a task's id in the name of a folder, which may have 255 bytes."""
 _SCANNED = 1 << 20
 _NAMES_JSON = re.compile(rb"reward.{0,40}json|\breward[-_]?kit\b", re.S)
 
@@ -92,7 +94,9 @@ class TaskTests:
             sandbox=sandbox,
             variables=self._variables(),
             places=self._inside(sandbox),
-            folder=None if self._run is None else self._run / KEPT / f"{task.id}-{sandbox.id}",
+            folder=None
+            if self._run is None
+            else self._run / KEPT / f"{task.id[:_NAMED]}-{sandbox.id}",
         )
         score = await grading.score(trajectory)
         folder = grading.folder

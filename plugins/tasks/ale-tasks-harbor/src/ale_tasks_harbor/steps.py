@@ -10,7 +10,7 @@ from attrs import frozen
 
 from ale.types import Task, replace
 from ale_tasks_harbor.folder import Folder
-from ale_tasks_harbor.values import Values, number_of, task_id
+from ale_tasks_harbor.values import Values, number_of, plain_name
 
 _NO_NAME = re.compile(r"""[<>:"/\\|?*\x00-\x1f\x7f]|[. ]$|^\s*$""")
 """As in Harbor: what can't be the name of a folder everywhere."""
@@ -33,7 +33,7 @@ class Part:
     @property
     def id(self) -> str:
         """The name, as it can stand in the name of a file everywhere."""
-        made = task_id(self.name)
+        made = plain_name(self.name)
         return made if made == self.name else f"{made}-{self.number + 1}"
 
     @property

@@ -1,6 +1,8 @@
 """Reads values of a task file by type, and notes every problem with its key."""
 
+import hashlib
 import math
+import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -207,9 +209,19 @@ def number_of(value: object) -> float | None:
         return None
 
 
+def plain_name(name: str) -> str:
+    """A name as a part of an id: characters that some file systems refuse become dashes."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip(".-") or "task"
+
+
 def task_id(folder: str) -> str:
-    """A folder's name as an id: characters that some file systems refuse become dashes."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", folder).lstrip(".-") or "task"
+    """A folder's name as an id.
+
+    Names in another script, which would all become the same dashes, get a digest.
+    """
+    made = plain_name(folder)
+    digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]
+    return made if folder.isascii() else f"{made.rstrip('-')}-{digest}"
 
 
 def read_task(
