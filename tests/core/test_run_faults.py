@@ -13,7 +13,7 @@ from attrs import evolve
 from ale._run.crediting import Crediting, check_credits
 from ale._run.run import Run
 from ale._run.start import check_resumed, check_run, resume
-from ale.errors import InputError, PluginError
+from ale.errors import InputError, PluginError, SandboxError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
 from ale.testing.builders import trajectory, turn
@@ -270,6 +270,32 @@ async def test_a_resumed_run_is_refused_by_a_sandbox_that_lacks_what_tasks_need(
     await finish(await check_resumed(resume(path, workplace.outside())))
     monkeypatch.setattr(FolderBackend, "capabilities", lacks)  # nothing is left to do in it
     await finish(await check_resumed(resume(path, workplace.outside())))
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (SandboxError("401"), "sandbox 'folder' could not prune: 401"),
+        (RuntimeError("401"), "sandbox 'folder' could not prune:\nTraceback"),
+    ],
+)
+async def test_a_backend_that_can_not_prune_says_why(
+    workplace: Any,
+    finish: Finish,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    message: str,
+) -> None:
+    async def prune(backend: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(FolderBackend, "prune", prune)
+    said: list[str] = []
+    run = workplace.prepared(workplace.config(n=1), report=said.append)
+    assert (await finish(run)).n_graded == 1
+    (first,) = [each for each in said if "prune" in each]
+    assert first.startswith(message)
+    assert ("Traceback" in first) == ("Traceback" in message)
 
 
 async def test_a_damaged_event_is_found_before_a_resumed_run_starts(

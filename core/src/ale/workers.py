@@ -19,7 +19,6 @@ has no run directory.
 """
 
 import os
-import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -35,7 +34,7 @@ from ale._run.episode import EpisodeRunner
 from ale._run.manifest import versions
 from ale._run.parts import PreparedTask, WorkerParts, missing_features, prepare
 from ale._run.plan import EpisodePlan
-from ale._run.products import build
+from ale._run.products import build, not_pruned
 from ale._run.start import close_parts, secret_names, seeded_clocks
 from ale._run.timeouts import Supervisor
 from ale._store import Redactor
@@ -162,8 +161,8 @@ class Worker:
         """
         try:
             await self._parts.backend.prune()
-        except Exception:
-            return f"sandbox '{self.sandbox}' could not prune:\n{traceback.format_exc()}"
+        except Exception as error:
+            return not_pruned(self.sandbox, error)
         return None
 
     async def run(

@@ -66,6 +66,13 @@ def build(selected: Selected, context: BuildContext) -> Any:
     return product
 
 
+def not_pruned(sandbox: str, error: Exception) -> str:
+    """A message that a backend could not prune, with a traceback unless the error says why."""
+    if isinstance(error, AleError):
+        return f"sandbox '{sandbox}' could not prune: {error}"
+    return f"sandbox '{sandbox}' could not prune:\n{stack_trace(error)}"
+
+
 def stack_trace(error: BaseException) -> str:
     """The traceback of an exception as text."""
     return "".join(traceback.format_exception(error)).rstrip()

@@ -1,7 +1,6 @@
 """Execute a run: prune old sandboxes, run the loop, record how it ended."""
 
 import asyncio
-import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -19,6 +18,7 @@ from ale._run.hooks import Observers
 from ale._run.interrupt import Interrupt
 from ale._run.loop import Loop, planned_episodes
 from ale._run.parts import Parts, Tasks
+from ale._run.products import not_pruned
 from ale._run.stream import StreamLoop
 from ale._run.timeouts import Supervisor
 from ale._run.times import Times
@@ -172,9 +172,8 @@ class Run:
             return  # there are no sandboxes here: workers remove their own
         try:
             pruned = await self.parts.backend.prune()
-        except Exception:
-            name = self.parts.backend.name
-            self._report(f"sandbox '{name}' could not prune:\n{traceback.format_exc()}")
+        except Exception as error:
+            self._report(not_pruned(self.parts.backend.name, error))
             return
         for info in pruned:
             self._record_event("pruned", sandbox=info.id, tags=info.tags)

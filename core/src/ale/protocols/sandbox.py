@@ -333,10 +333,11 @@ class SandboxBackend(Protocol):
 
 @runtime_checkable
 class CheckableBackend(Protocol):
-    """A sandbox backend that can check, before a run starts, that its sandboxes have an image."""
+    """A sandbox backend that can check, before a run starts, that it can open its sandboxes."""
 
     async def check(self, spec: SandboxSpec) -> None:
-        """Look up the image of a sandbox, and get it if it is missing; no sandbox is opened.
+        """Look up the image of a sandbox, and get it if it is missing; or ask the remote service
+        whether it lets this client in. No sandbox is opened.
 
         Raises:
             SandboxError: no such sandbox could be opened; the message says why and what to do.

@@ -16,7 +16,7 @@ from ale_sandbox_e2b import plugin
 from ale_sandbox_e2b.options import E2bOptions
 from ale_sandbox_remote.testing.services import FakeService
 
-Make = Callable[..., SandboxBackend]
+Make = Callable[..., Any]
 
 
 async def asked(service: FakeService, backend: SandboxBackend, spec: SandboxSpec) -> Any:
@@ -124,7 +124,17 @@ async def test_a_wrong_key_is_refused_at_once_and_shown_nowhere(
         async with backend.open(SandboxSpec()):
             pass
     assert len(service.calls("wrong key")) == 1
+    with pytest.raises(SandboxError, match="list sandboxes: 401: Unauthorized"):
+        await backend.check(SandboxSpec())
     assert "secret-key" not in f"{raised.value!r}{raised.value.__cause__!r}{backend!r}{caplog.text}"
+
+
+async def test_a_check_before_a_run_creates_nothing(service: FakeService, make: Make) -> None:
+    backend = make(templates={"known": "base"})
+    await backend.check(SandboxSpec(image="known"))
+    with pytest.raises(UnsupportedError, match="unknown"):
+        await backend.check(SandboxSpec(image="unknown"))
+    assert service.calls("create") == []
 
 
 async def test_the_key_is_not_in_the_sandbox(box: Any) -> None:

@@ -52,9 +52,19 @@ class RemoteBackend:
         finally:
             await sandbox.close()
 
-    async def _opened(self, spec: SandboxSpec) -> RemoteSandbox:
+    async def check(self, spec: SandboxSpec) -> None:
+        """Ask the service something that it answers with the right key only; nothing is created.
+
+        Raises:
+            SandboxError: it refuses this client, or can't be reached.
+            UnsupportedError: it has no such sandbox.
+        """
+        self._service.prepare(self._request(spec))
+        await self._client.list()
+
+    def _request(self, spec: SandboxSpec) -> Request:
         id = self._context.new_id()
-        request = Request(
+        return Request(
             id=id,
             spec=spec,
             # Commands never see the last one: it tells them from what runs them.
@@ -62,6 +72,9 @@ class RemoteBackend:
             tags={**self._context.tags, **spec.tags},
             owner=owner_text(self._owner),
         )
+
+    async def _opened(self, spec: SandboxSpec) -> RemoteSandbox:
+        request = self._request(spec)
         remote = self._service.prepare(request)
         asked: list[asyncio.Future[None]] = []
 
@@ -77,7 +90,7 @@ class RemoteBackend:
             return await self._set_up(remote, spec)
         except BaseException:
             creating.cancel()
-            self._clean(self._remove([creating, *asked], remote, id))
+            self._clean(self._remove([creating, *asked], remote, request.id))
             raise
 
     async def _set_up(self, remote: Remote, spec: SandboxSpec) -> RemoteSandbox:
