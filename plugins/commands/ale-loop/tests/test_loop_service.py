@@ -177,6 +177,15 @@ def test_tasks_of_one_name_and_different_goals_are_different_groups(place: Place
     assert tasks == {"0-task-0-0", "0-task-0-1", "0-task-1-0", "0-task-1-1", "0-task-0~another-0"}
 
 
+def test_a_folder_of_episodes_that_is_not_there_is_named_once(place: Place) -> None:
+    place.write({"episodes": ["seen", "misspelt"]})
+    place.give(0.8)
+    place.run(lambda: any("misspelt" in each for each in place.said) and (0, 0.5) in place.served)
+    absent = [each for each in place.said if "there is no folder" in each]
+    folder = place.folder / "misspelt"
+    assert absent == [f"there is no folder {folder}: its episodes are taken once it is there"]
+
+
 def test_what_another_loop_has_taken_is_not_taken_from_it(place: Place) -> None:
     place.write({"directory": "seen/first"})
     place.give(0.8)
@@ -204,7 +213,7 @@ def test_runs_of_one_name_are_different_runs(place: Place) -> None:
     seen = place.folder / "seen" / "agent"
     seen.parent.mkdir()
     seen.symlink_to("../first/agent")
-    place.run(lambda: place.directory.exists() and len(taken(place)) == 2)
+    place.run(lambda: place.directory.exists() and (0, 0.5) in place.served)
 
     link, anew = place.folder / "link", Path("../anew/agent")
 

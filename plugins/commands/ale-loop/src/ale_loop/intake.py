@@ -51,7 +51,8 @@ class Intake:
     Args:
         paths: run directories, or folders of some; one that is not there yet may come.
         own: the loop's own directory, which is none of them.
-        report: gets a message about what is left out.
+        report: gets a message about what is left out, and about what is not there when the loop
+            starts.
     """
 
     paths: Sequence[Path]
@@ -59,6 +60,7 @@ class Intake:
     report: Callable[[str], None]
     _sources: dict[Path, _Source] = field(factory=dict)
     _left_out: Counter[str] = field(factory=Counter)
+    _started: bool = False
 
     def take(self, learner: Learner) -> int:
         """Give the learner the episodes that are new; their number.
@@ -67,6 +69,13 @@ class Intake:
             InputError: a run can't be read.
             StoreError: the disk is full.
         """
+        if not self._started:
+            self._started = True
+            for path in self.paths:
+                if not path.is_dir():
+                    self.report(
+                        f"there is no folder {path}: its episodes are taken once it is there"
+                    )
         n = 0
         for path in self._directories():
             try:
