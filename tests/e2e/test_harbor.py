@@ -101,9 +101,10 @@ def test_check_refuses_a_task_on_sandboxes_without_a_feature_that_it_requires(
     workshop: Any,
 ) -> None:
     add(workshop, "as-a-user", solve="true", toml='[agent]\nuser = "nobody"')
-    config(workshop, "local", sandbox={"type": "local"})
+    config(workshop, "local", sandbox={"type": "local", "ignore_image": True})
     checked = workshop.ale("check", "run.yaml")
     assert checked.code == 2, checked.text
-    assert "requires of its sandbox: agent-user; 'local' lacks this" in checked.text
+    lacking = "agent-user, files of its own"
+    assert f"requires of its sandbox: {lacking}; 'local' lacks this" in checked.text
     assert workshop.ale("run", "run.yaml").code == 2
     assert workshop.runs == []
