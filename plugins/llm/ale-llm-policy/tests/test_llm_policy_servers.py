@@ -322,6 +322,26 @@ def test_the_model_of_own_servers_is_the_plain_one_though_adapters_were_added(
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
 
 
+@pytest.mark.parametrize(
+    ("section", "found"),
+    [
+        ({"type": "polcy"}, r"llm\.server\.type: no llm 'polcy'"),
+        ({"type": "policy", "max_bach": 3}, r"llm\.server\.max_bach: unknown option"),
+        ({"type": "policy", "max_batch": 0}, r"llm\.server\.max_batch: expected"),
+    ],
+)
+def test_the_options_of_own_servers_are_checked_before_one_starts(
+    section: dict[str, Any], found: str
+) -> None:
+    with pytest.raises(InputError, match=found):
+        build_servers(ServersOptions(start=1, server=section), BuildContext())
+
+
+def test_own_servers_serve_the_runs_model() -> None:
+    with pytest.raises(ValueError, match="no 'model' of its own"):
+        ServersOptions(start=1, server={"type": "policy", "model": "x"})
+
+
 def test_each_own_server_has_its_own_gpus(tmp_path: Path) -> None:
     options = ServersOptions(start=2, gpus=("1", "2,3"))
     llm = build_servers(options, BuildContext(run_directory=tmp_path))
@@ -352,8 +372,9 @@ async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 async def test_own_servers_that_end_for_good_are_not_waited_for(tmp_path: Path) -> None:
-    options = ServersOptions(start=2, server={"type": "nothing"}, timeout_s=300.0)
-    llm = build_servers(options, BuildContext(run_directory=tmp_path, environ=dict(os.environ)))
+    options = ServersOptions(start=2, server={"type": "policy", "device": "cuda"}, timeout_s=300.0)
+    environ = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    llm = build_servers(options, BuildContext(run_directory=tmp_path, environ=environ))
     answers = asyncio.gather(*(llm.complete(request(text)) for text in "ab"))
     with pytest.raises(LLMError, match=r"have ended, and are not started again\n.*own-0\.log:\n."):
         await asyncio.wait_for(answers, timeout=120.0)

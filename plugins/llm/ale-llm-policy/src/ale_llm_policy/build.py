@@ -11,6 +11,8 @@ from torch import Tensor
 
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
+from ale.runs import Registry, check_choice
+from ale.strict import from_plain
 from ale.types import Sampling
 from ale_llm_policy.batch import Batch, Forward
 from ale_llm_policy.engine import Engine
@@ -26,7 +28,8 @@ from ale_servers.channel import WeightFolder
 from ale_servers.places import registry_at
 from ale_servers.pool import PoolOptions
 from ale_servers.records import SampleReason
-from ale_servers.registry import Addresses, Registry
+from ale_servers.registry import Addresses
+from ale_servers.registry import Registry as ServerRegistry
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +47,13 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
     """Load or create the policy whose weights the servers get. No server is asked.
 
     Raises:
-        InputError: the model can't be loaded, or the key's variable is not set.
+        InputError: the model can't be loaded, the key's variable is not set, or own servers can't
+            have these options.
     """
+    if options.server:
+        # `ale serve` would refuse them, but only when the run's first request starts it.
+        section = from_plain({**options.server, "model": str(options.model or "model")})
+        check_choice(section, "llm", Registry.installed(), path="llm.server")
     device = resolve_device(options.device)
     policy = _policy(_on_host(options, device), context.seed)
     if options.threads is not None and device.type == "cpu":
@@ -97,7 +105,7 @@ def _on_host(options: ServersOptions, device: torch.device) -> ServersOptions:
     return evolve(options, device="cpu", dtype=dtype)
 
 
-def _registry(options: ServersOptions, context: BuildContext) -> Registry:
+def _registry(options: ServersOptions, context: BuildContext) -> ServerRegistry:
     place = options.registry or options.nats_server
     return registry_at(place, context.environ) if place else Addresses(options.urls)
 

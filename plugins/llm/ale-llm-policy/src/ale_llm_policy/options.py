@@ -258,6 +258,8 @@ class ServersOptions(PolicyOptions):
         _ = self.nats_server  # raises if it is not a URL
         if self.server and not (self.start and "type" in self.server):
             raise ValueError("'server' is for 'start', and needs a 'type'")
+        if "model" in self.server:
+            raise ValueError("'server' has no 'model' of its own: it serves the model of 'llm'")
         if self.gpus and len(self.gpus) != self.start:
             raise ValueError(
                 f"'gpus' has {len(self.gpus)} entries, one for each server that the run starts; "
