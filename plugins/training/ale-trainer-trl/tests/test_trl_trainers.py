@@ -162,6 +162,17 @@ async def test_a_seed_may_have_more_than_32_bits(lab: Any) -> None:
     assert (await trainer.step(lab.contrast())).policy_version == 1
 
 
+async def test_a_lack_of_memory_says_what_takes_less(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = COMPONENTS["dpo"].build(DpoOptions(lora=LoraOptions(r=4)), BuildContext())
+    trainer.attach(lab.llm())
+    # The allocator's own error, for an exbibyte.
+    monkeypatch.setattr(torch.Tensor, "backward", lambda *_, **__: torch.empty(1 << 60))
+    with pytest.raises(AleError, match=r"(?s)training step needs more memory.*trainer\.batch_size"):
+        await trainer.step(lab.contrast())
+
+
 async def test_a_batch_without_signal_is_no_new_version(lab: Any) -> None:
     turns = [lab.TokenTurn(prompt=[1, 2], output=[3, 4])]
     tied = lab.credited(*[lab.TokenEpisode(turns=turns, reward=0.0, weights=[0.0])] * 3)

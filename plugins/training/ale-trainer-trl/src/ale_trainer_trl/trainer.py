@@ -13,8 +13,13 @@ from ale.types import Batch, PolicySnapshot, StepReport
 from ale_trainer_trl.learning.learner import Learner, Settings
 from ale_training import checkpoint
 from ale_training.lora import check_without_adapters
+from ale_training.memory import naming_lack_of_memory
 from ale_training.policy import policy_of, training_device
 from ale_training.quantised import is_quantised
+
+_LESS_MEMORY = (
+    "It takes less with a smaller trainer.batch_size or trainer.max_length, and with lora."
+)
 
 Update = Callable[[Learner, Batch], Mapping[str, float]]
 """Train on a batch; returns its counts, and TRL's metrics if there was an update."""
@@ -71,7 +76,8 @@ class TrlTrainer:
             there was an update.
 
         Raises:
-            AleError: credits do not match the episodes; nothing was trained.
+            AleError: credits do not match the episodes, or there is too little memory; nothing was
+                trained.
         """
         return await asyncio.to_thread(self._step, batch)
 
@@ -79,7 +85,8 @@ class TrlTrainer:
         learner = self._attached()
         with self._lock:
             began, before = time.perf_counter(), learner.updates
-            found = self._update(learner, batch)
+            with naming_lack_of_memory("the training step", _LESS_MEMORY):
+                found = self._update(learner, batch)
             metrics = {name: float(value) for name, value in found.items()}
             updates = learner.updates - before
             if updates:

@@ -221,6 +221,16 @@ def test_weights_that_are_not_finite_end_the_training_and_are_not_written(
     assert [each.parent.name for each in out.rglob("*.safetensors")] == ["checkpoint-1"]
 
 
+def test_a_lack_of_memory_says_what_takes_less(
+    base: Path, tmp_path: Path, write_rows: Write, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The allocator's own error, for an exbibyte.
+    monkeypatch.setattr(torch.Tensor, "backward", lambda *_, **__: torch.empty(1 << 60))
+    data = write_rows(lab.preferences(16, seed=0))
+    with pytest.raises(AleError, match=r"(?s)the training needs more memory.*smaller batch_size"):
+        train_dpo(training(base, data, tmp_path / "out"))
+
+
 @pytest.mark.parametrize("resume", ["auto", "never"])
 def test_a_folder_with_other_files_is_refused_and_left_alone(
     base: Path, tmp_path: Path, write_rows: Write, lab: Any, resume: Any

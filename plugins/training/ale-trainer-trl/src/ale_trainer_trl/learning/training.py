@@ -4,6 +4,10 @@ from ale_trainer_trl.learning.options import DpoTraining, GrpoTraining
 from ale_trainer_trl.learning.packages import require_packages
 from ale_trainer_trl.learning.progress import Listener, Stop, Trained
 
+_LESS_MEMORY = (
+    "It takes less with a smaller batch_size, gradient_checkpointing: true, lora, or shorter rows."
+)
+
 
 def train_dpo(
     training: DpoTraining, *, progress: Listener | None = None, stop: Stop | None = None
@@ -24,11 +28,14 @@ def train_dpo(
         InputError: the rows, the model or the options can't be used, or ``output_dir`` holds
             another training.
         StoppedError: `stop` returned True before the end.
+        AleError: there is too little memory.
     """
     require_packages()
     from ale_trainer_trl.learning import dpo  # late: torch and TRL take seconds
+    from ale_training.memory import naming_lack_of_memory
 
-    return dpo.train(training, progress, stop)
+    with naming_lack_of_memory("the training", _LESS_MEMORY):
+        return dpo.train(training, progress, stop)
 
 
 def train_grpo(
@@ -40,5 +47,7 @@ def train_grpo(
     """
     require_packages()
     from ale_trainer_trl.learning import grpo  # late: torch and TRL take seconds
+    from ale_training.memory import naming_lack_of_memory
 
-    return grpo.train(training, progress, stop)
+    with naming_lack_of_memory("the training", _LESS_MEMORY):
+        return grpo.train(training, progress, stop)
