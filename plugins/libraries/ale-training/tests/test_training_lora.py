@@ -78,3 +78,14 @@ def test_each_layer_that_gets_adapters_has_to_be_there(
     check_targets(model, LoraOptions(target=("q_proj", "self_attn.k_proj", "lm_head")), path="")
     with pytest.raises(InputError, match=message):
         check_targets(model, LoraOptions(target=target), path="lora.target")
+
+
+@pytest.mark.parametrize(("target", "tied"), [("embed_tokens", False), ("lm_head", True)])
+def test_a_layer_whose_weight_is_that_of_embeddings_gets_no_adapters(
+    target: str, tied: bool
+) -> None:
+    # Merged into the one weight, they would act in both layers: another policy would sample.
+    shape = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2}
+    config = LlamaConfig(vocab_size=16, num_hidden_layers=1, tie_word_embeddings=tied, **shape)
+    with pytest.raises(InputError, match=rf"x: '{target}' is of embeddings, or shares its weight"):
+        check_targets(LlamaForCausalLM(config), LoraOptions(target=("q_proj", target)), path="x")

@@ -256,6 +256,9 @@ def test_a_layer_that_is_not_there_or_can_have_no_adapters_is_named(lab: Any) ->
     llm.policy.model.odd = torch.nn.Bilinear(2, 2, 2)
     with pytest.raises(InputError, match=r"trainer\.lora\.target: .*Bilinear.* not supported"):
         attached(llm, "dpo", lora=LoraOptions(target=("odd",)))
+    llm.policy.model.lm_head.weight = torch.nn.Parameter(torch.zeros(4, 4))  # not tied
+    with pytest.raises(InputError, match=r"trainer\.lora\.target: 'lm_head' is the output layer"):
+        attached(llm, "grpo", lora=LoraOptions(target=("lm_head",)))
 
 
 async def test_credits_that_do_not_match_are_refused_before_any_training(lab: Any) -> None:

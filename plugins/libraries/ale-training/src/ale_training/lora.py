@@ -10,7 +10,7 @@ from ale.errors import InputError, Problem, nearest
 from ale.plugin import doc, ge, gt, le, lt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import torch
     from torch import Tensor
@@ -72,32 +72,47 @@ def check_without_adapters(model: Any, *, path: str) -> None:
 def check_targets(model: Any, options: LoraOptions | None, *, path: str) -> None:
     """Check that each name of ``target`` is that of a layer; PEFT only checks that one of them is.
 
+    Adapters of embeddings, and of a layer that shares its weight with them, are refused: merged
+    into the one weight, those of one layer would act in the other too.
+
     Args:
         model: the transformers model, without adapters.
         path: of the option in the config, for the error.
 
     Raises:
-        InputError: the model has no such layer.
+        InputError: the model has no such layer, or the layer has no weight of its own.
     """
+    from torch import nn
+
     if options is None or options.target is None:
         return
     if not options.target:
         raise InputError.of("it names no layer", path=path)
-    weights = ((name, getattr(module, "weight", None)) for name, module in model.named_modules())
-    layers = [name for name, weight in weights if weight is not None and weight.dim() > 1]
+    modules = dict(model.named_modules())
+    embeddings = {id(m.weight) for m in modules.values() if isinstance(m, nn.Embedding)}
+    weights = {name: getattr(module, "weight", None) for name, module in modules.items()}
+    matrices = {name: w for name, w in weights.items() if w is not None and w.dim() > 1}
+    layers = [name for name, weight in matrices.items() if id(weight) not in embeddings]
     known = sorted({name.rpartition(".")[2] for name in layers})
     problems = [
         Problem(
-            message=f"the model has no linear layer '{target}'",
+            message=f"'{target}' is of embeddings, or shares its weight with them"
+            if _named(target, matrices)
+            else f"the model has no linear layer '{target}'",
             path=path,
             expected=f"some of {', '.join(known)}",
             hint=nearest(target, known),
         )
         for target in options.target
-        if not any(f".{name}".endswith(f".{target}") for name in layers)
+        if not _named(target, layers) or _named(target, matrices.keys() - {*layers})
     ]
     if problems:
         raise InputError(problems)
+
+
+def _named(target: str, layers: Iterable[str]) -> bool:
+    """Whether PEFT takes `target` for one of these layers."""
+    return any(f".{name}".endswith(f".{target}") for name in layers)
 
 
 def full_weights(model: Any) -> dict[str, Tensor]:

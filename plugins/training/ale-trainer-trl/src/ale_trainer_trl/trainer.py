@@ -116,7 +116,8 @@ class TrlTrainer:
                 updates=learner.updates,
             )
             if learner.adapted:
-                learner.model.save_pretrained(directory / "adapter")
+                # Embeddings have no adapters; older versions of PEFT would ask the hub about them.
+                learner.model.save_pretrained(directory / "adapter", save_embedding_layers=False)
             checkpoint.write(directory, state, learner.state())
 
     def load(self, directory: Path) -> None:

@@ -125,6 +125,17 @@ def test_a_template_that_rewrites_earlier_messages_is_refused_for_several_answer
         of_messages(tokenizer, prompt, twice)
 
 
+CONVERSATION = {
+    "prompt": [{"role": "user", "content": "a"}],
+    "chosen": [{"role": "assistant", "content": "b"}],
+    "rejected": [{"role": "assistant", "content": "c"}],
+}
+
+
+def called(calls: Any) -> list[dict[str, Any]]:
+    return [{"role": "assistant", "content": "", "tool_calls": calls}]
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -138,6 +149,15 @@ def test_a_template_that_rewrites_earlier_messages_is_refused_for_several_answer
                 "rejected": [{"role": "user", "content": "c"}],
             },
             "no message of the assistant",
+        ),
+        ({"prompt": "", "chosen": "b", "rejected": "c"}, "the prompt has no token"),
+        ({"prompt": "a\ud800", "chosen": "b", "rejected": "c"}, "no valid Unicode"),
+        ({**CONVERSATION, "tools": "[{"}, "'tools' is no JSON"),
+        ({**CONVERSATION, "chosen": called("ls")}, "tool_calls is no list of calls"),
+        ({**CONVERSATION, "chosen": called(["ls"])}, "tool_calls is no list of calls"),
+        (
+            {**CONVERSATION, "chosen": called([{"function": None}])},
+            "tool_calls is no list of calls",
         ),
     ],
 )

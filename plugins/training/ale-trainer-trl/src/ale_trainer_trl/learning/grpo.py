@@ -13,7 +13,7 @@ from trl import GRPOConfig, GRPOTrainer  # type: ignore[attr-defined]
 
 from ale_trainer_trl.learning import engine, output
 from ale_trainer_trl.learning.errors import input_error
-from ale_trainer_trl.learning.models import check, load_model, load_tokenizer
+from ale_trainer_trl.learning.models import check, load_model, load_tokenizer, refused_layers
 from ale_trainer_trl.learning.options import GrpoTraining
 from ale_trainer_trl.learning.progress import Listener, Stop, Trained
 from ale_trainer_trl.learning.rows import read_rows
@@ -28,7 +28,7 @@ def train(training: GrpoTraining, progress: Listener | None, stop: Stop | None) 
     check(training)
     _check_batches(training)
     reward = load_reward(training.reward)
-    with suppressed_output():
+    with suppressed_output(), output.claimed(training.output_dir):
         return _train(training, reward, progress, stop)
 
 
@@ -44,25 +44,26 @@ def _train(
     checkpoint, done = output.prepare(training, "grpo", data)
     if done is not None:
         return done
-    trainer: Any = GRPOTrainer(
-        model=model,
-        reward_funcs=[reward],
-        args=GRPOConfig(
-            **engine.arguments(training),
-            num_generations=training.generations,
-            max_completion_length=training.max_completion_length,
-            temperature=training.temperature,
-            beta=training.beta,
-            loss_type=training.loss,
-            scale_rewards=training.scale_rewards,
-            epsilon=training.epsilon,
-            epsilon_high=training.epsilon_high,
-            num_iterations=training.iterations,
-        ),
-        train_dataset=datasets.Dataset.from_list(rows),
-        processing_class=tokenizer,
-        peft_config=lora_config(training.lora),
-    )
+    with refused_layers("lora.target"):
+        trainer: Any = GRPOTrainer(
+            model=model,
+            reward_funcs=[reward],
+            args=GRPOConfig(
+                **engine.arguments(training),
+                num_generations=training.generations,
+                max_completion_length=training.max_completion_length,
+                temperature=training.temperature,
+                beta=training.beta,
+                loss_type=training.loss,
+                scale_rewards=training.scale_rewards,
+                epsilon=training.epsilon,
+                epsilon_high=training.epsilon_high,
+                num_iterations=training.iterations,
+            ),
+            train_dataset=datasets.Dataset.from_list(rows),
+            processing_class=tokenizer,
+            peft_config=lora_config(training.lora),
+        )
     return engine.run(
         trainer,
         training,

@@ -21,14 +21,13 @@ from torch.optim.lr_scheduler import LambdaLR
 from trl import DPOConfig, GRPOConfig  # type: ignore[attr-defined]
 
 from ale_trainer_trl.learning.engine import MetricsCallback, use_callback
-from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.groups import GroupTrainer, Sampled, padded_groups
-from ale_trainer_trl.learning.models import use_absolute_base
+from ale_trainer_trl.learning.models import check_layers, refused_layers, use_absolute_base
 from ale_trainer_trl.learning.pairs import as_row
 from ale_trainer_trl.learning.preference import PairCollator, PairTrainer
 from ale_trainer_trl.learning.suppressed_output import silent_arguments, suppressed_output
 from ale_trainer_trl.learning.tokens import Pair
-from ale_training.lora import LoraOptions, check_targets, full_weights, lora_config
+from ale_training.lora import LoraOptions, full_weights, lora_config
 
 
 @frozen(kw_only=True)
@@ -63,7 +62,7 @@ class Learner:
         self._settings = settings
         # TRL changes the padding of the tokenizer that it is given.
         self._tokenizer = copy.deepcopy(tokenizer)
-        check_targets(model, settings.lora, path="trainer.lora.target")
+        check_layers(model, settings.lora, path="trainer.lora.target")
         config = lora_config(settings.lora)
         with _isolated_random_state(settings.seed), suppressed_output():
             self.model = model if config is None else _with_adapters(model, config)
@@ -231,10 +230,8 @@ class Learner:
 
 
 def _with_adapters(model: Any, config: Any) -> Any:
-    try:
+    with refused_layers("trainer.lora.target"):
         adapted = get_peft_model(model, config)
-    except ValueError as error:
-        raise input_error(str(error), path="trainer.lora.target") from error
     use_absolute_base(adapted)
     return adapted
 

@@ -1,5 +1,8 @@
 """Loads the model to train, quantised if asked for, and its adapters' config."""
 
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import Device, Dtype, Quantization, Training
 from ale_trainer_trl.learning.packages import require_packages
 from ale_training.hub import only_local, unloadable
-from ale_training.lora import check_targets, check_without_adapters
+from ale_training.lora import LoraOptions, check_targets, check_without_adapters
 from ale_training.pretrained import LOAD_ERRORS, load_causal, why_not_loaded
 
 _PATH = "model_name_or_path"
@@ -101,8 +104,37 @@ def load_model(training: Training) -> Any:
     except LOAD_ERRORS as error:
         raise _unloadable(name, error) from error
     check_without_adapters(model, path=_PATH)
-    check_targets(model, training.lora, path="lora.target")
+    check_layers(model, training.lora, path="lora.target")
     return model if more else model.to(place)
+
+
+def check_layers(model: Any, options: LoraOptions | None, *, path: str) -> None:
+    """As `check_targets`, and the output layer has no adapters.
+
+    TRL computes log-probabilities from its weight alone: adapters of it would not be trained.
+
+    Raises:
+        InputError: a layer does not exist, or can have no adapters.
+    """
+    check_targets(model, options, path=path)
+    head = model.get_output_embeddings()
+    names = [name for name, module in model.named_modules() if module is head]
+    for target in (options.target or ()) if options is not None else ():
+        if any(f".{name}".endswith(f".{target}") for name in names):
+            message = f"'{target}' is the output layer, whose adapters TRL would not train"
+            raise input_error(message, path=path, hint="ale run with trainer: {type: policy}")
+
+
+@contextmanager
+def refused_layers(path: str) -> Iterator[None]:
+    """Turn PEFT's error for a layer of a kind that it can't adapt into an `InputError`."""
+    try:
+        yield
+    except ValueError as error:
+        frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        if not any(frame.f_globals["__name__"].startswith("peft.") for frame in frames):
+            raise
+        raise input_error(str(error), path=path) from error
 
 
 def quantized(how: Quantization, dtype: torch.dtype) -> BitsAndBytesConfig:

@@ -1,15 +1,21 @@
-"""The output folder of a training: checkpoints and record."""
+"""The output folder of a training: lock, checkpoints and record."""
 
+import errno
 import hashlib
 import json
+import os
 import shutil
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import attrs
+from safetensors import SafetensorError, safe_open
 
-from ale.files import write_whole
+from ale.errors import StoreError
+from ale.files import store_errors, write_whole
 from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import Training
 from ale_trainer_trl.learning.packages import NEEDED, installed
@@ -18,7 +24,9 @@ from ale_trainer_trl.learning.progress import Trained
 RECORD = "training.json"
 WORK = "work"
 """Folder inside ``output_dir`` for files that are needed only while training."""
+LOCK = ".lock"
 SCHEMA = 1
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 # Options that do not affect the weights.
 _FREE = {
     "output_dir",
@@ -29,6 +37,66 @@ _FREE = {
     "resume",
     "merge",
 }
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Make and lock the folder of a training for the block; one that stays empty is removed.
+
+    Raises:
+        StoreError: another process trains there, or the folder can't be written.
+    """
+    with store_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / LOCK).open("a+")
+    with lock, _write_errors(folder):
+        _take(lock, folder)
+        try:
+            yield
+        finally:
+            if not (folder / RECORD).exists():  # the folder is not that of a training
+                (folder / LOCK).unlink(missing_ok=True)
+                with suppress(OSError):
+                    folder.rmdir()
+
+
+def _take(lock: TextIO, folder: Path) -> None:
+    import fcntl  # here: what only reads works without it
+
+    try:
+        # The kernel releases it when the process ends, even by a signal.
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        owner = lock.read(32).strip()
+        raise StoreError(f"{folder} is in use by process {owner}, which trains there") from None
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+
+
+@contextmanager
+def _write_errors(folder: Path) -> Iterator[None]:
+    """Turn what the system, torch and safetensors raise without room on a disk into one error."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise _unwritable(folder, error.strerror or str(error)) from error
+    except (RuntimeError, SafetensorError) as error:
+        # No more than that is said by torch.save and by safetensors.
+        if not any(sign in str(error) for sign in ("inline_container", "No space left")):
+            raise
+        raise _unwritable(folder, str(error).splitlines()[0]) from error
+
+
+def _unwritable(folder: Path, reason: str) -> StoreError:
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return StoreError(
+        f"{folder} can't be written: {reason} ({shutil.disk_usage(there).free / 1e6:,.1f} MB are "
+        "free there); the same command resumes from the last complete checkpoint"
+    )
 
 
 def identity(training: Training, data: str) -> str:
@@ -67,6 +135,26 @@ def _reads(path: Path) -> bool:
     return True
 
 
+def check_readable(checkpoint: Path) -> None:
+    """Check that no file of a checkpoint was cut off, as after a power loss.
+
+    Raises:
+        StoreError: one was.
+    """
+    for path in sorted(checkpoint.iterdir()):
+        try:
+            if path.suffix == ".safetensors":
+                with safe_open(path, framework="pt"):
+                    pass
+            elif path.suffix in (".pt", ".pth", ".bin"):
+                zipfile.ZipFile(path).close()
+        except (OSError, SafetensorError, zipfile.BadZipFile) as error:
+            raise StoreError(
+                f"{path} is damaged: {error}; without the folder {checkpoint.name}, the same "
+                "command resumes from the checkpoint before it, or starts again"
+            ) from error
+
+
 def prepare(training: Training, method: str, data: str) -> tuple[Path | None, Trained | None]:
     """Create the folder, or find what an earlier call left in it.
 
@@ -75,6 +163,7 @@ def prepare(training: Training, method: str, data: str) -> tuple[Path | None, Tr
 
     Raises:
         InputError: the folder holds another training, or something else.
+        StoreError: its last checkpoint is damaged.
     """
     folder, file = training.output_dir, training.output_dir / RECORD
     others = sorted(each.name for each in folder.glob("[!.]*") if each.name != WORK)
@@ -85,12 +174,13 @@ def prepare(training: Training, method: str, data: str) -> tuple[Path | None, Tr
             hint="another output_dir: files of the same names would be replaced",
         )
     mine = identity(training, data)
-    if training.resume == "never":
+    known = _record(file) if file.exists() and training.resume != "never" else {}
+    last = last_checkpoint(folder)
+    if training.resume == "never" or (known.get("trained") is None and last is None):
         for old in folder.glob("checkpoint-*"):
             shutil.rmtree(old)
-        file.unlink(missing_ok=True)
-    if file.exists():
-        known = _record(file)
+        known = {}  # nothing was learned that another training would replace
+    if known:
         if known.get("identity") != mine or known.get("method") != method:
             raise input_error(
                 f"{folder} holds another training: {_difference(known, training, method)}",
@@ -100,7 +190,9 @@ def prepare(training: Training, method: str, data: str) -> tuple[Path | None, Tr
         done = known.get("trained")
         if done is not None:
             return None, Trained(**{**done, "output_dir": folder, "already_trained": True})
-        return last_checkpoint(folder), None
+        if last is not None:
+            check_readable(last)
+        return last, None
     folder.mkdir(parents=True, exist_ok=True)
     write_record(training, method, data, None)
     return None, None

@@ -107,29 +107,28 @@ def pair_of(tokenizer: Any, row: Row, place: Place) -> Pair:
     """
     file, line = place
     given = [row.get(name) for name in FIELDS]
-    prompt, chosen, rejected = given
-    if all(isinstance(each, str) for each in given):
-        return Pair(
-            chosen=of_text(tokenizer, str(prompt), str(chosen)),
-            rejected=of_text(tokenizer, str(prompt), str(rejected)),
-        )
-    if not all(map(_conversation, given)):
+    text = all(isinstance(each, str) for each in given)
+    if not text and not all(map(_conversation, given)):
         lacking = [name for name in FIELDS if row.get(name) is None]
         message = (
             f"'{lacking[0]}' is missing" if lacking else "prompt, chosen and rejected don't match"
         )
         raise input_error(message, file=file, line=line, expected=EXPECTED)
-    if not tokenizer.chat_template:
+    if not text and not tokenizer.chat_template:
         message = "a conversation, and the model's tokenizer has no chat template"
         raise input_error(
             message, file=file, line=line, expected="prompt, chosen and rejected as text"
         )
-    tools = _tools(row)
+    prompt, *answers = given
     try:
-        return Pair(
-            chosen=of_messages(tokenizer, prompt, chosen, tools),  # type: ignore[arg-type]
-            rejected=of_messages(tokenizer, prompt, rejected, tools),  # type: ignore[arg-type]
+        tools = None if text else _tools(row)
+        chosen, rejected = (
+            of_text(tokenizer, str(prompt), each)
+            if isinstance(each, str)
+            else of_messages(tokenizer, prompt, each, tools)  # type: ignore[arg-type]
+            for each in answers
         )
+        return Pair(chosen=chosen, rejected=rejected)
     except UnrenderableError as error:
         raise input_error(str(error), file=file, line=line) from error
 
@@ -143,5 +142,8 @@ def _conversation(value: Any) -> bool:
 def _tools(row: Row) -> Sequence[Any] | None:
     """Tool specifications; TRL keeps them as JSON text, because Arrow can't hold every schema."""
     tools = row.get("tools")
-    read = json.loads(tools) if isinstance(tools, str) and tools else tools
+    try:
+        read = json.loads(tools) if isinstance(tools, str) and tools else tools
+    except (ValueError, RecursionError) as error:
+        raise UnrenderableError(f"'tools' is no JSON: {error}") from error
     return read or None

@@ -45,8 +45,14 @@ class Pair:
 
 
 def of_text(tokenizer: Any, prompt: str, answer: str) -> Tokens:
-    """A prompt with the tokenizer's special tokens, and an answer with end-of-text."""
-    before: Ids = list(tokenizer(prompt)["input_ids"])
+    """A prompt with the tokenizer's special tokens, and an answer with end-of-text.
+
+    Raises:
+        UnrenderableError: the prompt has no token, or a text is no valid Unicode.
+    """
+    before = _ids(tokenizer, prompt, special=True)
+    if not before:
+        raise UnrenderableError("the prompt has no token from which the answer's first one follows")
     answered = _ids(tokenizer, answer)
     if not answered or answered[-1] != tokenizer.eos_token_id:
         answered.append(tokenizer.eos_token_id)
@@ -101,8 +107,12 @@ def _through_end(answered: Ids, end: int) -> int:
     return len(answered) - answered[::-1].index(end) if end in answered else len(answered)
 
 
-def _ids(tokenizer: Any, text: str) -> Ids:
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+def _ids(tokenizer: Any, text: str, *, special: bool = False) -> Ids:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UnrenderableError(f"a text is no valid Unicode: {error}") from error
+    return list(tokenizer(text, add_special_tokens=special)["input_ids"])
 
 
 def _render(
@@ -123,8 +133,14 @@ def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
     plain = {key: value for key, value in message.items() if value is not None}
     plain.setdefault("content", "")
     if calls:
+        if not isinstance(calls, list) or not all(map(_is_call, calls)):
+            raise UnrenderableError("tool_calls is no list of calls, each with a function")
         plain["tool_calls"] = [_call(call) for call in calls]
     return plain
+
+
+def _is_call(call: Any) -> bool:
+    return isinstance(call, Mapping) and isinstance(call.get("function", call), Mapping)
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
