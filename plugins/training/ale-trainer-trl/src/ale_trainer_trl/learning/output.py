@@ -9,13 +9,14 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import attrs
 from safetensors import SafetensorError, safe_open
 
 from ale.errors import StoreError
 from ale.files import store_errors, write_whole
+from ale.runs import lock
 from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import Training
 from ale_trainer_trl.learning.packages import NEEDED, installed
@@ -24,7 +25,6 @@ from ale_trainer_trl.learning.progress import Trained
 RECORD = "training.json"
 WORK = "work"
 """Folder inside ``output_dir`` for files that are needed only while training."""
-LOCK = ".lock"
 SCHEMA = 1
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 # Options that do not affect the weights.
@@ -48,31 +48,16 @@ def claimed(folder: Path) -> Iterator[None]:
     """
     with store_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / LOCK).open("a+")
-    with lock, _write_errors(folder):
-        _take(lock, folder)
-        try:
-            yield
-        finally:
-            if not (folder / RECORD).exists():  # the folder is not that of a training
-                (folder / LOCK).unlink(missing_ok=True)
-                with suppress(OSError):
-                    folder.rmdir()
-
-
-def _take(lock: TextIO, folder: Path) -> None:
-    import fcntl  # here: what only reads works without it
-
+        descriptor = lock(folder)
     try:
-        # The kernel releases it when the process ends, even by a signal.
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.seek(0)
-        owner = lock.read(32).strip()
-        raise StoreError(f"{folder} is in use by process {owner}, which trains there") from None
-    lock.truncate(0)
-    lock.write(f"{os.getpid()}\n")
-    lock.flush()
+        with _write_errors(folder):
+            yield
+    finally:
+        if not (folder / RECORD).exists():  # the folder is not that of a training
+            (folder / ".lock").unlink(missing_ok=True)
+            with suppress(OSError):
+                folder.rmdir()
+        os.close(descriptor)
 
 
 @contextmanager
