@@ -2,7 +2,7 @@
 
 import pytest
 
-from ale.text import number
+from ale.text import number, shorten, visible
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,13 @@ def test_a_large_number_is_in_powers_of_ten(value: float, text: str) -> None:
 def test_a_sign_and_the_number_of_digits_are_chosen() -> None:
     assert number(0.5, 4, sign=True) == "+0.5000"
     assert number(1e300, 2, sign=True) == "+1e+300"
+
+
+def test_control_characters_of_a_text_are_made_visible() -> None:
+    hostile = "\x1b[2J\x1b]52;c;Zm9v\x07 \x9b1m \x7f \u202eabc\ttab\nnext \u00a0\u5b8c"
+    assert visible(hostile) == (
+        "\u241b[2J\u241b]52;c;Zm9v\u2407 \u27e8U+009B\u27e91m \u2421 "
+        "\u27e8U+202E\u27e9abc\ttab\nnext \u00a0\u5b8c"
+    )
+    assert shorten("a \x1b[2J\n b", 80) == "a \u241b[2J b"
+    assert len(shorten("\u202e" * 9, 12)) == 12

@@ -1,7 +1,7 @@
 """Format numbers and tables for the terminal, in the same style for every command."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 Z95 = 1.959964
 """Two-sided 95% point of the normal distribution."""
@@ -68,9 +68,34 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[
     return "\n".join("  ".join(cell(c, i) for i, c in enumerate(line)).rstrip() for line in lines)
 
 
+_VISIBLE: Mapping[int, str] = {
+    **{code: chr(0x2400 + code) for code in range(32) if code not in (9, 10)},
+    127: "\u2421",
+    **{
+        code: f"\u27e8U+{code:04X}\u27e9"
+        for code in (
+            *range(0x80, 0xA0),
+            0x200E,
+            0x200F,
+            *range(0x202A, 0x202F),
+            *range(0x2066, 0x206A),
+        )
+    },
+}
+
+
+def visible(text: str) -> str:
+    """The text with control characters, and those that reverse text, made visible.
+
+    What a model or a command wrote could otherwise clear the terminal that it is shown in, change
+    its title, or write to the clipboard. Tabs and newlines stay.
+    """
+    return text.translate(_VISIBLE)
+
+
 def shorten(text: str, width: int) -> str:
-    """One line of at most `width` characters."""
-    flat = " ".join(text.split())
+    """One line of at most `width` characters, with control characters made visible."""
+    flat = visible(" ".join(text.split()))
     return flat if len(flat) <= width else flat[: max(0, width - 1)] + "…"
 
 

@@ -80,6 +80,19 @@ def test_a_huge_reward_has_few_digits(ale: Ale, write: Write, tmp_path: Path) ->
     assert "0" * 10 not in shown + ale("credit", run, "--scheme", "scaled").output
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_control_characters_do_not_reach_the_terminal(full: bool) -> None:
+    """A model's text could clear the screen, or write to the clipboard."""
+    hostile = "\x1b[2J\x1b]52;c;Zm9v\x07\x9b1m\u202e"
+    said = turn(hostile, calls=[(hostile, hostile)])
+    failure = Failure(stage="agent", kind="LLMError", message=hostile, traceback=hostile)
+    score = Score(criterion="size", passed=False, value=0.0, detail=hostile)
+    broken = evolve(episode(None, said), failure=failure, scores=(score,))
+    shown = transcript(broken, None, full=full)
+    assert [c for c in shown if not c.isprintable() and c != "\n"] == []
+    assert shown.count("\u241b]52;c;Zm9v\u2407") == 5 + full
+
+
 def test_a_run_shows_its_evaluations_by_temperature(ale: Ale, write: Write, tmp_path: Path) -> None:
     one = evolve(episode(0.0, turn("tried")), split="evaluation")
     rows = [one, evolve(one, id="other", reward=1.0, temperature=0.0)]

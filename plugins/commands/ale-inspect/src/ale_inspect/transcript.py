@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ale.text import number, shorten
+from ale.text import number, shorten, visible
 from ale.types import Chunk, CreditedEpisode, Episode, Span, Turn
 from ale_inspect.calls import Call, calls, turn_chunks
 
@@ -45,9 +45,9 @@ def _head(episode: Episode, full: bool) -> Iterator[str]:
         value = f"{number(score.value, 2)} x {score.weight:g}"
         yield f"  {mark}  {score.criterion}  {value}  {detail}".rstrip()
     for failure in (*episode.earlier_failures, *([episode.failure] if episode.failure else [])):
-        yield f"  broke in {failure.stage}: {failure.kind}: {failure.message}"
+        yield f"  broke in {failure.stage}: {failure.kind}: {visible(failure.message)}"
         if full:
-            yield from (f"    {line}" for line in failure.traceback.splitlines())
+            yield from (f"    {visible(line)}" for line in failure.traceback.splitlines())
     spent = "  ".join(f"{stage} {seconds:.3f}" for stage, seconds in episode.seconds.items())
     yield f"  seconds  {spent}"
 
@@ -92,7 +92,7 @@ def _span(turn: Turn, span: Span, full: bool) -> Iterator[str]:
 def _call(call: Call, full: bool) -> Iterator[str]:
     observation = call.observation
     arguments = "(read from the text)" if call.arguments is None else call.arguments
-    yield f"  > {call.name} {arguments if full else shorten(arguments, _WIDTH)}"
+    yield f"  > {visible(call.name)} {visible(arguments) if full else shorten(arguments, _WIDTH)}"
     if observation is None:
         yield "  | (no observation)"
         return
@@ -104,7 +104,7 @@ def _call(call: Call, full: bool) -> Iterator[str]:
 def _block(text: str, prefix: str, full: bool) -> Iterator[str]:
     lines = text.splitlines()
     shown = lines if full or len(lines) <= _SHORT_LINES else lines[: _SHORT_LINES - 1]
-    for line in shown:
+    for line in map(visible, shown):
         yield prefix + (line if full or len(line) <= _WIDTH else line[: _WIDTH - 1] + "…")
     if len(shown) < len(lines):
         yield f"{prefix}({len(lines) - len(shown)} more lines; --full shows them)"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ale.text import visible
 from ale.types import Chunk, CreditedEpisode, Episode, Failure, Span, Turn
 from ale_forks import Fork
 from ale_inspect.calls import Call, calls, turn_chunks
@@ -16,16 +17,6 @@ TOKENS = 4000
 
 LogRatios = Sequence[Sequence[float | None] | None]
 """By turn, per generated token: log pi_theta - log mu_old, None where none is known."""
-
-_VISIBLE: Mapping[int, str] = {
-    **{code: chr(0x2400 + code) for code in range(32) if code not in (9, 10)},
-    127: "\u2421",
-    **{
-        code: f"\u27e8U+{code:04X}\u27e9"
-        for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-    },
-}
-"""Control characters, and those that reverse text, made visible."""
 
 
 def readable(
@@ -81,7 +72,7 @@ def clipped(text: str, most: int = TEXT) -> str:
         text = (
             f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
         )
-    return text.translate(_VISIBLE)
+    return visible(text)
 
 
 def _failure(failure: Failure) -> list[str]:
@@ -192,9 +183,7 @@ def _tokens(
         return None
     content = turn.completion.message.content
     starts = [start, *(trace.text_offsets[i] for i in inside[1:])]
-    texts = [
-        content[a:b].translate(_VISIBLE) for a, b in zip(starts, [*starts[1:], stop], strict=True)
-    ]
+    texts = [visible(content[a:b]) for a, b in zip(starts, [*starts[1:], stop], strict=True)]
     made: dict[str, Any] = {"tok": texts, "lp": [round(trace.logprobs[i], 2) for i in inside]}
     if log_ratios is not None and len(log_ratios) == len(trace.output_ids):
         known = [log_ratios[i] for i in inside]
