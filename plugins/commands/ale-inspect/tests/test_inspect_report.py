@@ -118,6 +118,14 @@ def test_success_of_experts_and_from_expert_starts_is_counted_apart(
     assert "demo solution-2/4 100% 2 0" in page.text
 
 
+def test_an_evaluation_after_the_last_step_is_no_further_step(write: Write, tmp_path: Path) -> None:
+    rows = [episode(0.0, turn("tried"), episode_id=f"own {i}") for i in range(3)]
+    rows = [evolve(each, step=i) for i, each in enumerate(rows)]
+    held_out = evolve(episode(0.0, turn("tried")), split="evaluation", id="held out", step=3)
+    page = page_of(write(tmp_path / "run", [*rows, held_out]))
+    assert "over 3 steps; none broken" in page.text
+
+
 def test_evaluations_at_several_temperatures_are_shown_apart(write: Write, tmp_path: Path) -> None:
     rows = [
         evolve(

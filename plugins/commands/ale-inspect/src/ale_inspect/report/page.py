@@ -116,7 +116,8 @@ def _tiles(facts: Facts) -> Iterator[Tile]:
         yield Tile("reward rose", facts.progress.value, facts.progress.reason)
     every = facts.total()
     broken = f"{every.broken:,} broken" if every.broken else "none broken"
-    over = f"over {counted(len(facts.steps()), 'step')}; " if trained else ""
+    of_training = {s for kind, s in facts.by_step if not kind.startswith("evaluation")}
+    over = f"over {counted(len(of_training), 'step')}; " if trained and of_training else ""
     yield Tile("episodes", f"{every.tries:,}", over + broken)
     if every.tokens:
         yield Tile("tokens generated", _short(every.tokens), f"in {counted(every.sampled, 'turn')}")
