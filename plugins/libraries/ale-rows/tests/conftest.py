@@ -16,6 +16,7 @@ from ale.types import (
     Chunk,
     Credit,
     Episode,
+    Failure,
     Group,
     Message,
     Span,
@@ -26,6 +27,7 @@ from ale.types import (
 )
 
 WriteRun = Callable[..., Path]
+_BROKE = Failure(stage="sandbox", kind="SandboxError", message="no space")
 SYSTEM = Message(role="system", content="You work in a shell.")
 
 
@@ -189,6 +191,6 @@ def some() -> Sequence[Episode]:
         tried(0.0, acting("I guess.", "echo 3"), turn("Done."), rollout=1),
         tried(0.5, acting("I look.", "ls"), turn("No idea."), rollout=2),
         tried(1.0, turn("Easy."), task_id="easy", goal="Say easy."),
-        tried(None, turn("?"), rollout=3),
+        replace(tried(None, turn("?"), rollout=3), failure=_BROKE),
         tried(1.0, turn("Held."), split="evaluation", id="evaluation-0-count-0"),
     ]

@@ -358,9 +358,39 @@ def test_imported_episodes_can_be_scored_and_paired(tmp_path: Path, registry: An
     ],
 )
 def test_items_that_are_not_atif_are_skipped_and_counted(tmp_path: Path, item: Any) -> None:
-    path = given(tmp_path / "a.jsonl", item)
+    whole = atif({"source": "user", "message": "a"}, {"source": "agent", "message": "b"})
+    path = given(tmp_path / "a.jsonl", item, whole)
     report = import_rows([path], tmp_path / "out.jsonl", form="atif")
-    assert (report.read, report.written, sum(report.dropped.values())) == (1, 0, 1)
+    assert (report.read, report.written, sum(report.dropped.values())) == (2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("form", "reason", "hint"),
+    [
+        ("atif", "expected the schema_version ATIF-v1.x, found none", "--format openai"),
+        ("sharegpt", "no list 'conversations' in it", "--format openai"),
+    ],
+)
+def test_a_file_of_another_format_is_refused(
+    tmp_path: Path, form: Any, reason: str, hint: str
+) -> None:
+    path, out = given(tmp_path / "chats.jsonl", *[{"messages": CHAT}] * 2), tmp_path / "out.jsonl"
+    with pytest.raises(InputError) as refused:
+        import_rows([path], out, form=form)
+    assert f"none of 2 items can be imported: {reason}" in str(refused.value)
+    assert hint in str(refused.value)
+    assert str(path) in str(refused.value)
+    assert not out.exists()
+
+
+def test_imported_episodes_without_a_reward_are_not_called_broken(
+    tmp_path: Path, registry: Any
+) -> None:
+    import_rows([given(tmp_path / "a.jsonl", {"messages": CHAT})], tmp_path / "raw", form="openai")
+    report = score(tmp_path / "raw", tmp_path / "scored.jsonl", registry)
+    ((reason, n),) = report.dropped.items()
+    assert (reason.partition(",")[0], n) == ("without a reward", 1)
+    assert "mean reward" not in report.notes, "there is none of no episodes"
 
 
 def test_harbors_own_models_accept_what_is_written(tmp_path: Path, run: Any) -> None:

@@ -16,7 +16,6 @@ from ale_rows.streaming import streaming
 from ale_rows.writing import encode, refuse_overwriting, writing_lines
 
 Which = Literal["train", "evaluation", "all"]
-BROKEN = "broken: the infrastructure failed, so they have no reward"
 COPIED = "copied when their run branched from another one: collected with that"
 
 
@@ -151,7 +150,7 @@ def _wanted(
         counts.dropped[f"of the split '{head.split}'"] += 1
         return False
     if head.reward is None and not broken:
-        counts.dropped[BROKEN] += 1
+        counts.dropped[head.no_reward] += 1
         return False
     if (head.id, head.started_at) in copied:
         counts.dropped[COPIED] += 1

@@ -12,7 +12,6 @@ from ale.errors import InputError, PluginError
 from ale.runs import Crediting, Registry, build_choice, parse_choice
 from ale.strict import Node, from_plain
 from ale.types import BatchStatistics, Chunk, Credit, Episode, Group, Rollout
-from ale_rows.collecting import BROKEN
 from ale_rows.reading import RowFile, damaged, refuse_schema
 from ale_rows.report import Counts, Report
 from ale_rows.rows import SCHEMA
@@ -104,7 +103,7 @@ def score(
         notes={
             "groups": len(groups),
             "chunks": chunks,
-            "mean reward": batch.mean_reward,
+            **({"mean reward": batch.mean_reward} if batch.n_episodes else {}),
             **dict(idle.most_common()),
         },
     )
@@ -144,7 +143,7 @@ def _survey(source: Path, counts: Counts) -> tuple[dict[GroupKey, list[int]], Ba
             if head.split != "train":
                 counts.dropped["of an evaluation: held out"] += 1
             elif head.reward is None:
-                counts.dropped[BROKEN] += 1
+                counts.dropped[head.no_reward] += 1
             else:
                 count, total = count + 1, total + Fraction(head.reward)
                 groups.setdefault(head.group(row.run), []).append(offset)

@@ -19,6 +19,10 @@ By = Literal["episode", "reward", "return", "weight"]
 """The value to compare answers by: the episode's reward, or the chunk's r_k, G_k or weight."""
 
 
+class _Failed(msgspec.Struct, gc=False):
+    """That there is a failure; its fields are skipped."""
+
+
 class EpisodeHead(msgspec.Struct, gc=False):
     """The fields of a stored episode that identify it; the rest of the line is skipped."""
 
@@ -30,12 +34,20 @@ class EpisodeHead(msgspec.Struct, gc=False):
     rollout: int = 0
     temperature: float | None = None
     reward: float | None = None
+    failure: _Failed | None = None
     started_at: str = ""
     schema: int = 1
 
     def group(self, run: str) -> GroupKey:
         """The group of an episode of this run."""
         return run, self.step, self.task_id, self.start
+
+    @property
+    def no_reward(self) -> str:
+        """Why an episode without a reward has none, for a report."""
+        if self.failure is None:
+            return "without a reward, as imported chats are unless --reward gives them one"
+        return "broken: the infrastructure failed, so they have no reward"
 
 
 class _Kind(msgspec.Struct):

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from ale.errors import InputError
+from ale.text import counted
 from ale.types import ToolSpec
 from ale_rows.chat import record
 from ale_rows.chattools import recorded_tools
@@ -55,7 +56,8 @@ def import_rows(
 ) -> Report:
     """Import files of other programs as rows: episodes, or preferences as `DpoRow`.
 
-    An item that can't become a row (images, no answer) is left out and counted.
+    An item that can't become a row (images, no answer) is left out and counted; a file of which
+    none can is refused, since it is probably of another format.
 
     Args:
         paths: files of JSON lines (``.jsonl``), or of one array or object, which are read whole;
@@ -66,7 +68,7 @@ def import_rows(
             imitated but not scored.
 
     Raises:
-        InputError: a file does not exist or is not JSON.
+        InputError: a file does not exist or is not JSON, or no item can become a row.
         StoreError: `out` can't be written.
     """
     files = [file for path in paths for file in _files(path, form)]
@@ -93,18 +95,57 @@ def _imported(
     counts: Counts,
 ) -> Iterator[EpisodeRow | DpoRow]:
     preference: bool | None = None
+    first: Item | None = None
+    made = 0
     for file in files:
         for number, item in items(file):
             counts.seen["items"] += 1
-            if preference is None:
-                preference = form != "atif" and _FORMATS[form].PREFERENCE_KEY in item
+            if first is None or preference is None:
+                first, preference = item, _is_preference(item, form)
             try:
-                if preference:
-                    yield _preference(_FORMATS[form].read_preference(item), file, number)
-                else:
-                    yield _episode(item, form, file, number, reward)
+                row = _row(item, form, file, number, reward, preference=preference)
             except LeftOutError as error:
                 counts.dropped[str(error)] += 1
+            else:
+                made += 1
+                yield row
+    if first is not None and not made:
+        raise _nothing_imported(first, form, files, counts)
+
+
+def _nothing_imported(
+    item: Item, form: Format, files: Sequence[Path], counts: Counts
+) -> InputError:
+    reason, _ = counts.dropped.most_common(1)[0]
+    n = counted(counts.seen["items"], "item")
+    others = [other for other in get_args(Format) if other != form and _is_readable(item, other)]
+    return InputError.of(
+        f"none of {n} can be imported: {reason}",
+        file=str(files[0]),
+        expected=f"the format {form}",
+        hint=f"the first item can be read with --format {others[0]}" if others else None,
+    )
+
+
+def _is_readable(item: Item, form: Format) -> bool:
+    preference = _is_preference(item, form)
+    try:
+        _row(item, form, Path("item"), 1, None, preference=preference)
+    except LeftOutError:
+        return False
+    return True
+
+
+def _is_preference(item: Item, form: Format) -> bool:
+    return form != "atif" and _FORMATS[form].PREFERENCE_KEY in item
+
+
+def _row(
+    item: Item, form: Format, file: Path, number: int, reward: float | None, *, preference: bool
+) -> EpisodeRow | DpoRow:
+    if preference:
+        return _preference(_FORMATS[form].read_preference(item), file, number)
+    return _episode(item, form, file, number, reward)
 
 
 def _episode(item: Item, form: Format, file: Path, number: int, reward: float | None) -> EpisodeRow:

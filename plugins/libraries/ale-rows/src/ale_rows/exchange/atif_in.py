@@ -34,7 +34,8 @@ def read_episode(item: Item, episode_id: str, reward: float | None) -> tuple[Epi
         LeftOutError: it is not an ATIF trajectory, or has content that an episode can't hold.
     """
     if not str(item.get("schema_version", "")).startswith("ATIF-v1."):
-        raise LeftOutError(f"not an ATIF trajectory of version 1: {item.get('schema_version')}")
+        found = item.get("schema_version", "none")
+        raise LeftOutError(f"expected the schema_version ATIF-v1.x, found {found}")
     facts = _ours(item)
     reader = _Reader(fresh="task_id" not in facts)
     try:
