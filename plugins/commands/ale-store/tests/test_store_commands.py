@@ -56,6 +56,30 @@ def test_runs_are_filtered_by_tag_setting_outcome_and_time(
     assert found("--sort", "best", "--limit", "1") == ["second"]
 
 
+@pytest.mark.parametrize(
+    ("stored", "written"),
+    [(0.0015, "1.5e-3"), (600.0, "600"), (3, "3.0"), (0.2, ".2"), (True, "true")],
+)
+def test_a_number_is_found_however_it_is_written(
+    folder: Path, ale: Ale, make_run: Any, stored: object, written: str
+) -> None:
+    make_run(folder / "second", credit={"type": "ale-credit/grpo", "value": stored}).close()
+    _, *rows = lines(ale("runs", "list", "--where", f"credit.value={written}"))
+    assert [row[0] for row in rows] == ["second"]
+
+
+@pytest.mark.parametrize("command", ["runs list", "traj query"])
+def test_a_setting_that_no_run_has_is_named(
+    folder: Path, ale: Ale, make_run: Any, command: str
+) -> None:
+    make_run(folder / "second", credit={"type": "ale-credit/grpo"}).close()
+    asked = ale(*command.split(), "--where", "credit.typ=ipa")
+    assert asked.exit_code == 0
+    said = "no run has the setting 'credit.typ': did you mean 'credit.type'?\n"
+    assert asked.stderr == said
+    assert ale(*command.split(), "--where", "credit.type=absent").stderr == ""
+
+
 def test_what_a_sort_by_reward_leaves_out_is_said(folder: Path, ale: Ale) -> None:
     assert len(lines(ale("traj", "query", "--broken"))) == 2
     for order in ("best", "worst"):

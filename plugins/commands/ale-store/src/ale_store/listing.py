@@ -1,5 +1,6 @@
 """Which runs, and what they differ in."""
 
+import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from attrs import frozen
 from sqlalchemy import ColumnElement, Connection, and_, or_, select, true
 
 from ale.runs import holder
+from ale.strict import nearest
 from ale_store import schema
 
 Order = Literal["newest", "oldest", "best", "worst"]
@@ -43,7 +45,7 @@ def chosen_runs(filters: RunFilters) -> ColumnElement[bool]:
     for tag in filters.tags:
         found.append(_R.id.in_(select(tags.run).where(tags.tag == tag)))
     for key, value in filters.where:
-        same = (settings.key == key) & (settings.value == value)
+        same = (settings.key == key) & settings.value.in_(_as_stored(value))
         found.append(_R.id.in_(select(settings.run).where(same)))
     if filters.outcome is not None:
         ended = None if filters.outcome == "none" else filters.outcome
@@ -53,6 +55,33 @@ def chosen_runs(filters: RunFilters) -> ColumnElement[bool]:
     if filters.before is not None:
         found.append(_R.created < filters.before)
     return and_(*found)
+
+
+def _as_stored(value: str) -> set[str]:
+    """How the database may have written a setting's value: ``1.5e-3`` as ``0.0015``, and ``600`` as
+    ``600.0`` where the option is a float.
+    """
+    try:
+        number = float(value)
+    except ValueError:
+        return {value}
+    whole = {str(int(number))} if number.is_integer() else set()
+    return {value, json.dumps(number), *whole}
+
+
+def unknown_settings(connection: Connection, filters: RunFilters) -> list[str]:
+    """What is wrong with settings in `where` that no run has, one message each."""
+    keys = schema.settings.c.key
+    missing = [
+        key
+        for key, _ in filters.where
+        if not connection.scalar(select(select(keys).where(keys == key).exists()))
+    ]
+    known = connection.scalars(select(keys).distinct()).all() if missing else ()
+    hints = ((key, nearest(key, known)) for key in missing)
+    return [
+        f"no run has the setting '{key}'" + (f": {hint}" if hint else "") for key, hint in hints
+    ]
 
 
 def _at_or_below(path: str) -> ColumnElement[bool]:

@@ -12,6 +12,7 @@ from ale_store.shared import (
     of_runs,
     opened,
     report_problems,
+    report_unknown,
     run_filters,
     sort_option,
     store_option,
@@ -78,6 +79,7 @@ def list_(
         return
     with opened(folder, store, update=update) as database, database.reading() as connection:
         chosen = of_runs(folder, store, **filters)
+        report_unknown(connection, chosen)
         rows = with_states(list_runs(connection, chosen, order, limit))
     if as_json:
         for row in rows:

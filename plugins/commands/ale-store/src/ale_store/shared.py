@@ -14,6 +14,8 @@ import click
 from ale.commands import PATH
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from ale_store.database import Database
     from ale_store.indexing import Updated
     from ale_store.listing import RunFilters
@@ -148,6 +150,14 @@ def report_problems(database: "Database", folder: Path) -> "Updated":
     for problem in done.problems:
         click.echo(f"left out:\n{problem}", err=True)
     return done
+
+
+def report_unknown(connection: "Connection", filters: "RunFilters") -> None:
+    """Name settings to filter by that no run has: a misspelt one would only find nothing."""
+    from ale_store.listing import unknown_settings
+
+    for message in unknown_settings(connection, filters):
+        click.echo(message, err=True)
 
 
 def of_runs(folder: Path, store: str | None, **given: Any) -> "RunFilters":

@@ -13,6 +13,7 @@ from ale_store.shared import (
     json_option,
     of_runs,
     opened,
+    report_unknown,
     run_filters,
     sort_option,
     store_option,
@@ -79,6 +80,7 @@ def _asked(
 
     filters = Filters(of=of_runs(folder, store, tags=tags, where=where), **given)
     with opened(folder, store, update=update) as database, database.reading() as connection:
+        report_unknown(connection, filters.of)
         yield connection, filters
 
 
