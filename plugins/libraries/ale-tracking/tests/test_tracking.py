@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ale.errors import AleError
-from ale.testing.builders import episode
+from ale.testing.builders import episode, turn
 from ale.testing.observer import (
     ObserverContract,
     ended,
@@ -20,7 +20,7 @@ from ale.testing.observer import (
     report,
     started,
 )
-from ale.types import RunStarted, replace
+from ale.types import RunStarted, Usage, replace
 from ale_tracking import Means, Point, Tracker, episode_metrics
 
 
@@ -63,6 +63,20 @@ def test_a_graded_episode_has_a_reward_and_its_tool_errors() -> None:
         "seconds/sandbox": 0.5,
         "seconds/agent": 12.0,
     }
+
+
+def test_what_an_expert_began_does_not_count_as_the_policys_own() -> None:
+    usage = Usage(prompt_tokens=7, completion_tokens=3)
+    own = turn("tried")
+    own = replace(own, completion=replace(own.completion, usage=usage))
+    given = replace(own, completion=replace(own.completion, forced=True))
+    demonstration = replace(episode(1.0, given), start="demonstration")
+    started = replace(episode(1.0, given, own), start="solution-1/2")
+    metrics = [episode_metrics(each) for each in (demonstration, started, episode(0.0, own))]
+    means = Means(window=100)
+    assert [means.add(each).get("mean/success") for each in metrics] == [None, None, 0.0]
+    assert [each.get("episode/success_from_starts") for each in metrics] == [1.0, 1.0, None]
+    assert [each.get("episode/completion_tokens") for each in metrics] == [None, 3.0, 3.0]
 
 
 def test_a_broken_episode_has_no_reward_at_all() -> None:

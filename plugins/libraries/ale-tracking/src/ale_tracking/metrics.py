@@ -30,13 +30,15 @@ def episode_metrics(episode: Episode) -> dict[str, float]:
 
     Returns:
         ``episode/broken`` (0 or 1), and for a graded one ``episode/reward`` and
-        ``episode/success`` (1 where the reward is 1, else 0); ``episode/turns``,
-        ``episode/tool_calls``, ``episode/tool_errors``; ``episode/prompt_tokens`` and
-        ``episode/completion_tokens`` where the provider counted them; ``seconds/<stage>``.
+        ``episode/success`` (1 where the reward is 1, else 0), which are
+        ``episode/reward_from_starts`` and ``episode/success_from_starts`` where an expert began it;
+        ``episode/turns``, ``episode/tool_calls``, ``episode/tool_errors``;
+        ``episode/prompt_tokens`` and ``episode/completion_tokens`` of the turns that the model
+        sampled, where the provider counted them; ``seconds/<stage>``.
     """
     turns = episode.trajectory.turns
     observations = [observation for turn in turns for observation in turn.observations]
-    usage = [turn.completion.usage for turn in turns]
+    usage = [turn.completion.usage for turn in turns if not turn.completion.forced]
     tokens = {
         "episode/prompt_tokens": float(sum(u.prompt_tokens for u in usage)),
         "episode/completion_tokens": float(sum(u.completion_tokens for u in usage)),
@@ -50,8 +52,10 @@ def episode_metrics(episode: Episode) -> dict[str, float]:
         **{f"seconds/{stage}": seconds for stage, seconds in episode.seconds.items()},
     }
     if episode.reward is not None:
-        metrics["episode/reward"] = episode.reward
-        metrics["episode/success"] = float(episode.reward == SUCCESS)
+        # A demonstration, or a rollout from an expert's state, is not the policy's own success.
+        suffix = "_from_starts" if episode.start else ""
+        metrics[f"episode/reward{suffix}"] = episode.reward
+        metrics[f"episode/success{suffix}"] = float(episode.reward == SUCCESS)
     return metrics
 
 
