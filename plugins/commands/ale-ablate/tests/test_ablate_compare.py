@@ -2,13 +2,14 @@
 
 import csv
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from ale_ablate import tables
-from ale_ablate.comparing import Comparison, Measure
+from ale_ablate.comparing import Comparison, Measure, compare
 from ale_ablate.curves import charts
 from ale_ablate.tables import comma_separated, markdown, runs_comma_separated, terminal
 from ale_statistics import Estimate, estimate
@@ -33,6 +34,28 @@ def test_final_success_is_that_of_the_last_evaluation(compared: Make) -> None:
     assert (low, high) == (pytest.approx(0.3516, abs=1e-4), pytest.approx(0.8484, abs=1e-4))
     assert estimate_of(comparison, 0, "area")[1] == pytest.approx(0.3)
     assert "held-out tasks in the last evaluation" in terminal(comparison)
+
+
+@pytest.mark.parametrize(
+    ("temperatures", "named"),
+    [
+        ([(0.0, 0.3, 1.0)] * 2, "held-out tasks at temperature 1"),
+        ([(0.0, None)] * 2, "held-out tasks at the model's own temperature"),
+        ([(0.0, 0.5), (0.0, 1.0)], "held-out tasks at the highest temperature"),
+        ([(0.0,)] * 2, "held-out tasks"),
+    ],
+)
+def test_of_several_temperatures_the_one_that_is_compared_is_named(
+    compared: Make, temperatures: Sequence[Sequence[float | None]], named: str
+) -> None:
+    made = compared({"a=1": [[0.1], [0.5]]})
+    runs = [
+        evolve(run, evaluations={each: run.held_out for each in own})
+        for run, own in zip(made.runs, temperatures, strict=True)
+    ]
+    shown = " ".join(terminal(compare(made.grid, runs)).split())
+    assert f"success on {named} in the last evaluation" in shown
+    assert f"curve of success on {named}, divided" in shown
 
 
 def test_without_held_out_tasks_the_last_tenth_of_the_steps_counts(compared: Make) -> None:

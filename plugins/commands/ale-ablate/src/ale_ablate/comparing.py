@@ -8,7 +8,7 @@ from attrs import evolve, field, frozen
 from ale_ablate.area import area
 from ale_ablate.claims import Claim, Decoded, claims
 from ale_ablate.grid import Cell, Grid
-from ale_ablate.measuring import Curve, Measured
+from ale_ablate.measuring import Curve, Measured, height
 from ale_statistics import Estimate, estimate, holm, sign_flip
 
 _LAST = 0.1
@@ -103,7 +103,7 @@ def compare(grid: Grid, runs: Sequence[Measured], notes: Sequence[str] = ()) -> 
     """
     counted = [run for run in runs if run.state == "completed"]
     held_out = bool(counted) and all(run.held_out for run in counted)
-    measures = tuple(_measures(held_out))
+    measures = tuple(_measures(held_out, _how(counted)))
     if held_out and all(run.greedy for run in counted):
         measures = (measures[0], _GREEDY, *measures[1:])
     rows: list[Row] = []
@@ -147,13 +147,25 @@ _GREEDY = Measure(
 )
 
 
-def _measures(held_out: bool) -> list[Measure]:
-    tasks = "held-out tasks" if held_out else "training tasks"
+def _how(runs: Sequence[Measured]) -> str:
+    """At which of several temperatures the success of `Measured.held_out` is; empty of one."""
+    if all(len(run.evaluations) < 2 for run in runs):
+        return ""
+    highest = {max(run.evaluations, key=height) for run in runs if run.evaluations}
+    if len(highest) > 1:
+        return " at the highest temperature"
+    (temperature,) = highest
+    own = " at the model's own temperature"
+    return own if temperature is None else f" at temperature {temperature:g}"
+
+
+def _measures(held_out: bool, how: str) -> list[Measure]:
+    tasks = f"held-out tasks{how}" if held_out else "training tasks"
     final = (
         Measure(
             key="final_success",
             title="final success",
-            description="success on held-out tasks in the last evaluation",
+            description=f"success on {tasks} in the last evaluation",
             value=lambda run: run.held_out[-1][1],
             share=True,
             tested=True,

@@ -106,7 +106,7 @@ def measure(slot: Slot) -> Measured:
     finished = _outcome(run) == "completed"
     counts = {step: _count(list(index.rewards(step))) for step in index.steps()}
     evaluations = _to_the_end(success_by_temperature(index))
-    held_out = max(evaluations, key=_highest, default=None)
+    held_out = max(evaluations, key=height, default=None)
     return Measured(
         slot=slot,
         state="completed" if finished else "unfinished",
@@ -177,7 +177,8 @@ def _to_the_end(curves: Mapping[float | None, Curve]) -> Mapping[float | None, C
     return {key: curve for key, curve in curves.items() if curve[-1][0] == last}
 
 
-def _highest(temperature: float | None) -> float:
+def height(temperature: float | None) -> float:
+    """To sort temperatures by: the model's own is above all others."""
     return math.inf if temperature is None else temperature
 
 
