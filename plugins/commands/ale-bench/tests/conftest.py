@@ -70,6 +70,7 @@ def stored(tmp_path: Path) -> Callable[..., Path]:
         levels: Mapping[str, str] | None = None,
         expected: str = "2",
         goal: str = "What is 1 + 1?",
+        tasks_per_step: int | None = None,
     ) -> Path:
         path = tmp_path / name / "20260101-000000-0000-math"
         path.parent.mkdir()
@@ -79,7 +80,7 @@ def stored(tmp_path: Path) -> Callable[..., Path]:
             "agent": {"type": "ale-agent-attempts/single-shot"},
             "chunker": {"type": "ale-chunkers/interaction"},
             "credit": {"type": "ale-credit/ipa"},
-            "run": {"rollouts": k},
+            "run": {"rollouts": k, "tasks_per_step": tasks_per_step},
         }
         manifest = {"schema": 1, "run_id": "run", "config": config, "n_tasks": len(attempts)}
         store = RunDirectory.create(path, {**manifest, "sandbox": {"type": "local"}}, Redactor({}))

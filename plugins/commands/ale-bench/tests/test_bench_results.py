@@ -62,6 +62,15 @@ def test_of_a_run_of_several_steps_all_samples_are_named(
     assert found.output.startswith(f"math: 2 problems, {samples}")
 
 
+def test_problems_that_a_training_run_did_not_draw_are_not_unfinished(
+    stored: Stored, bench: Bench
+) -> None:
+    attempts = {"drawn": [RIGHT] * 3, "begun": [WRONG], "never": []}
+    shown = bench("show", str(stored(attempts, k=3, tasks_per_step=1))).output
+    assert shown.startswith("math: 2 problems, ")
+    assert "unfinished: 1 problem of 2" in shown
+
+
 def test_a_run_directory_itself_can_be_named(run: Path, bench: Bench) -> None:
     (inner,) = run.iterdir()
     assert bench("show", str(inner)).output == bench("show", str(run)).output

@@ -126,6 +126,8 @@ def read_results(folder: Path, registry: Registry) -> Results:
                 yield episode
 
     found = attempts_from(counted())
+    if config["run"].get("tasks_per_step") is not None:  # it draws some, and not to attempt all
+        tasks = {each: task for each, task in tasks.items() if each in found}
     benchmark = benchmark_of(registry, config["tasks"])
     return Results(
         path=path,
