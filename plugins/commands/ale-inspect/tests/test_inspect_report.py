@@ -118,6 +118,14 @@ def test_success_of_experts_and_from_expert_starts_is_counted_apart(
     assert "demo solution-2/4 100% 2 0" in page.text
 
 
+def test_a_huge_reward_has_few_digits_on_the_page(write: Write, tmp_path: Path) -> None:
+    score = Score(criterion="size", passed=False, value=1e308, unbounded=True)
+    run = write(tmp_path / "run", [evolve(episode(1e308, turn("big")), scores=(score,))])
+    page = page_of(run)
+    assert page.text.count("1e+308") >= 3, "the tile, the task and the episode"
+    assert "0" * 10 not in page.text
+
+
 def test_an_evaluation_after_the_last_step_is_no_further_step(write: Write, tmp_path: Path) -> None:
     rows = [episode(0.0, turn("tried"), episode_id=f"own {i}") for i in range(3)]
     rows = [evolve(each, step=i) for i, each in enumerate(rows)]

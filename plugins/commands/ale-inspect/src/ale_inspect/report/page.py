@@ -49,6 +49,7 @@ def page(run: RunReader, facts: Facts, most: int, most_bytes: int) -> Iterator[s
         style=_static("report.css"),
         script=_static("report.js"),
         wilson=wilson,
+        number=number,
         **_header(facts),
         curves=_curves(facts),
         stages=_stages(facts),

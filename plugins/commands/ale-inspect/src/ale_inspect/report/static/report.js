@@ -1,5 +1,7 @@
 // Comes after the shared script of ale-charts, whose `make` and `all` it uses.
-const signed = (value) => (value === null ? "-" : (value >= 0 ? "+" : "\u2212") + Math.abs(value).toFixed(3));
+// From ten digits before the point on in powers of ten, as `ale.text.number`.
+const plain = (value, digits) => (Math.abs(value) < 1e9 ? value.toFixed(digits) : `${+value.toPrecision(4)}`);
+const signed = (value) => (value === null ? "-" : (value >= 0 ? "+" : "\u2212") + plain(Math.abs(value), 3));
 
 // Filters.
 const byId = (id) => document.getElementById(id);
@@ -129,11 +131,11 @@ const build = (episode) => {
   const cut = episode.chunker ? `chunker ${episode.chunker}, credit ${episode.scheme}` : "not credited: one chunk per turn";
   const scores = episode.scores.map(([criterion, passed, value, weight, detail]) => make("li", {},
     make("span", { class: `badge ${passed ? "good" : "bad"}` }, passed ? "passed" : "failed"),
-    make("span", {}, `${criterion} ${value.toFixed(2)} \u00d7 ${weight}`), make("pre", {}, detail)));
+    make("span", {}, `${criterion} ${plain(value, 2)} \u00d7 ${weight}`), make("pre", {}, detail)));
   const failures = episode.failures.map(([stage, kind, message, traceback]) => make("div", { class: "fail" },
     make("p", {}, `broke in ${stage}: ${kind}`), make("pre", {}, message), traceback ? folded("traceback", traceback) : null));
-  const scale = most ? make("span", { class: "scale" }, make("span", {}, "credit weight"), `\u2212${most.toFixed(3)}`,
-    make("i", { style: { background: "linear-gradient(90deg, rgb(var(--minus) / .9), transparent, rgb(var(--plus) / .9))" } }), `+${most.toFixed(3)}`) : null;
+  const scale = most ? make("span", { class: "scale" }, make("span", {}, "credit weight"), `\u2212${plain(most, 3)}`,
+    make("i", { style: { background: "linear-gradient(90deg, rgb(var(--minus) / .9), transparent, rgb(var(--plus) / .9))" } }), `+${plain(most, 3)}`) : null;
   const seen = new Set();
   return [make("p", {}, make("small", {}, facts.filter(Boolean).join(" \u00b7 "))), ...failures,
     make("ul", { class: "scores" }, ...scores),
