@@ -11,9 +11,10 @@ import pytest
 from attrs import evolve
 
 from ale._run.crediting import Crediting, check_credits
+from ale._run.hooks import Observers
 from ale._run.run import Run
 from ale._run.start import check_resumed, check_run, resume
-from ale.errors import InputError, PluginError, SandboxError
+from ale.errors import InputError, PluginError, SandboxError, StoreError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
 from ale.testing.builders import trajectory, turn
@@ -190,6 +191,31 @@ def test_an_observer_without_valid_event_hooks_is_refused(
     listening = evolve(config.observers[0], registration=evolve(registration, component=deaf))
     with pytest.raises(InputError, match=re.escape(message)):
         check_run(evolve(config, observers=(listening,)), "test", workplace.outside())
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(28, "No space left on device", "/runs/tb"), r" OSError: .* '/runs/tb'$"),
+        (StoreError("/runs/x can't be opened"), r" StoreError: /runs/x can't be opened$"),
+        (ValueError("a mistake"), r"\nTraceback (.*\n)*ValueError: a mistake\n$"),
+    ],
+)
+def test_a_failing_observer_is_reported_by_its_name_with_what_helps(
+    workplace: Any, error: Exception, said: str
+) -> None:
+    class Tracker:
+        @hookimpl
+        def ale_run_finished(self) -> None:
+            raise error
+
+    reports: list[str] = []
+    observers = Observers([("tensorboard", Tracker())], workplace.registry, reports.append)
+    observers.notify("ale_run_finished", None)
+    observers.notify("ale_run_finished", None)
+    (report,) = reports
+    start = "observer 'tensorboard' failed in ale_run_finished and was dropped:"
+    assert re.match(re.escape(start) + said, report)
 
 
 def test_a_part_whose_build_fails_is_named_with_its_package(workplace: Any) -> None:

@@ -161,5 +161,5 @@ def test_a_failing_observer_is_reported_once_and_the_run_succeeds(
     done = workshop.ale("run", "run.yaml")
     assert done.code == 0, done.text
     assert "ValueError: deaf" in done.err
-    assert "failed in ale_episode_finished and was dropped" in done.err
+    assert "observer 'acme-observer' failed in ale_episode_finished and was dropped" in done.err
     assert done.err.count("ValueError: deaf") == 1

@@ -9,7 +9,7 @@ import pluggy
 
 from ale import hookspecs
 from ale._registry import Registry
-from ale.errors import nearest
+from ale.errors import AleError, nearest
 from ale.plugin import PROJECT
 
 _EVENTS = (
@@ -52,21 +52,28 @@ class Observers:
     """The observers of one run: those in the config, and packages with their own event hooks."""
 
     def __init__(
-        self, products: Sequence[object], registry: Registry, report: Callable[[str], None]
+        self,
+        products: Sequence[tuple[str, object]],
+        registry: Registry,
+        report: Callable[[str], None],
     ) -> None:
         """Register the observers.
 
         Args:
+            products: those of the config, each after its name.
             report: called with a message, once for each observer that fails.
         """
         self._manager = pluggy.PluginManager(PROJECT)
         self._manager.add_hookspecs(hookspecs)
         self._report = report
+        self._names: dict[int, str] = {}
         for package in registry.packages:
             if any(hasattr(package.module, event) for event in _EVENTS):
                 self._manager.register(package.module)
-        for product in products:
+                self._names[id(package.module)] = package.distribution
+        for name, product in products:
             self._manager.register(product)
+            self._names[id(product)] = name
 
     def notify(self, hook: str, event: Any) -> None:
         """Call an event hook of each observer."""
@@ -74,9 +81,14 @@ class Observers:
             try:
                 # As in pluggy, an implementation may take fewer arguments than the hook has.
                 implementation.function(*([event] if implementation.argnames else []))
-            except Exception:
+            except Exception as error:
                 self._manager.unregister(implementation.plugin)
-                name = type(implementation.plugin).__qualname__
-                self._report(
-                    f"observer {name} failed in {hook} and was dropped:\n{traceback.format_exc()}"
-                )
+                name = self._names[id(implementation.plugin)]
+                self._report(f"observer '{name}' failed in {hook} and was dropped:{_cause(error)}")
+
+
+def _cause(error: Exception) -> str:
+    """The error, with its traceback unless it says by itself what is wrong outside the code."""
+    if isinstance(error, AleError | OSError):
+        return f" {type(error).__name__}: {error}"
+    return f"\n{traceback.format_exc()}"

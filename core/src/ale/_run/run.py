@@ -69,7 +69,9 @@ class Run:
             return await self._execute()
 
     async def _execute(self) -> RunFinished:
-        observers = Observers(self.parts.observers, self.registry, self._report)
+        names = (each.name for each in self.config.observers)
+        products = [*zip(names, self.parts.observers, strict=True)]
+        observers = Observers(products, self.registry, self._report)
         started = self.context.clock()
         self._record_event("run_resumed" if len(self.store.index) else "run_started")
         observers.notify("ale_run_started", self._started())
