@@ -217,6 +217,34 @@ def test_a_sample_is_even(filled: Database) -> None:
     assert 5 <= min(drawn.values()) <= max(drawn.values()) <= 40
 
 
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [
+        ("\u6587\u4ef6", 1),
+        ("\u4ef6\u540d", 1),
+        ('"\u4ef6 \u540d"', 1),
+        ("rename \u6587\u4ef6", 1),
+        ("delete \u6587\u4ef6", 0),
+        ("\u540d\u6587", 0),
+        ("\u0e40\u0e1f\u0e34", 1),
+    ],
+)
+def test_a_part_of_a_sentence_without_spaces_is_found(
+    database: Database, make_run: Any, tmp_path: Path, text: str, n: int
+) -> None:
+    """Chinese ("rename the file"), and Thai in the next turn."""
+    store = make_run(tmp_path / "runs" / "one", n=0)
+    said = (
+        turn("rename: \u628a\u6587\u4ef6\u540d\u6539\u4e86"),
+        turn("\u0e44\u0e1f\u0e25\u0e4c\u0e40\u0e1f\u0e34"),
+    )
+    store.add_episode(Episode(id="e", task_id="t", reward=1.0, trajectory=Trajectory(turns=said)))
+    store.close()
+    Indexer(database).update(tmp_path / "runs")
+    with database.reading() as connection:
+        assert len(find(connection, Filters(text=text))) == n
+
+
 def test_a_text_without_a_word_is_refused(filled: Database) -> None:
     with filled.reading() as connection, pytest.raises(InputError, match="no word in '--'"):
         find(connection, Filters(text="--"))

@@ -36,6 +36,13 @@ FEW_WITH_TEXT = 15_000
 """More: whether one episode has a word is asked of the index of words, which takes longer."""
 _E = schema.episodes.c
 _WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff]"
+)
+"""Characters of scripts without spaces between words, such as Chinese: an index of words has whole
+sentences of them.
+"""
 
 Column = Callable[[str], ColumnElement[Any]]
 ALL_RUNS = RunFilters()
@@ -72,7 +79,9 @@ class Filters:
     failed: str | None = None
     """Only episodes that failed this criterion."""
     text: str | None = None
-    """Words of which one turn has all; those in double quotes in this order."""
+    """Words of which one turn has all; those in double quotes in this order. Of scripts without
+    spaces between words, such as Chinese, parts of the text.
+    """
 
 
 @frozen
@@ -279,23 +288,27 @@ def _with_text(wanted: str, sqlite: bool) -> _Condition:
     if not phrases:
         raise InputError.of(f"there is no word in {wanted!r}", file="--text")
     turns = schema.turns.c
-    if sqlite:
+    unspaced = [phrase for phrase in phrases if _UNSPACED.search("".join(phrase))]
+    indexed = [phrase for phrase in phrases if phrase not in unspaced]
+    holds: list[ColumnElement[bool]] = [
+        turns.text.ilike(f"%{'%'.join(phrase)}%") for phrase in unspaced
+    ]
+    tables: list[Any] = [schema.turns]
+    if indexed and sqlite:
         words = text("turn_words MATCH :wanted").bindparams(
-            wanted=" ".join(f'"{" ".join(phrase)}"' for phrase in phrases)
+            wanted=" ".join(f'"{" ".join(phrase)}"' for phrase in indexed)
         )
         rowid: ColumnElement[int] = literal_column("turn_words.rowid")
-        match = and_(words, rowid == turns.id)
-        tables = (schema.turns, text("turn_words"))
-        one = select(turns.id).select_from(*tables).where(turns.episode == _E.id, match)
-        several = select(turns.episode).select_from(*tables).where(match)
-    else:
+        holds.append(and_(words, rowid == turns.id))
+        tables.append(text("turn_words"))
+    elif indexed:
         simple: ColumnElement[str] = literal_column("'simple'::regconfig")
-        queries = [func.phraseto_tsquery(simple, " ".join(phrase)) for phrase in phrases]
-        match = and_(*(literal_column("turns.words").op("@@")(query) for query in queries))
-        one = select(turns.id).where(turns.episode == _E.id, match)
-        several = select(turns.episode).where(match)
+        queries = [func.phraseto_tsquery(simple, " ".join(phrase)) for phrase in indexed]
+        holds += (literal_column("turns.words").op("@@")(query) for query in queries)
+    one = select(turns.id).select_from(*tables).where(turns.episode == _E.id, *holds)
+    several = select(turns.episode).select_from(*tables).where(*holds)
     exists = one.correlate(schema.episodes).exists()
-    return _Condition(lambda _: exists, several, FEW_WITH_TEXT)
+    return _Condition(lambda _: exists, several if indexed else None, FEW_WITH_TEXT)
 
 
 def phrases_of(wanted: str) -> list[list[str]]:
