@@ -420,3 +420,13 @@ def test_tokens_that_were_given_to_the_model_are_not_generated() -> None:
     sums = Sums()
     sums.add(episode(1.0, forced, sampled))
     assert (sums.turns, sums.tokens, sums.sampled) == (2, 3, 1)
+
+
+def test_the_interval_of_a_mean_of_large_rewards_is_exact() -> None:
+    """1, 2 and 3 and 2: s is 0.8165, and 1.96 s / 2 is 0.8002; so it is far from zero."""
+    parts = [Sums(), Sums()]
+    for i, reward in enumerate((1, 2, 3, 2)):
+        parts[i % 2].add(episode(1e9 + reward))
+    found = Sums().merged(parts).mean_reward()
+    assert found is not None
+    assert found == pytest.approx((1e9 + 2, 1e9 + 1.1998, 1e9 + 2.8002), abs=1e-3, rel=0)

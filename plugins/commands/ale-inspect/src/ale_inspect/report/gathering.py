@@ -41,6 +41,7 @@ class Sums:
     broken: int = 0
     reward: float = 0.0
     squares: float = 0.0
+    """Of the differences of the rewards to their mean; see `_joined`."""
     least: float = 0.0
     """Reward, and at most 0: rewards are in [0, 1] but for tasks with a scale of their own."""
     most: float = 1.0
@@ -61,10 +62,10 @@ class Sums:
         if episode.reward is None:
             self.broken += 1
             return
+        self.squares = _joined(self, Sums(n=1, reward=episode.reward))
         self.n += 1
         self.succeeded += episode.reward == SUCCESS
         self.reward += episode.reward
-        self.squares += episode.reward * episode.reward
         self.least = min(self.least, episode.reward)
         self.most = max(self.most, episode.reward)
         turns = episode.trajectory.turns
@@ -83,6 +84,7 @@ class Sums:
         """The sum of all of them, as a new object."""
         made = Sums()
         for each in (self, *others):
+            made.squares = _joined(made, each)
             for name in _ADDED:
                 setattr(made, name, getattr(made, name) + getattr(each, name))
             made.least, made.most = min(made.least, each.least), max(made.most, each.most)
@@ -97,7 +99,7 @@ class Sums:
         if not self.n:
             return None
         mean = self.reward / self.n
-        variance = max(0.0, self.squares - self.n * mean * mean) / max(1, self.n - 1)
+        variance = self.squares / max(1, self.n - 1)
         spread = Z95 * math.sqrt(variance / self.n)
         low, high = mean - spread, mean + spread
         if self.least < 0 or self.most > 1:
@@ -105,7 +107,20 @@ class Sums:
         return mean, max(0.0, low), min(1.0, high)
 
 
-_ADDED = ("n", "succeeded", "broken", "reward", "squares", "turns", "calls", "sampled", "tokens")
+_ADDED = ("n", "succeeded", "broken", "reward", "turns", "calls", "sampled", "tokens")
+
+
+def _joined(one: Sums, other: Sums) -> float:
+    """`Sums.squares` of both together.
+
+    A sum of the squared rewards would lose the differences of large ones (Chan, Golub and LeVeque,
+    1983, Algorithms for computing the sample variance, Am. Stat. 37).
+    """
+    apart = 0.0
+    if one.n and other.n:
+        distance = one.reward / one.n - other.reward / other.n
+        apart = distance * distance * (one.n * other.n / (one.n + other.n))
+    return one.squares + other.squares + apart
 
 
 def _generated(completion: Completion) -> int:
