@@ -163,6 +163,23 @@ def test_a_running_run_is_not_deleted_not_even_with_yes(folder: Path, ale: Ale) 
     assert "in use by process" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "more", [["--json"], ["--tag", "x"], ["--sort", "best"], ["--limit", "1"], ["--after", "1d"]]
+)
+def test_what_a_list_of_archives_would_ignore_is_refused(
+    folder: Path, ale: Ale, more: list[str]
+) -> None:
+    refused = ale("runs", "list", "--archived", *more)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--archived lists all archives in FOLDER" in refused.stderr
+
+
+def test_archives_of_a_folder_that_is_not_there_are_refused(folder: Path, ale: Ale) -> None:
+    refused = ale("runs", "list", "--archived", "absent")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "absent: no such folder" in refused.stderr
+
+
 def test_a_run_is_archived_and_restored(folder: Path, ale: Ale) -> None:
     ale("runs", "tag", "runs/first", "--add", "best")
     assert ale("runs", "archive", "runs/first", answer="n\n").exit_code == 0

@@ -7,6 +7,7 @@ import click
 
 from ale.commands import PATH
 from ale_store.shared import (
+    check_folder,
     folder_argument,
     json_option,
     of_runs,
@@ -75,6 +76,9 @@ def list_(
     from ale_store.tables import archives_table, runs_table, with_states
 
     if archived:
+        if as_json or limit or order != "newest" or any(filters.values()):
+            raise click.UsageError("--archived lists all archives in FOLDER: give no other option")
+        check_folder(folder)
         click.echo(archives_table(folder))
         return
     with opened(folder, store, update=update) as database, database.reading() as connection:

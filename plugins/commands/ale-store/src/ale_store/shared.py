@@ -120,6 +120,15 @@ def times(of: str) -> Callable[[F], F]:
     return decorate
 
 
+def check_folder(folder: Path) -> None:
+    """Raise `InputError` if there is no such folder."""
+    from ale.errors import InputError
+
+    if not folder.is_dir():
+        hint = "name the folder that has the runs"
+        raise InputError.of("no such folder", file=str(folder), hint=hint)
+
+
 @contextmanager
 def opened(folder: Path, store: str | None, *, update: bool) -> Iterator["Database"]:
     """The database of a folder of runs, up to date unless `update` is false.
@@ -127,12 +136,10 @@ def opened(folder: Path, store: str | None, *, update: bool) -> Iterator["Databa
     Raises:
         InputError: there is no such folder, and no database was named.
     """
-    from ale.errors import InputError
     from ale_store.database import FILE, open_database
 
-    if not folder.is_dir() and (store is None or folder != RUNS):
-        hint = "name the folder that has the runs"
-        raise InputError.of("no such folder", file=str(folder), hint=hint)
+    if store is None or folder != RUNS:
+        check_folder(folder)
     database = open_database(store or str(folder / FILE))
     try:
         if update and folder.is_dir():
