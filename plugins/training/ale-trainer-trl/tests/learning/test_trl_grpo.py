@@ -1,17 +1,20 @@
 """GRPO from prompts: the reward of what is sampled rises."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from attrs import evolve
 from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ale.errors import InputError
+from ale.errors import AleError, InputError
 from ale_trainer_trl.learning import GrpoTraining, LoraOptions, Progress, train_grpo
+from ale_trainer_trl.learning.reward import checked, load_reward
 
 Write = Callable[..., Path]
 pytestmark = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")
@@ -120,23 +123,78 @@ def test_an_interrupted_training_resumes_and_ends_with_the_same_weights(
         ({"reward": "letters"}, "module:function or file.py:function"),
         ({"reward": "no_such_module:f"}, "no_such_module can't be imported"),
         ({"reward": "json:no_such_function"}, "json has no function 'no_such_function'"),
+        ({"reward": "broken.py:f"}, "broken.py can't be imported: ZeroDivisionError"),
         ({"dataset_path": Path("absent.jsonl")}, "no such file: absent.jsonl"),
     ],
 )
 def test_what_can_not_be_used_is_said_before_anything_is_sampled(
-    asked: Callable[..., GrpoTraining], fields: dict[str, Any], message: str
+    asked: Callable[..., GrpoTraining],
+    fields: dict[str, Any],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from attrs import evolve
-
+    monkeypatch.chdir(tmp_path)
+    Path("broken.py").write_text("1 / 0")
     with pytest.raises(InputError, match=message):
         train_grpo(evolve(asked(), **fields))
 
 
-def test_a_row_without_a_prompt_is_named(
-    asked: Callable[..., GrpoTraining], write_rows: Write
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"question": "go"}, r"other\.jsonl:2: 'prompt' is missing"),
+        ({"prompt": [1, 2]}, r"other\.jsonl:2: the prompt is empty or no text"),
+        ({"prompt": [{"content": "go"}]}, r"other\.jsonl:2: the prompt is empty or no text"),
+        ({"prompt": "go\ud800"}, r"other\.jsonl:2: no valid Unicode"),
+        ({"prompt": "go", "completions": 1}, r"other\.jsonl:2: a column 'completions'"),
+        ({"prompt": "go", "bonus": "x"}, r"dataset_path: the rows of .* have no common columns"),
+    ],
+)
+def test_a_row_that_can_not_be_used_is_named(
+    asked: Callable[..., GrpoTraining], write_rows: Write, row: dict[str, Any], message: str
 ) -> None:
-    from attrs import evolve
-
-    data = write_rows([{"prompt": "go"}, {"question": "go"}], "other.jsonl")
-    with pytest.raises(InputError, match=r"other\.jsonl:2: 'prompt' is missing"):
+    data = write_rows([{"prompt": "go", "bonus": 1}, row], "other.jsonl")
+    with pytest.raises(InputError, match=message):
         train_grpo(evolve(asked(), dataset_path=data))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("[0.5]", r"returned \[0\.5\], expected a finite number for each of 32 completions"),
+        ("[None for _ in completions]", r"returned \[None, None, .*\.\.\., expected a finite"),
+        ("[float('nan')] * 32", "expected a finite number"),
+        ("[float('inf')] * 32", "expected a finite number"),
+        ("['high'] * 32", "expected a finite number"),
+        ("None", "returned None, expected a finite number"),
+        (
+            "1 / 0",
+            r"^/.*other\.py:3: the reward function .*py:f failed: ZeroDivisionError: division",
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_rewards_that_are_no_numbers_are_refused(
+    tmp_path: Path, kind: str, body: str, message: str
+) -> None:
+    path = tmp_path / "other.py"
+    path.write_text(f"{kind} f(completions, **columns):\n    # why\n    return {body}\n")
+    reward = checked(f"{path}:f", load_reward(f"{path}:f"))
+
+    async def call() -> None:
+        found = reward(prompts=["go"] * 32, completions=["x"] * 32)
+        if kind == "async def":
+            await found
+
+    with pytest.raises(AleError, match=message):
+        asyncio.run(call())
+
+
+def test_a_reward_that_is_missing_is_not_taken_for_zero(
+    asked: Callable[..., GrpoTraining], tmp_path: Path
+) -> None:
+    path = tmp_path / "other.py"
+    path.write_text("def f(completions, **columns):\n    return [None for _ in completions]\n")
+    with pytest.raises(AleError, match=r"other\.py:f returned \[None"):
+        train_grpo(asked(reward=f"{path}:f", max_steps=1))

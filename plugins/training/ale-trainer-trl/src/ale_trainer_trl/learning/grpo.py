@@ -1,10 +1,8 @@
 """Group-relative training on prompts. Imported late: see `training.train_grpo`."""
 
 import hashlib
-import importlib
-import importlib.util
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,13 @@ from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.models import check, load_model, load_tokenizer, refused_layers
 from ale_trainer_trl.learning.options import GrpoTraining
 from ale_trainer_trl.learning.progress import Listener, Stop, Trained
-from ale_trainer_trl.learning.rows import read_rows
+from ale_trainer_trl.learning.reward import Reward, checked, load_reward
+from ale_trainer_trl.learning.rows import is_conversation, read_rows
 from ale_trainer_trl.learning.suppressed_output import suppressed_output
 from ale_training.lora import lora_config
 
-Reward = Callable[..., Any]
+# What TRL passes to a reward function beside the columns of the rows.
+_RESERVED = {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"}
 
 
 def train(training: GrpoTraining, progress: Listener | None, stop: Stop | None) -> Trained:
@@ -40,6 +40,11 @@ def _train(
     if not rows:
         raise input_error(f"{training.dataset_path} has no row", path="dataset_path")
     data = hashlib.sha256(json.dumps(rows, sort_keys=True, default=str).encode()).hexdigest()
+    try:
+        data_set = datasets.Dataset.from_list(rows)
+    except (TypeError, ValueError, OverflowError) as error:  # Arrow's are of these types
+        message = f"the rows of {training.dataset_path} have no common columns: {error}"
+        raise input_error(message, path="dataset_path") from error
     model = load_model(training)
     checkpoint, done = output.prepare(training, "grpo", data)
     if done is not None:
@@ -47,7 +52,7 @@ def _train(
     with refused_layers("lora.target"):
         trainer: Any = GRPOTrainer(
             model=model,
-            reward_funcs=[reward],
+            reward_funcs=[checked(training.reward, reward)],
             args=GRPOConfig(
                 **engine.arguments(training),
                 num_generations=training.generations,
@@ -60,7 +65,7 @@ def _train(
                 epsilon_high=training.epsilon_high,
                 num_iterations=training.iterations,
             ),
-            train_dataset=datasets.Dataset.from_list(rows),
+            train_dataset=data_set,
             processing_class=tokenizer,
             peft_config=lora_config(training.lora),
         )
@@ -98,40 +103,16 @@ def _check_batches(training: GrpoTraining) -> None:
 def _prompts(path: Path) -> Iterator[Mapping[str, Any]]:
     for (file, line), row in read_rows(path):
         prompt = row.get("prompt")
-        if not isinstance(prompt, str | list) or not prompt:
+        if not prompt or not (isinstance(prompt, str) or is_conversation(prompt)):
             message = "'prompt' is missing" if prompt is None else "the prompt is empty or no text"
             raise input_error(
                 message, file=file, line=line, expected="prompt: text or a list of messages"
             )
+        try:
+            json.dumps(row, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError as error:
+            raise input_error(f"no valid Unicode: {error}", file=file, line=line) from error
+        if taken := sorted(_RESERVED & row.keys()):
+            message = f"a column '{taken[0]}', which TRL passes to reward functions itself"
+            raise input_error(message, file=file, line=line, expected="another name")
         yield row
-
-
-def load_reward(name: str) -> Reward:
-    """The function that ``module:function`` or ``file.py:function`` names.
-
-    Raises:
-        InputError: there is no such function.
-    """
-    where, colon, function = name.rpartition(":")
-    expected = "module:function or file.py:function"
-    if not colon or not where or not function:
-        raise input_error(f"expected {expected}, found '{name}'", path="reward")
-    try:
-        module = _of_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
-    except (ImportError, OSError, SyntaxError) as error:
-        message = f"{where} can't be imported: {error}"
-        raise input_error(message, path="reward", expected=expected) from error
-    found = getattr(module, function, None)
-    if not callable(found):
-        raise input_error(f"{where} has no function '{function}'", path="reward", expected=expected)
-    reward: Reward = found
-    return reward
-
-
-def _of_file(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise ImportError(f"no such file: {path}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -14,7 +14,7 @@ from datasets.arrow_writer import ArrowWriter  # type: ignore[import-untyped]
 
 from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import DpoTraining
-from ale_trainer_trl.learning.rows import Place, Row, read_rows
+from ale_trainer_trl.learning.rows import Place, Row, is_conversation, read_rows
 from ale_trainer_trl.learning.tokens import Pair, UnrenderableError, of_messages, of_text
 
 FIELDS = ("prompt", "chosen", "rejected")
@@ -108,7 +108,7 @@ def pair_of(tokenizer: Any, row: Row, place: Place) -> Pair:
     file, line = place
     given = [row.get(name) for name in FIELDS]
     text = all(isinstance(each, str) for each in given)
-    if not text and not all(map(_conversation, given)):
+    if not text and not all(map(is_conversation, given)):
         lacking = [name for name in FIELDS if row.get(name) is None]
         message = (
             f"'{lacking[0]}' is missing" if lacking else "prompt, chosen and rejected don't match"
@@ -131,12 +131,6 @@ def pair_of(tokenizer: Any, row: Row, place: Place) -> Pair:
         return Pair(chosen=chosen, rejected=rejected)
     except UnrenderableError as error:
         raise input_error(str(error), file=file, line=line) from error
-
-
-def _conversation(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(each, Mapping) and isinstance(each.get("role"), str) for each in value
-    )
 
 
 def _tools(row: Row) -> Sequence[Any] | None:

@@ -14,6 +14,13 @@ Place = tuple[str, int]
 EXPECTED = "a file .jsonl or .parquet, or a folder of Hugging Face datasets"
 
 
+def is_conversation(value: Any) -> bool:
+    """Is it a list of messages, each with a role?"""
+    return isinstance(value, list) and all(
+        isinstance(each, Mapping) and isinstance(each.get("role"), str) for each in value
+    )
+
+
 def read_rows(path: Path) -> Iterator[tuple[Place, Row]]:
     """The rows of a data set; memory does not grow with it.
 
