@@ -89,6 +89,9 @@ def test_a_trainer_learns_from_the_rows_and_resumes(scored: Path, workshop: Any,
         ("0-make-1", 0.0),
     }
     assert "1 step done earlier" in ale(*train, "--epochs", "2")
+    other = workshop.ale(*train, "--set", "run.seed=7", "--epochs", "3", timeout_s=PATIENCE_S)
+    assert other.code == 2
+    assert "offline: started with run.seed 0, which is 7 now" in other.err
 
 
 @pytest.mark.needs("torch")

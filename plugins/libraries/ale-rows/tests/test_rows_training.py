@@ -128,6 +128,18 @@ def test_a_folder_of_another_training_is_refused(scored: Path) -> None:
         trained(scored, Remembering(), groups=1, epochs=2)
 
 
+def test_a_training_is_not_resumed_with_other_options(scored: Path) -> None:
+    slow, fast = ({"trainer": {"lr": lr, "betas": (0.9, 0.99)}} for lr in (1e-4, 1e-3))
+    trained(scored, Remembering(), groups=1, options=slow)
+    assert trained(scored, Remembering(), groups=1, options=slow, epochs=2).resumed == 3
+    with pytest.raises(InputError, match=r"with trainer\.lr 0\.0001, which is 0\.001 now"):
+        trained(scored, Remembering(), groups=1, options=fast, epochs=3)
+    # As one that an earlier version began.
+    path = scored.with_name("out") / "training.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "options": None}))
+    assert trained(scored, Remembering(), groups=1, options=fast, epochs=3).resumed == 6
+
+
 @pytest.mark.parametrize("stored", ["manifest.json", "checkpoints/00000/seen.json"])
 def test_the_directory_of_a_run_is_refused(scored: Path, stored: str) -> None:
     out = scored.with_name("out")

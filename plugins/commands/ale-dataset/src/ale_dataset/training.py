@@ -60,10 +60,19 @@ def train_on_rows(
     llm: LLM | None = None if whole.get("llm") is None else built("llm")
     trainer: Trainer = built("trainer")
 
+    options = {"trainer": whole["trainer"], "run": {"seed": whole["run"]["seed"]}}
+
     async def training() -> Trained:
         try:
             return await train(
-                source, out, trainer, llm, groups=groups, epochs=epochs, on_step=on_step
+                source,
+                out,
+                trainer,
+                llm,
+                groups=groups,
+                epochs=epochs,
+                options=options,
+                on_step=on_step,
             )
         finally:
             if llm is not None:

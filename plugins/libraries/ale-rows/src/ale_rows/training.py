@@ -1,9 +1,10 @@
 """`ale dataset train`: train on scored rows instead of in a run."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from attrs import frozen
@@ -34,6 +35,8 @@ class _Training(msgspec.Struct, frozen=True):
     rows: str
     """SHA-256 of the file of rows."""
     groups: int
+    options: dict[str, Any] | None = None
+    """Of the trainer; None if they are not known, as in files of earlier versions."""
     schema: Literal[1] = 1
 
 
@@ -59,13 +62,14 @@ async def train(
     *,
     groups: int = 8,
     epochs: int = 1,
+    options: Mapping[str, Any] | None = None,
     on_step: OnStep = lambda report: None,
 ) -> Trained:
     """Train on scored rows, some groups in each step, in the order of the file.
 
     Each step ends with a checkpoint, written atomically: the same call resumes after the newest, if
-    the rows and `groups` are the same. ``events.jsonl`` has a line per step. Memory holds one
-    step's groups, and the offsets of the others.
+    the rows, `groups` and `options` are the same. ``events.jsonl`` has a line per step. Memory
+    holds one step's groups, and the offsets of the others.
 
     Args:
         source: JSON Lines of `ScoredRow`.
@@ -75,6 +79,8 @@ async def train(
             this model: most objectives correct for another policy's tokens only if it is close.
         groups: number of groups in each step, at least 1.
         epochs: passes over the rows, at least 1.
+        options: what the trainer was built with, in JSON types; a training is only resumed with
+            the same.
         on_step: called after each step of this call.
 
     Raises:
@@ -85,7 +91,7 @@ async def train(
     where = list(_groups(source).values())
     steps = [where[i : i + groups] for i in range(0, len(where), groups)] * epochs
     trainer.attach(llm)
-    _begin(out, source, groups)
+    _begin(out, source, groups, options)
     with RowFile(source, ScoredRow) as rows:
         done = await _restored(out, trainer, llm)
         if done > len(steps):
@@ -106,11 +112,13 @@ async def train(
     return Trained(steps=len(steps), resumed=done, checkpoint=newest, learned=learned)
 
 
-def _begin(out: Path, source: Path, groups: int) -> None:
+def _begin(out: Path, source: Path, groups: int, options: Mapping[str, Any] | None) -> None:
     """Write ``training.json``, or check that it matches that of the steps that are done."""
     path = out / "training.json"
     with source.open("rb") as file:
-        training = _Training(rows=hashlib.file_digest(file, "sha256").hexdigest(), groups=groups)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    plain = None if options is None else json.loads(json.dumps(options))
+    training = _Training(rows=digest, groups=groups, options=plain)
     if (out / "manifest.json").exists() or (_saved(out) and not path.exists()):
         message, hint = "a run or another training is stored there", "choose another folder"
         raise InputError.of(message, file=str(out), hint=hint)
@@ -121,14 +129,29 @@ def _begin(out: Path, source: Path, groups: int) -> None:
         stored = msgspec.json.decode(path.read_bytes(), type=_Training)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreError(f"{path} can't be read: {error}") from error
-    if stored != training:
-        other = (
-            "on other rows"
-            if stored.rows != training.rows
-            else f"with {counted(stored.groups, 'group')} a step"
-        )
-        hint = "resume with the same rows and groups, or choose another folder"
+    if other := next(_differences(stored, training), None):
+        hint = "resume with the same rows, groups and options, or choose another folder"
         raise InputError.of(f"started {other}", file=str(out), hint=hint)
+
+
+def _differences(stored: _Training, now: _Training) -> Iterator[str]:
+    if stored.rows != now.rows:
+        yield "on other rows"
+    if stored.groups != now.groups:
+        yield f"with {counted(stored.groups, 'group')} a step"
+    if stored.options is not None and now.options is not None:
+        before, after = dict(_flat(stored.options)), dict(_flat(now.options))
+        for key in sorted(before.keys() | after.keys()):
+            if before.get(key) != after.get(key):
+                yield f"with {key} {before.get(key)!r}, which is {after.get(key)!r} now"
+
+
+def _flat(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def _groups(source: Path) -> dict[GroupKey, list[int]]:
