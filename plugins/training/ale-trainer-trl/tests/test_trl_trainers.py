@@ -261,6 +261,16 @@ def test_a_layer_that_is_not_there_or_can_have_no_adapters_is_named(lab: Any) ->
         attached(llm, "grpo", lora=LoraOptions(target=("lm_head",)))
 
 
+@pytest.mark.parametrize("name", ["dpo", "grpo"])
+async def test_tokens_of_another_model_are_refused(lab: Any, name: str) -> None:
+    episodes = [
+        lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[token])], reward=reward)
+        for token, reward in ((5000, 1.0), (2, 0.0))
+    ]
+    with pytest.raises(AleError, match="token id 5000 is outside the model's vocabulary of 258"):
+        await attached(lab.llm(), name).step(lab.batch_of(lab.credited(*episodes)))
+
+
 async def test_credits_that_do_not_match_are_refused_before_any_training(lab: Any) -> None:
     from ale.types import replace
 

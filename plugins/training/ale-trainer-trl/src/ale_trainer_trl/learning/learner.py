@@ -7,7 +7,7 @@ So each step builds a new TRL trainer around the same model and optimiser, in mi
 import copy
 import random
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from trl import DPOConfig, GRPOConfig  # type: ignore[attr-defined]
 
+from ale.errors import AleError
 from ale_trainer_trl.learning.engine import MetricsCallback, use_callback
 from ale_trainer_trl.learning.groups import GroupTrainer, Sampled, padded_groups
 from ale_trainer_trl.learning.models import check_layers, refused_layers, use_absolute_base
@@ -96,8 +97,12 @@ class Learner:
 
         Returns:
             TRL's metrics, averaged over the updates.
+
+        Raises:
+            AleError: a token is not in the model's vocabulary.
         """
         settings = self._settings
+        self._check_vocabulary(side.ids for pair in pairs for side in (pair.chosen, pair.rejected))
         rows = datasets.Dataset.from_list([as_row(pair) for pair in pairs])
         with self._trainer_folder() as shared:
             trainer = PairTrainer(
@@ -118,13 +123,26 @@ class Learner:
             )
             return self._run_trainer(trainer)
 
+    def _check_vocabulary(self, sequences: Iterable[Sequence[int]]) -> None:
+        highest = max(id for ids in sequences for id in ids)
+        size = int(self._inner.config.get_text_config().vocab_size)
+        if highest >= size:
+            raise AleError(
+                f"token id {highest} is outside the model's vocabulary of {size}: these episodes "
+                "were sampled from another model"
+            )
+
     def grpo_update(self, groups: Sequence[Sequence[Sampled]]) -> dict[str, float]:
         """GRPO on the rollouts of some prompts: one update, or `epochs` updates on the same ones.
 
         Returns:
             TRL's metrics, averaged over the updates.
+
+        Raises:
+            AleError: a token is not in the model's vocabulary.
         """
         settings = self._settings
+        self._check_vocabulary([*each.prompt_ids, *each.ids] for group in groups for each in group)
         even = padded_groups(groups)
         n_rows = len(even) * len(even[0])
         size = max(n for n in range(1, settings.batch_size + 1) if n_rows % n == 0)
