@@ -83,12 +83,16 @@ def test_a_disk_that_is_full_when_credit_is_given_loses_no_episode(
     finish(workshop)
 
 
+@pytest.mark.parametrize(
+    ("directory", "code", "message"),
+    [("file", 2, "run.directory: "), ("/proc/runs", 1, "can't be created: ")],
+)
 def test_a_folder_that_cannot_be_written_is_reported_before_anything_starts(
-    workshop: Any, config: str
+    workshop: Any, config: str, directory: str, code: int, message: str
 ) -> None:
-    (workshop.folder / "runs").write_text("not a folder")
-    ended = workshop.ale("run", config)
-    assert ended.code == 1, ended.text
-    assert "can't be created: " in ended.err
+    (workshop.folder / "file").write_text("not a folder")
+    ended = workshop.ale("run", config, "--set", f"run.directory={directory}")
+    assert ended.code == code, ended.text
+    assert message in ended.err
     assert "Traceback" not in ended.text
     assert workshop.left_behind() == []
