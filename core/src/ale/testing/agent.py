@@ -386,8 +386,11 @@ class AgentContract:
     async def test_the_time_limit_holds_while_the_model_works(
         self, attempts: AgentAttempts
     ) -> None:
-        attempt = attempts("echo on > file", then=[], time_limit_s=0.5)
-        assert (await attempt.run()).reason == "time_limit"
+        for limit in (0.5, 3.0, 12.0):  # a busy machine may not end the first turn in time
+            attempt = attempts("echo on > file", then=[], time_limit_s=limit)
+            assert (await attempt.run()).reason == "time_limit"
+            if attempt.recorder.turns:
+                break
         assert len(attempt.recorder.turns) == 1
 
     # -- what goes wrong around the agent

@@ -54,6 +54,9 @@ class Case:
         given = (*what, self.options, self.context, self.device)
         # The allocator gives freed memory back, as it otherwise does for large tensors alone.
         environ = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
+        # On a processor with instructions for bfloat16, oneDNN's kernels take 19 MB more, whatever
+        # the model's size.
+        environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"
         command = [sys.executable, str(script), *map(json.dumps, given)]
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
         return int(done.stdout.splitlines()[-1])
