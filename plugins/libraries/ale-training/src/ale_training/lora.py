@@ -97,21 +97,21 @@ def check_targets(model: Any, options: LoraOptions | None, *, path: str) -> None
     problems = [
         Problem(
             message=f"'{target}' is of embeddings, or shares its weight with them"
-            if _named(target, matrices)
+            if names_layer(target, matrices)
             else f"the model has no linear layer '{target}'",
             path=path,
             expected=f"some of {', '.join(known)}",
             hint=nearest(target, known),
         )
         for target in options.target
-        if not _named(target, layers) or _named(target, matrices.keys() - {*layers})
+        if not names_layer(target, layers) or names_layer(target, matrices.keys() - {*layers})
     ]
     if problems:
         raise InputError(problems)
 
 
-def _named(target: str, layers: Iterable[str]) -> bool:
-    """Whether PEFT takes `target` for one of these layers."""
+def names_layer(target: str, layers: Iterable[str]) -> bool:
+    """Does PEFT take `target`, a name in ``lora.target``, for one of these layers?"""
     return any(f".{name}".endswith(f".{target}") for name in layers)
 
 

@@ -1,13 +1,7 @@
-"""Give freed memory back to the system, and say what needs less."""
+"""Give freed memory back to the system."""
 
 import ctypes
 import sys
-
-LESS_MEMORY = (
-    "`ale plan CONFIG` says what takes the memory, and which options take less, such as "
-    "trainer.activations=recompute or a smaller trainer.max_tokens_per_microbatch. A server on the "
-    "same GPU takes memory too: vLLM nearly all, unless its gpu_memory is less."
-)
 
 
 def give_back() -> None:

@@ -1,9 +1,14 @@
-"""The memory that a process may use on this machine: all of it, or what its cgroup allows."""
+"""The memory that a process may use on this machine, and what to change where it is too little."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+LESS_MEMORY = (
+    "`ale plan CONFIG` says what takes the memory, and which options take less, such as "
+    "trainer.activations=recompute or a smaller trainer.max_tokens_per_microbatch. A server on the "
+    "same GPU takes memory too: vLLM nearly all, unless its gpu_memory is less."
+)
 _V2, _V1 = "memory.max", "memory.limit_in_bytes"
 
 

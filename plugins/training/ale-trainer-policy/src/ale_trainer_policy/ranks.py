@@ -24,7 +24,7 @@ import torch.distributed as dist
 
 from ale.errors import AleError, StoreError
 from ale_trainer_policy.critic import Critic
-from ale_trainer_policy.freed import LESS_MEMORY
+from ale_trainer_policy.limits import LESS_MEMORY
 from ale_trainer_policy.options import LearnOptions
 from ale_trainer_policy.placement import Placement
 from ale_trainer_policy.sharded import ShardedLearner, sharded_learner

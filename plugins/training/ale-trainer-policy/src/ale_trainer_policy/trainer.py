@@ -19,8 +19,9 @@ from ale_trainer_policy.checkpoint import State, plain
 from ale_trainer_policy.critic import make_critic
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.engines import check_engine
-from ale_trainer_policy.freed import LESS_MEMORY, give_back
+from ale_trainer_policy.freed import give_back
 from ale_trainer_policy.learner import Learner
+from ale_trainer_policy.limits import LESS_MEMORY
 from ale_trainer_policy.metrics import MetricsAccumulator
 from ale_trainer_policy.models import (
     check_quantised,

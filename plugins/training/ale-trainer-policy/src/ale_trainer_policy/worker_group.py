@@ -25,8 +25,8 @@ from ale_trainer_policy.samples import Floats
 from ale_trainer_policy.sharded import Pieces, sharded_learner
 from ale_trainer_policy.tree import Datum
 
-_LAST_WORDS_S = 5.0
-"""Seconds in which a rank that has failed ends."""
+_EXIT_S = 5.0
+"""A rank that has failed exits within these seconds."""
 
 
 class OwnRanks:
@@ -222,12 +222,12 @@ class WorkerGroup:
 
     @contextmanager
     def _naming_lost_ranks(self) -> Iterator[None]:
-        """Where a collective fails for want of a rank, report what has ended the rank."""
+        """If a collective fails because a rank has exited, report which one and why."""
         try:
             yield
         except RuntimeError:
             if self._own is not None:
-                self._own.check(_LAST_WORDS_S)
+                self._own.check(_EXIT_S)
             raise
 
     def close(self) -> None:

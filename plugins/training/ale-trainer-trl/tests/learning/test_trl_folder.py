@@ -1,4 +1,4 @@
-"""The output folder of a training: one training at a time, room on the disk, whole checkpoints."""
+"""The output folder of a training: its lock, a full disk, damaged checkpoints."""
 
 import resource
 import subprocess

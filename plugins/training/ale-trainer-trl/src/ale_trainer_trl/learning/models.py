@@ -14,7 +14,7 @@ from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import Device, Dtype, Quantization, Training
 from ale_trainer_trl.learning.packages import require_packages
 from ale_training.hub import only_local, unloadable
-from ale_training.lora import LoraOptions, check_targets, check_without_adapters
+from ale_training.lora import LoraOptions, check_targets, check_without_adapters, names_layer
 from ale_training.pretrained import LOAD_ERRORS, load_causal, why_not_loaded
 
 _PATH = "model_name_or_path"
@@ -119,8 +119,9 @@ def check_layers(model: Any, options: LoraOptions | None, *, path: str) -> None:
     check_targets(model, options, path=path)
     head = model.get_output_embeddings()
     names = [name for name, module in model.named_modules() if module is head]
-    for target in (options.target or ()) if options is not None else ():
-        if any(f".{name}".endswith(f".{target}") for name in names):
+    targets = () if options is None else options.target or ()
+    for target in targets:
+        if names_layer(target, names):
             message = f"'{target}' is the output layer, whose adapters TRL would not train"
             raise input_error(message, path=path, hint="ale run with trainer: {type: policy}")
 

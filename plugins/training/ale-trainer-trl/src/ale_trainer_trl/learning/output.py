@@ -26,7 +26,7 @@ RECORD = "training.json"
 WORK = "work"
 """Folder inside ``output_dir`` for files that are needed only while training."""
 SCHEMA = 1
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 # Options that do not affect the weights.
 _FREE = {
     "output_dir",
@@ -62,15 +62,15 @@ def claimed(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _write_errors(folder: Path) -> Iterator[None]:
-    """Turn what the system, torch and safetensors raise without room on a disk into one error."""
+    """Turn the errors for a full or read-only disk, of several types, into a `StoreError`."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if error.errno not in _DISK_ERRORS:
             raise
         raise _unwritable(folder, error.strerror or str(error)) from error
     except (RuntimeError, SafetensorError) as error:
-        # No more than that is said by torch.save and by safetensors.
+        # torch.save and safetensors give no error number.
         if not any(sign in str(error) for sign in ("inline_container", "No space left")):
             raise
         raise _unwritable(folder, str(error).splitlines()[0]) from error
