@@ -17,6 +17,7 @@ from starlette.routing import Route
 from ale.errors import AleError, ContextLengthError, LLMError
 from ale.protocols import LLM
 from ale_serve import wire
+from ale_servers.fetching import FetchedWeights
 from ale_servers.protocol import InferenceServer
 from ale_servers.web import routes, while_connected
 
@@ -32,6 +33,8 @@ class Served:
     llm: LLM
     name: str
     key: str | None = field(default=None, repr=False)
+    fetched: FetchedWeights = field(factory=FetchedWeights)
+    """Weights of trainers on other machines; whoever serves closes it."""
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = lambda: os.urandom(12).hex()
 
@@ -43,7 +46,7 @@ class Served:
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
         ]
         if self.inference is not None:
-            paths += routes(self.inference, self._has_key)
+            paths += routes(self.inference, self._has_key, self.fetched)
         return Starlette(routes=paths, exception_handlers={HTTPException: _refused})
 
     @property

@@ -154,6 +154,7 @@ async def _serve(served: Served, endpoint: Endpoint, say: Callable[[str], None])
     except OSError as error:
         raise AleError(f"the server failed: {error}") from error
     finally:
+        await served.fetched.aclose()
         await served.llm.aclose()
 
 

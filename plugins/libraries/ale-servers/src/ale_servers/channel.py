@@ -20,7 +20,9 @@ from ale_servers.records import Weights
 MARKER = "weights.json"
 
 
-class _Marker(msgspec.Struct, forbid_unknown_fields=True):
+class Marker(msgspec.Struct, forbid_unknown_fields=True):
+    """What the file `MARKER` of a version says."""
+
     version: int
     digest: str
     files: dict[str, int]
@@ -33,11 +35,13 @@ class WeightFolder:
     Args:
         root: folder of the versions; created if missing.
         keep: number of versions to keep; older ones are removed when a new one is published.
+        sync: have a version on the disk before it has its name, for other machines that read it.
     """
 
-    def __init__(self, root: Path, *, keep: int = 2) -> None:
+    def __init__(self, root: Path, *, keep: int = 2, sync: bool = True) -> None:
         self.root = root
         self._keep = keep
+        self._sync = sync
 
     def publish(self, version: int, write: Callable[[Path], str]) -> Weights:
         """Write a version; an existing one is replaced.
@@ -49,10 +53,10 @@ class WeightFolder:
             OSError: the folder can't be written.
         """
         folder = (self.root / f"v{version:08d}").absolute()
-        with replacing(folder, folder=True, sync=True) as partial:
+        with replacing(folder, folder=True, sync=self._sync) as partial:
             digest = write(partial)
             sizes = {file.name: file.stat().st_size for file in sorted(partial.iterdir())}
-            marker = _Marker(version, digest, sizes)
+            marker = Marker(version, digest, sizes)
             (partial / MARKER).write_bytes(msgspec.json.encode(marker))
         self._remove_old(folder)
         return Weights(version=version, digest=digest, folder=str(folder))
@@ -84,10 +88,16 @@ def files_of(weights: Weights) -> list[Path]:
     """
     folder = Path(weights.folder)
     try:
-        marker = msgspec.json.decode((folder / MARKER).read_bytes(), type=_Marker)
+        marker = msgspec.json.decode((folder / MARKER).read_bytes(), type=Marker)
         found = {name: (folder / name).stat().st_size for name in marker.files}
     except (OSError, msgspec.DecodeError) as error:
-        raise WeightsError(f"{folder} holds no published weights: {error}") from error
+        message = f"{folder} holds no published weights: {error}"
+        if isinstance(error, FileNotFoundError) and weights.origin is None:
+            message += (
+                "; if the trainer does not share this folder with the server's machine, set "
+                "'weights_address' in its 'llm: {type: servers}'"
+            )
+        raise WeightsError(message) from error
     if (marker.version, marker.digest) != (weights.version, weights.digest):
         raise WeightsError(
             f"{folder} has version {marker.version} with digest {marker.digest[:12]}; expected "

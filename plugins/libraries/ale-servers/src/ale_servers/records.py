@@ -55,7 +55,17 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
     """The digest of the weights of each of these versions."""
 
 
-class Weights(msgspec.Struct, frozen=True, kw_only=True):
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a trainer hands out its folders of weights over HTTP; see `origin`."""
+
+    host: str
+    """Empty for the address from which the server is asked to take the weights."""
+    port: int
+    key: str
+    """Begins the path: who does not have it gets nothing."""
+
+
+class Weights(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A version of the weights, as stored in a folder."""
 
     version: int
@@ -66,6 +76,8 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the run that published the weights."""
     adapter: str = ""
     """Name of the adapter, over weights that the server has; empty if these are whole weights."""
+    origin: Origin | None = None
+    """Where a server that can't read the folder gets the files; None for nowhere."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

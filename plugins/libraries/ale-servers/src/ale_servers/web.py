@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ale.errors import AleError
+from ale_servers.fetching import FetchedWeights
 from ale_servers.protocol import REFUSALS, InferenceServer
 from ale_servers.records import AbortRequest, PauseRequest, Refusal, SampleRequest, Weights
 
@@ -32,14 +33,17 @@ _CLIENT_LEFT = 499
 """The status that nginx logs when the client has disconnected."""
 
 
-def routes(server: InferenceServer, admits: Callable[[Request], bool]) -> list[Route]:
+def routes(
+    server: InferenceServer, admits: Callable[[Request], bool], fetched: FetchedWeights
+) -> list[Route]:
     """``POST /ale/sample``, ``abort``, ``pause``, ``prepare``, ``update``, ``resume``, ``status``.
 
     Args:
         server: carries out the requests.
         admits: whether a request has the key, if one is needed.
+        fetched: for weights that this machine has to fetch.
     """
-    asked = _Asked(server)
+    asked = _Asked(server, fetched)
     verbs = (asked.sample, asked.abort, asked.pause, asked.prepare, asked.update, asked.resume)
     return [_route(verb, admits) for verb in (*verbs, asked.status)]
 
@@ -72,6 +76,7 @@ class _Asked:
     """The server, asked by requests."""
 
     server: InferenceServer
+    fetched: FetchedWeights
 
     async def sample(self, request: Request) -> Response:
         asked = await _read(request, SampleRequest)
@@ -93,11 +98,11 @@ class _Asked:
         return _json({})
 
     async def prepare(self, request: Request) -> Response:
-        await self.server.prepare(await _read(request, Weights))
+        await self.server.prepare(await self._weights(request))
         return _json({})
 
     async def update(self, request: Request) -> Response:
-        await self.server.update(await _read(request, Weights))
+        await self.server.update(await self._weights(request))
         return _json({})
 
     async def resume(self, request: Request) -> Response:
@@ -106,6 +111,10 @@ class _Asked:
 
     async def status(self, request: Request) -> Response:
         return _json(await self.server.status())
+
+    async def _weights(self, request: Request) -> Weights:
+        weights = await _read(request, Weights)
+        return await self.fetched.local(weights, request.client.host if request.client else "")
 
 
 async def while_connected(request: Request, answering: Coroutine[Any, Any, Response]) -> Response:

@@ -25,6 +25,7 @@ from ale_llm_policy.pretrained import TinyShape, TorchPolicy, load_policy, tiny_
 from ale_llm_policy.pretrained.loading import resolve_device, resolve_dtype
 from ale_llm_policy.servers import OwnServers, ServersLLM, temporary
 from ale_servers.channel import WeightFolder
+from ale_servers.origin import WeightOrigin
 from ale_servers.places import registry_at
 from ale_servers.pool import PoolOptions
 from ale_servers.records import SampleReason
@@ -73,10 +74,12 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
     folder = run / "weights" if options.weights is None else options.weights / context.run_id
     if options.adapter:
         folder /= options.adapter  # agents of one run may have an adapter each
+    address = options.hands_out_at
     return ServersLLM(
         policy,
         registry,
         WeightFolder(folder),
+        origin=None if address is None else WeightOrigin(folder, address),
         training_device=device,
         run=context.run_id,
         following=options.follow,
@@ -118,6 +121,7 @@ def _client_options(options: ServersOptions, own: OwnServers | None) -> dict[str
         "registry": None if folder is None else str(folder.absolute()),
         "start": 0,
         "take_over": False,
+        "weights_address": "",
         "server": {},
         "gpus": [],
     }

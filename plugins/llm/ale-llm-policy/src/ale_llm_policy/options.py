@@ -9,6 +9,7 @@ from attrs import field, frozen, validators
 from ale.plugin import doc, ge, gt, le
 from ale.strict import NameOrPath
 from ale_nats_client.options import ServerOptions
+from ale_servers.address import Address
 
 # mypy takes a field's type from its default, and would refuse None.
 _at_least_1: Any = validators.optional(ge(1))
@@ -231,8 +232,15 @@ class ServersOptions(PolicyOptions):
     weights: Path | None = field(
         default=None,
         metadata=doc(
-            "Folder for new weights, which the servers must be able to read; default: in the run "
-            "directory."
+            "Folder for new weights, which the servers read unless there is a 'weights_address'; "
+            "default: in the run directory."
+        ),
+    )
+    weights_address: str = field(
+        default="",
+        metadata=doc(
+            "HOST or HOST:PORT at which servers that can't read the folder fetch new weights from "
+            "the run; auto or auto:PORT: at any address of this machine."
         ),
     )
     timeout_s: float = field(
@@ -256,6 +264,7 @@ class ServersOptions(PolicyOptions):
         if sum(ways) != 1:
             raise ValueError("give one of 'urls', 'registry', 'nats' and 'start'")
         _ = self.nats_server  # raises if it is not a URL
+        _ = self.hands_out_at  # raises if it is not an address
         if self.server and not (self.start and "type" in self.server):
             raise ValueError("'server' is for 'start', and needs a 'type'")
         if "model" in self.server:
@@ -267,6 +276,16 @@ class ServersOptions(PolicyOptions):
             )
         if self.follow is not None and (self.take_over or self.start > 0):
             raise ValueError("'follow' takes the servers as they are: without take_over and start")
+
+    @property
+    def hands_out_at(self) -> Address | None:
+        """Where the run hands out new weights, if it does."""
+        if not self.weights_address:
+            return None
+        try:
+            return Address.read(self.weights_address)
+        except ValueError as error:
+            raise ValueError(f"'weights_address': {error}") from None
 
     @property
     def nats_server(self) -> ServerOptions | None:

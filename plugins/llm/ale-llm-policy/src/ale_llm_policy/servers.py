@@ -23,6 +23,7 @@ from ale_llm_policy.options import Following
 from ale_llm_policy.pretrained import TorchPolicy, weights
 from ale_servers.channel import WeightFolder
 from ale_servers.client import Connections, HTTPServer
+from ale_servers.origin import WeightOrigin
 from ale_servers.pool import PoolOptions, ServerPool
 from ale_servers.records import Sampled, SampleRequest, Weights
 from ale_servers.registry import FolderRegistry, Registry
@@ -92,6 +93,7 @@ class ServersLLM(TokenLLM):
             processor's memory until then. Read by trainers.
         registry: where the servers are found.
         channel: where weights are written.
+        origin: hands out the channel's folder, if servers may be unable to read it.
         run: id of the run.
         following: the weights that the run has given its servers, if this is one of its workers.
         options: how the servers are asked.
@@ -109,6 +111,7 @@ class ServersLLM(TokenLLM):
         registry: Registry,
         channel: WeightFolder,
         *,
+        origin: WeightOrigin | None,
         training_device: torch.device,
         run: str,
         following: Following | None,
@@ -124,6 +127,7 @@ class ServersLLM(TokenLLM):
         self.training_device = training_device
         self._registry = registry
         self._channel = channel
+        self._origin = origin
         self._options = options
         self._connections = Connections(key)
         self._own = own
@@ -235,7 +239,7 @@ class ServersLLM(TokenLLM):
         if self._options.follow:
             raise AleError("llm.follow: the servers' weights are another process's to change")
         pool = await self._opened()
-        published = await asyncio.to_thread(self._write, snapshot)
+        published = await self._published(snapshot)
         if published.digest == pool.weights.digest and published.version == pool.weights.version:
             pool.written(published)
         else:
@@ -253,12 +257,16 @@ class ServersLLM(TokenLLM):
             await pool.aclose()
         await self._connections.aclose()
         await self._running.aclose()
+        if self._origin is not None:
+            await self._origin.aclose()
         if self._written:
             self._channel.remove()
 
     async def _opened(self) -> ServerPool:
         async with self._opening:
             if self._pool is None:
+                if self._origin is not None:
+                    await self._origin.started()  # now, when a wrong address loses no work
                 pool = ServerPool(
                     self._registry,
                     lambda entry: HTTPServer(entry, self._connections),
@@ -285,7 +293,13 @@ class ServersLLM(TokenLLM):
         async with self._opening:
             if not pool.weights.folder:
                 snapshot = PolicySnapshot(version=self.policy.version)
-                pool.written(await asyncio.to_thread(self._write, snapshot))
+                pool.written(await self._published(snapshot))
+
+    async def _published(self, snapshot: PolicySnapshot) -> Weights:
+        """Write the weights, and hand them out."""
+        published = await asyncio.to_thread(self._write, snapshot)
+        origin = None if self._origin is None else await self._origin.started()
+        return msgspec.structs.replace(published, run=self._run, origin=origin)
 
     def _write(self, snapshot: PolicySnapshot) -> Weights:
         if self._options.adapter:
@@ -300,8 +314,7 @@ class ServersLLM(TokenLLM):
                 return digest.result()
 
         self._written = True
-        published = self._channel.publish(snapshot.version, write)
-        return msgspec.structs.replace(published, run=self._run)
+        return self._channel.publish(snapshot.version, write)
 
     def _write_adapter(self, snapshot: PolicySnapshot) -> Weights:
         if snapshot.weights not in (None, self.policy) or snapshot.path is not None:
@@ -313,7 +326,7 @@ class ServersLLM(TokenLLM):
 
         self._written = True
         published = self._channel.publish(snapshot.version, write)
-        return msgspec.structs.replace(published, run=self._run, adapter=self._options.adapter)
+        return msgspec.structs.replace(published, adapter=self._options.adapter)
 
     def _tensors(self, snapshot: PolicySnapshot) -> dict[str, Tensor]:
         """The weights by the names of the plain model: tied ones once, adapters merged."""

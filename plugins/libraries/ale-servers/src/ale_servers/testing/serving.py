@@ -1,6 +1,7 @@
 """A server of the protocol behind HTTP, in this process."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -8,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.applications import Starlette
 
+from ale_servers.fetching import FetchedWeights
 from ale_servers.protocol import InferenceServer
 from ale_servers.web import routes
 
@@ -22,8 +24,10 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def serving(server: InferenceServer, port: int = 0) -> AsyncIterator[str]:
     """Answer requests while the block runs; yields the base URL."""
-    async with serving_app(Starlette(routes=routes(server, lambda request: True)), port) as url:
-        yield url
+    async with contextlib.aclosing(FetchedWeights()) as fetched:
+        app = Starlette(routes=routes(server, lambda request: True, fetched))
+        async with serving_app(app, port) as url:
+            yield url
 
 
 @asynccontextmanager

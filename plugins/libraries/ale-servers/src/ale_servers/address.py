@@ -1,0 +1,36 @@
+"""An address of this machine at which to listen, as users write it."""
+
+from attrs import frozen
+
+ANY = "auto"
+"""The host of an address that listens everywhere: each server connects to the address from which
+the trainer has asked it."""
+_MOST_PORT = 65535
+
+
+@frozen
+class Address:
+    """Where to listen.
+
+    Attributes:
+        host: a name or an address of this machine, or `ANY`.
+        port: 0 for a free one.
+    """
+
+    host: str
+    port: int = 0
+
+    @classmethod
+    def read(cls, text: str) -> "Address":
+        """An address from ``HOST``, ``HOST:PORT``, ``[IPV6]:PORT``, ``auto`` or ``auto:PORT``.
+
+        Raises:
+            ValueError: it is none.
+        """
+        host, colon, port = text.rpartition(":")
+        if not colon or (":" in host and not host.endswith("]")):
+            host, port = text, "0"
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or "/" in host or not port.isdecimal() or int(port) > _MOST_PORT:
+            raise ValueError(f"expected HOST, HOST:PORT, auto or auto:PORT, found {text!r}")
+        return cls(host, int(port))

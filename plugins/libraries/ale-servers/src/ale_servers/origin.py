@@ -1,0 +1,70 @@
+"""Hand out a folder of weights over HTTP, for servers on machines that do not share the folder."""
+
+import contextlib
+import secrets
+import socket
+from pathlib import Path
+
+from aiohttp import web
+
+from ale.errors import AleError
+from ale_servers.address import ANY, Address
+from ale_servers.records import Origin
+
+
+class WeightOrigin:
+    """Hands out a folder, in the event loop that starts it. Files are sent as they are, by
+    ``sendfile``; nothing is encrypted.
+
+    Args:
+        folder: of a `channel.WeightFolder`.
+        address: where to listen.
+    """
+
+    def __init__(self, folder: Path, address: Address) -> None:
+        self._folder = folder
+        self._address = address
+        self._runner: web.AppRunner | None = None
+        self._origin: Origin | None = None
+
+    async def started(self) -> Origin:
+        """Listen, if this was not called before; returns where.
+
+        Raises:
+            AleError: the address is taken, or does not belong to this machine.
+        """
+        if self._origin is None:
+            key = secrets.token_urlsafe(16)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            app = web.Application()
+            app.router.add_static(f"/{key}", self._folder)
+            listener = self._listener()
+            self._runner = web.AppRunner(app, access_log=None)
+            await self._runner.setup()
+            await web.SockSite(self._runner, listener).start()
+            host = "" if self._address.host == ANY else self._address.host
+            self._origin = Origin(host=host, port=listener.getsockname()[1], key=key)
+        return self._origin
+
+    def _listener(self) -> socket.socket:
+        host, port = self._address.host, self._address.port
+        try:
+            if host == ANY and socket.has_dualstack_ipv6():
+                family = socket.AF_INET6
+                return socket.create_server(("", port), family=family, dualstack_ipv6=True)
+            if host == ANY:
+                return socket.create_server(("", port))
+            family = socket.getaddrinfo(host, port)[0][0]
+            return socket.create_server((host, port), family=family)
+        except OSError as error:
+            where = f"port {port}" if host == ANY else f"{host}:{port}"
+            reason = error.strerror or error
+            raise AleError(f"weights can't be handed out at {where}: {reason}") from error
+
+    async def aclose(self) -> None:
+        """End all transfers. Idempotent."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+            with contextlib.suppress(OSError):  # what was published is its publisher's to remove
+                self._folder.rmdir()
