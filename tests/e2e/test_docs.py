@@ -19,8 +19,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
+
+from ale.testing.builders import episode
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -177,6 +180,25 @@ def test_every_block_to_type_is_run(folder: str) -> None:
         bare = re.findall(r"^```(?:bash|sh|shell|console|python)\b", text, re.M)
         assert not bare, f"{path.name}: {bare[0]} is run by nobody; write {{code-block}}"
         assert len(blocks(text)) == text.count("\n```{code-block}"), path.name
+
+
+def test_the_page_about_reading_a_run_counts_each_training_episode_once(tmp_path: Path) -> None:
+    """Its first program, of a run with repeated and unfinished lines, and evaluations."""
+    page = blocks((DOCS / "how-to" / "read-a-run.md").read_text())
+    (program,) = [block.text for block in page if block.caption == "rewards.py"]
+    rows = [
+        episode(0.0),
+        episode(1.0),  # of two lines of one episode the last counts
+        episode(0.5, rollout=1),
+        episode(None, rollout=2),
+        evolve(episode(0.0, episode_id="evaluation-0-demo-0"), split="evaluation"),
+        evolve(episode(0.0, episode_id="0-demo@expert-0"), start="expert"),
+    ]
+    whole = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+    (tmp_path / "episodes.jsonl").write_bytes(whole + b'{"id": "0-demo-3", "rew')
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("demo: 0.750 over 2\n", "")
 
 
 def test_the_page_of_the_run_directory_documents_every_file_and_key(
