@@ -215,6 +215,19 @@ def test_tasks_and_causes_of_broken_episodes_are_in_tables(trained: Path) -> Non
     )
 
 
+def test_a_task_without_a_reward_shows_dashes_and_has_no_value_to_sort_by(
+    write: Write, tmp_path: Path
+) -> None:
+    failure = Failure(stage="sandbox", kind="SandboxError", message="no image")
+    broken = evolve(episode(None, episode_id="broken", task_id="broken"), failure=failure)
+    rows = [episode(-2.0, turn("tried"), episode_id="worst", task_id="worst"), broken]
+    target = write(tmp_path / "run", rows, credited=False) / "report.html"
+    write_report(RunReader(target.parent), target, episodes=10, megabytes=1.0)
+    (row,) = re.findall(r'<tr data-task="broken">.*?</tr>', target.read_text(), re.S)
+    cells = re.findall(r'data-value="([^"]*)">([^<]*)</td>', row)
+    assert cells == [("", "-"), ("0", "0"), ("", "-"), ("", "-"), ("1", "1")]
+
+
 def test_the_file_loads_nothing_and_runs_one_script_only(trained: Path) -> None:
     text = (trained / "report.html").read_text()
     page = Page(text)

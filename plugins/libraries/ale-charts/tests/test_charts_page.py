@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -85,6 +86,29 @@ def test_text_is_never_markup(make: Make) -> None:
 def test_a_page_has_the_numbers_for_browsers_without_scripts(make: Make) -> None:
     (fallback,) = re.findall(r"<noscript><div.*?</noscript>", make(title="loss"), re.S)
     assert re.findall(r"<td>([^<]*)</td>", fallback) == ["0", "0 (0 to 0.5)", "1", "1 (0.5 to 1)"]
+
+
+def test_a_row_without_a_value_comes_last_in_both_directions(tmp_path: Path, make: Make) -> None:
+    """A real browser clicks on the column's head twice."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("needs chromium")
+    values = {"none": "", "low": "-2.5", "high": "0.5", "middle": "-1"}
+    rows = "".join(f'<tr><td data-value="{v}">{name}</td></tr>' for name, v in values.items())
+    head = "<thead><tr><th>reward</th></tr></thead>"
+    table = f'<table class="sortable">{head}<tbody>{rows}</tbody></table>'
+    clicks = """
+      for (const way of ["up", "down"]) {
+        document.querySelector(".sortable button").click();
+        document.body.dataset[way] = all(".sortable td").map((cell) => cell.textContent).join(" ");
+      }"""
+    page = tmp_path / "page.html"
+    page.write_text(make(script=clicks).replace("<body>", f"<body>{table}"))
+    fresh = [f"--user-data-dir={tmp_path / 'profile'}", "--disable-gpu", "--no-sandbox"]
+    command = [browser, "--headless", *fresh, "--dump-dom", page.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert 'data-up="low middle high none"' in shown
+    assert 'data-down="high middle low none"' in shown
 
 
 def test_the_licence_of_the_chart_library_is_shipped_with_it() -> None:

@@ -99,11 +99,14 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   }
 });
 
-// Tables: a button in each head sorts by its column, unless the head has data-plain.
+// Tables: a button in each head sorts by its column, unless the head has data-plain. A cell whose
+// data-value is empty has none: its row comes last, in both directions.
+const compare = (a, b) => (typeof a === "number" ? a - b : a.localeCompare(b));
 for (const table of all("table.sortable")) {
   const body = table.tBodies[0];
   const valueOf = (row, column) => {
     const cell = row.cells[column];
+    if (cell.dataset.value === "") return null;
     return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
   };
   all("th", table).forEach((head, column) => {
@@ -115,7 +118,7 @@ for (const table of all("table.sortable")) {
       all("th", table).forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
       const rows = [...body.rows].map((row) => [valueOf(row, column), row]);
-      rows.sort(([a], [b]) => (typeof a === "number" ? a - b : a.localeCompare(b)) * (down ? -1 : 1));
+      rows.sort(([a], [b]) => (a === null || b === null ? (a === null) - (b === null) : compare(a, b) * (down ? -1 : 1)));
       body.append(...rows.map(([, row]) => row));
     });
   });
