@@ -87,15 +87,20 @@ def test_two_runs_are_compared_task_by_task(run: Path, tmp_path: Path) -> None:
             store.add_episode(episode(task, i, reward))
     store.close()
     text = ale(str(run), "--k", "1", "--k", "2", "--against", str(other))
-    assert text.splitlines()[-3:] == [
+    assert text.splitlines()[-4:] == [
         "against the other run, paired by task",
+        "left out: 1 task of only this run, and 1 task of only the other",
         "pass@1  +0.417 over 2 tasks  (95% interval -0.642 to +1.000)  p 0.5, by Holm 1",
         "pass@2  +0.667 over 2 tasks  (95% interval -1.000 to +1.000)  p 0.5, by Holm 1",
     ]
-    (first, _) = json.loads(
-        ale(str(run), "--k", "1", "--k", "2", "--against", str(other), "--json")
-    )["against"]
+    results = json.loads(ale(str(run), "--k", "1", "--k", "2", "--against", str(other), "--json"))
+    assert results["unpaired"] == {"this": ["c"], "other": ["d"]}
+    (first, _) = results["against"]
     assert (first["k"], first["p"], first["estimate"]["n"]) == (1, 0.5, 2)
+
+
+def test_runs_with_the_same_tasks_leave_none_out(run: Path) -> None:
+    assert "left out" not in ale(str(run), "--against", str(run))
 
 
 def test_runs_without_a_common_task_are_not_compared(run: Path, tmp_path: Path) -> None:

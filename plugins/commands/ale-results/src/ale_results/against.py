@@ -46,6 +46,14 @@ def differences(
     return made
 
 
+def unpaired(own: Mapping[str, Attempts], other: Mapping[str, Attempts]) -> dict[str, list[str]]:
+    """Ids of the tasks that only one of two runs has attempts at: of ``this`` and of ``other``."""
+    return {
+        "this": [task for task in own if task not in other],
+        "other": [task for task in other if task not in own],
+    }
+
+
 def difference_line(difference: Difference) -> str:
     """``pass@1  +0.083 over 12 tasks  (95% interval -0.020 to +0.186)  p 0.21, by Holm 0.42``."""
     found = difference.estimate

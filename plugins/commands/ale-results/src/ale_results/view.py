@@ -7,7 +7,7 @@ from typing import Any
 from attrs import asdict
 
 from ale.text import number, sampling_name, shorten, table
-from ale_results.against import difference_line, differences
+from ale_results.against import difference_line, differences, unpaired
 from ale_statistics import Attempts, mean_over_tasks
 
 _CAUSE = 60
@@ -31,9 +31,20 @@ def as_text(
     lines = table([*header, "seconds", "last cause"], rows, right=range(1, len(header) + 1))
     made = [lines, "", *(_mean_line(mean) for mean in _means(counted, ks)), *_mixed(counted)]
     if other is not None:
-        made += ["", "against the other run, paired by task"]
+        made += ["", "against the other run, paired by task", *_unpaired_line(counted, other)]
         made += map(difference_line, differences(counted, other, ks))
     return "\n".join(made)
+
+
+def _unpaired_line(counted: Mapping[str, Attempts], other: Mapping[str, Attempts]) -> Iterator[str]:
+    """A line where one run has tasks that the other lacks."""
+    own, theirs = (len(tasks) for tasks in unpaired(counted, other).values())
+    if own or theirs:
+        yield f"left out: {_tasks(own)} of only this run, and {_tasks(theirs)} of only the other"
+
+
+def _tasks(n: int) -> str:
+    return "1 task" if n == 1 else f"{n} tasks"
 
 
 def _mixed(counted: Mapping[str, Attempts]) -> Iterator[str]:
@@ -80,8 +91,7 @@ def _means(counted: Mapping[str, Attempts], ks: Sequence[int]) -> list[dict[str,
 def _mean_line(mean: Mapping[str, Any]) -> str:
     if mean["mean"] is None:
         return f"pass@{mean['k']}  no task has that many attempts"
-    tasks = "1 task" if mean["tasks"] == 1 else f"{mean['tasks']} tasks"
-    line = f"pass@{mean['k']}  {mean['mean']:.3f} of {tasks}"
+    line = f"pass@{mean['k']}  {mean['mean']:.3f} of {_tasks(mean['tasks'])}"
     if mean["interval_95"] is None:
         return line
     low, high = mean["interval_95"]
@@ -111,4 +121,5 @@ def to_json(
     whole: dict[str, Any] = {"tasks": tasks, "pass_at": _means(counted, ks)}
     if other is not None:
         whole["against"] = [asdict(each) for each in differences(counted, other, ks)]
+        whole["unpaired"] = unpaired(counted, other)
     return json.dumps(whole, indent=2)
