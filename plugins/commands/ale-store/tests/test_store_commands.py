@@ -118,6 +118,22 @@ def test_a_tag_is_one_word(folder: Path, ale: Ale, tag: str) -> None:
     assert not (folder / "first" / "tags.json").exists()
 
 
+def test_removing_a_tag_that_no_run_has_names_the_nearest_one(
+    folder: Path, ale: Ale, make_run: Any
+) -> None:
+    make_run(folder / "second").close()
+    ale("runs", "tag", "runs/first", "--add", "baseline", "--add", "paper")
+    wrong = ale("runs", "tag", "runs/first", "--remove", "paper", "--remove", "base-line")
+    assert wrong.exit_code == 2
+    assert "--remove: the run doesn't have the tag 'base-line'" in wrong.output
+    assert "did you mean 'baseline'?" in wrong.output
+    none = ale("runs", "tag", "runs/first", "runs/second", "--remove", "x")
+    assert "none of the runs has the tag 'x'" in none.output
+    assert "tags: baseline, paper" in none.output
+    some = ale("runs", "tag", "runs/first", "runs/second", "--remove", "paper")
+    assert lines(some) == [["first:", "baseline"], ["second:", "no", "tags"]]
+
+
 def test_tags_are_those_of_all_runs_that_are_named_or_of_none(folder: Path, ale: Ale) -> None:
     assert ale("runs", "tag", "runs/first", "runs/absent", "--add", "x").exit_code == 2
     assert not (folder / "first" / "tags.json").exists()

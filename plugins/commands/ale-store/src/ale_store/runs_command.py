@@ -105,10 +105,11 @@ def tag(runs: tuple[Path, ...], add: tuple[str, ...], remove: tuple[str, ...]) -
       ale runs tag runs/20260101-120000-3f2a-quickstart --remove paper
     """
     from ale.runs import RunReader
-    from ale_store.tagging import change_tags, read_tags
+    from ale_store.tagging import change_tags, check_removed, read_tags
 
     for run in runs:
         RunReader(run)
+    check_removed(runs, remove)
     for run in runs:
         now = change_tags(run, add, remove) if add or remove else read_tags(run)
         click.echo(f"{run.name}: {', '.join(now) or 'no tags'}")

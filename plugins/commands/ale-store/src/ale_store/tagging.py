@@ -1,11 +1,12 @@
 """Tags of runs, in a file of the run directory: they last as long as the run does."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ale.errors import InputError
 from ale.files import write_whole
+from ale.strict import nearest
 
 TAGS = "tags.json"
 
@@ -43,3 +44,18 @@ def change_tags(run: Path, add: Iterable[str] = (), remove: Iterable[str] = ()) 
     tags = sorted({*read_tags(run), *added} - {*remove})
     write_whole(run / TAGS, json.dumps(tags, ensure_ascii=False) + "\n")
     return tags
+
+
+def check_removed(runs: Sequence[Path], remove: Iterable[str]) -> None:
+    """Refuse to remove a tag that none of these runs has.
+
+    Raises:
+        InputError: with the nearest tag that one of them has.
+    """
+    known = sorted({tag for run in runs for tag in read_tags(run)})
+    where = "the run doesn't have" if len(runs) == 1 else "none of the runs has"
+    for tag in remove:
+        if tag not in known:
+            message = f"{where} the tag {tag!r}"
+            hint = nearest(tag, known) or f"tags: {', '.join(known) or 'none'}"
+            raise InputError.of(message, file="--remove", hint=hint)
