@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
 import openai
 import pytest
+from attrs import evolve
 
 from ale.errors import AleError, ContextLengthError, LLMError
 from ale.testing.fakes import FakeLLM
@@ -321,3 +323,29 @@ async def test_a_lone_half_of_a_surrogate_pair_is_sent_as_an_escape(start: Start
     async with client(await start(FakeLLM([answer]))) as asking:
         answer = await asking.chat.completions.create(**ASK)
     assert answer.choices[0].message.content == "\ud83d"
+
+
+LEAVING = """
+import socket, struct, sys
+address, request = ("127.0.0.1", int(sys.argv[1])), sys.argv[2].encode()
+for _ in range(20):
+    with socket.create_connection(address) as connection:
+        connection.sendall(request)
+        connection.recv(64)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+"""
+"""A client that reads the beginning of a stream and leaves."""
+
+
+async def test_a_client_that_leaves_in_a_stream_causes_no_warning(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = tuple(ToolCall(id=f"c{i}", name="shell", arguments="{}") for i in range(100))
+    answer = evolve(ANSWER, message=evolve(ANSWER.message, tool_calls=calls))
+    url = await start(FakeLLM([answer] * 20))
+    body = json.dumps({**ASK, "stream": True})
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    port = url.split(":")[2].split("/")[0]
+    leaving = await asyncio.create_subprocess_exec(sys.executable, "-c", LEAVING, port, head + body)
+    assert await leaving.wait() == 0
+    assert [record.getMessage() for record in caplog.records] == []

@@ -1,5 +1,6 @@
 """Requests to responses: a model as an application of Starlette."""
 
+import asyncio
 import hmac
 import os
 import time
@@ -120,6 +121,7 @@ async def _body(request: Request) -> bytes:
 async def _stream(events: Iterable[Mapping[str, Any]]) -> AsyncIterator[bytes]:
     for event in events:
         yield b"data: " + wire.encoded(event) + b"\n\n"
+        await asyncio.sleep(0)  # or a client that has left is noticed only after the last event
     yield b"data: [DONE]\n\n"
 
 
