@@ -125,20 +125,29 @@ async def test_an_answer_that_breaks_off_breaks_off_for_the_client(
     assert dict(session.left_out) == {"the server broke off its answer": 1}
 
 
-@pytest.mark.parametrize("garbage", ["not HTTP at all\r\n\r\n", ""])
+@pytest.mark.parametrize(
+    ("garbage", "reason"),
+    [("not HTTP at all\r\n\r\n", "Bad status line"), ("", "Server disconnected")],
+)
 async def test_a_server_that_sends_garbage_is_named_and_not_repeated(
-    garbage: str, canned: Callable[[Any], str], start: Callable[..., Any]
+    garbage: str, reason: str, canned: Callable[[Any], str], start: Callable[..., Any]
 ) -> None:
-    proxy: Proxied = await start(canned({"/v1/chat/completions": [garbage, "close"]}))
-    got = await ask_raw(proxy.port, request("/v1/chat/completions", proxy.port))
-    assert got.startswith(b"HTTP/1.1 502 ")
-    assert b"the server did not answer" in got
+    upstream = canned({"/v1/chat/completions": [garbage, "close"]})
+    proxy: Proxied = await start(upstream)
+    got = (await ask_raw(proxy.port, request("/v1/chat/completions", proxy.port))).decode()
+    assert got.startswith("HTTP/1.1 502 ")
+    assert f"ale proxy: the server at {upstream} did not answer: " in got
+    assert reason in got
 
 
-async def test_a_server_that_is_not_there_is_a_502(start: Callable[..., Any]) -> None:
-    proxy: Proxied = await start("http://127.0.0.1:9")
-    got = await ask_raw(proxy.port, request("/v1/models", proxy.port))
-    assert got.startswith(b"HTTP/1.1 502 ")
+async def test_a_server_that_is_not_there_is_a_502_with_its_address_and_the_reason(
+    start: Callable[..., Any],
+) -> None:
+    proxy: Proxied = await start("http://127.0.0.1:9/v1")
+    got = (await ask_raw(proxy.port, request("/v1/models", proxy.port))).decode()
+    assert got.startswith("HTTP/1.1 502 ")
+    refused = "the server at http://127.0.0.1:9 did not answer: Connection refused"
+    assert f"ale proxy: {refused}" in got
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import re
+import socket
 from collections.abc import Callable, Iterable
 from urllib.parse import unquote
 
@@ -122,7 +124,7 @@ class Forwarder:
         try:
             upstream = await asking
         except (aiohttp.ClientError, OSError) as error:
-            reason = f"the server did not answer: {type(error).__name__}"
+            reason = f"the server at {self._upstream} did not answer: {_why(error)}"
             if exchange is not None:
                 exchange.give_up(reason)
             raise refusal(web.HTTPBadGateway, f"ale proxy: {reason}") from error
@@ -137,6 +139,14 @@ class Forwarder:
                     self._sessions.finish(session, exchange)
 
             return await _answer(request, upstream, exchange, passes)
+
+
+def _why(error: Exception) -> str:
+    """What the system or the HTTP client says, in one line."""
+    failed = getattr(error, "os_error", error)
+    if isinstance(failed, OSError) and failed.errno and not isinstance(failed, socket.gaierror):
+        return os.strerror(failed.errno)
+    return " ".join(str(failed).split()) or type(failed).__name__
 
 
 async def _answer(
