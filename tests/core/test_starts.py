@@ -391,6 +391,29 @@ def test_a_scheme_that_breaks_its_contract_is_named_before_anything_is_written(
     assert not workplace.directory.exists()
 
 
+class Shown(Halfway):
+    """A demonstration of each task."""
+
+    def starts(self, task_id: str) -> list[Start]:
+        beginning, _ = super().starts(task_id)
+        return [replace(beginning, expert=lambda: self.expert(TURNS), demonstration=True)]
+
+
+def test_demonstrations_that_the_trainer_ignores_are_refused(
+    workplace: Any, practice: Practice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    practice.scheme = Shown
+    workplace.prepared(configured(workplace, "evaluation")).store.close()
+    monkeypatch.setattr(Learning, "ignores_demonstrations", True, raising=False)
+    with pytest.raises(InputError) as refused:
+        workplace.prepared(configured(workplace, "evaluation"))
+    (problem,) = refused.value.problems
+    assert problem.path == "trainer.type"
+    assert "learns nothing from them" in problem.message
+    assert "starts.demonstrations: 0" in (problem.hint or "")
+    workplace.prepared(configured(workplace, "evaluation", "trainer")).store.close()
+
+
 def test_a_model_whose_answers_can_not_be_forced_is_refused(
     workplace: Any, practice: Practice
 ) -> None:

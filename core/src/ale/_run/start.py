@@ -5,7 +5,7 @@ import random
 import sys
 import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
@@ -31,7 +31,7 @@ from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
-from ale.protocols import RestoringScheme
+from ale.protocols import IgnoresDemonstrations, RestoringScheme, Start
 from ale.strict import from_plain
 from ale.types import Split, Task
 
@@ -130,11 +130,26 @@ def check_run(config: RunConfig, name: str, host: Host, directory: Path | None =
         raise InputError([config.located(problem) for problem in error.problems]) from error
     _refuse_secrets(config, tasks, host.redactor(config))
     if parts.starts is not None:  # fail early if the scheme can't plan these tasks
-        starts_of_step(tasks["train"], config.run, 0, parts.starts)
+        starts = starts_of_step(tasks["train"], config.run, 0, parts.starts)
+        _check_demonstrations(config, parts, starts)
     notes = (*config.notes, *isolation_notes(config, parts.backend, tasks))
     return Prepared(
         config=config, parts=parts, tasks=tasks, context=context, path=path, notes=notes
     )
+
+
+def _check_demonstrations(config: RunConfig, parts: Parts, starts: Iterable[Start]) -> None:
+    """Refuse demonstrations that nothing learns from."""
+    if isinstance(parts.trainer, IgnoresDemonstrations) and any(s.demonstration for s in starts):
+        problem = Problem(
+            message="the run begins with demonstrations, and this trainer learns nothing from "
+            "them: it learns from the policy's own answers alone",
+            path="trainer.type",
+            expected="a trainer that imitates, such as sft or policy; or no demonstrations",
+            hint="starts.demonstrations: 0; what sft has learned can be the model of this run: "
+            "ale model exports it",
+        )
+        raise InputError([config.located(problem)])
 
 
 def _check_place(path: Path, option: str | None) -> None:

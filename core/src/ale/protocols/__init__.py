@@ -35,6 +35,7 @@ from ale.protocols.training import (
     CreditScheme,
     CriticCredit,
     CriticTrainer,
+    IgnoresDemonstrations,
     Trainer,
 )
 
@@ -60,6 +61,7 @@ __all__ = [
     "Expert",
     "HasAgentUser",
     "HasServiceContainers",
+    "IgnoresDemonstrations",
     "Launch",
     "Launched",
     "Launcher",

@@ -51,6 +51,14 @@ class CriticTrainer(Protocol):
 
 
 @runtime_checkable
+class IgnoresDemonstrations(Protocol):
+    """What a trainer may also be: one that learns from sampled answers alone. A run whose starts
+    begin with demonstrations (`Start.demonstration`) is refused with it."""
+
+    ignores_demonstrations: Literal[True]
+
+
+@runtime_checkable
 class BackgroundSaver(Protocol):
     """What a trainer may also be: one that can write a checkpoint while the run continues."""
 

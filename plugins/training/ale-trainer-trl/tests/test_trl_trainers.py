@@ -13,7 +13,7 @@ from peft import PeftModel
 
 from ale.errors import AleError, InputError, StoreError
 from ale.plugin import BuildContext
-from ale.protocols import Trainer
+from ale.protocols import IgnoresDemonstrations, Trainer
 from ale.testing.trainer import TrainerContract
 from ale.types import Batch
 from ale_trainer_trl.learning import LoraOptions
@@ -181,6 +181,28 @@ async def test_a_batch_without_signal_is_no_new_version(lab: Any) -> None:
         report = await trainer.step(lab.batch_of(tied))
         assert report.policy_version == 0
         assert (report.metrics[count], report.metrics["updates"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("dpo", {}),
+        ("dpo", {"pairs": "same-trajectory"}),
+        ("grpo", {}),
+        ("grpo", {"advantage": "credit"}),
+    ],
+)
+async def test_nothing_is_learned_from_demonstrations_and_a_run_is_told(
+    name: str, fields: dict[str, Any], lab: Any
+) -> None:
+    turns = [
+        lab.TokenTurn(prompt=[1, 2], output=[3, 4], forced=True),
+        lab.TokenTurn(prompt=[1, 2, 3, 4, 5], output=[6, 7], forced=True),
+    ]
+    shown = lab.credited(lab.TokenEpisode(turns=turns, reward=1.0, weights=[0.5, 1.0]))
+    trainer = attached(lab.llm(), name, **fields)
+    assert (await trainer.step(lab.batch_of(shown))).metrics["updates"] == 0
+    assert isinstance(trainer, IgnoresDemonstrations)
 
 
 async def test_iterations_are_updates_on_the_same_episodes(lab: Any) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from ale.errors import AleError, InputError, StoreError
 from ale.protocols import LLM
@@ -36,6 +37,9 @@ class TrlTrainer:
             where this model's samples can't be trained on.
         update: trains on one batch.
     """
+
+    ignores_demonstrations: Literal[True] = True
+    """Forced tokens are masked: they are context, and have no advantage."""
 
     def __init__(
         self, name: str, settings: Callable[[LLM | None], Settings], update: Update
