@@ -85,6 +85,19 @@ def test_a_step_whose_loss_was_not_finite_is_not_said_to_have_had_equal_rewards(
     )
 
 
+def test_a_step_whose_gradient_was_0_is_said_to_have_had_no_token_left() -> None:
+    dropped = step(0, updates=0, updates_without_gradient=2)
+    different = index((0, 1.0), (0, 0.0))
+    assert learning([dropped], different).warning() == (
+        "no update in any step: nothing was learned (every token was masked, clipped or dropped by "
+        "the correction)"
+    )
+    undone = step(0, updates=0, updates_without_gradient=1, steps_skipped=1)
+    assert "dropped" not in str(learning([undone], different).warning())
+    partly = step(0, updates=1, updates_without_gradient=1)
+    assert learning([partly], different).warning() is None
+
+
 def test_a_trainer_that_reports_no_updates_gets_no_warning() -> None:
     assert learning([step(0, rows=8)], index((0, 1.0))).warning() is None
 

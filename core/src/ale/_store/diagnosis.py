@@ -71,8 +71,11 @@ class Causes:
 
 SKIPPED = "steps_skipped"
 """Metric of a trainer: 1 for a step whose updates it has undone, as one was not finite."""
+WITHOUT_GRADIENT = "updates_without_gradient"
+"""Metric of a trainer: updates that it did not make, as their gradient was 0."""
 NOT_FINITE = "a loss or gradient was not finite"
 TIED = "no group had two different rewards"
+DROPPED = "every token was masked, clipped or dropped by the correction"
 
 
 @frozen(kw_only=True)
@@ -86,6 +89,8 @@ class Learning:
     """Of these, steps in which no group had two different rewards."""
     skipped: Sequence[int] = ()
     """Of these, steps that the trainer has skipped, as a loss or gradient was not finite."""
+    dropped: Sequence[int] = ()
+    """Of these, steps whose gradient was 0, although some tokens had a weight."""
 
     def warning(self) -> str | None:
         """One sentence for people; None where every step made an update."""
@@ -94,7 +99,8 @@ class Learning:
         where = f"in {len(self.idle)} of {len(self.steps)} steps"
         if len(self.idle) == len(self.steps):
             where = "in any step: nothing was learned"
-        causes = {NOT_FINITE: len(self.skipped), TIED: len(self.tied)}
+        dropped = len(self.dropped)
+        causes = {NOT_FINITE: len(self.skipped), TIED: len(self.tied), DROPPED: dropped}
         reasons = [
             cause if n == len(self.idle) else f"{cause} in {n} of them"
             for cause, n in causes.items()
@@ -111,20 +117,21 @@ def learning(events: Iterable[Mapping[str, Any]], index: Index) -> Learning:
         events: the run's events.
         index: the run's episodes.
     """
-    updates: dict[int, float] = {}
-    undone: dict[int, bool] = {}
+    reports: dict[int, Mapping[str, float]] = {}
     for event in events:
         metrics = event.get("metrics") or {}
-        found = metrics.get("updates")
-        if event.get("event") == "step_finished" and found is not None:
-            updates[event["step"]] = found
-            undone[event["step"]] = bool(metrics.get(SKIPPED))
-    idle = [step for step, number in updates.items() if number == 0]
+        if event.get("event") == "step_finished" and metrics.get("updates") is not None:
+            reports[event["step"]] = metrics
+    idle = [step for step, metrics in reports.items() if metrics["updates"] == 0]
+    skipped = [step for step in idle if reports[step].get(SKIPPED)]
+    dropped = [step for step in idle if reports[step].get(WITHOUT_GRADIENT)]
+    dropped = [step for step in dropped if step not in skipped]
     return Learning(
-        steps=[*updates],
+        steps=[*reports],
         idle=idle,
-        tied=[step for step in idle if not undone[step] and _tied(index, step)],
-        skipped=[step for step in idle if undone[step]],
+        tied=[s for s in idle if s not in (*skipped, *dropped) and _tied(index, s)],
+        skipped=skipped,
+        dropped=dropped,
     )
 
 

@@ -304,12 +304,14 @@ def test_a_step_without_an_update_is_reported_with_the_reason(
 
     events = [begun, *step(0, (1.0, 1.0), 0), *step(1, (1.0, 0.0), 4), *step(2, (1.0, 0.0), 0)]
     events += step(3, (1.0, 1.0), 0, steps_skipped=1)
+    events += step(4, (1.0, 0.0), 0, updates_without_gradient=1)
     notify(manager, [*events, finished(HERE)])  # type: ignore[list-item]
     assert log.getvalue().splitlines()[1:] == [
         "step 0: no group had two different rewards: nothing was learned",
         "step 2: no update: nothing was learned",
         "step 3: a loss or gradient was not finite: nothing was learned",
-        "completed after 1s: 8/8 episodes, success 75% of 8, broken 0, no update in 3 of 4 steps",
+        "step 4: every token was masked, clipped or dropped by the correction: nothing was learned",
+        "completed after 1s: 10/8 episodes, success 70% of 10, broken 0, no update in 4 of 5 steps",
     ]
 
 

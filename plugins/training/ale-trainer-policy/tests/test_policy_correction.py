@@ -266,10 +266,45 @@ async def test_a_step_multiplies_the_gradient_of_stale_tokens(
         turn = lab.TokenTurn(prompt=prompt, output=output, logps=[float(now) - stale])
         batch = lab.batch_of(lab.credited(lab.TokenEpisode(turns=[turn])))
         metrics = (await trainer.step(batch)).metrics
-        norms[stale] = metrics["grad_norm"]
+        norms[stale] = metrics.get("grad_norm", 0.0)
     assert metrics["corrected_fraction"] == corrected
     assert metrics["effective_sample_size"] == pytest.approx(1.0), "all weigh the same"
     assert norms[math.log(3.0)] == pytest.approx(factor * norms[0.0], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"correction": "reject"},
+        {"correction": "mask", "epochs": 2},
+        {"objective": "ipa"},
+    ],
+    ids=str,
+)
+async def test_a_step_whose_tokens_are_all_dropped_changes_nothing(
+    make_llm: Callable[..., Any], lab: Any, options: dict[str, Any]
+) -> None:
+    """The tokens of its second step are far more likely than when they were sampled."""
+    given: dict[str, Any] = {"objective": "reinforce", "lr": 1e-2, "weight_decay": 0.1, **options}
+    trainer, llm = policy_trainer(PolicyOptions(sync="copy", **given), BuildContext()), make_llm()
+    trainer.attach(llm)
+    with torch.no_grad():
+        scores = llm.policy.model(torch.tensor([[1, 2, 7]])).logits[0].log_softmax(-1)
+
+    async def step(logps: list[float]) -> Any:
+        turn = lab.TokenTurn(prompt=[1, 2], output=[7, 8], logps=logps)
+        return await trainer.step(lab.batch_of(lab.credited(lab.TokenEpisode(turns=[turn]))))
+
+    first = await step([float(scores[1, 7]), float(scores[2, 8])])
+    before = trainer.snapshot().weights
+    second = await step([-50.0, -50.0])
+    assert (first.metrics["updates"], first.policy_version) == (given.get("epochs", 1), 1)
+    assert first.metrics["updates_without_gradient"] == 0
+    assert (second.metrics["updates"], second.policy_version) == (0, 1)
+    assert second.metrics["updates_without_gradient"] == given.get("epochs", 1)
+    assert {"loss", "grad_norm"}.isdisjoint(second.metrics)
+    after = trainer.snapshot().weights
+    assert all(torch.equal(after[name], before[name]) for name in before), "nor by the moments"
 
 
 async def test_the_effective_sample_size_falls_where_few_tokens_have_most_of_the_weight(

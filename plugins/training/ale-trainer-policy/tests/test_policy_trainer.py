@@ -456,8 +456,8 @@ async def test_imitation_has_its_own_epochs_and_learning_rate(
     forced = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1, 2], output=[7, 8, 9], forced=True)])
     report = await trainer.step(lab.batch_of(lab.credited(forced)))
     assert (report.metrics["updates"], report.metrics["lr"]) == (3.0, pytest.approx(0.03))
-    sampled = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1, 2], output=[7, 8, 9])])
-    report = await trainer.step(lab.batch_of(lab.credited(sampled), step=1))
+    turn = lab.TokenTurn(prompt=[1, 2], output=[7, 8, 9], logps=[-0.1] * 3)  # as likely as now
+    report = await trainer.step(lab.batch_of(lab.credited(lab.TokenEpisode(turns=[turn])), step=1))
     assert (report.metrics["updates"], report.metrics["lr"]) == (2.0, 0.01)
     for group in trainer._attached()[0].policy_trained.optimizer.param_groups:
         assert group["lr"] == 0.01

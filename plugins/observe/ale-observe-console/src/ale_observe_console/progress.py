@@ -1,7 +1,7 @@
 """The state that the console shows: counts, rate and running episodes. It draws nothing."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import define, field, frozen
 
@@ -137,7 +137,6 @@ class Progress:
         """Keep the trainer's last report; note a step that made no update."""
         self.step = event.report
         step, updates = event.report.step, event.report.metrics.get("updates")
-        skipped = bool(event.report.metrics.get("steps_skipped"))
         groups = [rewards for (at, _, _), rewards in self.groups.items() if at == step]
         self.groups = {key: rewards for key, rewards in self.groups.items() if key[0] > step}
         if updates is None:
@@ -146,13 +145,14 @@ class Progress:
         if updates == 0:
             self.n_idle_steps += 1
             if self.n_idle_steps <= MOST_NOTICES:
-                self.notices.append(
-                    f"step {step}: {self._why_idle(groups, skipped)}: nothing was learned"
-                )
+                why = self._why_idle(groups, event.report.metrics)
+                self.notices.append(f"step {step}: {why}: nothing was learned")
 
-    def _why_idle(self, groups: Sequence[set[float]], skipped: bool) -> str:
-        if skipped:
+    def _why_idle(self, groups: Sequence[set[float]], metrics: Mapping[str, float]) -> str:
+        if metrics.get("steps_skipped"):
             return "a loss or gradient was not finite"
+        if metrics.get("updates_without_gradient"):
+            return "every token was masked, clipped or dropped by the correction"
         # After a resume, rewards of the step from before it are not known here.
         complete = not self.started.n_done
         tied = complete and groups and all(len(rewards) < 2 for rewards in groups)

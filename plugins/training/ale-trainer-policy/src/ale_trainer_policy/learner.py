@@ -164,7 +164,9 @@ class Learner(Scorer):
         Args:
             lr: the policy's, as for `rate`.
             policy: change the policy; False if nothing in the update concerns it.
-            critic: the same for the critic, if there is one. A gradient of 0 changes nothing.
+            critic: the same for the critic, if there is one.
+
+        A gradient of 0 changes nothing: not even moments, or weights by weight decay.
 
         Returns:
             The norms before clipping, of policy and critic; empty if there was nothing to change;
@@ -174,6 +176,7 @@ class Learner(Scorer):
         if not all(map(math.isfinite, norms)):
             self.zero_grad()
             return None
+        policy = policy and norms[0] > 0
         learns = critic and self.critic is not None and norms[-1] > 0
         shared = self.critic is not None and self.critic.options.gradient == "policy"
         if not (policy or learns):

@@ -33,6 +33,7 @@ COUNTS = (
     "trajectories_without_signal",
     "turns_without_tokens",
     "updates",
+    "updates_without_gradient",
 )
 """Reported by every step, even when 0."""
 NORMS = ("grad_norm", "critic_grad_norm")

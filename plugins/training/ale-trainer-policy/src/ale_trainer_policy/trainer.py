@@ -265,6 +265,9 @@ class PolicyTrainer:
             return False
         if norms:
             accumulator.add_update(norms, rate)
+        else:
+            weighted = any(each.has_signal for each in trainable)
+            accumulator.counts["updates_without_gradient"] += weighted
         return True
 
     def _split(self, samples: Sequence[Sample]) -> list[list[Sample]]:
