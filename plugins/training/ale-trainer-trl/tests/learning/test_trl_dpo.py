@@ -13,7 +13,7 @@ import torch
 from attrs import evolve
 from peft import PeftModel
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
 from ale.errors import AleError, InputError
 from ale_trainer_trl.learning import (
@@ -22,6 +22,7 @@ from ale_trainer_trl.learning import (
     Progress,
     StoppedError,
     Trained,
+    engine,
     train_dpo,
 )
 
@@ -176,6 +177,31 @@ def test_a_stopped_training_resumes_and_ends_with_the_same_weights(
     train_dpo(training(base, data, tmp_path / "whole"))
     expected, found = weights(tmp_path / "whole"), weights(tmp_path / "cut")
     assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+class _Ending(TrainerCallback):
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        control.should_training_stop = state.global_step == 2
+
+
+@pytest.mark.parametrize("stop", [None, lambda: False])
+def test_an_end_that_nobody_asked_for_is_not_said_to_be_a_stop(
+    base: Path,
+    tmp_path: Path,
+    write_rows: Write,
+    lab: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: Any,
+) -> None:
+    def with_another(trainer: Any, own: Any) -> None:
+        trainer.add_callback(own)
+        trainer.add_callback(_Ending)
+
+    monkeypatch.setattr(engine, "use_callback", with_another)
+    cut = training(base, write_rows(lab.preferences(40, seed=0)), tmp_path / "cut")
+    with pytest.raises(AleError, match="TRL ended the training by itself after update 2 of 5") as e:
+        train_dpo(cut, stop=stop)
+    assert not isinstance(e.value, StoppedError)
 
 
 def test_an_incomplete_checkpoint_is_ignored(

@@ -140,6 +140,15 @@ def test_what_can_not_be_used_is_said_before_anything_is_sampled(
         train_grpo(evolve(asked(), **fields))
 
 
+@pytest.mark.parametrize("fields", [{}, {"max_steps": 2}], ids=str)
+def test_fewer_prompts_than_an_update_takes_are_refused(
+    asked: Callable[..., GrpoTraining], write_rows: Write, fields: dict[str, Any]
+) -> None:
+    data = write_rows([{"prompt": f"go {i}", "bonus": 1} for i in range(3)], "few.jsonl")
+    with pytest.raises(InputError, match=r"few\.jsonl has 3 prompts, and an update takes 4 "):
+        train_grpo(evolve(asked(**fields), dataset_path=data))
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -56,6 +56,8 @@ class MetricsCallback(TrainerCallback):
         self._stop = stop
         self._every = every
         self.metrics: dict[str, float] = {}
+        self.stopped = False
+        """`stop` has ended the training."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Report an update, unless its metrics follow: then they are reported together.
@@ -71,7 +73,7 @@ class MetricsCallback(TrainerCallback):
                 )
         last = state.global_step >= state.max_steps
         if self._should_stop(state) and not last:
-            control.should_save = control.should_training_stop = True
+            self.stopped = control.should_save = control.should_training_stop = True
         control.should_log = control.should_log or last or control.should_training_stop
         if not control.should_log:
             self._print_progress(state, {})
@@ -124,14 +126,20 @@ def run(
 
     Raises:
         StoppedError: `stop` returned True before the end.
-        AleError: a weight is no longer finite.
+        AleError: a weight is no longer finite, or TRL itself ended the training early.
     """
     metrics_callback = MetricsCallback(progress, stop, every=getattr(training, "iterations", 1))
     use_callback(trainer, metrics_callback)
     use_absolute_base(trainer.model)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    if trainer.state.global_step < trainer.state.max_steps:
-        raise StoppedError(trainer.state.global_step, trainer.state.max_steps)
+    done, steps = trainer.state.global_step, trainer.state.max_steps
+    if done < steps and metrics_callback.stopped:
+        raise StoppedError(done, steps)
+    if done < steps:
+        raise AleError(
+            f"TRL ended the training by itself after update {done} of {steps}: the model is not "
+            f"written; checkpoints are in {training.output_dir}"
+        )
     if trainer.eval_dataset is not None:
         trainer.evaluate()
     trained = Trained(

@@ -9,6 +9,7 @@ from typing import Any
 import datasets  # type: ignore[import-untyped]
 from trl import GRPOConfig, GRPOTrainer  # type: ignore[attr-defined]
 
+from ale.text import counted
 from ale_trainer_trl.learning import engine, output
 from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.models import check, load_model, load_tokenizer, refused_layers
@@ -45,6 +46,7 @@ def _train(
     except (TypeError, ValueError, OverflowError) as error:  # Arrow's are of these types
         message = f"the rows of {training.dataset_path} have no common columns: {error}"
         raise input_error(message, path="dataset_path") from error
+    _check_enough(training, len(rows))
     model = load_model(training)
     checkpoint, done = output.prepare(training, "grpo", data)
     if done is not None:
@@ -97,6 +99,18 @@ def _check_batches(training: GrpoTraining) -> None:
             f"the same completions, of which there are {training.iterations}",
             path="save_steps",
             expected="a multiple of iterations",
+        )
+
+
+def _check_enough(training: GrpoTraining, n: int) -> None:
+    """TRL makes no update of fewer prompts than one takes."""
+    needed = training.batch_size * training.gradient_accumulation // training.generations
+    if n < needed:
+        raise input_error(
+            f"{training.dataset_path} has {counted(n, 'prompt')}, and an update takes {needed} "
+            "(batch_size * gradient_accumulation / generations)",
+            path="dataset_path",
+            expected=f"at least {needed} prompts, or a smaller batch_size",
         )
 
 
