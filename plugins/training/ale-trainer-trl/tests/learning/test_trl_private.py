@@ -3,9 +3,12 @@
 `nox -s trl` runs this package's tests with the oldest and the newest supported version of TRL.
 """
 
+import importlib.metadata
 import inspect
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 from trl import DPOTrainer, GRPOTrainer  # type: ignore[attr-defined]
 
 from ale_trainer_trl.learning.groups import GroupTrainer
@@ -35,3 +38,26 @@ def test_the_data_set_is_the_first_parameter_of_its_preparation() -> None:
     """`PairTrainer` returns it unchanged, and ignores the others."""
     parameters = list(inspect.signature(DPOTrainer._prepare_dataset).parameters)
     assert parameters[:2] == ["self", "dataset"]
+
+
+def _least(distribution: str) -> dict[str, Version]:
+    """The lowest version that it needs of each distribution, without extras."""
+    needs = map(Requirement, importlib.metadata.requires(distribution) or ())
+    return {
+        need.name: Version(part.version)
+        for need in needs
+        if need.marker is None
+        for part in need.specifier
+        if part.operator == ">="
+    }
+
+
+def test_nothing_older_than_the_oldest_trl_takes_is_declared() -> None:
+    ours, version = _least("ale-trainer-trl"), Version(importlib.metadata.version("trl"))
+    if version.release[:2] != ours["trl"].release[:2]:
+        pytest.skip(f"TRL {version} is not the oldest that is supported")
+    theirs = _least("trl")
+    assert {"datasets", "pyarrow"} <= theirs.keys() & ours.keys()
+    assert {
+        name: str(ours[name]) for name in theirs if ours.get(name, theirs[name]) < theirs[name]
+    } == {}
