@@ -403,6 +403,7 @@ def test_mistakes_are_named_and_nothing_is_started(place: Place) -> None:
         ({"train_window": "2-6"}, "expected hours such as 22:30-06:00"),
         ({"train_window": "02:00-02:00"}, "has no length"),
         ({"time_zone": "Mars"}, "expected a time zone"),
+        ({"train": "trian.yaml"}, r"yaml:1: train: no such file: .*\n.*did you mean 'train.yaml'?"),
         ({"episode": []}, "did you mean 'episodes'?"),
         ({"sreve": {}}, "did you mean 'serve'?"),
         ({"serve": {"type": "fiel", "path": "."}}, ":1: serve.type: .*\n.*did you mean 'file'?"),

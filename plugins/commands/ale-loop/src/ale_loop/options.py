@@ -8,7 +8,7 @@ from attrs import field, frozen, validators
 
 from ale.plugin import doc, ge, gt
 from ale.protocols import LOGS
-from ale.strict import Node, read_yaml, structure
+from ale.strict import Node, nearest_file, read_yaml, structure
 from ale_loop.window import Window
 
 
@@ -135,6 +135,11 @@ def read_config(path: Path, *, started: bool = False) -> LoopConfig:
     options = structure(root, LoopOptions)
     if not (options.directory / "manifest.json").exists():
         _check_new(root.mapping["directory"], options.directory, started=started)
+        if not options.train.is_file():  # a loop that exists has its own copy
+            what = "is no file" if options.train.exists() else "no such file"
+            message = f"{what}: {options.train}"
+            hint = nearest_file(options.train)
+            raise root.mapping["train"].error(message, path="train", hint=hint)
     return LoopConfig(options=options, serve=root.get("serve"))
 
 
