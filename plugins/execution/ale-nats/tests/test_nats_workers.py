@@ -209,6 +209,27 @@ async def test_a_job_that_waits_for_the_queue_is_withdrawn_too(
         assert await holding is None
 
 
+async def test_the_user_is_told_once_that_the_server_is_lost_and_once_that_it_is_back(
+    make_run: MakeRun, own_server: Server
+) -> None:
+    run = make_run(give_up_s=90.0)
+    async with run.open():
+        for _ in range(2):
+            run.reports.clear()
+            own_server.stop()
+            await told(run.reports, "is lost")
+            await asyncio.sleep(1.2)  # two attempts to connect
+            own_server.start()
+            await told(run.reports, "is back")
+            assert run.reports == [
+                f"the connection to the NATS server at {own_server.url} is lost; trying again "
+                "for 1 min 30 s",
+                "the connection to the NATS server is back",
+            ]
+        run.reports.clear()
+    assert run.reports == [], "nor at the end of the run"
+
+
 async def test_a_lost_job_is_given_away_again_while_others_are_withdrawn(
     make_run: MakeRun, own_server: Server
 ) -> None:

@@ -16,6 +16,7 @@ from nats.js.errors import APIError, NotFoundError, ObjectNotFoundError, ServerE
 
 from ale.errors import AleError
 from ale.protocols import RunningRun, Workers
+from ale.text import seconds
 from ale.types import Episode, Job
 from ale.workers import decode, encode
 from ale_nats.connection import Link, connected
@@ -350,14 +351,19 @@ class Session:
     def connection_lost(self) -> None:
         """Wait for the server, but not for ever."""
         if self._give_up is None:
-            loop = asyncio.get_running_loop()
-            self._give_up = loop.call_later(self._options.give_up_s, self._fail)
+            loop, limit_s = asyncio.get_running_loop(), self._options.give_up_s
+            self._give_up = loop.call_later(limit_s, self._fail)
+            self._run.report(
+                f"the connection to the NATS server at {self._options.url} is lost; trying again "
+                f"for {seconds(limit_s)}"
+            )
 
     async def connection_back(self) -> None:
         """Make what the server has lost, if it was started without its files."""
         if self._give_up is not None:
             self._give_up.cancel()
             self._give_up = None
+            self._run.report("the connection to the NATS server is back")
         self._begin(self._restore())
 
     async def _restore(self) -> None:
