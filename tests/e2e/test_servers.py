@@ -114,3 +114,25 @@ def test_servers_outlive_runs_and_are_refused_with_weights_of_another(
     assert [line.split()[3] for line in listed[1:]] == ["2", "2"]
     assert workshop.ale("server", "stop", "--all", *PLACE).code == 0
     assert "There is no server" in workshop.ale("server", "list", *PLACE).out
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ("{type: vllm-server, build: cpu}", "ale server install vllm --build cpu"),
+        ("{type: sglang-server}", "ale server install sglang"),
+    ],
+)
+def test_a_program_that_is_not_installed_is_named_before_the_run(
+    workshop: Any, config: str, server: str, said: str
+) -> None:
+    own = ("--set", "llm.type=servers", "--set", "llm.start=1", "--set", f"llm.server={server}")
+    own += ("--set", "trainer.correction=truncate")
+    environments = str(workshop.folder / "environments")
+    checked = workshop.ale("check", config, *own, ALE_SERVER_ENVIRONMENTS=environments)
+    done = workshop.ale("run", config, *own, ALE_SERVER_ENVIRONMENTS=environments)
+    assert (checked.code, done.code) == (0, 2), checked.text + done.text
+    for ended in (checked, done):
+        assert "the run's own servers can't be started" in ended.err
+        assert f"is not installed in {environments}" in ended.err
+        assert said in ended.err

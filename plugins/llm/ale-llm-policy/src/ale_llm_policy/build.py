@@ -69,6 +69,9 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
             environ={**os.environ, **context.environ},
             gpus=options.gpus,
         )
+        # Not refused here: the run may be started on another machine. There, its check refuses.
+        if obstacle := own.obstacle():
+            log.warning("warning: %s", obstacle)
     registry = own.registry if own else _registry(options, context)
     # Several runs may be given the same folder.
     folder = run / "weights" if options.weights is None else options.weights / context.run_id

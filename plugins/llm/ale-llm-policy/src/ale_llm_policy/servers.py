@@ -15,7 +15,10 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from ale.errors import AleError, LLMError
+from ale.errors import AleError, InputError, LLMError
+from ale.plugin import BuildContext
+from ale.runs import Registry, build_choice
+from ale.strict import from_plain
 from ale.types import LLMCapabilities, PolicySnapshot, Sampling
 from ale_llm_policy import adapters
 from ale_llm_policy.model import TokenLLM
@@ -26,7 +29,8 @@ from ale_servers.client import Connections, HTTPServer
 from ale_servers.origin import WeightOrigin
 from ale_servers.pool import PoolOptions, ServerPool
 from ale_servers.records import Sampled, SampleRequest, Weights
-from ale_servers.registry import FolderRegistry, Registry
+from ale_servers.registry import FolderRegistry
+from ale_servers.registry import Registry as ServerRegistry
 from ale_servers.supervisor import Command, last_lines, serve_command, supervised
 from ale_training.lora import full_weights
 
@@ -56,6 +60,23 @@ class OwnServers:
     def registry(self) -> FolderRegistry:
         """Where the servers are found."""
         return FolderRegistry(self.folder / "registry")
+
+    def obstacle(self) -> str | None:
+        """Why they can't be started on this machine, such as a program that is not installed.
+
+        What they serve is built as `ale serve` will build it, but for the model, which is not
+        written yet.
+        """
+        if self.section["type"] == "policy":
+            return None  # as here
+        section = from_plain({**self.section, "model": str(self.folder / "not written yet")})
+        try:
+            build_choice(section, "llm", Registry.installed(), BuildContext(environ=self.environ))
+        except InputError as error:
+            found = [each for each in error.problems if each.path != "llm.model"]
+            said = "; ".join(text for each in found for text in (each.message, each.hint) if text)
+            return f"the run's own servers can't be started: {said}" if said else None
+        return None
 
     def commands(self, policy: TorchPolicy, named: Mapping[str, Tensor]) -> list[Command]:
         """The commands to run, after writing the model into the folder.
@@ -108,7 +129,7 @@ class ServersLLM(TokenLLM):
     def __init__(
         self,
         policy: TorchPolicy,
-        registry: Registry,
+        registry: ServerRegistry,
         channel: WeightFolder,
         *,
         origin: WeightOrigin | None,
@@ -172,12 +193,14 @@ class ServersLLM(TokenLLM):
     async def check(self) -> None:
         """Ask every server whether it has this model and these weights.
 
-        Own servers start with the first request.
+        Own servers start with the first request; what they need must be installed.
 
         Raises:
-            LLMError: no server is there, or one has other weights.
+            LLMError: no server is there, or one has other weights; or own servers can't be started.
         """
         if self._own is not None:
+            if obstacle := self._own.obstacle():
+                raise LLMError(obstacle)
             return
         pool = await self._opened()
         await pool.refresh()

@@ -19,10 +19,11 @@ def build(options: SGLangServerOptions, context: BuildContext) -> HostedLLM:
     Raises:
         InputError: SGLang is not installed, or the folder has no model.
     """
+    interpreter = python()  # first: a run checks this before it has written its model
     model = model_in(options)
     url = f"http://127.0.0.1:{free_port()}"
     command = Command(
-        argv=(str(python()), *arguments(options, model, url)),
+        argv=(str(interpreter), *arguments(options, model, url)),
         log=options.log or Path("/dev/stderr"),
         environ=without(context.environ, "PYTHONPATH", "VIRTUAL_ENV"),
     )

@@ -29,10 +29,11 @@ def build(options: VLLMServerOptions, context: BuildContext) -> HostedLLM:
             path="llm.dtype",
             expected="auto, bfloat16 or float16, or 'adapters: 0'",
         )
+    python = python_of(wanted)  # first: a run checks this before it has written its model
     model = model_in(options)
     url = f"http://127.0.0.1:{free_port()}"
     command = Command(
-        argv=(str(python_of(wanted)), *arguments(options, model, wanted, url)),
+        argv=(str(python), *arguments(options, model, wanted, url)),
         log=options.log or Path("/dev/stderr"),
         environ=variables(options, wanted, context.environ),
     )
