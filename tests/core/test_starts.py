@@ -262,6 +262,24 @@ async def test_a_next_action_that_cannot_be_stored_is_left_out_with_the_reason(
     assert episode.metadata["expert_next"] == {"left_out": "99 tokens, and the context holds 9"}
 
 
+class Named(FakePolicy):
+    """A model that knows its tokenizer."""
+
+    tokenizer_id = "0a1b"
+
+
+async def test_the_identity_of_the_models_tokenizer_stays_with_every_episode(
+    workplace: Any, finish: Finish, practice: Practice
+) -> None:
+    for known in (True, False):
+        kind = Named if known else FakePolicy
+        practice.model = lambda: kind(lambda r: message(r.turn, "touch done"))  # noqa: B023
+        run = workplace.prepared(configured(workplace, steps=1))
+        await finish(run)
+        found = {episode.metadata.get("tokenizer") for episode in stored(run).values()}
+        assert found == ({"0a1b"} if known else {None})
+
+
 async def test_the_model_continues_after_the_experts_turns(
     workplace: Any, finish: Finish, practice: Practice
 ) -> None:

@@ -113,6 +113,11 @@ def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) ->
     assert losses[4] < losses[2] < losses[0]
     assert losses[5] < losses[3] < losses[1]
     assert printed.splitlines()[-1] == "6 steps; off/checkpoints/00005"
+    workshop.write("other.txt", "mv cp rm\n")
+    other = ("--set", f"llm.tiny.corpus={workshop.folder / 'other.txt'}", "--out", "other")
+    refused = workshop.ale("dataset", "train", *config, "--in", "scored.jsonl", *other)
+    assert refused.code == 2
+    assert "scored.jsonl:1: episode.metadata.tokenizer: sampled with the tokenizer" in refused.err
 
 
 CHUNKERS = ["ale-lite", "interaction", "message", "micro-step", "tool-call", "trajectory"]

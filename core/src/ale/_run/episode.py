@@ -23,7 +23,7 @@ from ale._run.task_setup import sandbox_spec, set_up
 from ale._run.timeouts import CLEANUP_S, Supervisor, open_in_time
 from ale.errors import LLMError
 from ale.plugin import BuildContext
-from ale.protocols import Restoring, RestoringScheme, Sandbox
+from ale.protocols import KnowsTokenizer, Restoring, RestoringScheme, Sandbox
 from ale.types import Episode, Failure, Limits, Stage, Task, replace
 
 
@@ -130,6 +130,8 @@ class _Attempt:
     async def _run_agent(self, task: Task, sandbox: Sandbox) -> None:
         parts, options = self.runner.parts, self.runner.options
         llm = model_for(parts.llm, self.plan, self.record)
+        if isinstance(parts.llm, KnowsTokenizer):
+            self.record.tokenizer = parts.llm.tokenizer_id
         self.record.stop = BROKEN
         context = agent_context(self.plan, task, sandbox, llm, self._limits(task), self.record)
         context = with_middleware(context, parts.middleware, self.record)

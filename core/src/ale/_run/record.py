@@ -61,6 +61,8 @@ class EpisodeRecord:
     teardown_errors: list[str] = field(factory=list)
     workdir: str | None = None
     """The workspace's path as commands saw it; their output may contain it."""
+    tokenizer: str | None = None
+    """Identity of the model's tokenizer; None if it is not known."""
     retryable: bool = True
     """False after an error that another attempt would only repeat."""
     restoring: Restoring | None = None
@@ -125,6 +127,8 @@ class EpisodeRecord:
         metadata: dict[str, Any] = {}
         if self.workdir is not None:
             metadata["workdir"] = self.workdir
+        if self.tokenizer is not None:
+            metadata["tokenizer"] = self.tokenizer
         if plan.prepared.task.steps:
             metadata["steps"] = self.turns_when_graded
         if self.rewritings:

@@ -9,7 +9,7 @@ part.
 from ale.protocols.agent import Agent, AgentContext, Recorder
 from ale.protocols.executor import CheckableExecutor, Executor, RunningRun, Workers
 from ale.protocols.launcher import LOGS, LOST, Launch, Launched, Launcher, Process, Role
-from ale.protocols.llm import LLM, Checkable, Policy, ServedPolicy
+from ale.protocols.llm import LLM, Checkable, KnowsTokenizer, Policy, ServedPolicy
 from ale.protocols.middleware import Middleware, MiddlewareContext, Rewritten
 from ale.protocols.sandbox import (
     DEFAULT_OUTPUT_BYTES,
@@ -62,6 +62,7 @@ __all__ = [
     "HasAgentUser",
     "HasServiceContainers",
     "IgnoresDemonstrations",
+    "KnowsTokenizer",
     "Launch",
     "Launched",
     "Launcher",

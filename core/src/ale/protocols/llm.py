@@ -48,6 +48,20 @@ class Checkable(Protocol):
 
 
 @runtime_checkable
+class KnowsTokenizer(Protocol):
+    """What a language model that gives token ids may also have: the identity of its tokenizer."""
+
+    @property
+    def tokenizer_id(self) -> str:
+        """Equal for two models exactly if each id is the same token of both.
+
+        Episodes have it in `Episode.metadata`, under ``tokenizer``: their ids mean nothing to
+        another.
+        """
+        ...
+
+
+@runtime_checkable
 class Policy(LLM, Protocol):
     """A language model that can be trained: it is exact to the token, and its weights change."""
 

@@ -106,6 +106,31 @@ def test_the_result_tells_whether_the_policy_was_updated(scored: Path, lazy: boo
     assert trained(scored, trainer, epochs=2, llm=model).learned is False
 
 
+class Named(FakePolicy):
+    """A model that knows its tokenizer."""
+
+    tokenizer_id = "0a1b"
+
+
+def test_rows_of_another_tokenizer_are_refused_where_it_is_known(
+    tmp_path: Path, run: Any, registry: Registry
+) -> None:
+    known = ({}, {"tokenizer": "0a1b"}, {"tokenizer": "2c3d"})
+    episodes = [tried(1.0, turn("Mine."), rollout=i, metadata=m) for i, m in enumerate(known)]
+    collect([run(*episodes)], tmp_path / "raw.jsonl")
+    score(tmp_path / "raw.jsonl", tmp_path / "scored.jsonl", registry)
+    source = tmp_path / "scored.jsonl"
+    model = Named(lambda request: Message(role="assistant", content=""))
+    with pytest.raises(InputError) as refused:
+        trained(source, Remembering(), llm=model)
+    (problem,) = refused.value.problems
+    assert (problem.file, problem.line) == (str(source), 3)
+    assert problem.message.startswith("sampled with the tokenizer 2c3d, and the model's is 0a1b")
+    assert not (tmp_path / "out").exists()
+    source.write_text("".join(source.read_text().splitlines(keepends=True)[:2]))
+    assert trained(source, Remembering(), llm=model).steps == 1
+
+
 def test_it_resumes_after_the_newest_checkpoint(scored: Path) -> None:
     one, other = Remembering(), Remembering()
     trained(scored, one, groups=1)

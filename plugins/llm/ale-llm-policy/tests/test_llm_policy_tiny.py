@@ -54,6 +54,8 @@ def test_another_seed_gives_other_weights_and_the_same_fingerprint() -> None:
     assert one.fingerprint == two.fingerprint
     wider = TinyShape(layers=1, width=32, heads=4, kv_heads=2, head_dim=8, mlp=48, vocabulary=400)
     assert tiny_policy(CORPUS, wider).fingerprint != one.fingerprint
+    assert tiny_policy(CORPUS, wider).tokenizer_id == one.tokenizer_id
+    assert tiny_policy(["other words here\n" * 9], SHAPE).tokenizer_id != one.tokenizer_id
     assert tiny_policy(["other words here\n" * 9], SHAPE).fingerprint != one.fingerprint
 
 
@@ -85,6 +87,7 @@ def test_what_is_saved_is_loaded_to_the_bit(tmp_path: Path) -> None:
     policy.save(tmp_path)
     again = load_policy(str(tmp_path), device="cpu")
     assert again.fingerprint == policy.fingerprint
+    assert again.tokenizer_id == policy.tokenizer_id
     for name, weight in policy.model.state_dict().items():
         assert torch.equal(again.model.state_dict()[name], weight)
     ids = torch.tensor([[1, 2, 3]])

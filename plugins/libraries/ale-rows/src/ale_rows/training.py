@@ -9,9 +9,9 @@ from typing import Any, Literal
 import msgspec
 from attrs import frozen
 
-from ale.errors import InputError, StoreError
+from ale.errors import InputError, Problem, StoreError
 from ale.files import replacing, store_errors, write_whole
-from ale.protocols import LLM, Policy, Trainer
+from ale.protocols import LLM, KnowsTokenizer, Policy, Trainer
 from ale.text import counted
 from ale.types import Batch, CreditedGroup, Group, Rollout, StepReport
 from ale_rows.reading import RowFile, refuse_schema
@@ -22,11 +22,19 @@ from ale_rows.writing import encode
 OnStep = Callable[[StepReport], object]
 
 
+class _MetadataHead(msgspec.Struct, gc=False):
+    tokenizer: Any = None
+
+
+class _EpisodeHead(EpisodeHead, gc=False):
+    metadata: _MetadataHead = msgspec.field(default_factory=_MetadataHead)
+
+
 class _RowHead(msgspec.Struct, gc=False):
     schema: Literal[1]
     kind: Literal["scored"]
     run: str
-    episode: EpisodeHead
+    episode: _EpisodeHead
 
 
 class _Training(msgspec.Struct, frozen=True):
@@ -84,11 +92,11 @@ async def train(
         on_step: called after each step of this call.
 
     Raises:
-        InputError: the file has no scored rows, the trainer can't train this model, or `out` has
-            a run or checkpoints of another training.
+        InputError: the file has no scored rows, or rows of another tokenizer than the model's; the
+            trainer can't train this model; or `out` has a run or checkpoints of another training.
         StoreError: a checkpoint can't be written or read.
     """
-    where = list(_groups(source).values())
+    where = list(_groups(source, llm).values())
     steps = [where[i : i + groups] for i in range(0, len(where), groups)] * epochs
     trainer.attach(llm)
     _begin(out, source, groups, options)
@@ -154,13 +162,36 @@ def _flat(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield f"{prefix}{key}", value
 
 
-def _groups(source: Path) -> dict[GroupKey, list[int]]:
-    """Offsets of the rows of each group: rollouts of one task from one start in one step."""
+def _groups(source: Path, llm: LLM | None) -> dict[GroupKey, list[int]]:
+    """Offsets of the rows of each group: rollouts of one task from one start in one step.
+
+    Raises:
+        InputError: a row's token ids are known to be of another tokenizer than the model's.
+    """
+    own = llm.tokenizer_id if isinstance(llm, KnowsTokenizer) else None
     groups: dict[GroupKey, list[int]] = {}
     with RowFile(source, _RowHead) as file:
-        for offset, row in file:
+        for number, (offset, row) in enumerate(file, 1):
+            theirs = row.episode.metadata.tokenizer
+            if own is not None and theirs is not None and theirs != own:
+                raise _other_tokenizer(source, number, theirs, own)
             groups.setdefault(row.episode.group(row.run), []).append(offset)
     return groups
+
+
+def _other_tokenizer(source: Path, line: int, theirs: str, own: str) -> InputError:
+    message = (
+        f"sampled with the tokenizer {theirs}, and the model's is {own}: ids mean other tokens"
+    )
+    problem = Problem(
+        message=message,
+        file=str(source),
+        line=line,
+        path="episode.metadata.tokenizer",
+        expected="rows of a model with the vocabulary of this one",
+        hint="train the model that sampled them; or make rows without ids of them: ale dataset sft",
+    )
+    return InputError([problem])
 
 
 def _group(rows: RowFile[ScoredRow], offsets: Sequence[int]) -> CreditedGroup:

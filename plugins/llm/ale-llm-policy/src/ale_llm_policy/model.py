@@ -53,6 +53,11 @@ class TokenLLM:
         return LLMCapabilities(tools=True, token_ids=True, logprobs=True, deterministic=True)
 
     @property
+    def tokenizer_id(self) -> str:
+        """As for `TorchPolicy`."""
+        return self.policy.tokenizer_id
+
+    @property
     def sampling(self) -> Sampling:
         """Sampling defaults of every request; read by trainers."""
         return self._defaults

@@ -5,6 +5,7 @@ import hashlib
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,14 @@ class TorchPolicy:
         self.fingerprint = _fingerprint(model, tokenizer)
         """Fingerprint of architecture and tokenizer, not of weights: two policies with the same
         fingerprint can take each other's weights and ids."""
+
+    @cached_property
+    def tokenizer_id(self) -> str:
+        """A hash of the vocabulary: the same for all tokenizers whose ids are the same tokens."""
+        vocabulary = repr(sorted(self.tokenizer.get_vocab().items()))
+        return hashlib.blake2b(
+            vocabulary.encode("utf-8", "surrogatepass"), digest_size=8
+        ).hexdigest()
 
     @property
     def base(self) -> Any:
