@@ -1,5 +1,10 @@
 """A policy that is sampled by servers and trained here equals one that is sampled here."""
 
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +119,57 @@ def test_servers_outlive_runs_and_are_refused_with_weights_of_another(
     assert [line.split()[3] for line in listed[1:]] == ["2", "2"]
     assert workshop.ale("server", "stop", "--all", *PLACE).code == 0
     assert "There is no server" in workshop.ale("server", "list", *PLACE).out
+
+
+@contextmanager
+def server_without_the_runs(workshop: Any) -> Iterator[None]:
+    """A server that sees an empty folder where the runs are, as one on another machine would."""
+    runs = workshop.folder / "runs"
+    runs.mkdir(exist_ok=True)
+    serve = [str(shutil.which("ale")), "serve", "--config", "serve.yaml", "--register", "registry"]
+    script = 'mount -t tmpfs none "$0" && exec "$@"'
+    process = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", script, str(runs), *serve],
+        cwd=workshop.folder,
+        env=workshop.environ,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        until = time.monotonic() + 120
+        while not [*(workshop.folder / "registry").glob("*.json")]:
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def test_a_server_that_does_not_share_the_runs_folder_fetches_the_weights(
+    workshop: Any, config: str
+) -> None:
+    if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
+        pytest.skip("no mount namespace can be made here")
+    assert workshop.ale("run", config).code == 0
+    workshop.write("serve.yaml", {"llm": {"type": "policy", "tiny": TINY}})
+    there = ("--set", "llm.type=servers", "--set", "llm.registry=registry")
+    copies = Path(workshop.environ.get("TMPDIR", "/tmp"))
+    before = {*copies.glob("ale-weights-*")}
+    with server_without_the_runs(workshop):
+        # The control: without an address the server can't take the first new weights.
+        failed = workshop.ale("run", config, *there)
+        assert failed.code == 1
+        assert "if the trainer does not share this folder with the server's machine" in failed.text
+        done = workshop.ale("run", config, *there, "--set", "llm.weights_address=auto")
+        assert done.code == 0, done.text
+        assert {*copies.glob("ale-weights-*")} > before
+    assert {*copies.glob("ale-weights-*")} == before
+    here, _, fetched = workshop.runs
+    assert sampled(workshop, fetched) == sampled(workshop, here)
+    assert len(trained(here)) > 0
+    assert trained(fetched) == trained(here)
+    assert not (fetched / "weights").exists()
 
 
 @pytest.mark.parametrize(

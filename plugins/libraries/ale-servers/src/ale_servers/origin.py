@@ -1,6 +1,5 @@
 """Hand out a folder of weights over HTTP, for servers on machines that do not share the folder."""
 
-import contextlib
 import secrets
 import socket
 from pathlib import Path
@@ -35,9 +34,8 @@ class WeightOrigin:
         """
         if self._origin is None:
             key = secrets.token_urlsafe(16)
-            self._folder.mkdir(parents=True, exist_ok=True)
             app = web.Application()
-            app.router.add_static(f"/{key}", self._folder)
+            app.router.add_get(f"/{key}/{{version:v[0-9]+}}/{{name:[^/]+}}", self._file)
             listener = self._listener()
             self._runner = web.AppRunner(app, access_log=None)
             await self._runner.setup()
@@ -45,6 +43,12 @@ class WeightOrigin:
             host = "" if self._address.host == ANY else self._address.host
             self._origin = Origin(host=host, port=listener.getsockname()[1], key=key)
         return self._origin
+
+    async def _file(self, request: web.Request) -> web.FileResponse:
+        file = self._folder / request.match_info["version"] / request.match_info["name"]
+        if not file.is_file():
+            raise web.HTTPNotFound
+        return web.FileResponse(file)
 
     def _listener(self) -> socket.socket:
         host, port = self._address.host, self._address.port
@@ -66,5 +70,3 @@ class WeightOrigin:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
-            with contextlib.suppress(OSError):  # what was published is its publisher's to remove
-                self._folder.rmdir()
