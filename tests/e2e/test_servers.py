@@ -1,7 +1,7 @@
 """A policy that is sampled by servers and trained here equals one that is sampled here."""
 
-import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -126,10 +126,10 @@ def server_without_the_runs(workshop: Any) -> Iterator[None]:
     """A server that sees an empty folder where the runs are, as one on another machine would."""
     runs = workshop.folder / "runs"
     runs.mkdir(exist_ok=True)
-    serve = [str(shutil.which("ale")), "serve", "--config", "serve.yaml", "--register", "registry"]
+    serve = ["-m", "ale", "serve", "--config", "serve.yaml", "--register", "registry"]
     script = 'mount -t tmpfs none "$0" && exec "$@"'
     process = subprocess.Popen(
-        ["unshare", "--mount", "sh", "-c", script, str(runs), *serve],
+        ["unshare", "--mount", "sh", "-c", script, str(runs), sys.executable, *serve],
         cwd=workshop.folder,
         env=workshop.environ,
         stdout=subprocess.DEVNULL,
