@@ -80,10 +80,9 @@ class FetchedWeights:
     def _transfer(self, weights: Weights, origin: Origin, folder: Path) -> str:
         """Write the files of a version into the folder; returns their digest."""
         version = f"/{origin.key}/{Path(weights.folder).name}"
-        content = folder / MARKER
-        self._get(origin, f"{version}/{MARKER}", content)
+        content = b"".join(map(bytes, self._blocks(origin, f"{version}/{MARKER}")))
         try:
-            marker = msgspec.json.decode(content.read_bytes(), type=Marker)
+            marker = msgspec.json.decode(content, type=Marker)
         except msgspec.DecodeError as error:
             raise WeightsError(f"{_where(origin)} hands out no weights: {error}") from error
         if (marker.version, marker.digest) != (weights.version, weights.digest):
@@ -92,7 +91,6 @@ class FetchedWeights:
                 f"{marker.digest[:12]}; expected version {weights.version} with digest "
                 f"{weights.digest[:12]}"
             )
-        content.unlink()
         for name in marker.files:
             if "/" in name or name in ("", ".", "..", MARKER):
                 raise WeightsError(f"{_where(origin)} hands out a file with the name {name!r}")
@@ -119,6 +117,7 @@ class FetchedWeights:
             return file.tell()
 
     def _blocks(self, origin: Origin, path: str) -> Iterator[memoryview]:
+        """What is at the path; each block is overwritten by the next."""
         connection = HTTPConnection(origin.host, origin.port, timeout=_SILENCE_S)
         self._connections.add(connection)
         failed = f"weights can't be fetched from {_where(origin)}"
