@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import socket
 import subprocess
 import sys
@@ -271,13 +270,14 @@ async def test_a_full_disk_is_named(place: Place, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_copies_of_a_killed_process_are_removed_by_the_next(tmp_path: Path) -> None:
-    script = "from ale_servers.fetching import _own_folder; import time; "
-    script += "print(_own_folder()[0], flush=True); time.sleep(60)"
-    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    script = (
+        "import time; from pathlib import Path; from ale_servers.own_folder import own_folder; "
+    )
+    script += f"print(own_folder(Path({str(tmp_path)!r}))[0], flush=True); time.sleep(60)"
 
     def begun() -> tuple[Any, Path]:
         process = subprocess.Popen(
-            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environ
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
         )
         assert process.stdout is not None
         return process, Path(process.stdout.readline().strip())

@@ -22,7 +22,13 @@ from ale_servers.client import Connections, HTTPServer
 from ale_servers.protocol import InferenceServer
 from ale_servers.records import Entry, Weights
 from ale_servers.testing.adapters import AdapterContract
-from ale_servers.testing.contract import ServerContract, ServerLab, ask, check_exact
+from ale_servers.testing.contract import (
+    ServerContract,
+    ServerLab,
+    ask,
+    check_exact,
+    wrong_in_memory,
+)
 from ale_servers.testing.serving import serving
 from ale_vllm.options import VLLMServerOptions
 from ale_vllm.server import build
@@ -192,6 +198,59 @@ class TestVLLM(Real, ServerContract):
         answers = await asyncio.gather(*map(server.sample, asked))
         for request, sampled in zip(asked, answers, strict=True):
             check_exact(lab, request, sampled)
+
+
+class SharedLab(Lab):
+    """Each version stays in memory of its own: on a GPU in that, read through CUDA IPC."""
+
+    def __init__(self, folder: Path, device: str | None) -> None:
+        super().__init__(folder)
+        self._device = device
+        self.shared: list[Any] = []
+
+    def publish(self, version: int) -> Weights:
+        import torch
+
+        from ale_llm_policy.shared import SharedWeights
+
+        device = None if self._device is None else torch.device(self._device)
+        self.shared.append(SharedWeights(device))
+        return self._publish(version)
+
+    def _publish(self, version: int) -> Weights:
+        made: Weights = self.shared[-1].publish(
+            version, dict(tiny(version).model.named_parameters())
+        )
+        return made
+
+    def wrong(self) -> list[Weights]:
+        good, replaced = self.publish(1), self.publish(2)
+        self._publish(3)
+        return wrong_in_memory(good, replaced)
+
+
+class InMemory(Real):
+    device: str | None = None
+
+    @pytest.fixture
+    def lab(self, tmp_path: Path) -> Iterator[Any]:
+        lab = SharedLab(tmp_path / "weights", self.device)
+        yield lab
+        for each in lab.shared:
+            each.remove()
+
+    @pytest.fixture
+    def wrong(self, lab: SharedLab) -> list[Weights]:
+        return lab.wrong()
+
+
+class TestSharedMemory(InMemory, ServerContract):
+    pass
+
+
+@pytest.mark.skipif(not ON_GPU, reason="not on a GPU: ALE_VLLM_BUILD=cuda")
+class TestCudaIPC(InMemory, ServerContract):
+    device = "cuda"
 
 
 class TestAdapters(Real, AdapterContract):

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from .test_vllm_real import SERVER, START_S, logprobs, tiny
+from .test_vllm_real import ON_GPU, SERVER, START_S, logprobs, tiny
 
 pytestmark = pytest.mark.long
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "tasks": {"type": "tbp", "path": "tasks"},
     "sandbox": {"type": "local"},
     "agent": {"type": "single-shot", "time_limit_s": None},
@@ -46,9 +46,16 @@ def trained(run: Path) -> Any:
     return policy
 
 
-def test_a_run_trains_what_its_own_vllm_samples(tmp_path: Path) -> None:
+CHANNELS = ["shared_memory", "folder"]
+if ON_GPU:
+    CHANNELS[0] = "cuda_ipc"  # a start takes a minute, and a GPU costs money
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_run_trains_what_its_own_vllm_samples(tmp_path: Path, channel: str) -> None:
     tiny(0).save(tmp_path / "model")
-    (tmp_path / "run.yaml").write_text(json.dumps(CONFIG))
+    config = {**CONFIG, "llm": {**CONFIG["llm"], "weights_channel": channel}}
+    (tmp_path / "run.yaml").write_text(json.dumps(config))
     (tmp_path / "tasks").mkdir()
     check = {"type": "command_exit_code", "command": "test -e done"}
     for name in ("t0", "t1"):

@@ -6,6 +6,7 @@ file system makes of the rename.
 """
 
 import contextlib
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import msgspec
 
 from ale.files import replacing
 from ale_servers.protocol import WeightsError
-from ale_servers.records import Weights
+from ale_servers.records import Memory, Weights
 
 MARKER = "weights.json"
 
@@ -106,3 +107,35 @@ def files_of(weights: Weights) -> list[Path]:
     if found != marker.files:
         raise WeightsError(f"{folder} is not whole: expected {marker.files}, found {found} bytes")
     return [folder / name for name in marker.files]
+
+
+def this_machine() -> str:
+    """Id of this machine since its last start."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def check_memory(weights: Weights, memory: Memory) -> None:
+    """Can this machine have weights in memory? What a GPU's memory holds is seen by its reader.
+
+    Raises:
+        WeightsError: they are on another machine, or this process can't read the file.
+    """
+    if memory.machine != this_machine():
+        raise WeightsError(
+            "the weights are in the memory of another machine; set 'weights_channel: folder' in "
+            "the trainer's 'llm: {type: servers}'"
+        )
+    if memory.file:
+        try:
+            with Path(memory.file).open("rb") as file:
+                found = file.read(len(weights.digest)).decode()
+                size = os.fstat(file.fileno()).st_size
+        except OSError as error:
+            raise WeightsError(f"the shared memory can't be read: {error}") from error
+        if size != memory.size:
+            raise WeightsError(f"{memory.file} has {size} bytes; expected {memory.size}")
+        if found != weights.digest:
+            raise WeightsError(
+                f"{memory.file} holds the weights {found.strip()[:12] or 'of no version'}; "
+                f"expected {weights.digest[:12]}"
+            )

@@ -4,7 +4,7 @@ import fcntl
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,6 +13,8 @@ from attrs import frozen
 from ale.errors import AleError
 
 _MARKER = "ale.json"
+SHARED_MEMORY = Path(__file__).with_name("shared_memory.py")
+"""A module that needs only PyTorch, for environments in which `ale` is not installed."""
 
 
 @frozen(kw_only=True)
@@ -25,6 +27,7 @@ class Recipe:
         overrides: requirements that replace those of the packages.
         python: version of Python.
         source: folder of a package of ours to install too; its build backend is setuptools.
+        modules: files to add to that folder, by their names there.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Recipe:
     overrides: tuple[str, ...] = ()
     python: str = "3.11"
     source: Path | None = None
+    modules: Mapping[str, Path] = {}
 
 
 def root() -> Path:
@@ -57,7 +61,7 @@ def is_made(recipe: Recipe) -> bool:
 
 def _made(recipe: Recipe) -> bytes:
     sources = () if recipe.source is None else sorted(recipe.source.rglob("*.py"))
-    content = [file.read_text() for file in sources]
+    content = [file.read_text() for file in (*sources, *recipe.modules.values())]
     return msgspec.json.encode((recipe.packages, recipe.overrides, recipe.python, content))
 
 
@@ -92,6 +96,8 @@ def _make(recipe: Recipe, uv: str, folder: Path) -> None:
         _run(uv, *install, "--override", str(overrides), *recipe.packages)
         if recipe.source is not None:
             shutil.copytree(recipe.source, copy)
+            for name, module in recipe.modules.items():
+                shutil.copyfile(module, copy / name)
             # It is built with the build tools that the packages have installed.
             _run(uv, *install, "--no-deps", "--no-build-isolation", str(copy))
         (folder / _MARKER).write_bytes(_made(recipe))

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import shutil
 import socket
@@ -17,6 +16,7 @@ import msgspec
 
 from ale.errors import LLMError
 from ale_servers.channel import MARKER, Marker, WeightFolder, files_of
+from ale_servers.own_folder import own_folder
 from ale_servers.protocol import WeightsError
 from ale_servers.records import Origin, Weights
 
@@ -25,7 +25,6 @@ _SILENCE_S = 30.0
 _BLOCK = 1 << 20
 _AT_ONCE = 4
 """Files that are transferred at once."""
-_PREFIX = "ale-weights-"
 
 
 class FetchedWeights:
@@ -68,7 +67,7 @@ class FetchedWeights:
     def _copied(self, weights: Weights, origin: Origin) -> Weights:
         try:
             if self._root is None:
-                self._root, self._lock = _own_folder()
+                self._root, self._lock = own_folder(Path(tempfile.gettempdir()))
             channel = WeightFolder(self._root / f"of-{weights.adapter}", sync=False)
             copy = channel.publish(
                 weights.version, lambda folder: self._transfer(weights, origin, folder)
@@ -164,32 +163,3 @@ def _is_readable(weights: Weights) -> bool:
     except WeightsError:
         return False
     return True
-
-
-def _own_folder() -> tuple[Path, int]:
-    """A new folder, and the descriptor of its lock, which the kernel releases when this process
-    ends, however it ends. Folders without a lock are those of killed processes, and are removed.
-    """
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        if (lock := _locked(left)) is not None:
-            shutil.rmtree(left, ignore_errors=True)
-            os.close(lock)
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        if (lock := _locked(folder)) is not None:  # another process may have removed it
-            return folder, lock
-
-
-def _locked(folder: Path) -> int | None:
-    """Lock an existing folder of this user; None where that is not possible."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with contextlib.suppress(BlockingIOError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        about = os.fstat(descriptor)
-        if about.st_uid == os.geteuid() and about.st_nlink:
-            return descriptor
-    os.close(descriptor)
-    return None

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import define, frozen
 
 from ale.errors import ContextLengthError, LLMError
-from ale_servers.channel import files_of
+from ale_servers.channel import check_memory, files_of
 from ale_servers.program import Answered, Program, RefusedError, until_ready
 from ale_servers.protocol import NotSampledError, WeightsError
 from ale_servers.records import (
@@ -278,6 +278,8 @@ class Gateway:
             await asyncio.to_thread(self._check, weights)
             if weights.adapter:
                 await self._load_adapter(weights)
+            else:
+                await self._program.check(weights)
             self._check_same(instance)
             self._checked = weights
 
@@ -287,15 +289,20 @@ class Gateway:
             raise LLMError(message, transient=True)
 
     def _check(self, weights: Weights) -> None:
-        tensors = stored_in(files_of(weights))
-        found = digest_of(tensors)
-        if found != weights.digest:
-            raise WeightsError(
-                f"{weights.folder} has the digest {found[:12]}; expected {weights.digest[:12]}"
-            )
+        if weights.memory is not None:
+            check_memory(weights, weights.memory)
+            given = {each.name: each.shape for each in weights.memory.parts}
+        else:
+            tensors = stored_in(files_of(weights))
+            given = shapes_of(tensors)
+            found = digest_of(tensors)
+            if found != weights.digest:
+                raise WeightsError(
+                    f"{weights.folder} has the digest {found[:12]}; expected {weights.digest[:12]}"
+                )
         if not weights.adapter:
             own = shapes_of(stored_in(sorted(self._model.folder.glob("*.safetensors"))))
-            _check_shapes(self._model.folder, own, shapes_of(tensors))
+            _check_shapes(self._model.folder, own, given)
 
     async def _load_adapter(self, weights: Weights) -> None:
         held = Held(version=weights.version, digest=weights.digest)
@@ -331,7 +338,7 @@ class Gateway:
             if weights.adapter:
                 self._take_adapter(weights.adapter, held)
             else:
-                await self._take(Path(weights.folder), held)
+                await self._take(weights, held)
         self._checked = None
 
     def _take_adapter(self, name: str, held: Held) -> None:
@@ -348,7 +355,7 @@ class Gateway:
             await asyncio.sleep(_ABORT_S)
         await self._program.unload_adapter(program)
 
-    async def _take(self, folder: Path, held: Held) -> None:
+    async def _take(self, weights: Weights, held: Held) -> None:
         old, self._adapters = self._adapters, {}
         try:
             if not self._paused:
@@ -356,7 +363,7 @@ class Gateway:
             for name, adapter in old.items():
                 with contextlib.suppress(RefusedError):  # it does not have it
                     await self._program.unload_adapter(_program_name(name, adapter))
-            await self._program.load(folder, _label(held))
+            await self._program.load(weights, _label(held))
             self._now = held
             if not self._paused:
                 await self._program.resume()

@@ -89,8 +89,7 @@ class ServerPool:
         registry: where the servers are found.
         connect: makes the client of a server.
         fingerprint: the model's; a server of another model is refused.
-        initial: the weights before the first update; their folder may be empty, if they have not
-            been written.
+        initial: the weights before the first update; they need not be stored.
         run: id of the run, by which it recognises what it has published before.
         present: an adapter over the initial weights that the servers have.
         options: how the servers are asked.
@@ -259,7 +258,7 @@ class ServerPool:
         ]
 
     def written(self, weights: Weights) -> None:
-        """From now on the present weights are in a folder, for servers that have others."""
+        """From now on the present weights are stored, for servers that have others."""
         self.weights = weights
         if not weights.adapter:
             self.base = weights
@@ -315,7 +314,7 @@ class ServerPool:
             return  # its answer may be about the weights before or after a switch
         state, reason = self._judged(status)
         self._set(member, state, reason)
-        if state == "behind" and self.weights.folder:
+        if state == "behind" and self.weights.stored:
             # In a task of its own, as a server may hang in the middle of it.
             member.catching_up = asyncio.create_task(self._catch_up(member, self.weights))
 

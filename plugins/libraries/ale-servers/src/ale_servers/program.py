@@ -13,7 +13,7 @@ from attrs import frozen
 
 from ale.errors import ContextLengthError, LLMError
 from ale_servers.client import Connections, failures_named
-from ale_servers.records import Interruption, SampleReason, SampleRequest
+from ale_servers.records import Interruption, SampleReason, SampleRequest, Weights
 
 POLL_S = 0.25
 """Seconds between looks at a program that is starting."""
@@ -82,7 +82,15 @@ class Program(Protocol):
         """End a pause."""
         ...
 
-    async def load(self, folder: Path, label: str) -> None:
+    async def check(self, weights: Weights) -> None:
+        """Is the program able to read these weights, which the gateway can?
+
+        Raises:
+            WeightsError: it isn't.
+        """
+        ...
+
+    async def load(self, weights: Weights, label: str) -> None:
         """Take weights, while the program is paused."""
         ...
 

@@ -65,19 +65,53 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Begins the path: who does not have it gets nothing."""
 
 
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A tensor in memory."""
+
+    name: str
+    dtype: str
+    """As torch writes it."""
+    shape: tuple[int, ...]
+    begin: int
+    """Offset of the values, in bytes."""
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """Weights in the memory of the trainer's machine; see `shared_memory`."""
+
+    machine: str
+    """Id of the machine since its last start."""
+    size: int
+    """Bytes."""
+    parts: tuple[Part, ...]
+    file: str = ""
+    """The file in shared memory; empty for memory of a GPU."""
+    handle: str = ""
+    """CUDA IPC handle in hexadecimal digits."""
+    gpu: str = ""
+    """UUID of the GPU."""
+
+
 class Weights(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A version of the weights, as stored in a folder."""
+    """A version of the weights, as stored in a folder or in memory."""
 
     version: int
     digest: str
     """Of the names, types, shapes and values of the tensors; see `tensors.digest`."""
-    folder: str
+    folder: str = ""
+    """Empty for weights in memory, and for those that are not stored."""
+    memory: Memory | None = None
     run: str = ""
     """Id of the run that published the weights."""
     adapter: str = ""
     """Name of the adapter, over weights that the server has; empty if these are whole weights."""
     origin: Origin | None = None
     """Where a server that can't read the folder gets the files; None for nowhere."""
+
+    @property
+    def stored(self) -> bool:
+        """Can a server be given these weights?"""
+        return bool(self.folder) or self.memory is not None
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -24,6 +25,7 @@ from ale_llm_policy.packed import Packed, is_packable
 from ale_llm_policy.pretrained import TinyShape, TorchPolicy, load_policy, tiny_policy
 from ale_llm_policy.pretrained.loading import resolve_device, resolve_dtype
 from ale_llm_policy.servers import OwnServers, ServersLLM, temporary
+from ale_llm_policy.shared import SharedWeights
 from ale_servers.channel import WeightFolder
 from ale_servers.origin import WeightOrigin
 from ale_servers.places import registry_at
@@ -69,19 +71,16 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
             environ={**os.environ, **context.environ},
             gpus=options.gpus,
         )
-        # Not refused here: the run may be started on another machine. There, its check refuses.
-        if obstacle := own.obstacle():
-            log.warning("warning: %s", obstacle)
     registry = own.registry if own else _registry(options, context)
     # Several runs may be given the same folder.
     folder = run / "weights" if options.weights is None else options.weights / context.run_id
     if options.adapter:
         folder /= options.adapter  # agents of one run may have an adapter each
     address = options.hands_out_at
-    return ServersLLM(
+    llm = ServersLLM(
         policy,
         registry,
-        WeightFolder(folder),
+        _channel(options, folder, device),
         origin=None if address is None else WeightOrigin(folder, address),
         training_device=device,
         run=context.run_id,
@@ -101,6 +100,19 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
         context=options.context or policy.context,
         report=log.warning,
     )
+    # Not refused here: the run may be started on another machine. There, its check refuses.
+    if obstacle := llm.obstacle():
+        log.warning("warning: %s", obstacle)
+    return llm
+
+
+def _channel(
+    options: ServersOptions, folder: Path, device: torch.device
+) -> WeightFolder | SharedWeights:
+    if options.weights_channel == "folder":
+        return WeightFolder(folder)
+    on_gpu = options.weights_channel == "cuda_ipc"
+    return SharedWeights(device if on_gpu else None)
 
 
 def _on_host(options: ServersOptions, device: torch.device) -> ServersOptions:
@@ -124,6 +136,7 @@ def _client_options(options: ServersOptions, own: OwnServers | None) -> dict[str
         "registry": None if folder is None else str(folder.absolute()),
         "start": 0,
         "take_over": False,
+        "weights_channel": "folder",  # it gives them none
         "weights_address": "",
         "server": {},
         "gpus": [],

@@ -229,6 +229,14 @@ class ServersOptions(PolicyOptions):
             "gives the servers. Set for the workers of an executor."
         ),
     )
+    weights_channel: Literal["folder", "shared_memory", "cuda_ipc"] = field(
+        default="folder",
+        metadata=doc(
+            "How servers get new weights. folder: from files; shared_memory: from this machine's "
+            "memory; cuda_ipc: from the memory of the GPU on which the run trains, for servers on "
+            "that GPU or beside it. Both take as much memory as the weights."
+        ),
+    )
     weights: Path | None = field(
         default=None,
         metadata=doc(
@@ -264,7 +272,7 @@ class ServersOptions(PolicyOptions):
         if sum(ways) != 1:
             raise ValueError("give one of 'urls', 'registry', 'nats' and 'start'")
         _ = self.nats_server  # raises if it is not a URL
-        _ = self.hands_out_at  # raises if it is not an address
+        self._check_weights()
         if self.server and not (self.start and "type" in self.server):
             raise ValueError("'server' is for 'start', and needs a 'type'")
         if "model" in self.server:
@@ -276,6 +284,14 @@ class ServersOptions(PolicyOptions):
             )
         if self.follow is not None and (self.take_over or self.start > 0):
             raise ValueError("'follow' takes the servers as they are: without take_over and start")
+
+    def _check_weights(self) -> None:
+        _ = self.hands_out_at  # raises if it is not an address
+        for name in ("weights", "weights_address", "adapter"):
+            if self.weights_channel != "folder" and getattr(self, name):
+                raise ValueError(
+                    f"'{name}' is for 'weights_channel: folder', found '{self.weights_channel}'"
+                )
 
     @property
     def hands_out_at(self) -> Address | None:

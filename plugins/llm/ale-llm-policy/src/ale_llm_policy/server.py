@@ -13,15 +13,17 @@ import msgspec
 from torch import Tensor
 
 from ale.errors import AleError, ContextLengthError
+from ale_llm_policy import shared
 from ale_llm_policy.adapters import merged
 from ale_llm_policy.engine import Engine
 from ale_llm_policy.jobs import Job, Rules
 from ale_llm_policy.pretrained import TorchPolicy, weights
-from ale_servers.channel import files_of
+from ale_servers.channel import check_memory, files_of
 from ale_servers.protocol import NotSampledError, WeightsError
 from ale_servers.records import (
     Held,
     Interruption,
+    Memory,
     Sampled,
     SampleReason,
     SampleRequest,
@@ -175,6 +177,8 @@ class EngineServer:
 
     def _read(self, published: Weights) -> Mapping[str, Tensor]:
         try:
+            if published.memory is not None:
+                return self._read_memory(published, published.memory)
             files_of(published)
             folder = Path(published.folder)
             if published.adapter:
@@ -192,6 +196,15 @@ class EngineServer:
             raise WeightsError(
                 f"{published.folder} has the digest {found[:12]}; expected {published.digest[:12]}"
             )
+        return tensors
+
+    def _read_memory(self, published: Weights, memory: Memory) -> Mapping[str, Tensor]:
+        check_memory(published, memory)
+        try:
+            tensors = shared.read(memory, published.digest)
+        except OSError as error:
+            raise WeightsError(str(error)) from error
+        weights.check(self._policy.base, tensors)
         return tensors
 
     async def update(self, weights: Weights) -> None:

@@ -24,6 +24,7 @@ from ale_llm_policy import adapters
 from ale_llm_policy.model import TokenLLM
 from ale_llm_policy.options import Following
 from ale_llm_policy.pretrained import TorchPolicy, weights
+from ale_llm_policy.shared import SharedWeights
 from ale_servers.channel import WeightFolder
 from ale_servers.client import Connections, HTTPServer
 from ale_servers.origin import WeightOrigin
@@ -130,7 +131,7 @@ class ServersLLM(TokenLLM):
         self,
         policy: TorchPolicy,
         registry: ServerRegistry,
-        channel: WeightFolder,
+        channel: WeightFolder | SharedWeights,
         *,
         origin: WeightOrigin | None,
         training_device: torch.device,
@@ -190,17 +191,22 @@ class ServersLLM(TokenLLM):
         """
         return None if self._own is None else self._own.section["type"] == "policy"
 
+    def obstacle(self) -> str | None:
+        """Why this can't work on this machine, as far as it is known without asking a server."""
+        shared = self._channel.obstacle() if isinstance(self._channel, SharedWeights) else None
+        return shared or (self._own.obstacle() if self._own is not None else None)
+
     async def check(self) -> None:
         """Ask every server whether it has this model and these weights.
 
         Own servers start with the first request; what they need must be installed.
 
         Raises:
-            LLMError: no server is there, or one has other weights; or own servers can't be started.
+            LLMError: no server is there, or one has other weights; or there is an `obstacle`.
         """
+        if obstacle := self.obstacle():
+            raise LLMError(obstacle)
         if self._own is not None:
-            if obstacle := self._own.obstacle():
-                raise LLMError(obstacle)
             return
         pool = await self._opened()
         await pool.refresh()
@@ -314,7 +320,7 @@ class ServersLLM(TokenLLM):
     async def _publish(self, pool: ServerPool) -> None:
         """Write the initial weights, for servers that have others."""
         async with self._opening:
-            if not pool.weights.folder:
+            if not pool.weights.stored:
                 snapshot = PolicySnapshot(version=self.policy.version)
                 pool.written(await self._published(snapshot))
 
@@ -327,6 +333,9 @@ class ServersLLM(TokenLLM):
     def _write(self, snapshot: PolicySnapshot) -> Weights:
         if self._options.adapter:
             return self._write_adapter(snapshot)
+        self._written = True
+        if isinstance(self._channel, SharedWeights):
+            return self._channel.publish(snapshot.version, self._tensors(snapshot))
         # Once to the processor's memory, for the digest and for the files.
         tensors = {name: each.detach().cpu() for name, each in self._tensors(snapshot).items()}
 
@@ -336,7 +345,6 @@ class ServersLLM(TokenLLM):
                 weights.write(folder, tensors)
                 return digest.result()
 
-        self._written = True
         return self._channel.publish(snapshot.version, write)
 
     def _write_adapter(self, snapshot: PolicySnapshot) -> Weights:
@@ -347,6 +355,7 @@ class ServersLLM(TokenLLM):
             with self.policy.lock:
                 return adapters.write(folder, self.policy.base)
 
+        assert isinstance(self._channel, WeightFolder)
         self._written = True
         published = self._channel.publish(snapshot.version, write)
         return msgspec.structs.replace(published, adapter=self._options.adapter)

@@ -10,8 +10,8 @@ import msgspec
 
 from ale.errors import LLMError
 from ale_servers.program import Answered, Asked, RefusedError
-from ale_servers.protocol import NotSampledError
-from ale_servers.records import Interruption, SampleReason, SampleRequest
+from ale_servers.protocol import NotSampledError, WeightsError
+from ale_servers.records import Interruption, SampleReason, SampleRequest, Weights
 
 _REASONS: Mapping[str, SampleReason] = {"stop": "stop", "length": "length", "abort": "abort"}
 _FLUSH_TRIES = 100
@@ -157,9 +157,17 @@ class SGLang:
         await self._asked.post("/continue_generation", {})
         self._open.set()
 
-    async def load(self, folder: Path, label: str) -> None:
+    async def check(self, weights: Weights) -> None:
+        """As `Program.check`."""
+        if weights.memory is not None:
+            raise WeightsError(
+                "SGLang reads weights from a folder only; set 'weights_channel: folder' in the "
+                "trainer's 'llm: {type: servers}'"
+            )
+
+    async def load(self, weights: Weights, label: str) -> None:
         """As `Program.load`."""
-        body = {"model_path": str(folder), "flush_cache": True, "weight_version": label}
+        body = {"model_path": weights.folder, "flush_cache": True, "weight_version": label}
         done = await self._asked.post("/update_weights_from_disk", body)
         if not done["success"]:
             raise LLMError(f"SGLang has not taken the weights: {done['message']}")

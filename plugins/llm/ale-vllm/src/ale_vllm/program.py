@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ale.errors import LLMError
-from ale_servers.program import Answered, Asked
-from ale_servers.protocol import NotSampledError
-from ale_servers.records import Interruption, SampleReason, SampleRequest
+from ale_servers.program import Answered, Asked, RefusedError
+from ale_servers.protocol import NotSampledError, WeightsError
+from ale_servers.records import Interruption, SampleReason, SampleRequest, Weights
 
 _PREFIX = "generate-tokens-"
 """The prefix that vLLM adds to request ids on its route for tokens."""
@@ -121,11 +123,20 @@ class VLLM:
         """As `Program.resume`."""
         await self._asked.post("/resume")
 
-    async def load(self, folder: Path, label: str) -> None:
+    async def check(self, weights: Weights) -> None:
+        """As `Program.check`."""
+        if weights.memory is None:
+            return
+        try:
+            await self._asked.post("/init_weight_transfer_engine", {"init_info": _shared(weights)})
+        except RefusedError as error:
+            raise WeightsError(f"vLLM can't read the trainer's memory: {error}") from error
+
+    async def load(self, weights: Weights, label: str) -> None:
         """As `Program.load`."""
         await self._asked.post("/start_weight_update")
-        update = {"update_info": {"folder": str(folder)}}
-        await self._asked.post("/update_weights", update)
+        given = {"folder": weights.folder} if weights.memory is None else _shared(weights)
+        await self._asked.post("/update_weights", {"update_info": given})
         await self._asked.post("/finish_weight_update", {"weight_version": label})
         await self._asked.post("/reset_prefix_cache")
 
@@ -137,3 +148,7 @@ class VLLM:
     async def unload_adapter(self, name: str) -> None:
         """As `Program.unload_adapter`."""
         await self._asked.post("/v1/unload_lora_adapter", {"lora_name": name})
+
+
+def _shared(weights: Weights) -> dict[str, Any]:
+    return {"memory": msgspec.to_builtins(weights.memory), "digest": weights.digest}

@@ -7,10 +7,11 @@ from typing import Literal
 from uv import find_uv_bin
 
 from ale.errors import InputError
-from ale_servers.environment import Recipe, folder_of, is_made, make
+from ale_servers.environment import SHARED_MEMORY, Recipe, folder_of, is_made, make
 
 VERSION = "0.32.0"
 _EXTENSION = Path(__file__).parent / "inside"
+_MODULES = {"ale_shared_memory.py": SHARED_MEMORY}
 Build = Literal["cpu", "cuda"]
 
 RECIPES: dict[str, Recipe] = {
@@ -23,8 +24,14 @@ RECIPES: dict[str, Recipe] = {
             for name in ("torchvision", "torchaudio", "torchcodec", "triton")
         ),
         source=_EXTENSION,
+        modules=_MODULES,
     ),
-    "cuda": Recipe(name=f"vllm-{VERSION}-cuda", packages=(f"vllm=={VERSION}",), source=_EXTENSION),
+    "cuda": Recipe(
+        name=f"vllm-{VERSION}-cuda",
+        packages=(f"vllm=={VERSION}",),
+        source=_EXTENSION,
+        modules=_MODULES,
+    ),
 }
 
 

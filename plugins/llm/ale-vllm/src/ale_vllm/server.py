@@ -54,7 +54,7 @@ def arguments(options: VLLMServerOptions, model: Model, build: Build, url: str) 
         "logprobs-mode": "processed_logprobs",
         # Ignore the sampling defaults that a model's folder suggests, such as its top-k.
         "generation-config": "vllm",
-        "weight-transfer-config": '{"backend":"ale_folder"}',
+        "weight-transfer-config": '{"backend":"ale_weights"}',
     }
     flags = ["--enable-scale-out"]
     if options.dtype == "auto":

@@ -1,9 +1,9 @@
-# ruff: noqa: D102, ASYNC110, ASYNC240 - a name says what a test does
+# ruff: noqa: D102, ASYNC110 - a name says what a test does
 """The tests that every inference server, and every client of one, must pass."""
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -75,6 +75,30 @@ def check_exact(lab: ServerLab, request: SampleRequest, sampled: Sampled) -> Non
     )
 
 
+def in_memory(weights: Weights, **fields: Any) -> Weights:
+    """Weights in memory, with other `records.Memory` fields."""
+    assert weights.memory is not None
+    memory = msgspec.structs.replace(weights.memory, **fields)
+    return msgspec.structs.replace(weights, memory=memory)
+
+
+def wrong_in_memory(good: Weights, replaced: Weights) -> list[Weights]:
+    """Weights in memory that no server can take.
+
+    Args:
+        good: of which the others are made.
+        replaced: in whose memory there are other weights by now.
+    """
+    assert good.memory is not None
+    place = {"handle": "0" * 128} if good.memory.handle else {"file": "/nowhere/weights"}
+    return [
+        in_memory(good, machine="another"),
+        in_memory(good, **place),
+        msgspec.structs.replace(good, digest="0" * 64),
+        replaced,
+    ]
+
+
 class Kit:
     """The fixtures that a kit has to be given."""
 
@@ -106,6 +130,21 @@ class ServerContract(Kit):
         await bare.resume()
         yield bare
         await bare.abort()
+
+    @pytest.fixture
+    def wrong(self, lab: ServerLab, tmp_path: Path) -> Sequence[Weights]:
+        """Weights that the server can't take. Override it where weights are not in folders."""
+        good = lab.publish(1)
+        broken = lab.publish(2)
+        for file in Path(broken.folder).iterdir():
+            if file.suffix != ".json":
+                file.write_bytes(file.read_bytes()[:-7])
+        return [
+            msgspec.structs.replace(good, folder=str(tmp_path / "nowhere")),
+            msgspec.structs.replace(good, digest="0" * 64),
+            msgspec.structs.replace(good, version=3),
+            broken,
+        ]
 
     async def _interrupted(
         self, server: InferenceServer, lab: ServerLab, mode: Interruption
@@ -328,19 +367,8 @@ class ServerContract(Kit):
 
     @pytest.mark.asyncio
     async def test_weights_that_can_not_be_taken_leave_the_old_ones(
-        self, server: InferenceServer, lab: ServerLab, tmp_path: Path
+        self, server: InferenceServer, lab: ServerLab, wrong: Sequence[Weights]
     ) -> None:
-        good = lab.publish(1)
-        broken = lab.publish(2)
-        for file in Path(broken.folder).iterdir():
-            if file.suffix != ".json":
-                file.write_bytes(file.read_bytes()[:-7])
-        wrong = [
-            msgspec.structs.replace(good, folder=str(tmp_path / "nowhere")),
-            msgspec.structs.replace(good, digest="0" * 64),
-            msgspec.structs.replace(good, version=3),
-            broken,
-        ]
         for each in wrong:
             with pytest.raises(WeightsError):
                 await server.prepare(each)

@@ -1,4 +1,4 @@
-"""Registers the weight-transfer backend ``ale_folder`` with vLLM, which runs this in each process.
+"""Registers the weight-transfer backend ``ale_weights`` with vLLM, which runs this in each process.
 
 This package is installed into vLLM's environment, not into that of `ale`.
 """
@@ -12,5 +12,5 @@ def register() -> None:
 
     with contextlib.suppress(ValueError):  # it is already registered
         WeightTransferEngineFactory.register_engine(
-            "ale_folder", "ale_vllm_folder_engine", "FolderEngine"
+            "ale_weights", "ale_vllm_weights_engine", "WeightsEngine"
         )

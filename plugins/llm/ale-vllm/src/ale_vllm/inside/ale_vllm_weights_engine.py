@@ -1,10 +1,14 @@
-"""The weight-transfer backend ``ale_folder``: weights from a folder of safetensors."""
+"""The weight-transfer backend ``ale_weights``: weights from a folder of safetensors, or from memory
+that the trainer shares.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from ale_shared_memory import check_digest, opened, views
 from safetensors import safe_open
 from vllm.distributed.weight_transfer.base import (
     WeightTransferEngine,
@@ -20,15 +24,21 @@ from vllm.model_executor.model_loader.reload import (
 
 @dataclass
 class InitInfo(WeightTransferInitInfo):  # type: ignore[misc]  # vLLM is not installed here
-    """Nothing has to be agreed on."""
+    """The ``init_info`` of `POST /init_weight_transfer_engine`: memory to try to open, if any."""
+
+    memory: dict[str, Any] | None = None
+    """The fields of ale_servers' `records.Memory`."""
+    digest: str = ""
 
 
 @dataclass
 class UpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
-    """The ``update_info`` of `POST /update_weights`."""
+    """The ``update_info`` of `POST /update_weights`: a folder, or memory with a digest."""
 
-    folder: str
+    folder: str = ""
     """Its ``*.safetensors`` use the same names as the model's own files."""
+    memory: dict[str, Any] | None = None
+    digest: str = ""
 
 
 def tensors(folder: Path) -> Iterator[tuple[str, Any]]:
@@ -42,14 +52,18 @@ def tensors(folder: Path) -> Iterator[tuple[str, Any]]:
                 yield name, opened.get_tensor(name)
 
 
-class FolderEngine(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore[misc]
-    """Each worker reads the folder by itself, layer by layer."""
+class WeightsEngine(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore[misc]
+    """Each worker reads the weights by itself, layer by layer."""
 
     init_info_cls = InitInfo
     update_info_cls = UpdateInfo
+    _shared: tuple[torch.Tensor, str] | None = None
+    """Memory of which this update has loaded views, and the digest that it must still have."""
 
     def init_transfer_engine(self, init_info: InitInfo) -> None:
-        """There is no connection to make."""
+        """Try whether the memory can be opened; there is no other connection to make."""
+        if init_info.memory is not None:
+            check_digest(opened(init_info.memory), init_info.digest)
 
     def start_weight_update(self) -> None:
         """Prepare each layer to load its weights anew: those in use may be packed."""
@@ -60,8 +74,14 @@ class FolderEngine(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore[
         self.receive_weights(self.parse_update_info(update_info))
 
     def receive_weights(self, update_info: UpdateInfo) -> None:
-        """Load the files, as the model loads a checkpoint."""
-        self.model.load_weights(tensors(Path(update_info.folder)))
+        """Load the weights, as the model loads a checkpoint."""
+        if update_info.memory is None:
+            self.model.load_weights(tensors(Path(update_info.folder)))
+            return
+        buffer = opened(update_info.memory)
+        check_digest(buffer, update_info.digest)
+        self._shared = (buffer, update_info.digest)
+        self.model.load_weights(views(buffer, update_info.memory["parts"]))
 
     def finish_weight_update(self) -> None:
         """Process the layers that are complete."""
@@ -71,6 +91,9 @@ class FolderEngine(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore[
         for module in self.model.modules():
             if isinstance(module, VocabParallelEmbedding):
                 module.quant_method.process_weights_after_loading(module)
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            check_digest(*shared)  # now that every view has been read
 
     def shutdown(self) -> None:
         """Nothing is held."""
