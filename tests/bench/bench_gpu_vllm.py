@@ -4,9 +4,9 @@ Half a billion random weights, of a Qwen3 in the sizes of Qwen2.5-0.5B. `llm: {t
 start: 1, server: {type: vllm-server}}` starts a vLLM from the environment that `ale server install
 vllm` made; it shares the GPU with the trainer, and gets a third of its memory. A step samples 64
 answers through the component, trains on them with the trainer ``policy`` and truncated ratios, and
-hands the new weights to vLLM by a folder. Wall seconds, the median of several steps after a first
-one; tokens a second are those of the answers when sampling, and of prompts and answers when
-training.
+hands the new weights to vLLM by a folder; in the end they are handed over by each channel. Wall
+seconds, the median of several steps after a first one; tokens a second are those of the answers
+when sampling, and of prompts and answers when training.
 
 Exit status 1 where a token was not sampled from the weights of the step before, or where trainer
 and vLLM disagree about its probability: more than one token in twenty has a ratio that differs from
@@ -37,7 +37,7 @@ from bench_weight_sync import ROLLOUTS, TASKS, sampled
 from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.strict import NameOrPath
-from ale.types import Batch, TokenTrace
+from ale.types import Batch, PolicySnapshot, TokenTrace
 
 STEPS = 3
 MAX_MISMATCH = 0.1
@@ -71,6 +71,27 @@ def traces_of(batch: Batch) -> list[TokenTrace]:
         for turn in rollout.episode.trajectory.turns
     ]
     return [each for each in found if each is not None]
+
+
+async def handed_over(llm: Any, last: PolicySnapshot, gpu: Any) -> dict[str, float]:
+    """Seconds in which vLLM has the same weights by each channel, the median of several times."""
+    from ale_llm_policy.shared import SharedWeights
+
+    channels = {"folder": llm._channel, "shared_memory": SharedWeights(None)}
+    if gpu is not None:
+        channels["cuda_ipc"] = SharedWeights(gpu)
+    took: dict[str, list[float]] = {name: [] for name in channels}
+    version = last.version
+    for name, channel in channels.items():
+        llm._channel = channel
+        for _ in range(STEPS + 1):
+            version += 1
+            begun = time.perf_counter()
+            await llm.load_policy(PolicySnapshot(version=version, weights=last.weights))
+            took[name].append(time.perf_counter() - begun)
+        channel.remove()
+    llm._channel = channels["folder"]
+    return {name: median(seconds[1:]) for name, seconds in took.items()}
 
 
 async def measured(model: Path, folder: Path, arguments: Sequence[str], *, small: bool) -> bool:
@@ -130,11 +151,15 @@ async def measured(model: Path, folder: Path, arguments: Sequence[str], *, small
             took[part].append(each)
         rates["sampling"].append(answered / seconds["sampling"])
         rates["training"].append(report.metrics["tokens_in_rows"] / seconds["training"])
+    channels = await handed_over(llm, trainer.snapshot(), torch.device("cuda") if gpu else None)
     await llm.aclose()
     print(f"{'':14}{'seconds':>9}{'tokens/s':>12}")
     for part, spent in took.items():
         rate = f"{median(rates[part][1:]):12,.0f}" if part in rates else ""
         print(f"{part:14}{median(spent[1:]):9.3f}{rate}")
+    for name, handing in channels.items():
+        ratio = handing / channels["folder"]
+        print(f"weights by {name:13} {handing:6.3f} s, {ratio:.2f} times by folder")
     if gpu:
         print(f"the trainer's peak: {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
     return good

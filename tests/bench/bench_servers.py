@@ -5,7 +5,9 @@ is the pool, its client and HTTP. A thousand requests at once, with prompts of 2
 of 8, and one after another. Exit status 1 where the client's own CPU time is above 1 ms for each
 request, or where a weight update by folder of a model with 0.5 GB, with `ale serve` in a process of
 its own, takes more than 6 times as long as writing, reading and copying the weights in this process
-just before; or where one that the server fetches over HTTP takes more than twice as long as that.
+just before; or where one that the server fetches over HTTP takes more than twice as long as that,
+or one through shared memory longer than that. Where there is a GPU, the model is on it, and one
+update goes through CUDA IPC.
 
     python tests/bench/bench_servers.py [requests]
 """
@@ -16,16 +18,24 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import torch
 
 from ale.plugin import BuildContext
-from ale.types import CompletionRequest, Conversation, Message, PolicySnapshot, Sampling
+from ale.types import (
+    CompletionRequest,
+    Conversation,
+    Message,
+    PolicySnapshot,
+    Sampling,
+    TokenTrace,
+)
 from ale_llm_policy.build import build_servers
 from ale_llm_policy.options import ServersOptions, TinyOptions
-from ale_llm_policy.pretrained import weights
+from ale_llm_policy.pretrained import TorchPolicy, weights
+from ale_llm_policy.testing import forward_logits
 from ale_servers.client import Connections, HTTPServer
 from ale_servers.pool import PoolOptions, ServerPool
 from ale_servers.records import SampleRequest, Weights
@@ -38,6 +48,9 @@ MAX_UPDATE = 6.0
 """Of an update on one server, in times of writing, reading and copying in one process."""
 MAX_FETCHED = 2.0
 """Of an update over HTTP, in times of one by folder."""
+MAX_SHARED = 1.0
+"""Of an update through shared memory, in times of one by folder."""
+Channel = Literal["folder", "shared_memory", "cuda_ipc"]
 SERVER = """
 import asyncio
 from ale_servers.testing.bigram import BigramServer
@@ -81,15 +94,18 @@ async def overhead(url: str, n: int, at_once: int) -> tuple[float, float]:
     return found
 
 
-async def update(address: str = "") -> dict[str, float]:
+async def update(address: str = "", channel: Channel = "folder") -> dict[str, float]:
     """Seconds of a weight update of 0.5 GB, and of the pause in it.
 
     Args:
         address: where the server fetches the weights; empty if it reads the folder.
+        channel: how the server gets the weights.
     """
     tiny = TinyOptions(layers=10, width=1024, heads=16, kv_heads=8, head_dim=64, mlp=2816)
     with tempfile.TemporaryDirectory() as folder:
-        options = ServersOptions(tiny=tiny, start=1, max_tokens=2, weights_address=address)
+        options = ServersOptions(
+            tiny=tiny, start=1, max_tokens=2, weights_address=address, weights_channel=channel
+        )
         llm = build_servers(options, BuildContext(run_directory=Path(folder)))
         if address:
             _hide_folder(llm)
@@ -118,8 +134,18 @@ async def update(address: str = "") -> dict[str, float]:
         answer = await llm.complete(ask)
         assert answer.tokens is not None
         assert {*answer.tokens.policy_versions} == {1}
+        check_exact(llm.policy, answer.tokens)
         await llm.aclose()
     return {"GB": size / 1e9, "seconds": whole, "plain": plain, "paused": paused[0]}
+
+
+def check_exact(policy: TorchPolicy, tokens: TokenTrace) -> None:
+    """The tokens were sampled from the policy's weights."""
+    logits = forward_logits(policy, tokens.prompt_ids, tokens.output_ids)
+    n = len(tokens.output_ids)
+    chosen = torch.tensor(tokens.output_ids)[:, None]
+    meant = logits[-n:].log_softmax(-1).gather(1, chosen)[:, 0].tolist()
+    assert max(abs(a - b) for a, b in zip(tokens.logprobs, meant, strict=True)) < 1e-3
 
 
 def _hide_folder(llm: Any) -> None:
@@ -170,11 +196,19 @@ def main() -> int:
     finally:
         process.terminate()
         process.wait()
-    folder, http = asyncio.run(update()), asyncio.run(update("auto"))
-    for way, found, ratio, what, most in (
-        ("by folder", folder, folder["seconds"] / folder["plain"], "a plain copy", MAX_UPDATE),
-        ("over HTTP", http, http["seconds"] / folder["seconds"], "by folder", MAX_FETCHED),
-    ):
+    folder = asyncio.run(update())
+    rows = [("by folder", folder, folder["plain"], "a plain copy", MAX_UPDATE)]
+    others: list[tuple[str, str, Channel, float]] = [
+        ("over HTTP", "auto", "folder", MAX_FETCHED),
+        ("through shared memory", "", "shared_memory", MAX_SHARED),
+    ]
+    if torch.cuda.is_available():
+        others.append(("through CUDA IPC", "", "cuda_ipc", MAX_SHARED))
+    for way, address, channel, most in others:
+        found = asyncio.run(update(address, channel))
+        rows.append((way, found, folder["seconds"], "by folder", most))
+    for way, found, base, what, most in rows:
+        ratio = found["seconds"] / base
         met = met and ratio <= most
         print(
             f"update of {found['GB']:.2f} GB {way}: {found['seconds']:.2f} s, of which "
