@@ -13,11 +13,13 @@ update goes through CUDA IPC.
 """
 
 import asyncio
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal
 
 import msgspec
@@ -51,6 +53,9 @@ MAX_FETCHED = 2.0
 MAX_SHARED = 1.0
 """Of an update through shared memory, in times of one by folder."""
 Channel = Literal["folder", "shared_memory", "cuda_ipc"]
+UPDATES = 4
+"""Updates that are measured, after a first one in which the server also copies the pages of its
+model's file."""
 SERVER = """
 import asyncio
 from ale_servers.testing.bigram import BigramServer
@@ -95,7 +100,7 @@ async def overhead(url: str, n: int, at_once: int) -> tuple[float, float]:
 
 
 async def update(address: str = "", channel: Channel = "folder") -> dict[str, float]:
-    """Seconds of a weight update of 0.5 GB, and of the pause in it.
+    """Seconds of weight updates of 0.5 GB, the median after a first one; and of the pause in them.
 
     Args:
         address: where the server fetches the weights; empty if it reads the folder.
@@ -104,7 +109,12 @@ async def update(address: str = "", channel: Channel = "folder") -> dict[str, fl
     tiny = TinyOptions(layers=10, width=1024, heads=16, kv_heads=8, head_dim=64, mlp=2816)
     with tempfile.TemporaryDirectory() as folder:
         options = ServersOptions(
-            tiny=tiny, start=1, max_tokens=2, weights_address=address, weights_channel=channel
+            tiny=tiny,
+            start=1,
+            max_tokens=2,
+            dtype="float32",  # else a GPU's log-probabilities are rounded
+            weights_address=address,
+            weights_channel=channel,
         )
         llm = build_servers(options, BuildContext(run_directory=Path(folder)))
         if address:
@@ -117,26 +127,35 @@ async def update(address: str = "", channel: Channel = "folder") -> dict[str, fl
         )
         await llm.complete(ask)
         size = sum(weight.nbytes for weight in llm.policy.model.parameters())
-        with torch.no_grad():
-            for weight in llm.policy.model.parameters():
-                weight *= 1.01
-        begun = time.perf_counter()
-        copy = Path(folder) / "copy"
-        copy.mkdir()
-        weights.write(copy, dict(llm.policy.base.named_parameters()))
-        llm.policy.load_weights(copy)
-        plain = time.perf_counter() - begun
         paused: list[float] = []
         _time_pause(llm, paused)
-        begun = time.perf_counter()
-        await llm.load_policy(PolicySnapshot(version=1))
-        whole = time.perf_counter() - begun
-        answer = await llm.complete(ask)
-        assert answer.tokens is not None
-        assert {*answer.tokens.policy_versions} == {1}
-        check_exact(llm.policy, answer.tokens)
+        plain, took = [], []
+        for version in range(1, UPDATES + 2):
+            with torch.no_grad():
+                for weight in llm.policy.model.parameters():
+                    weight *= 1.01
+            begun = time.perf_counter()
+            copy = Path(folder) / f"copy-{version}"
+            copy.mkdir()
+            weights.write(copy, dict(llm.policy.base.named_parameters()))
+            llm.policy.load_weights(copy)
+            plain.append(time.perf_counter() - begun)
+            begun = time.perf_counter()
+            await llm.load_policy(PolicySnapshot(version=version))
+            took.append(time.perf_counter() - begun)
+            answer = await llm.complete(ask)
+            assert answer.tokens is not None
+            assert {*answer.tokens.policy_versions} == {version}
+            check_exact(llm.policy, answer.tokens)
+            shutil.rmtree(copy)
         await llm.aclose()
-    return {"GB": size / 1e9, "seconds": whole, "plain": plain, "paused": paused[0]}
+    return {
+        "GB": size / 1e9,
+        "first": took[0],
+        "seconds": median(took[1:]),
+        "plain": median(plain[1:]),
+        "paused": median(paused[1:]),
+    }
 
 
 def check_exact(policy: TorchPolicy, tokens: TokenTrace) -> None:
@@ -212,7 +231,8 @@ def main() -> int:
         met = met and ratio <= most
         print(
             f"update of {found['GB']:.2f} GB {way}: {found['seconds']:.2f} s, of which "
-            f"{found['paused']:.2f} s paused; {ratio:.1f} times {what} <= {most:g}  "
+            f"{found['paused']:.2f} s paused (the first one {found['first']:.2f} s); "
+            f"{ratio:.1f} times {what} <= {most:g}  "
             f"{'ok' if ratio <= most else 'MISSED'}"
         )
     return 0 if met else 1

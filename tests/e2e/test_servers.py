@@ -57,21 +57,25 @@ def trained(run: Path) -> list[bytes]:
 
 def test_servers_sample_what_the_policy_itself_would_to_the_bit(workshop: Any, config: str) -> None:
     assert workshop.ale("run", config).code == 0
-    own = ("--set", "llm.type=servers", "--set", "llm.start=1")
-    done = workshop.ale("run", config, *own)
-    assert done.code == 0, done.text
-    here, there = workshop.runs
-    versions = {
-        version
-        for turns in sampled(workshop, there).values()
-        for turn in turns
-        for version in turn["policy_versions"]
-    }
-    assert versions == {0, 1, 2}
-    assert sampled(workshop, there) == sampled(workshop, here)
+    own = ("--set", "llm.type=servers", "--set", "llm.start=1", "--set")
+    shared = {*Path("/dev/shm").glob("ale-weights-*")}
+    for channel in ("folder", "shared_memory"):
+        done = workshop.ale("run", config, *own, f"llm.weights_channel={channel}")
+        assert done.code == 0, done.text
+    here, *others = workshop.runs
     assert len(trained(here)) > 0
-    assert trained(there) == trained(here)
-    assert not (there / "weights").exists()
+    for there in others:
+        versions = {
+            version
+            for turns in sampled(workshop, there).values()
+            for turn in turns
+            for version in turn["policy_versions"]
+        }
+        assert versions == {0, 1, 2}
+        assert sampled(workshop, there) == sampled(workshop, here)
+        assert trained(there) == trained(here)
+        assert not (there / "weights").exists()
+    assert {*Path("/dev/shm").glob("ale-weights-*")} <= shared
     assert workshop.left_behind() == []
 
 

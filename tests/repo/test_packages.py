@@ -151,8 +151,10 @@ def needs_and_tests(folder: Path) -> list[str]:
 @each_plugin
 def test_a_package_declares_what_it_imports(folder: Path) -> None:
     """The shared environment would hide an undeclared import until a user meets it."""
-    for_tests = project(folder).get("optional-dependencies", {}).get("testing", [])
-    declared = {_normal(line) for line in (*needs(folder), *for_tests)}
+    extras = project(folder).get("optional-dependencies", {})
+    # Of modules that only some users of a library import.
+    optional = [*extras.get("testing", []), *extras.get("torch", [])]
+    declared = {_normal(line) for line in (*needs(folder), *optional)}
     declared |= {"ale-core", folder.name}
     owners = owners_of_modules()
     local = {path.name: path.parents[1].name for path in map(source, PLUGINS)}

@@ -5,8 +5,8 @@ A buffer begins with the digest of its weights, in `HEADER` hexadecimal digits. 
 other weights are written and set after that, so who finds it both before and after reading has read
 one version whole.
 
-Only PyTorch and the standard library are imported: a server program whose environment lacks `ale`
-gets a copy of this module.
+Only PyTorch (the extra ``torch``) and the standard library are imported: a server program whose
+environment lacks `ale` gets a copy of this module.
 """
 
 import contextlib
