@@ -19,10 +19,11 @@ from click.testing import CliRunner, Result
 from ale._cli.main import cli, main
 from ale._cli.run import _evaluations
 from ale._registry import Registry
+from ale._store.index import Index, StoredEpisode
 from ale.errors import LLMError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
-from ale.text import rate_line, seconds, table, wilson
+from ale.text import rate_line, seconds, table
 from ale.types import Constraints, Environment, Stop
 
 Ale = Callable[..., Result]
@@ -243,11 +244,8 @@ def test_help_imports_neither_commands_nor_records_nor_yaml() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_the_interval_is_wilsons() -> None:
-    low, high = wilson(8, 10)
-    assert (round(low, 4), round(high, 4)) == (0.4902, 0.9433)
-    assert wilson(0, 5)[0] == 0.0
-    assert rate_line(0, 0) == "none graded"
+def test_a_rate_without_a_graded_episode_is_none() -> None:
+    assert rate_line([]) == rate_line([(0, 0)]) == "none graded"
 
 
 def test_durations_are_printed_in_readable_units() -> None:
@@ -424,7 +422,34 @@ def test_a_broken_plugin_file_is_an_error_of_the_config_with_its_line(
 
 
 def test_evaluations_are_listed_by_temperature_not_as_they_ended() -> None:
-    rewards = {1.0: [1.0], None: [1.0], 0.3: [0.0], 0.0: [1.0]}
-    index: Any = SimpleNamespace(steps=lambda split: [0], evaluation=lambda step: rewards)
+    index = Index()
+    for temperature in (1.0, None, 0.3, 0.0):
+        index.add(evaluated("a", 0, 1.0, temperature), 0)
     named = [line.rpartition(", ")[2] for line in _evaluations(index)]
     assert named == ["greedy", "T=0.3", "T=1", "sampled"]
+
+
+def test_rollouts_of_one_held_out_task_are_not_as_many_trials() -> None:
+    """A task decides each of them: 2 of 3 tasks, see `ale.intervals.success_interval`."""
+    index = Index()
+    for task, reward in {"a": 1.0, "b": 1.0, "c": 0.0}.items():
+        for rollout in range(8):
+            index.add(evaluated(task, rollout, reward), 0)
+    (line,) = _evaluations(index)
+    assert line.split(None, 3)[3] == (
+        "16 of 24  66.7%  (95% interval 20.8 to 93.9) on held-out tasks"
+    )
+
+
+def evaluated(
+    task_id: str, rollout: int, reward: float, temperature: float | None = None
+) -> StoredEpisode:
+    return StoredEpisode(
+        id=f"{task_id}{rollout}{temperature}",
+        task_id=task_id,
+        step=0,
+        rollout=rollout,
+        reward=reward,
+        split="evaluation",
+        temperature=temperature,
+    )

@@ -1,38 +1,23 @@
 """Format numbers and tables for the terminal, in the same style for every command."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-Z95 = 1.959964
-"""Two-sided 95% point of the normal distribution."""
+from ale.intervals import success_interval
 
 
-def wilson(successes: float, n: int) -> tuple[float, float]:
-    """95% interval for a success rate.
+def rate_line(attempts: Iterable[tuple[int, int]]) -> str:
+    """``61 of 96  63.5%  (95% interval 49.9 to 75.2)``; see `ale.intervals.success_interval`.
 
     Args:
-        successes: 0 to n; may be fractional, as a sum of n values in [0, 1] is.
-        n: number of trials, at least 1.
-
-    Returns:
-        Lower and upper bound, in [0, 1].
-
-    Source: Wilson (1927), Probable inference, J. Am. Stat. Assoc. 22.
+        attempts: of each task, how many were graded and how many of them succeeded.
     """
-    rate = successes / n
-    middle = rate + Z95**2 / (2 * n)
-    spread = Z95 * math.sqrt(rate * (1 - rate) / n + Z95**2 / (4 * n * n))
-    scale = 1 + Z95**2 / n
-    return (max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale))
-
-
-def rate_line(successes: int, n: int) -> str:
-    """``61 of 96  63.5%  (95% interval 53.6 to 72.4)``."""
+    counts = list(attempts)
+    n, succeeded = (sum(each[i] for each in counts) for i in (0, 1))
     if n == 0:
         return "none graded"
-    low, high = wilson(successes, n)
-    share = 100 * successes / n
-    return f"{successes} of {n}  {share:.1f}%  (95% interval {100 * low:.1f} to {100 * high:.1f})"
+    low, high = success_interval(counts)
+    share = 100 * succeeded / n
+    return f"{succeeded} of {n}  {share:.1f}%  (95% interval {100 * low:.1f} to {100 * high:.1f})"
 
 
 def number(value: float, digits: int = 3, *, sign: bool = False) -> str:

@@ -32,6 +32,7 @@ MODULES = (
     "processes",
     "learning",
     "attempts",
+    "intervals",
     "text",
     "files",
     "testing.builders",

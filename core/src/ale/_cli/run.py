@@ -254,18 +254,15 @@ async def _go(run: "Run") -> "RunFinished":
 
 def _evaluations(index: "Index") -> list[str]:
     """A line for each evaluation and temperature."""
-    from ale._store.index import SUCCESS
     from ale.text import rate_line, sampling_name
 
     lines = []
     for step in index.steps("evaluation"):
-        by_temperature = index.evaluation(step)
+        by_temperature = index.attempts(step)
         named = {*by_temperature} != {None}
         # Not as the episodes ended: the same run would print another order each time.
         for temperature in sorted(by_temperature, key=lambda t: math.inf if t is None else t):
-            rewards = by_temperature[temperature]
-            graded = [reward for reward in rewards if reward is not None]
-            rate = rate_line(sum(reward == SUCCESS for reward in graded), len(graded))
+            rate = rate_line(by_temperature[temperature].values())
             how = f", {sampling_name(temperature)}" if named else ""
             lines.append(f"  after step {step:<3} {rate} on held-out tasks{how}")
     return lines
@@ -316,7 +313,7 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         *(_stopped(run) if stopped else ()),
     ]
     if finished.n_graded or not stopped:
-        lines.append(f"  success      {rate_line(finished.n_succeeded, finished.n_graded)}")
+        lines.append(f"  success      {rate_line(index.training_attempts().values())}")
     if finished.mean_reward is not None:
         lines.append(f"  mean reward  {number(finished.mean_reward)}")
     lines += _evaluations(index)

@@ -136,9 +136,15 @@ class Index:
         """Of an evaluation by temperature and task: graded attempts, and successful ones."""
         found: dict[float | None, dict[str, tuple[int, int]]] = {}
         for (_, _, task_id, *_, temperature), (_, reward) in self._of(step, "evaluation"):
-            n, won = found.setdefault(temperature, {}).get(task_id, (0, 0))
-            graded = (n + (reward is not None), won + (reward == SUCCESS))
-            found[temperature][task_id] = graded
+            _count(found.setdefault(temperature, {}), task_id, reward)
+        return found
+
+    def training_attempts(self) -> Mapping[str, tuple[int, int]]:
+        """The same of training's episodes by task, without those that an expert guided."""
+        found: dict[str, tuple[int, int]] = {}
+        for (_, _, task_id, start, *_), (_, reward) in self._of(None, "train"):
+            if not start:
+                _count(found, task_id, reward)
         return found
 
     def count(self, split: Split) -> int:
@@ -215,6 +221,11 @@ class Index:
 
 
 _SPLITS: Sequence[Split] = ("train", "evaluation")
+
+
+def _count(found: dict[str, tuple[int, int]], task_id: str, reward: float | None) -> None:
+    n, won = found.get(task_id, (0, 0))
+    found[task_id] = (n + (reward is not None), won + (reward == SUCCESS))
 
 
 def _group_of(key: Key) -> GroupKey:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import math
 import re
 import tracemalloc
 from collections.abc import Callable
@@ -166,6 +167,7 @@ def test_pass_at_k_and_the_majority_are_shown_of_several_samples(
         for i, reward in enumerate(rewards)
     ]
     text = page_of(write(tmp_path / "run", rows)).text
+    assert "success held out, step 0 50.0% 3 of 6; 9.5 to 90.5" in text, "as of two trials"
     assert "pass@3 held out, step 0 100.0% in 50.0% more than half of the samples" in text
 
 
@@ -406,6 +408,24 @@ def test_a_place_that_cannot_be_written_is_named(
     error = ale("report", str(path), "--output", str(tmp_path / "file" / "r.html")).exception
     assert isinstance(error, StoreError)
     assert "file/r.html" in str(error)
+
+
+def test_the_interval_of_a_mean_counts_tasks() -> None:
+    """0, 0.5, 1 and 0.5 in all four rollouts: s is 0.4082, t(3) is 3.182, and 3.182 s / 2 0.6496.
+
+    With one rollout each it is the same; and where tasks do not differ, that of 16 rollouts.
+    """
+    rewards = [0.0, 0.5, 1.0, 0.5]
+    for rollouts in (1, 4):
+        sums = Sums()
+        for i, reward in enumerate(rewards * rollouts):
+            sums.add(episode(10 * reward, task_id=str(i % 4)))
+        assert sums.mean_reward() == pytest.approx((5, -1.496, 11.496), abs=1e-3)
+    same = Sums()
+    for i in range(16):
+        same.add(episode(10 * rewards[i // 4], task_id=str(i % 4)))
+    half = 1.96 * math.sqrt(200 / 15 / 16)
+    assert same.mean_reward() == pytest.approx((5, 5 - half, 5 + half), abs=1e-3)
 
 
 @pytest.mark.parametrize(

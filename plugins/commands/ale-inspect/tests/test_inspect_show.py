@@ -111,6 +111,20 @@ def test_of_several_evaluations_the_last_is_shown(ale: Ale, write: Write, tmp_pa
     assert "step 0" not in shown.output
 
 
+def test_rollouts_of_one_task_are_not_as_many_trials(
+    ale: Ale, write: Write, tmp_path: Path
+) -> None:
+    rows = [
+        evolve(
+            episode(float(task < 2), turn("tried"), task_id=f"t{task}"), id=f"{task}{i}", rollout=i
+        )
+        for task in range(3)
+        for i in range(8)
+    ]
+    shown = ale("show", str(write(tmp_path / "run", rows)))
+    assert "success      16 of 24  66.7%  (95% interval 20.8 to 93.9)" in shown.output
+
+
 def test_what_an_expert_did_is_not_the_success_of_the_policy(
     ale: Ale, write: Write, tmp_path: Path
 ) -> None:

@@ -3,21 +3,6 @@
 import pytest
 
 from ale_statistics import Estimate, estimate
-from ale_statistics.means import t_quantile
-
-
-@pytest.mark.parametrize(
-    ("df", "expected"),
-    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (9, 2.262), (29, 2.045)],
-)
-def test_t_is_that_of_the_printed_tables(df: int, expected: float) -> None:
-    assert t_quantile(df) == pytest.approx(expected, abs=5e-4)
-
-
-def test_t_approaches_the_normal_quantile_and_refuses_zero_degrees_of_freedom() -> None:
-    assert t_quantile(10_000) == pytest.approx(1.960, abs=5e-4)
-    with pytest.raises(ValueError, match="at least 1, not 0"):
-        t_quantile(0)
 
 
 def test_an_interval_computed_manually() -> None:

@@ -2,21 +2,40 @@
 
 import pytest
 
+from ale.intervals import success_interval
 from ale.types import Episode, Failure, Score
-from ale_statistics import attempts_from, interval, mean_over_tasks
+from ale_statistics import Attempts, attempts_from, interval, mean_over_tasks, mean_pass_at
 
 
 def test_the_interval_is_wilsons_and_never_empty() -> None:
-    assert interval(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
-    assert interval(1.0, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
-    assert interval(0.0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
-    assert interval(0.5, 1) is None
+    assert interval([0.0, 1.0] * 5) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert interval([0.5] * 10) == interval([0.0, 1.0] * 5)
+    assert interval([1.0] * 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
+    assert interval([0.0] * 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    assert interval([0.5]) is None
+
+
+def test_the_interval_of_pass_at_1_is_that_of_the_attempts() -> None:
+    """`ale results` and `ale run` say the same of an evaluation; k of k attempts are one trial."""
+    counts = [(4, won) for won in (0, 1, 1, 2, 3, 3, 2, 2)]
+    attempts = [Attempts(rewards=[1.0] * won + [0.0] * (n - won)) for n, won in counts]
+    assert mean_pass_at(attempts, 1).interval == pytest.approx(success_interval(counts))
+    values = [attempt.pass_at(4) for attempt in attempts]
+    assert mean_pass_at(attempts, 4) == mean_over_tasks(values)
+
+
+def test_pass_at_k_leaves_out_tasks_with_fewer_attempts() -> None:
+    """Of 2 and 6 attempts the harmonic mean is 3."""
+    some = [Attempts(rewards=[1.0, 0.0]), Attempts(rewards=[0.0] * 3 + [1.0] * 3)]
+    found = mean_pass_at([*some, Attempts(rewards=[])], 1)
+    assert (found.tasks, found.mean) == (2, 0.5)
+    assert found.interval == success_interval([(3, 1.5), (3, 1.5)])
 
 
 def test_a_mean_leaves_out_tasks_without_a_value() -> None:
     found = mean_over_tasks([0.5, None, 1.0])
     assert (found.tasks, found.mean) == (2, 0.75)
-    assert found.interval == interval(0.75, 2)
+    assert found.interval == interval([0.5, 1.0])
     assert mean_over_tasks([1.0]).interval is None
     assert mean_over_tasks([None]).mean is None
 

@@ -18,6 +18,7 @@ from ale_statistics import (
     attempts_from,
     is_attempt,
     mean_over_tasks,
+    mean_pass_at,
 )
 
 FEW = 5
@@ -69,7 +70,7 @@ class Results:
     def pass_at(self, k: int, ids: Iterable[str] | None = None) -> MeanOverTasks:
         """Mean pass@k over all problems, or over some."""
         chosen = self.attempts if ids is None else ids
-        return mean_over_tasks(self.attempts[each].pass_at(k) for each in chosen)
+        return mean_pass_at((self.attempts[each] for each in chosen), k)
 
     def majority(self, ids: Iterable[str] | None = None) -> MeanOverTasks:
         """Mean success of the majority vote over all problems with `k` attempts, or over some."""

@@ -79,8 +79,8 @@ def overview(reader: RunReader) -> str:
     lines = [
         f"{manifest['run_id']}: {_state(reader)}",
         picked,
-        f"success      {_rate(tasks.rewards_of(_TRAIN))}",
-        *(f"{tasks.title(name):<11}  {_rate(tasks.rewards_of(name))}" for name in tasks.others()),
+        f"success      {tasks.rate(_TRAIN)}",
+        *(f"{tasks.title(name):<11}  {tasks.rate(name)}" for name in tasks.others()),
         f"broken       {sum(tasks.broken.values())}",
         *([f"repeated     {_repeated(index.repeated)}"] if index.repeated else []),
         *([f"training     {warning}"] if warning else []),
@@ -100,10 +100,6 @@ def overview(reader: RunReader) -> str:
 def _repeated(n: int) -> str:
     lines = "1 line of episodes.jsonl has" if n == 1 else f"{n} lines of episodes.jsonl have"
     return f"{lines} an episode that a later line has again: the last one counts"
-
-
-def _rate(rewards: Sequence[float]) -> str:
-    return rate_line(sum(reward == SUCCESS for reward in rewards), len(rewards))
 
 
 _Key = tuple[str, str, int]
@@ -156,10 +152,10 @@ class _Tasks:
         steps = self._steps[name]
         return f"{name}, step {max(steps)}" if len(steps) > 1 else name
 
-    def rewards_of(self, name: str) -> list[float]:
-        """Rewards of all graded episodes of training, or of the last evaluation."""
+    def rate(self, name: str) -> str:
+        """Success of all graded episodes of training, or of the last evaluation."""
         found = (row for key, row in self.rewards.items() if key[1] == name and self.is_last(key))
-        return [reward for row in found for reward in row]
+        return rate_line((len(row), sum(reward == SUCCESS for reward in row)) for row in found)
 
     def row(self, key: _Key) -> list[str]:
         rewards = self.rewards.get(key, [])

@@ -8,7 +8,7 @@ from attrs import asdict
 
 from ale.text import number, sampling_name, shorten, table
 from ale_results.against import difference_line, differences, unpaired
-from ale_statistics import Attempts, mean_over_tasks
+from ale_statistics import Attempts, mean_pass_at
 
 _CAUSE = 60
 
@@ -82,7 +82,7 @@ def _number(value: float | None) -> str:
 def _means(counted: Mapping[str, Attempts], ks: Sequence[int]) -> list[dict[str, Any]]:
     made = []
     for k in ks:
-        found = mean_over_tasks(attempts.pass_at(k) for attempts in counted.values())
+        found = mean_pass_at(counted.values(), k)
         bounds = {"mean": found.mean, "interval_95": found.interval}
         made.append({"k": k, "tasks": found.tasks, **bounds})
     return made

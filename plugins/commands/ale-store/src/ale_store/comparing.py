@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ale.attempts import mean
 from ale.errors import InputError
-from ale.runs import SUCCESS, RunReader
+from ale.runs import RunReader
 from ale.text import number, rate_line, sampling_name, seconds, table
 from ale_store.rows import settings_of
 
@@ -46,16 +46,12 @@ def _facts(reader: RunReader) -> dict[str, str]:
         "seconds": seconds(outcome["seconds"]) if outcome else "-",
         "episodes": str(len(index)),
         "broken": str(index.broken()),
-        "success": _rate(rewards),
+        "success": rate_line(index.training_attempts().values()),
         "mean reward": number(mean(rewards)) if rewards else "-",
         "steps": str(len(index.steps())),
     }
     measured = index.steps("evaluation")
-    for temperature, values in index.evaluation(measured[-1]).items() if measured else ():
+    for temperature, attempts in index.attempts(measured[-1]).items() if measured else ():
         name = f"evaluation, {sampling_name(temperature)}, after {measured[-1]} steps"
-        found[name] = _rate([value for value in values if value is not None])
+        found[name] = rate_line(attempts.values())
     return found
-
-
-def _rate(rewards: Sequence[float]) -> str:
-    return rate_line(sum(reward == SUCCESS for reward in rewards), len(rewards))

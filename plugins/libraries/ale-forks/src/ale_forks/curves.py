@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import field, frozen
 
+from ale.intervals import wilson
 from ale.runs import SUCCESS
-from ale.text import wilson
 from ale.types import Episode, Turn
 from ale_forks.places import place_named
 from ale_statistics import holm
@@ -30,7 +30,7 @@ class Point:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95% Wilson interval: see `ale.text.wilson`."""
+        """The 95% Wilson interval: see `ale.intervals.wilson`."""
         return wilson(self.successes, self.trials)
 
 

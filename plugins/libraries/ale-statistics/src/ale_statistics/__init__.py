@@ -3,7 +3,7 @@
 from ale_statistics.attempts import Attempts, attempts_from, count_attempts, is_attempt
 from ale_statistics.means import Estimate, estimate
 from ale_statistics.pairs import LEVEL, holm, least_p, sign_flip
-from ale_statistics.passing import MeanOverTasks, interval, mean_over_tasks
+from ale_statistics.passing import MeanOverTasks, interval, mean_over_tasks, mean_pass_at
 
 __all__ = [
     "LEVEL",
@@ -18,5 +18,6 @@ __all__ = [
     "is_attempt",
     "least_p",
     "mean_over_tasks",
+    "mean_pass_at",
     "sign_flip",
 ]

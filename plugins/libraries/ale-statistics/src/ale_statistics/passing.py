@@ -1,25 +1,30 @@
 """Means over tasks of values in [0, 1], such as pass@k, with their interval."""
 
 import math
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
-from ale.text import wilson
+from ale.intervals import success_interval
+from ale_statistics.attempts import Attempts
 
 
-def interval(mean: float, tasks: int) -> tuple[float, float] | None:
-    """95% interval for a mean over tasks of values in [0, 1], each task one independent trial.
+def interval(values: Sequence[float], trials: float = 1) -> tuple[float, float] | None:
+    """95% interval for a mean over tasks of values in [0, 1]: `ale.intervals.success_interval`.
 
-    The variance of such values is at most that of passes and failures with the same mean, so
-    Wilson's interval is conservative.
+    Args:
+        values: one per task.
+        trials: how many independent passes or failures the value of a task stands for. With one,
+            this is Wilson's interval with each task as a trial, which is conservative for values
+            between 0 and 1.
 
     Returns:
         Bounds in [0, 1]; None for fewer than two tasks.
-
-    Source: Wilson (1927), Probable inference, J. Am. Stat. Assoc. 22.
     """
-    return wilson(mean * tasks, tasks) if tasks >= 2 else None
+    if len(values) < 2:
+        return None
+    return success_interval((trials, value * trials) for value in values)
 
 
 @frozen(kw_only=True)
@@ -34,14 +39,28 @@ class MeanOverTasks:
     """95%; see `interval`."""
 
 
-def mean_over_tasks(values: Iterable[float | None]) -> MeanOverTasks:
+def mean_over_tasks(values: Iterable[float | None], trials: float = 1) -> MeanOverTasks:
     """The mean over the tasks that have a value, with its interval.
 
     Args:
-        values: one in [0, 1] per task, such as its pass@k; None leaves the task out.
+        values: one in [0, 1] per task; None leaves the task out.
+        trials: as for `interval`.
     """
     known = [value for value in values if value is not None]
     if not known:
         return MeanOverTasks(tasks=0, mean=None, interval=None)
     mean = math.fsum(known) / len(known)
-    return MeanOverTasks(tasks=len(known), mean=mean, interval=interval(mean, len(known)))
+    return MeanOverTasks(tasks=len(known), mean=mean, interval=interval(known, trials))
+
+
+def mean_pass_at(attempts: Iterable[Attempts], k: int) -> MeanOverTasks:
+    """Mean pass@k over the tasks that have k attempts.
+
+    pass@k of a task with n attempts varies no more than n / k independent passes or failures do
+    (Hoeffding, 1948, A class of statistics with asymptotically normal distribution, Ann. Math.
+    Stat. 19), so that many trials the interval counts at most; where n differs, their harmonic
+    mean.
+    """
+    enough = [each for each in attempts if each.n >= k]
+    trials = statistics.harmonic_mean([each.n / k for each in enough]) if enough else 1
+    return mean_over_tasks((each.pass_at(k) for each in enough), trials)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
-from ale.text import counted, wilson
+from ale.text import counted
 from ale_charts import Chart, Series
 from ale_inspect.kinds import Kind, kind_name
 from ale_inspect.report.gathering import Facts, Sums
@@ -25,8 +25,8 @@ def episode_charts(facts: Facts) -> Iterator[Chart]:
     """Success, reward and cost of the episodes, training and held-out tasks apart."""
     yield Chart(
         title="Success",
-        series=_by_kind(facts, _success),
-        note="share of episodes with a reward of 1; band: 95% interval (Wilson)",
+        series=_by_kind(facts, Sums.success),
+        note="share of episodes with a reward of 1; band: 95% interval over tasks (Wilson)",
         share=True,
         wide=True,
     )
@@ -34,7 +34,7 @@ def episode_charts(facts: Facts) -> Iterator[Chart]:
         yield Chart(
             title="Mean reward",
             series=_by_kind(facts, Sums.mean_reward),
-            note="band: 95% interval (normal)",
+            note="band: 95% interval over tasks (Student)",
             unit_interval=all(
                 sums.least >= 0 and sums.most <= 1 for sums in facts.by_step.values()
             ),
@@ -60,12 +60,6 @@ def _partial(sums: Sums) -> bool:
 
 Value = tuple[float, ...] | None
 """A value, or a value and its bounds."""
-
-
-def _success(sums: Sums) -> Value:
-    if not sums.n:
-        return None
-    return (sums.succeeded / sums.n, *wilson(sums.succeeded, sums.n))
 
 
 def _mean_of(total: Callable[[Sums], int]) -> Callable[[Sums], Value]:

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from ale.intervals import wilson
 from ale.runs import PARTS, RunReader
-from ale.text import counted, number, seconds, wilson
+from ale.text import counted, number, seconds
 from ale_charts import Chart, render
 from ale_inspect.kinds import kind_name
 from ale_inspect.report.curves import constants, episode_charts, metric_charts
@@ -132,9 +133,10 @@ def _short(number: float) -> str:
 
 
 def _rate_tile(label: str, sums: Sums, before: str = "") -> Tile:
-    if not sums.n:
+    found = sums.success()
+    if found is None:
         return Tile(label, "-", "none graded")
-    low, high = wilson(sums.succeeded, sums.n)
+    _, low, high = found
     interval = f"{sums.succeeded:,} of {sums.n:,}; {100 * low:.1f} to {100 * high:.1f}"
     return Tile(label, _percent(sums), before + interval)
 
