@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import pytest
 
@@ -92,6 +93,14 @@ def test_the_kit_fails_a_scheme_that_divides_by_an_empty_spread() -> None:
         CreditContract().test_a_group_of_equal_rewards_is_credited(Same(normalise), 1.0)
     with pytest.raises(AssertionError, match="not finite"):
         CreditContract().test_a_group_of_one_is_credited(Same(normalise), 1.0)
+
+
+def test_the_kit_fails_a_scheme_that_compares_nothing_though_it_says_so() -> None:
+    class Declared(Same):
+        compares_rollouts: Literal[True] = True
+
+    with pytest.raises(AssertionError, match="compares rollouts, but credits one alone"):
+        CreditContract().test_a_group_of_one_is_credited(Declared(), 1.0)
 
 
 def test_the_kit_fails_a_scheme_that_looks_at_the_order() -> None:

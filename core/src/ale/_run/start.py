@@ -5,7 +5,15 @@ import random
 import sys
 import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
@@ -31,7 +39,7 @@ from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
-from ale.protocols import IgnoresDemonstrations, RestoringScheme, Start
+from ale.protocols import ComparesRollouts, IgnoresDemonstrations, RestoringScheme, Start
 from ale.strict import from_plain
 from ale.types import Split, Task
 
@@ -129,10 +137,15 @@ def check_run(config: RunConfig, name: str, host: Host, directory: Path | None =
     except InputError as error:
         raise InputError([config.located(problem) for problem in error.problems]) from error
     _refuse_secrets(config, tasks, host.redactor(config))
+    starts: Sequence[Start] = ()
     if parts.starts is not None:  # fail early if the scheme can't plan these tasks
         starts = starts_of_step(tasks["train"], config.run, 0, parts.starts)
         _check_demonstrations(config, parts, starts)
-    notes = (*config.notes, *isolation_notes(config, parts.backend, tasks))
+    notes = (
+        *config.notes,
+        *isolation_notes(config, parts.backend, tasks),
+        *_lone_rollouts(config, parts, starts),
+    )
     return Prepared(
         config=config, parts=parts, tasks=tasks, context=context, path=path, notes=notes
     )
@@ -150,6 +163,24 @@ def _check_demonstrations(config: RunConfig, parts: Parts, starts: Iterable[Star
             "ale model exports it",
         )
         raise InputError([config.located(problem)])
+
+
+def _lone_rollouts(config: RunConfig, parts: Parts, starts: Iterable[Start]) -> list[str]:
+    """Says that every group has one rollout, and a scheme that compares them gives it no credit.
+
+    Args:
+        starts: those of the first step, where a scheme plans them.
+    """
+    if parts.trainer is None or not isinstance(parts.credit, ComparesRollouts):
+        return []
+    planned = {start.rollouts for start in starts if not start.demonstration}
+    if max(planned or {config.run.rollouts}) > 1:
+        return []
+    return [
+        f"credit '{config.credit.name}' compares the rollouts of a task from the same start, and "
+        "each of them is the only one: every credit is 0, so that the trainer has nothing to "
+        f"reinforce; raise run.rollouts, now {config.run.rollouts}"
+    ]
 
 
 def _check_place(path: Path, option: str | None) -> None:

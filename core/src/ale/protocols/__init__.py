@@ -32,6 +32,7 @@ from ale.protocols.task import Criterion, TaskSource
 from ale.protocols.training import (
     BackgroundSaver,
     Chunker,
+    ComparesRollouts,
     CreditScheme,
     CriticCredit,
     CriticTrainer,
@@ -53,6 +54,7 @@ __all__ = [
     "CheckableBackend",
     "CheckableExecutor",
     "Chunker",
+    "ComparesRollouts",
     "CreditScheme",
     "Criterion",
     "CriticCredit",

@@ -35,6 +35,15 @@ class CreditScheme(Protocol):
 
 
 @runtime_checkable
+class ComparesRollouts(Protocol):
+    """What a credit scheme may also be: one that compares the rollouts of a group with each other,
+    so that the only one of its group has no credit. With a trainer, a run whose groups are such is
+    reported before its first episode."""
+
+    compares_rollouts: Literal[True]
+
+
+@runtime_checkable
 class CriticCredit(Protocol):
     """What a credit scheme may also be: one whose credits have `Credit.gae`, for a critic."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ale.protocols import CreditScheme, CriticCredit
+from ale.protocols import ComparesRollouts, CreditScheme, CriticCredit
 from ale.testing import builders
 from ale.testing.chunker import random_trajectory
 from ale.testing.fakes import FakeChunker
@@ -96,7 +96,10 @@ class CreditContract:
     def test_a_group_of_one_is_credited(self, scheme: CreditScheme, reward: float) -> None:
         trajectory = random_trajectory(random.Random(1))
         group = group_of([rollout(reward, trajectory)])
-        assert_credits(group, scheme.assign(group))
+        credits = scheme.assign(group)
+        assert_credits(group, credits)
+        if isinstance(scheme, ComparesRollouts):
+            assert not any(credits[0].weights), "compares rollouts, but credits one alone"
 
     @pytest.mark.parametrize("reward", [0.0, 0.1, 1.0])
     def test_a_group_of_equal_rewards_is_credited(

@@ -1,7 +1,7 @@
 import pytest
 
 from ale.plugin import BuildContext
-from ale.protocols import CreditScheme
+from ale.protocols import ComparesRollouts, CreditScheme
 from ale.testing.credit import CreditContract
 from ale_credit.plugin import ale_credit_schemes
 
@@ -29,6 +29,11 @@ def build(name: str, options: dict[str, object]) -> CreditScheme:
 
 def test_the_package_registers_these_schemes() -> None:
     assert tuple(component.name for component in ale_credit_schemes()) == NAMES
+
+
+def test_schemes_that_need_several_rollouts_say_so() -> None:
+    found = [name for name in NAMES if isinstance(build(name, {}), ComparesRollouts)]
+    assert found == ["grpo", "dr-grpo", "rloo"]
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)

@@ -1,6 +1,7 @@
 """Schemes that compare the rollouts of one task; every chunk of an episode has the same weight."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from ale.types import Credit, Group, Rollout
 from ale_credit.advantages import group_normalised, leave_one_out, mean_centred
@@ -26,6 +27,7 @@ class _GroupScheme:
     """A group of one, or with all rewards equal, is skipped: its weights are exactly 0."""
 
     name: str
+    compares_rollouts: Literal[True] = True
 
     def advantages(self, rewards: Sequence[float]) -> Sequence[float]:
         """One advantage per reward; called only if at least two rewards differ."""
