@@ -1,7 +1,9 @@
 """The formulas on numbers that can be checked by hand."""
 
+import itertools
 import math
 import random
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
@@ -125,6 +127,26 @@ def test_leave_one_out_is_mean_centred_times_n_over_n_minus_1() -> None:
     rewards = (1.0, 0.25, 0.0, 0.5, 0.0)
     scaled = [value * 5 / 4 for value in mean_centred(rewards)]
     assert leave_one_out(rewards) == pytest.approx(scaled)
+
+
+@pytest.mark.parametrize(("advantages", "share"), [(leave_one_out, 1.0), (mean_centred, 2 / 3)])
+def test_the_expected_gradient_of_three_rollouts_is_the_policy_gradient_or_a_share_of_it(
+    advantages: Callable[[Sequence[float]], Sequence[float]], share: float
+) -> None:
+    """Of a softmax over three answers, over all groups: an unbiased baseline changes nothing.
+
+    d log p(a) / d logit(j) is [a = j] - p(j), and d E[R] / d logit(j) is p(j) (R(j) - E[R]).
+    """
+    chances, rewards, n = (0.6, 0.3, 0.1), (0.0, 0.25, 1.0), 3
+    mean = sum(p * r for p, r in zip(chances, rewards, strict=True))
+    for j, (chance, reward) in enumerate(zip(chances, rewards, strict=True)):
+        found = 0.0
+        for group in itertools.product(range(len(chances)), repeat=n):
+            weights = advantages([rewards[a] for a in group])
+            scores = [float(a == j) - chance for a in group]
+            probability = math.prod(chances[a] for a in group)
+            found += probability * sum(w * s for w, s in zip(weights, scores, strict=True)) / n
+        assert found == pytest.approx(share * chance * (reward - mean))
 
 
 @pytest.mark.parametrize("rewards", [(), (1.0,)])
