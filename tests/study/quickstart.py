@@ -48,6 +48,7 @@ _FROM_START = (
     "trainer.warmup_updates=4",
     "trainer.stable_updates=0",
     "trainer.decay_updates=null",
+    "trainer.decay_to=0.1",
     "trainer.lr=6.0e-4",
     "trainer.imitation.lr=8.8e-4",
 )

@@ -140,6 +140,13 @@ def test_bounds_that_exclude_each_other_are_refused(fields: dict[str, Any], mess
         CorrectionOptions(**fields)
 
 
+@pytest.mark.parametrize("fields", [{"stable_updates": 9}, {"decay_to": 0.0}, {"decay_to": 0.5}])
+def test_parts_of_a_decay_that_never_comes_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"'{next(iter(fields))}' needs decay_updates"):
+        PolicyOptions(**fields)
+    assert PolicyOptions(decay_updates=4, **fields).decay_updates == 4
+
+
 @pytest.mark.parametrize(
     ("objective", "minibatches", "warned"),
     [("reinforce", 2, True), ("reinforce", 1, False), ("ipa", 2, False), ("grpo", 2, False)],

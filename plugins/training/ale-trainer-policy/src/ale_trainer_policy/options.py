@@ -270,6 +270,9 @@ class ImitationOptions:
     )
 
 
+_DECAY_TO = 0.1
+
+
 @frozen(kw_only=True)
 class LearnOptions:
     """Options that every trainer of this package has."""
@@ -292,7 +295,7 @@ class LearnOptions:
         metadata=doc("Updates between warm-up and decay in which the rate stays."),
     )
     decay_to: float = field(
-        default=0.1,
+        default=_DECAY_TO,
         validator=[ge(0.0), le(1.0)],
         metadata=doc("Share of the rate that is left after the decay."),
     )
@@ -390,6 +393,17 @@ class LearnOptions:
     def _check_betas(self, attribute: "Attribute[Any]", value: tuple[float, float]) -> None:
         if not all(0.0 <= beta < 1.0 for beta in value):
             raise ValueError(f"'betas' must be in [0, 1): {list(value)}")
+
+    @stable_updates.validator
+    def _check_stable_updates(self, attribute: "Attribute[Any]", value: int) -> None:
+        if value and self.decay_updates is None:
+            raise ValueError("'stable_updates' needs decay_updates: without, the rate never falls")
+
+    @decay_to.validator
+    def _check_decay_to(self, attribute: "Attribute[Any]", value: float) -> None:
+        # The default is in the config of every stored run.
+        if value != _DECAY_TO and self.decay_updates is None:
+            raise ValueError("'decay_to' needs decay_updates: without, the rate never falls")
 
     @processes.validator
     def _check_processes(self, attribute: "Attribute[Any]", value: int) -> None:
