@@ -170,6 +170,26 @@ def test_items_that_a_row_cannot_hold_are_skipped_and_counted(
     assert n == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "text"), [("chats.jsonl", ""), ("b.jsonl", "\n\n"), ("c.json", "[]")]
+)
+def test_files_without_an_item_are_refused_by_their_names(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    path, out = tmp_path / name, tmp_path / "out.jsonl"
+    path.write_text(text)
+    (tmp_path / "more.jsonl").touch()
+    with pytest.raises(InputError, match=f"{name}.*: there is nothing to import in it") as refused:
+        import_rows([path], out, form="openai")
+    assert "expected  items of the format openai" in str(refused.value)
+    with pytest.raises(InputError, match="there is nothing to import") as refused:
+        import_rows([path, tmp_path / "more.jsonl"], out, form="openai")
+    assert [Path(each.file or "").name for each in refused.value.problems] == [name, "more.jsonl"]
+    assert not list(tmp_path.glob("out*"))
+    some = given(tmp_path / "some.jsonl", {"messages": CHAT})
+    assert import_rows([path, some], out, form="openai").written == 1
+
+
 def test_a_file_that_is_not_json_is_rejected(tmp_path: Path) -> None:
     path = given(tmp_path / "chats.jsonl", {"messages": CHAT})
     path.write_text(path.read_text() + "{\n")

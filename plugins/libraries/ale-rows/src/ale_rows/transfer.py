@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
-from ale.errors import InputError
+from ale.errors import InputError, Problem
 from ale.text import counted
 from ale.types import ToolSpec
 from ale_rows.chat import record
@@ -56,8 +56,8 @@ def import_rows(
 ) -> Report:
     """Import files of other programs as rows: episodes, or preferences as `DpoRow`.
 
-    An item that can't become a row (images, no answer) is left out and counted; a file of which
-    none can is refused, since it is probably of another format.
+    An item that can't become a row (images, no answer) is left out and counted; files of which
+    none can are refused, since they are probably of another format, and so are files without items.
 
     Args:
         paths: files of JSON lines (``.jsonl``), or of one array or object, which are read whole;
@@ -68,7 +68,7 @@ def import_rows(
             imitated but not scored.
 
     Raises:
-        InputError: a file does not exist or is not JSON, or no item can become a row.
+        InputError: a file does not exist or is not JSON, or no item is there that can become a row.
         StoreError: `out` can't be written.
     """
     files = [file for path in paths for file in _files(path, form)]
@@ -109,7 +109,12 @@ def _imported(
             else:
                 made += 1
                 yield row
-    if first is not None and not made:
+    if first is None:
+        message, expected = "there is nothing to import in it", f"items of the format {form}"
+        raise InputError(
+            [Problem(message=message, file=str(file), expected=expected) for file in files]
+        )
+    if not made:
         raise _nothing_imported(first, form, files, counts)
 
 
