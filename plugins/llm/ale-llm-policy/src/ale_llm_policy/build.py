@@ -23,7 +23,6 @@ from ale_llm_policy.modules import Modules
 from ale_llm_policy.options import PolicyOptions, ServersOptions, TinyOptions
 from ale_llm_policy.packed import Packed, is_packable
 from ale_llm_policy.pretrained import TinyShape, TorchPolicy, load_policy, tiny_policy
-from ale_llm_policy.pretrained.loading import resolve_device, resolve_dtype
 from ale_llm_policy.servers import OwnServers, ServersLLM, temporary
 from ale_llm_policy.shared import SharedWeights
 from ale_servers.channel import WeightFolder
@@ -33,6 +32,7 @@ from ale_servers.pool import PoolOptions
 from ale_servers.records import SampleReason
 from ale_servers.registry import Addresses
 from ale_servers.registry import Registry as ServerRegistry
+from ale_training.devices import resolve_device, resolve_dtype
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
         # `ale serve` would refuse them, but only when the run's first request starts it.
         section = from_plain({**options.server, "model": str(options.model or "model")})
         check_choice(section, "llm", Registry.installed(), path="llm.server")
-    device = resolve_device(options.device)
+    device = resolve_device(options.device, path="llm.device")
     policy = _policy(_on_host(options, device), context.seed)
     if options.threads is not None and device.type == "cpu":
         torch.set_num_threads(options.threads)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from attrs import evolve
 from safetensors.torch import load_file, save_file
 
@@ -279,6 +280,14 @@ def test_a_damaged_or_incomplete_model_is_refused(
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(InputError, match=r"model\.safetensors is damaged"):
         train_dpo(training)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    training = asked(tmp_path / "none.jsonl", tmp_path, device="cuda")
+    with pytest.raises(InputError, match=r"device: torch .* finds no GPU here"):
+        train_dpo(training)
+    assert not training.output_dir.exists()
 
 
 @pytest.mark.parametrize("how", ["4bit", "8bit"])

@@ -4,9 +4,8 @@ import json
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import torch
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -16,12 +15,11 @@ from ale_llm_policy.pretrained.policy import TorchPolicy, no_progress_bars
 from ale_llm_policy.pretrained.quantising import nf4
 from ale_llm_policy.pretrained.template import ChatTemplate, Turns
 from ale_llm_policy.pretrained.tiny import TinyShape, make_tiny
+from ale_training.devices import Device, Dtype, resolve_device, resolve_dtype
 from ale_training.hub import only_local, unloadable
 from ale_training.pretrained import LOAD_ERRORS, load_causal, why_not_loaded
 from ale_training.quantised import keep_format
 
-Dtype = Literal["auto", "float32", "bfloat16"]
-Device = Literal["auto", "cpu", "cuda"]
 _TEMPLATE = "llm.chat_template"
 _PROBE = '{"name": "shell"} it\'s 1,234 caf\u00e9 \U0001f40d\n\tdef f(x):\n        return x  '
 
@@ -37,7 +35,7 @@ def tiny_policy(
 ) -> TorchPolicy:
     """A tiny policy with fresh weights; see `make_tiny`."""
     model, tokenizer = make_tiny(corpus, shape or TinyShape(), seed=seed, whole=whole)
-    place = resolve_device(device)
+    place = resolve_device(device, path="llm.device")
     model.to(device=place, dtype=resolve_dtype(dtype, place))
     return TorchPolicy(model, tokenizer, ChatTemplate(tokenizer), name=f"tiny-{seed}")
 
@@ -68,7 +66,7 @@ def load_policy(
         InputError: the model can't be loaded, a package that `quantise` needs is not installed, or
             the template does not extend its own prefix.
     """
-    place = resolve_device(device)
+    place = resolve_device(device, path="llm.device")
     local = only_local(name, path="llm.model")
     weights: dict[str, Any] = {"dtype": resolve_dtype(dtype, place)}
     if quantise:
@@ -97,26 +95,6 @@ def _ends(model: Any, tokenizer: Any) -> set[int]:
     listed = getattr(model.generation_config, "eos_token_id", None)
     several = listed if isinstance(listed, list) else [listed]
     return {int(each) for each in (tokenizer.eos_token_id, *several) if each is not None}
-
-
-def resolve_device(device: Device) -> torch.device:
-    """The torch device of an option.
-
-    Raises:
-        InputError: CUDA is not available.
-    """
-    if device == "cuda" and not torch.cuda.is_available():
-        raise input_error("cuda is not available here", path="llm.device", hint="device: auto")
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(device)
-
-
-def resolve_dtype(dtype: Dtype, device: torch.device) -> torch.dtype:
-    """The torch dtype of an option."""
-    if dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[dtype]
 
 
 def _tokenizer(name: str, local: bool) -> Any:

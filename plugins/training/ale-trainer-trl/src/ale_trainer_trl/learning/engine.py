@@ -9,10 +9,11 @@ from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
 from ale.errors import AleError
 from ale_trainer_trl.learning import card, output
-from ale_trainer_trl.learning.models import device_of, use_absolute_base
+from ale_trainer_trl.learning.models import use_absolute_base
 from ale_trainer_trl.learning.options import Training
 from ale_trainer_trl.learning.progress import Listener, Progress, Stop, StoppedError, Trained
 from ale_trainer_trl.learning.suppressed_output import silent_arguments
+from ale_training.devices import resolve_device
 
 
 def arguments(training: Training) -> dict[str, Any]:
@@ -35,7 +36,8 @@ def arguments(training: Training) -> dict[str, Any]:
         "seed": training.seed,
         "data_seed": training.seed,
         **silent_arguments(
-            device_of(training.device).type, checkpointing=training.gradient_checkpointing
+            resolve_device(training.device, path="device").type,
+            checkpointing=training.gradient_checkpointing,
         ),
     }
 

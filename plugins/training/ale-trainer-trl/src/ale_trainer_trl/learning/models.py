@@ -11,8 +11,9 @@ from transformers import AutoTokenizer, BitsAndBytesConfig
 
 from ale.errors import NotUsableError
 from ale_trainer_trl.learning.errors import input_error
-from ale_trainer_trl.learning.options import Device, Dtype, Quantization, Training
+from ale_trainer_trl.learning.options import Quantization, Training
 from ale_trainer_trl.learning.packages import require_packages
+from ale_training.devices import resolve_device, resolve_dtype
 from ale_training.hub import only_local, unloadable
 from ale_training.lora import LoraOptions, check_targets, check_without_adapters, names_layer
 from ale_training.pretrained import LOAD_ERRORS, load_causal, why_not_loaded
@@ -24,14 +25,14 @@ def check(training: Training) -> None:
     """Check options against the machine before anything is loaded.
 
     Raises:
-        InputError: options exclude each other, or a file is in the way of ``output_dir``.
-        NotUsableError: quantisation or the device is not available on this machine.
+        InputError: options exclude each other, a file is in the way of ``output_dir``, or the
+            device is not available on this machine.
+        NotUsableError: quantisation is not.
     """
     for place in (training.output_dir, *training.output_dir.parents):
         if place.exists() and not place.is_dir():
             raise input_error(f"{place} is a file", path="output_dir", expected="a folder")
-    if training.device == "cuda" and not torch.cuda.is_available():
-        raise input_error("cuda is not available here", path="device", hint="device: auto")
+    resolve_device(training.device, path="device")
     if training.quantization is None:
         return
     if training.merge:
@@ -50,19 +51,6 @@ def check(training: Training) -> None:
             + "; use quantization: null (dtype: bfloat16 halves the memory of the weights too)"
         )
     require_packages(("bitsandbytes",), remedy="pip install bitsandbytes")
-
-
-def device_of(device: Device) -> torch.device:
-    """The torch device of an option."""
-    wanted = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    return torch.device(wanted)
-
-
-def dtype_of(dtype: Dtype, device: torch.device) -> torch.dtype:
-    """The torch dtype of an option."""
-    if dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[dtype]
 
 
 def load_tokenizer(name: str) -> Any:
@@ -89,8 +77,8 @@ def load_model(training: Training) -> Any:
     Raises:
         InputError: it can't be loaded, has adapters, or has not the layers that are to get some.
     """
-    place = device_of(training.device)
-    dtype = dtype_of(training.dtype, place)
+    place = resolve_device(training.device, path="device")
+    dtype = resolve_dtype(training.dtype, place)
     more: dict[str, Any] = {}
     if training.quantization is not None:
         more = {
