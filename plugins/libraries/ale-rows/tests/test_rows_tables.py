@@ -289,9 +289,9 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
         raise ImportError(name)
 
     monkeypatch.setattr("importlib.import_module", refuse)
-    with pytest.raises(NotUsableError, match=r"pyarrow .* pip install 'ale-rows\[parquet\]'"):
+    with pytest.raises(NotUsableError, match=r"pyarrow .* pip install 'pyarrow>=17'"):
         write_rows([], tmp_path / "a.parquet", SftRow)
-    with pytest.raises(NotUsableError, match=r"datasets .* pip install 'ale-rows\[datasets\]'"):
+    with pytest.raises(NotUsableError, match=r"datasets .* pip install 'datasets>=3'"):
         write_rows([], tmp_path / "a", SftRow)
 
 

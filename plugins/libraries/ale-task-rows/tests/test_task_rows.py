@@ -28,9 +28,7 @@ def make(row: Row) -> Task:
 
 def source(path: Path, **chosen: object) -> RowTasks:
     options = Options(path=path, **chosen)  # type: ignore[arg-type]
-    rows = rows_from(
-        options, lambda found: rows_below(found, EXPECTED), path, "test", EXPECTED, package="mine"
-    )
+    rows = rows_from(options, lambda found: rows_below(found, EXPECTED), path, "test", EXPECTED)
     return RowTasks(options, rows, make)
 
 
@@ -78,9 +76,11 @@ def test_an_id_that_no_task_has_is_an_error_with_the_nearest_one(lines: Path) ->
         list(source(lines, ids=("aa",)).load())
 
 
-def test_the_extra_of_the_package_in_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named_with_its_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
     options = Options(dataset="owner/name")
-    rows = rows_from(options, lambda _: iter(()), Path(), "test", EXPECTED, package="mine")
-    with pytest.raises(InputError, match=r"pip install 'mine\[datasets\]'"):
+    rows = rows_from(options, lambda _: iter(()), Path(), "test", EXPECTED)
+    with pytest.raises(InputError, match="pip install datasets"):
         list(rows())

@@ -120,7 +120,7 @@ def test_the_old_name_of_the_key_is_taken_with_a_note(caplog: pytest.LogCaptureF
 def test_weights_and_biases_has_variables_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     environ = {"WANDB_API_KEY": "w", "WANDB_ENTITY_NAME": "team"}
     monkeypatch.setattr(credentials, "find_spec", lambda _: None)
-    with pytest.raises(NotUsableError, match=r'pip install "ale-sandbox-cwsandbox\[wandb\]"$'):
+    with pytest.raises(NotUsableError, match=r'pip install "cwsandbox\[wandb\]>=1.22,<2"$'):
         use(environ)
     monkeypatch.setattr(credentials, "find_spec", lambda _: object())
     found = use(environ)

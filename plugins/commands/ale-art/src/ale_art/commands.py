@@ -178,7 +178,10 @@ def _check(flags: Flags) -> None:
     if flags.in_process and (flags.use_openai or flags.base_url):
         raise click.UsageError("--in-process asks no server: leave out --use-openai and --base-url")
     if flags.in_process and find_spec("ale_trainer_policy") is None:
-        raise NotUsableError("--in-process needs more packages: pip install 'ale-art[train]'")
+        raise NotUsableError(
+            "--in-process needs more packages: pip install -e '.[train]' in a clone; "
+            "else pip install 'ale-art[train]'"
+        )
 
 
 def _announce(flags: Flags, llm: Mapping[str, Any]) -> None:

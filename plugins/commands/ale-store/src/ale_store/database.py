@@ -140,7 +140,7 @@ def _url(where: str) -> URL:
         expected = "a path, or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
         raise InputError.of(message, file="--store", expected=expected)
     if find_spec("psycopg") is None:
-        remedy = 'pip install "ale-store[postgresql]"'
+        remedy = 'pip install "psycopg[binary]>=3.2,<4"'
         raise NotUsableError(f"the driver of PostgreSQL is not installed: {remedy}")
     return url.set(drivername="postgresql+psycopg")
 

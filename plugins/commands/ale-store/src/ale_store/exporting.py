@@ -97,7 +97,7 @@ def _arrow(module: str = "pyarrow") -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError:
-        remedy = 'pip install "ale-store[parquet]"'
+        remedy = 'pip install "pyarrow>=17"'
         raise NotUsableError(f"Parquet needs pyarrow: {remedy}") from None
 
 

@@ -10,6 +10,8 @@ from ale.plugin import Component, Probe, hookimpl
 if TYPE_CHECKING:
     from ale.protocols import Executor, Launcher
 
+_INSTALL = 'pip install "ray>=2.55,<3"'
+
 
 @hookimpl
 def ale_executors() -> Sequence[Component[Any, Executor]]:
@@ -20,7 +22,7 @@ def ale_executors() -> Sequence[Component[Any, Executor]]:
             "ale_ray.options:RayOptions",
             "ale_ray.executor:RayExecutor",
             summary="Runs episodes on the nodes of a Ray cluster.",
-            probe=lambda: Probe.of_package("ray", remedy="pip install ale-ray"),
+            probe=lambda: Probe.of_package("ray", remedy=_INSTALL),
         )
     ]
 
@@ -34,6 +36,6 @@ def ale_launchers() -> Sequence[Component[Any, Launcher]]:
             "ale_ray.options:RayLaunchOptions",
             "ale_ray.launcher:RayLauncher",
             summary="Starts the processes where a Ray cluster has room for them.",
-            probe=lambda: Probe.of_package("ray", remedy="pip install ale-ray"),
+            probe=lambda: Probe.of_package("ray", remedy=_INSTALL),
         )
     ]

@@ -24,7 +24,13 @@ _BATCH = 256
 """Rows in memory at once; they form one row group of the file."""
 
 
-def optional(module: str, extra: str) -> Any:
+_INSTALL = {
+    "datasets": "pip install 'datasets>=3'",
+    "pyarrow": "pip install 'pyarrow>=17'",
+}
+
+
+def optional(module: str) -> Any:
     """Import a package that only these forms need.
 
     Raises:
@@ -34,21 +40,21 @@ def optional(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        message = f"{package} is needed for this form: pip install 'ale-rows[{extra}]'"
+        message = f"{package} is needed for this form: {_INSTALL[package]}"
         raise NotUsableError(message) from error
 
 
 def write_parquet(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
     """Write rows as one Parquet file; returns their number."""
-    parquet, schema = optional("pyarrow.parquet", "parquet"), arrow_schema(kind)
+    parquet, schema = optional("pyarrow.parquet"), arrow_schema(kind)
     with replacing(out) as partial, parquet.ParquetWriter(partial, schema) as writer:
         return _write(rows, writer, schema)
 
 
 def write_dataset(rows: Iterable[Any], out: Path, kind: type[Any]) -> int:
     """Write rows as a folder for `datasets.load_from_disk`; returns their number."""
-    datasets = optional("datasets", "datasets")
-    arrow, schema = optional("pyarrow", "datasets"), arrow_schema(kind)
+    datasets = optional("datasets")
+    arrow, schema = optional("pyarrow"), arrow_schema(kind)
     datasets.disable_progress_bars()
     if out.exists() and not _is_data_set(out):
         message = f"{out} exists and is not a folder of one data set; it is not replaced"
@@ -78,7 +84,7 @@ def _is_data_set(path: Path) -> bool:
 
 def _write(rows: Iterable[Any], writer: Any, schema: Any) -> int:
     """Write rows in batches; returns their number."""
-    arrow, iterator, written = optional("pyarrow", "parquet"), iter(rows), 0
+    arrow, iterator, written = optional("pyarrow"), iter(rows), 0
     while batch := [_plain(row) for row in islice(iterator, _BATCH)]:
         writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
         written += len(batch)
@@ -123,7 +129,7 @@ def table_kind(path: Path) -> str:
 
 
 def _plain_rows(path: Path) -> Iterator[dict[str, Any]]:
-    arrow, parquet = optional("pyarrow", "parquet"), optional("pyarrow.parquet", "parquet")
+    arrow, parquet = optional("pyarrow"), optional("pyarrow.parquet")
     try:
         if path.is_dir():
             shards = sorted(path.glob("*.arrow"))
@@ -158,7 +164,7 @@ def _without_nulls(value: Any) -> Any:
 
 def arrow_schema(kind: type[Any]) -> Any:
     """The columns of a kind of row, a `pyarrow.Schema`."""
-    arrow = optional("pyarrow", "parquet")
+    arrow = optional("pyarrow")
     return arrow.schema(list(_fields(arrow, kind)))
 
 

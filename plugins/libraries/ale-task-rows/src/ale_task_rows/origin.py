@@ -15,8 +15,6 @@ def rows_from(
     sample: Path,
     split: str,
     expected: str,
-    *,
-    package: str,
 ) -> Callable[[], Iterator[Row]]:
     """Where the options say that the rows are.
 
@@ -25,7 +23,6 @@ def rows_from(
         sample: where the package's own problems are.
         split: of a data set.
         expected: what is expected there and where to get it, for errors.
-        package: whose extra ``datasets`` is to be installed, for errors.
 
     Raises:
         InputError: the options name no origin, or several, or a path that does not exist.
@@ -40,9 +37,7 @@ def rows_from(
         message = f"give one of path, dataset and sample, found {found}"
         raise InputError.of(message, path="tasks", expected=expected)
     if options.dataset is not None:
-        return partial(
-            rows_of_dataset, options.dataset, options.subset, split, expected, package=package
-        )
+        return partial(rows_of_dataset, options.dataset, options.subset, split, expected)
     path = options.path.absolute() if options.path is not None else sample
     check_exists(path, expected)
     return partial(read, path)

@@ -163,13 +163,8 @@ def _skip(text: str, at: int) -> int:
     return at
 
 
-def rows_of_dataset(
-    name: str, subset: str | None, split: str, expected: str, *, package: str
-) -> Iterator[Row]:
+def rows_of_dataset(name: str, subset: str | None, split: str, expected: str) -> Iterator[Row]:
     """The rows of a split of a data set, read by the library ``datasets``.
-
-    Args:
-        package: whose extra ``datasets`` is to be installed, for errors.
 
     Raises:
         InputError: the library is not installed, or can't load it.
@@ -178,7 +173,7 @@ def rows_of_dataset(
         datasets: Any = import_module("datasets")
     except ImportError as error:
         message = "'dataset' needs the library datasets, which is not installed"
-        hint = f"pip install '{package}[datasets]'"
+        hint = "pip install datasets"
         raise InputError.of(message, path="tasks.dataset", hint=hint) from error
     try:
         found = datasets.load_dataset(name, subset, split=split)

@@ -45,7 +45,7 @@ def find(options: CwSandboxOptions, environ: Mapping[str, str]) -> Found:
     if find_spec("wandb") is None:
         raise NotUsableError(
             "cwsandbox: a key of Weights & Biases needs the package wandb: "
-            'pip install "ale-sandbox-cwsandbox[wandb]"'
+            'pip install "cwsandbox[wandb]>=1.22,<2"'
         )
     old = options.wandb_entity is None and not environ.get("WANDB_ENTITY")
     notes = _renamed(OLD_ENTITY, "WANDB_ENTITY") if old and environ.get(OLD_ENTITY) else ()

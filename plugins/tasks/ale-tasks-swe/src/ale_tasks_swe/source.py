@@ -81,7 +81,6 @@ def swe(options: SweOptions) -> SweSource:
         sample / "tasks.jsonl",
         options.split,
         EXPECTED,
-        package="ale-tasks-swe",
     )
     return SweSource(
         options,

@@ -1,0 +1,46 @@
+"""Commands that messages give to install something work in a clone too, and are up to date."""
+
+import ast
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = sorted(path.parent for path in (ROOT / "plugins").glob("*/*/pyproject.toml"))
+OURS = {"ale-core", *(folder.name for folder in FOLDERS)}
+IN_A_CLONE = "in a clone"
+"""A hint that names one of our packages says what to type in a clone, which has them already."""
+
+
+def hints(folder: Path) -> Iterator[str]:
+    """Texts of a package's code, docstrings apart, that have such a command."""
+    for file in sorted(folder.glob("src/**/*.py")):
+        tree = ast.parse(file.read_text())
+        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            text = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(text, str) and id(node) not in docs and "pip install" in text:
+                yield text
+
+
+def required(folder: Path) -> set[str]:
+    """What a package requires, with and without its extras."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    extras = project.get("optional-dependencies", {})
+    return {*project.get("dependencies", ()), *(each for of in extras.values() for each in of)}
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_command_that_installs_something_is_right(folder: Path) -> None:
+    for hint in hints(folder):
+        for command in re.findall(r"pip install ((?:[^;:,]|[,:](?! ))+)", hint):
+            for word in shlex.split(command):
+                name = re.split(r"[\[<>=]", word)[0]
+                if name in OURS and "--upgrade" not in command:
+                    assert IN_A_CLONE in hint, f"{hint!r}: {name} may be on no index"
+                elif re.search("[<>=]", word):
+                    assert word in required(folder), f"{hint!r}: pyproject.toml has another {name}"
