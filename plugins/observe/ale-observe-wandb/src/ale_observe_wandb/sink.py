@@ -61,7 +61,7 @@ def _open(options: WandbOptions, started: RunStarted) -> Iterator[Callable[[Poin
     def log_tables(upto: int | None = None) -> None:
         if options.samples:
             for row in samples.tables(upto):
-                run.log(row)
+                run.log(dict(row))
 
     yield send
     log_tables()
