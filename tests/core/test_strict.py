@@ -276,6 +276,27 @@ def test_bad_values_are_reported_with_unknown_and_missing_keys() -> None:
     ]
 
 
+def test_a_default_that_contradicts_what_is_given_is_reported() -> None:
+    @frozen(kw_only=True)
+    class Kl:
+        to: str = "start"
+        model: str | None = None
+        steps: int = field(default=4, validator=ge(1))
+
+        @steps.validator
+        def _fits(self, attribute: object, value: int) -> None:
+            if self.to == "reference" and self.model is None:
+                raise ValueError("'model' is missing for to: reference")
+
+    assert problems("to: reference", Kl) == [
+        "c.yaml:1: steps: 'model' is missing for to: reference"
+    ]
+    assert problems("{to: reference, model: [x]}", Kl) == [
+        "c.yaml:1: model: expected text, found a list"
+    ]
+    assert structure(parse_yaml("to: start"), Kl) == Kl()
+
+
 def test_a_text_of_another_form_is_reported_with_the_form() -> None:
     @frozen(kw_only=True)
     class Server:

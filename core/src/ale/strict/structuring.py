@@ -73,8 +73,9 @@ class _Input:
     path: str
 
     def child(self, key: str) -> "_Input":
-        assert self.node.mapping is not None
-        return _Input(self.node.mapping[key], f"{self.path}.{key}" if self.path else key)
+        """An entry; one that is missing has this node's file and line."""
+        node = self.node.get(key) or self.node
+        return _Input(node, f"{self.path}.{key}" if self.path else key)
 
     def fail(self, message: str, expected: str | None = None, hint: str | None = None) -> _Invalid:
         problem = self.node.problem(message, path=self.path, expected=expected, hint=hint)
@@ -254,7 +255,7 @@ def _attrs_hook(cls: Any, converter: "Converter") -> Callable[[_Input, Any], Any
             except _Invalid as invalid:
                 problems += invalid.problems
         if problems:
-            problems += _failed_validators(cls, _partial(cls, values), values, given)
+            problems += _failed_validators(cls, _partial(cls, values), given)
             raise _Invalid(sorted(problems, key=lambda problem: problem.line or 0))
         return _construct(cls, values, given)
 
@@ -283,7 +284,7 @@ def _construct(cls: Any, values: dict[str, Any], given: _Input) -> Any:
             made = cls(**values)
     except ValueError as error:
         raise given.fail(str(error)) from None
-    problems = _failed_validators(cls, made, values, given)
+    problems = _failed_validators(cls, made, given)
     if problems:
         raise _Invalid(problems)
     return made
@@ -297,10 +298,11 @@ def _partial(cls: Any, values: dict[str, Any]) -> Any:
     return made
 
 
-def _failed_validators(cls: Any, made: Any, values: dict[str, Any], given: _Input) -> list[Problem]:
+def _failed_validators(cls: Any, made: Any, given: _Input) -> list[Problem]:
     problems: list[Problem] = []
     for field in attrs.fields(cls):
-        if field.validator is None or field.name not in values:
+        # Defaults too: a validator may compare them with what was given.
+        if field.validator is None or not hasattr(made, field.name):
             continue
         try:
             field.validator(made, field, getattr(made, field.name))

@@ -2,6 +2,8 @@
 
 import pytest
 
+from ale.errors import InputError
+from ale.strict import parse_yaml, structure
 from ale.testing.builders import trajectory, turn
 from ale.testing.credit import group_of, rollout
 from ale.types import BatchStatistics, Chunk, Credit, Trajectory, replace, whole_turn
@@ -60,6 +62,11 @@ def test_a_first_attempt_that_succeeds_is_worth_more_than_one_that_is_repaired()
 def test_a_bonus_for_which_failing_first_would_pay_is_refused(gamma: float, bonus: float) -> None:
     with pytest.raises(ValueError, match="failing first would pay"):
         RepairOptions(gamma=gamma, repair_bonus=bonus)
+
+
+def test_the_default_bonus_is_checked_against_the_gamma_of_a_config() -> None:
+    with pytest.raises(InputError, match="repair_bonus: expected a value below 1 / gamma"):
+        structure(parse_yaml("gamma: 0.9"), RepairOptions)
 
 
 def test_hidden_tests_decide_and_not_the_visible_ones() -> None:

@@ -10,6 +10,7 @@ from peft import inject_adapter_in_model
 
 from ale.errors import InputError
 from ale.plugin import BuildContext
+from ale.strict import parse_yaml, structure
 from ale_trainer_policy.build import policy_trainer
 from ale_trainer_policy.engines import check_engine
 from ale_trainer_policy.options import CorrectionOptions, PolicyOptions
@@ -132,7 +133,7 @@ def test_a_correction_of_the_samplers_own_numbers_is_refused() -> None:
     [
         ({"method": "truncate", "floor": 0.5}, "'floor' is of mask and reject; truncate has none"),
         ({"method": "mask", "floor": 3.0}, "'floor' is 3, above the cap of 2"),
-        ({"method": "reject", "cap": 0.5}, "'floor' is 2, above the cap of 0.5"),
+        ({"method": "reject", "cap": 0.5}, r"'floor' is 2 \(1 / cap\), above the cap of 0.5"),
     ],
 )
 def test_bounds_that_exclude_each_other_are_refused(fields: dict[str, Any], message: str) -> None:
@@ -172,3 +173,22 @@ def test_a_layer_that_can_have_no_adapters_is_refused(lab: Any) -> None:
     options = PolicyOptions(lora=LoraOptions(target=("odd",)))
     with pytest.raises(InputError, match=r"trainer\.lora\.target: .*Bilinear.* not supported"):
         policy_trainer(options, BuildContext()).attach(lab.InProcessLLM(model))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("objective: {preset: ppo, kl: {coefficient: 0.1, to: reference}}", "need each other"),
+        ("correction: {method: mask, cap: 0.5}", "'floor' is 2 (1 / cap), above the cap of 0.5"),
+        ("{old_policy: rollout_version, sync: copy, processes: 2}", "needs processes: 1"),
+    ],
+)
+def test_options_that_contradict_a_default_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        structure(parse_yaml(text), PolicyOptions, path="trainer")
+    assert message in str(caught.value)
+
+
+def test_a_correction_without_a_floor_takes_any_cap() -> None:
+    read = structure(parse_yaml("correction: {method: truncate, cap: 0.5}"), PolicyOptions)
+    assert read.correction == CorrectionOptions(method="truncate", cap=0.5)

@@ -326,8 +326,41 @@ def test_options_replace_single_parts_of_a_preset() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "message"),
-    [({"preset": "ipa", "clip_low": 2.0}, "clip_low"), ({"preset": "ipa", "mask_floor": 0.0}, "m")],
+    [({"preset": "ppo", "clip_low": 2.0}, "clip_low"), ({"preset": "ipa", "mask_floor": 0.0}, "m")],
 )
 def test_numbers_out_of_range_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ObjectiveOptions(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"preset": "ipa", "mask_floor": 3.0},
+            "'mask_floor' is 3, above 'mask_threshold', which is 2",
+        ),
+        (
+            {"preset": "grpo", "mask_threshold": 4.0},
+            "'mask_threshold' is without effect in grpo: it needs mask: token or chunk or",
+        ),
+        (
+            {"preset": "ipa", "clip_high": 0.3},
+            "'clip_high' is without effect in ipa: it needs positive or negative: clip or bound",
+        ),
+        (
+            {"preset": "grpo", "normaliser_constant": 2048.0},
+            "'normaliser_constant' is without effect in grpo: it needs normaliser: constant",
+        ),
+    ],
+)
+def test_parts_that_contradict_the_preset_or_do_nothing_in_it_are_refused(
+    fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        ObjectiveOptions(**fields)
+
+
+def test_a_part_that_is_switched_off_beside_its_number_is_accepted() -> None:
+    chosen = ObjectiveOptions(preset="ipa", mask="none", mask_threshold=4.0)
+    assert resolve_objective(chosen).mask == "none"

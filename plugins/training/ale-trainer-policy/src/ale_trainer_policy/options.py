@@ -8,6 +8,7 @@ from attrs import Attribute, asdict, evolve, field, frozen, validators
 
 from ale.plugin import doc, ge, gt, le
 from ale_trainer_policy.critic_options import CriticOptions
+from ale_trainer_policy.unused_parts import check_parts
 from ale_training.lora import LoraOptions
 
 Preset = Literal[
@@ -55,10 +56,12 @@ class CorrectionOptions:
 
     @floor.validator
     def _check_floor(self, attribute: "Attribute[Any]", value: float | None) -> None:
-        if value is not None and self.method not in ("mask", "reject"):
-            raise ValueError(f"'floor' is of mask and reject; {self.method} has none")
-        if self.lowest > self.cap:
-            raise ValueError(f"'floor' is {self.lowest:g}, above the cap of {self.cap:g}")
+        if self.method not in ("mask", "reject"):
+            if value is not None:
+                raise ValueError(f"'floor' is of mask and reject; {self.method} has none")
+        elif self.lowest > self.cap:
+            source = " (1 / cap)" if value is None else ""
+            raise ValueError(f"'floor' is {self.lowest:g}{source}, above the cap of {self.cap:g}")
 
     @property
     def lowest(self) -> float:
@@ -214,6 +217,10 @@ class ObjectiveOptions:
         validator=validators.optional(ge(0.0)),
         metadata=doc("Factor on the entropy, which is maximised."),
     )
+
+    @entropy.validator
+    def _check_parts(self, attribute: "Attribute[Any]", value: float | None) -> None:
+        check_parts(self, resolve_objective(self))
 
 
 def resolve_correction(
