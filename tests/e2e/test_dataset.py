@@ -113,6 +113,8 @@ def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) ->
     assert losses[4] < losses[2] < losses[0]
     assert losses[5] < losses[3] < losses[1]
     assert printed.splitlines()[-1] == "6 steps; off/checkpoints/00005"
+    kept = sorted(path.name for path in (workshop.folder / "off/checkpoints").iterdir())
+    assert kept == ["00004", "00005"]
     workshop.write("other.txt", "mv cp rm\n")
     other = ("--set", f"llm.tiny.corpus={workshop.folder / 'other.txt'}", "--out", "other")
     refused = workshop.ale("dataset", "train", *config, "--in", "scored.jsonl", *other)

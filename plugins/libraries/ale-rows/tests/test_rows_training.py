@@ -141,6 +141,16 @@ def test_it_resumes_after_the_newest_checkpoint(scored: Path) -> None:
     assert [json.loads(line)["step"] for line in events] == [0, 1, 2, 3, 4, 5]
 
 
+def test_older_checkpoints_are_removed_and_a_resume_finds_the_newest(scored: Path) -> None:
+    folder = scored.with_name("out") / "checkpoints"
+    (folder / ".00001.123.partial").mkdir(parents=True)
+    trained(scored, Remembering(), groups=1, epochs=2, keep=1, keep_every=4)
+    assert sorted(path.name for path in folder.iterdir()) == ["00003", "00005"]
+    again = trained(scored, Remembering(), groups=1, epochs=3, keep=2, keep_every=4)
+    assert (again.resumed, again.steps) == (6, 9)
+    assert sorted(path.name for path in folder.iterdir()) == ["00003", "00007", "00008"]
+
+
 def test_a_folder_of_another_training_is_refused(scored: Path) -> None:
     trained(scored, Remembering(), groups=1, epochs=2)
     with pytest.raises(InputError, match="started with 1 group a step"):

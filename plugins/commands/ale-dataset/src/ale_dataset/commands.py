@@ -224,8 +224,8 @@ def train(
 ) -> None:
     """Train the model of CONFIG with its trainer on scored rows; nothing is sampled.
 
-    CONFIG is a config of `ale run`. Every step ends with a checkpoint; the same command resumes
-    after the newest.
+    CONFIG is a config of `ale run`. Every step ends with a checkpoint, of which
+    run.keep_checkpoints are kept; the same command resumes after the newest.
 
     \b
     Example:

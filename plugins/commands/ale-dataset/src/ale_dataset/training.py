@@ -29,7 +29,8 @@ def train_on_rows(
     """Train the model of a config on scored rows.
 
     Args:
-        config: a config of `ale run`, of which the model, the trainer and the seed are used.
+        config: a config of `ale run`, of which the model, the trainer and, of ``run``, the seed and
+            how many checkpoints to keep are used.
         overrides: as of ``--set``.
 
     Raises:
@@ -72,6 +73,8 @@ def train_on_rows(
                 groups=groups,
                 epochs=epochs,
                 options=options,
+                keep=whole["run"]["keep_checkpoints"],
+                keep_every=whole["run"]["keep_checkpoints_every"],
                 on_step=on_step,
             )
         finally:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -71,6 +72,8 @@ async def train(
     groups: int = 8,
     epochs: int = 1,
     options: Mapping[str, Any] | None = None,
+    keep: int | None = None,
+    keep_every: int | None = None,
     on_step: OnStep = lambda report: None,
 ) -> Trained:
     """Train on scored rows, some groups in each step, in the order of the file.
@@ -89,6 +92,8 @@ async def train(
         epochs: passes over the rows, at least 1.
         options: what the trainer was built with, in JSON types; a training is only resumed with
             the same.
+        keep: number of newest checkpoints to keep; None keeps all.
+        keep_every: also keep the checkpoint after each multiple of so many steps.
         on_step: called after each step of this call.
 
     Raises:
@@ -114,6 +119,7 @@ async def train(
             after = report.policy_version
             _save(trainer, _checkpoint(out, step))
             _note(out, report)
+            _tidy(out, keep, keep_every)
             on_step(report)
     newest = _checkpoint(out, len(steps) - 1) if steps else None
     learned = after != before if isinstance(llm, Policy) else None
@@ -229,6 +235,18 @@ def _save(trainer: Trainer, target: Path) -> None:
     with store_errors(target), replacing(target) as partial:
         partial.mkdir()
         trainer.save(partial)
+
+
+def _tidy(out: Path, keep: int | None, every: int | None) -> None:
+    """Remove older checkpoints, and what killed processes have left of some."""
+    folder = out / "checkpoints"
+    with store_errors(folder):
+        for left in folder.glob(".*.partial"):
+            shutil.rmtree(left)
+        for old in [] if keep is None else _saved(out)[:-keep]:
+            if every is None or (int(old.name) + 1) % every:
+                # Renamed first: a partly removed one must not be taken for a complete one.
+                shutil.rmtree(old.replace(old.with_name(f".{old.name}.partial")))
 
 
 def _note(out: Path, report: StepReport) -> None:
