@@ -36,6 +36,7 @@ ge = validators.ge
 gt = validators.gt
 le = validators.le
 lt = validators.lt
+optional: Any = validators.optional  # mypy would take a field's type from a number's bounds
 
 
 @frozen(kw_only=True)

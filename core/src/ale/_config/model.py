@@ -10,7 +10,7 @@ from attrs import Attribute, evolve, field, frozen, validators
 from ale._config.environment import notes as environment_notes
 from ale._registry import Registration
 from ale.errors import Problem
-from ale.plugin import doc, ge, gt, lt
+from ale.plugin import doc, ge, gt, lt, optional
 from ale.strict import Node, describe
 
 PARTS = (
@@ -157,7 +157,7 @@ class RunOptions:
     steps: int = field(default=1, validator=ge(1), metadata=doc("Training steps."))
     tasks_per_step: int | None = field(
         default=None,
-        validator=validators.optional(ge(1)),
+        validator=optional(ge(1)),
         metadata=doc("Tasks sampled per step, without replacement; default: all tasks."),
     )
     refills: int = field(
@@ -203,12 +203,12 @@ class RunOptions:
     )
     keep_checkpoints: int | None = field(
         default=2,
-        validator=validators.optional(ge(1)),  # type: ignore[arg-type]  # attrs infers int
+        validator=optional(ge(1)),
         metadata=doc("Number of newest checkpoints to keep; null keeps all, one per step."),
     )
     keep_checkpoints_every: int | None = field(
         default=None,
-        validator=validators.optional(ge(1)),
+        validator=optional(ge(1)),
         metadata=doc("Also keep the checkpoint after each multiple of this many steps."),
     )
     concurrency: int = field(
@@ -236,7 +236,7 @@ class RunOptions:
     )
     stop_after_broken: int | None = field(
         default=_STOP_AFTER_BROKEN,
-        validator=validators.optional(ge(1)),
+        validator=optional(ge(1)),
         metadata=doc(
             "Stop the run if this many episodes finish first and all break for the same reason; a "
             "resume samples them again. null: never."

@@ -1,14 +1,8 @@
 """The options of ``code-attempts``, ``single-shot`` and ``steps``."""
 
-from typing import Any
+from attrs import field, frozen
 
-from attrs import field, frozen, validators
-
-from ale.plugin import doc, ge, gt
-
-# mypy takes a field's type from its default, and would have None refused.
-_above_0: Any = validators.optional(gt(0))
-_at_least_256: Any = validators.optional(ge(256))
+from ale.plugin import doc, ge, gt, optional
 
 _SYSTEM = "System message before all others; empty for none."
 _PROMPT = (
@@ -23,7 +17,7 @@ class SingleShotOptions:
     system_prompt: str = field(default="", metadata=doc(_SYSTEM))
     prompt: str = field(default="{goal}", metadata=doc(_PROMPT))
     time_limit_s: float | None = field(
-        default=600.0, validator=_above_0, metadata=doc("Wall-clock seconds for the answer.")
+        default=600.0, validator=optional(gt(0)), metadata=doc("Wall-clock seconds for the answer.")
     )
 
 
@@ -37,7 +31,7 @@ class StepsOptions:
         metadata=doc("Maximum number of completions until there is an answer."),
     )
     time_limit_s: float | None = field(
-        default=600.0, validator=_above_0, metadata=doc("Wall-clock seconds for an episode.")
+        default=600.0, validator=optional(gt(0)), metadata=doc("Wall-clock seconds for an episode.")
     )
     system_prompt: str = field(
         default="Solve the task in steps. Write each step as <step>...</step>, and at the end the "
@@ -61,14 +55,16 @@ class AttemptsOptions:
         metadata=doc("Maximum number of answers in an episode, with or without code."),
     )
     tool_timeout_s: float | None = field(
-        default=10.0, validator=_above_0, metadata=doc("Seconds for one run of code and tests.")
+        default=10.0,
+        validator=optional(gt(0)),
+        metadata=doc("Seconds for one run of code and tests."),
     )
     time_limit_s: float | None = field(
-        default=600.0, validator=_above_0, metadata=doc("Wall-clock seconds for an episode.")
+        default=600.0, validator=optional(gt(0)), metadata=doc("Wall-clock seconds for an episode.")
     )
     context_max_tokens: int | None = field(
         default=None,
-        validator=_at_least_256,
+        validator=optional(ge(256)),
         metadata=doc("Tokens after which the conversation ends; default: the model's limit."),
     )
     max_output_bytes: int = field(

@@ -1,16 +1,11 @@
 """The options of ``iflow``."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt, le
-
-# mypy takes a field's type from its default, and would have None refused.
-_at_least_1: Any = validators.optional(ge(1))
-_above_0: Any = validators.optional(gt(0))
-_at_least_256: Any = validators.optional(ge(256))
+from ale.plugin import doc, ge, gt, le, optional
 
 
 @frozen(kw_only=True)
@@ -18,22 +13,22 @@ class IflowOptions:
     """A model that acts by calling tools: shell, read_file, write_file, edit_file, finish."""
 
     max_steps: int | None = field(
-        default=40, validator=_at_least_1, metadata=doc("Tool calls in an episode.")
+        default=40, validator=optional(ge(1)), metadata=doc("Tool calls in an episode.")
     )
     max_turns: int | None = field(
-        default=80, validator=_at_least_1, metadata=doc("Completions in an episode.")
+        default=80, validator=optional(ge(1)), metadata=doc("Completions in an episode.")
     )
     tool_timeout_s: float | None = field(
-        default=60.0, validator=_above_0, metadata=doc("Seconds for one tool call.")
+        default=60.0, validator=optional(gt(0)), metadata=doc("Seconds for one tool call.")
     )
     time_limit_s: float | None = field(
         default=600.0,
-        validator=_above_0,
+        validator=optional(gt(0)),
         metadata=doc("Wall-clock seconds for an episode, counted while a tool or the model works."),
     )
     context_max_tokens: int | None = field(
         default=8000,
-        validator=_at_least_256,
+        validator=optional(ge(256)),
         metadata=doc("Maximum tokens in a conversation; a longer one is compacted first."),
     )
     tool_format: Literal["auto", "native", "text"] = field(

@@ -1,13 +1,8 @@
 """The options of the agent ``oracle``."""
 
-from typing import Any
+from attrs import field, frozen
 
-from attrs import field, frozen, validators
-
-from ale.plugin import doc, ge, gt
-
-# mypy takes a field's type from its default, and would have None refused.
-_above_0: Any = validators.optional(gt(0))
+from ale.plugin import doc, ge, gt, optional
 
 
 @frozen(kw_only=True)
@@ -15,10 +10,12 @@ class OracleOptions:
     """Runs a task's reference solution, one command after the other."""
 
     tool_timeout_s: float | None = field(
-        default=300.0, validator=_above_0, metadata=doc("Seconds for one command.")
+        default=300.0, validator=optional(gt(0)), metadata=doc("Seconds for one command.")
     )
     time_limit_s: float | None = field(
-        default=600.0, validator=_above_0, metadata=doc("Wall-clock seconds for the solution.")
+        default=600.0,
+        validator=optional(gt(0)),
+        metadata=doc("Wall-clock seconds for the solution."),
     )
     max_output_bytes: int = field(
         default=16384,

@@ -1,15 +1,10 @@
 """The options of ``plan-patch-test``."""
 
-from typing import Any, Literal
+from typing import Literal
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt
-
-# mypy takes a field's type from its default, and would have None refused.
-_at_least_1: Any = validators.optional(ge(1))
-_above_0: Any = validators.optional(gt(0))
-_at_least_256: Any = validators.optional(ge(256))
+from ale.plugin import doc, ge, gt, optional
 
 
 @frozen(kw_only=True)
@@ -33,21 +28,25 @@ class PlanPatchTestOptions:
     )
     max_steps: int | None = field(
         default=None,
-        validator=_at_least_1,
+        validator=optional(ge(1)),
         metadata=doc("Maximum number of commands, plans and patches in total."),
     )
     max_turns: int | None = field(
-        default=40, validator=_at_least_1, metadata=doc("Completions in an episode.")
+        default=40, validator=optional(ge(1)), metadata=doc("Completions in an episode.")
     )
     tool_timeout_s: float | None = field(
-        default=120.0, validator=_above_0, metadata=doc("Seconds for one command or test run.")
+        default=120.0,
+        validator=optional(gt(0)),
+        metadata=doc("Seconds for one command or test run."),
     )
     time_limit_s: float | None = field(
-        default=1800.0, validator=_above_0, metadata=doc("Wall-clock seconds for an episode.")
+        default=1800.0,
+        validator=optional(gt(0)),
+        metadata=doc("Wall-clock seconds for an episode."),
     )
     context_max_tokens: int | None = field(
         default=None,
-        validator=_at_least_256,
+        validator=optional(ge(256)),
         metadata=doc("Tokens after which the conversation ends; default: the model's limit."),
     )
     max_output_bytes: int = field(

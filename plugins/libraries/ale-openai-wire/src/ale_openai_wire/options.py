@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
 from ale.errors import InputError, Problem
-from ale.plugin import BuildContext, Secret, doc, ge, gt, le
+from ale.plugin import BuildContext, Secret, doc, ge, gt, le, optional
 
 
 @frozen(kw_only=True)
@@ -14,17 +14,17 @@ class ChatOptions:
 
     temperature: float | None = field(
         default=None,
-        validator=validators.optional(ge(0)),
+        validator=optional(ge(0)),
         metadata=doc("Sampling temperature. Default: the server's."),
     )
     top_p: float | None = field(
         default=None,
-        validator=validators.optional(validators.and_(gt(0), le(1))),
+        validator=optional([gt(0), le(1)]),
         metadata=doc("Nucleus sampling: total probability of the tokens. Default: the server's."),
     )
     max_tokens: int | None = field(
         default=None,
-        validator=validators.optional(ge(1)),
+        validator=optional(ge(1)),
         metadata=doc("Maximum tokens of one answer. Default: the server's."),
     )
     send_seed: bool = field(

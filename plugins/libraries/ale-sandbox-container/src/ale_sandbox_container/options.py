@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt
+from ale.plugin import doc, ge, gt, optional
 
 Capability = Literal[
     "AUDIT_WRITE",
@@ -26,10 +26,6 @@ Capability = Literal[
 ]
 DOCKER_DEFAULT = "DOCKER_DEFAULT"
 """Stands for all of them: they are those that Docker gives to a container by itself."""
-
-
-def _optional(bound: Any) -> Any:
-    return validators.optional(bound)
 
 
 def _absolute(_: Any, attribute: Any, value: str | None) -> None:
@@ -73,32 +69,32 @@ class ContainerOptions:
     )
     cpus: float | None = field(
         default=None,
-        validator=_optional(gt(0)),
+        validator=optional(gt(0)),
         metadata=doc("Processors the container may use at a time. Default: all."),
     )
     memory_mb: int | None = field(
         default=4096,
-        validator=_optional(ge(16)),
+        validator=optional(ge(16)),
         metadata=doc("Memory of the container, MiB, without swap. null: no limit."),
     )
     processes: int | None = field(
         default=1024,
-        validator=_optional(ge(16)),
+        validator=optional(ge(16)),
         metadata=doc("Processes and threads in the container. null: no limit."),
     )
     cpu_s: int | None = field(
         default=3600,
-        validator=_optional(ge(1)),
+        validator=optional(ge(1)),
         metadata=doc("CPU time of each process, seconds. null: no limit."),
     )
     file_size_mb: int | None = field(
         default=4096,
-        validator=_optional(ge(1)),
+        validator=optional(ge(1)),
         metadata=doc("Size of each file that is written, MiB. null: no limit."),
     )
     open_files: int | None = field(
         default=4096,
-        validator=_optional(ge(32)),
+        validator=optional(ge(32)),
         metadata=doc("Open files of each process. null: the engine's own limit."),
     )
     capabilities: tuple[Literal[Capability, "DOCKER_DEFAULT"], ...] = field(
@@ -127,7 +123,7 @@ class ContainerOptions:
     )
     tmp_mb: int | None = field(
         default=None,
-        validator=_optional(ge(1)),
+        validator=optional(ge(1)),
         metadata=doc("Keep /tmp in memory, of this size in MiB. File transfers don't reach it."),
     )
     runtime: str | None = field(

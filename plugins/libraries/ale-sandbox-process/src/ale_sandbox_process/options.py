@@ -1,16 +1,10 @@
 """Options common to sandboxes on the host's kernel."""
 
 from pathlib import Path
-from typing import Any
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
-from ale.plugin import doc, ge
-
-
-def at_least(bound: int) -> Any:
-    """A validator: a number of at least `bound`, or none at all."""
-    return validators.optional(ge(bound))
+from ale.plugin import doc, ge, optional
 
 
 @frozen(kw_only=True)
@@ -23,17 +17,17 @@ class HostOptions:
     )
     cpu_s: int | None = field(
         default=3600,
-        validator=at_least(1),
+        validator=optional(ge(1)),
         metadata=doc("CPU time of each process, seconds. null: no limit."),
     )
     file_size_mb: int | None = field(
         default=4096,
-        validator=at_least(1),
+        validator=optional(ge(1)),
         metadata=doc("Size of each file that is written, MiB."),
     )
     open_files: int | None = field(
         default=4096,
-        validator=at_least(32),
+        validator=optional(ge(32)),
         metadata=doc("Open files of each process."),
     )
     ignore_image: bool = field(

@@ -1,13 +1,10 @@
 """Options of model components that start a server program on this machine."""
 
 from pathlib import Path
-from typing import Any
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt
-
-_at_least_16: Any = validators.optional(ge(16))
+from ale.plugin import doc, ge, gt, optional
 
 
 @frozen(kw_only=True)
@@ -17,7 +14,7 @@ class HostedOptions:
     model: Path = field(metadata=doc("Folder of a causal model, in the format of transformers."))
     context: int | None = field(
         default=None,
-        validator=_at_least_16,
+        validator=optional(ge(16)),
         metadata=doc("Maximum tokens of prompt and answer; default: the model's own limit."),
     )
     max_batch: int = field(

@@ -6,14 +6,11 @@ from typing import Any, Literal
 
 from attrs import field, frozen, validators
 
-from ale.plugin import doc, ge, gt, le
+from ale.plugin import doc, ge, gt, le, optional
 from ale.strict import NameOrPath
 from ale_nats_client.options import ServerOptions
 from ale_servers.address import Address
 
-# mypy takes a field's type from its default, and would refuse None.
-_at_least_1: Any = validators.optional(ge(1))
-_at_least_16: Any = validators.optional(ge(16))
 Calls = Literal["hermes", "xml", "llama3", "mistral", "harmony", "glm", "deepseek", "gemma"]
 _MOST_PARAMETERS = 10**9
 _WHOLE = "Texts that are one token each, such as the beginning of a call."
@@ -87,7 +84,7 @@ class PolicyOptions:
     stop: tuple[str, ...] = field(default=(), metadata=doc("Stop strings."))
     context: int | None = field(
         default=None,
-        validator=_at_least_16,
+        validator=optional(ge(16)),
         metadata=doc("Maximum tokens of prompt and answer; default: the model's own limit."),
     )
     max_batch: int = field(
@@ -133,7 +130,7 @@ class PolicyOptions:
     )
     threads: int | None = field(
         default=1,
-        validator=_at_least_1,
+        validator=optional(ge(1)),
         metadata=doc("Torch threads of the process on a CPU; null does not set them."),
     )
 

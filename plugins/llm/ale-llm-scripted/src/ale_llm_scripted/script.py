@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
-from attrs.validators import optional
 
 from ale.errors import InputError, Problem
-from ale.plugin import doc, ge
+from ale.plugin import doc, ge, optional
 from ale.strict import Node, describe, nearest_file, read_yaml, structure
 from ale.types import FinishReason
 

@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt
+from ale.plugin import doc, ge, gt, le, optional
 from ale_servers.options import HostedOptions
 
 
@@ -24,7 +24,7 @@ class VLLMServerOptions(HostedOptions):
     )
     gpu_memory: float | None = field(
         default=None,
-        validator=validators.optional(validators.and_(gt(0), validators.le(1))),
+        validator=optional([gt(0), le(1)]),
         metadata=doc(
             "Share of a GPU's memory that vLLM takes for weights, keys and values; default: "
             "vLLM's own, 0.92, which leaves none to a trainer on the same GPU."

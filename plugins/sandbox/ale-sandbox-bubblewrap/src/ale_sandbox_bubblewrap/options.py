@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
-from ale.plugin import doc, gt
-from ale_sandbox_process.options import HostOptions, at_least
+from ale.plugin import doc, ge, gt, optional
+from ale_sandbox_process.options import HostOptions
 
 
 def _not_the_root(_: Any, attribute: Any, value: tuple[Path, ...]) -> None:
@@ -34,23 +34,23 @@ class BubblewrapOptions(HostOptions):
     )
     memory_mb: int | None = field(
         default=4096,
-        validator=at_least(64),
+        validator=optional(ge(64)),
         metadata=doc(
             "Memory of the sandbox, MiB; a task may ask for its own limit. null: no limit."
         ),
     )
     processes: int | None = field(
         default=1024,
-        validator=at_least(8),
+        validator=optional(ge(8)),
         metadata=doc("Processes and threads in the sandbox."),
     )
     cpus: float | None = field(
         default=None,
-        validator=validators.optional(gt(0)),
+        validator=optional(gt(0)),
         metadata=doc("Processors that the sandbox may use; a task may ask for its own number."),
     )
     disk_mb: int | None = field(
         default=None,
-        validator=at_least(1),
+        validator=optional(ge(1)),
         metadata=doc("Store changes in memory, at most this many MiB. null: on disk."),
     )

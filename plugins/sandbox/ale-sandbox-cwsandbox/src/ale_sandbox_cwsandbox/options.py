@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt
+from ale.plugin import doc, ge, gt, optional
 from ale_sandbox_remote.options import RemoteOptions
 
 
@@ -21,12 +21,12 @@ class CwSandboxOptions(RemoteOptions):
     )
     cpus: float | None = field(
         default=None,
-        validator=validators.optional(gt(0)),
+        validator=optional(gt(0)),
         metadata=doc("Processors to request, and the limit. Default: the service's."),
     )
     memory_mb: int | None = field(
         default=None,
-        validator=validators.optional(ge(16)),
+        validator=optional(ge(16)),
         metadata=doc("Memory to request, and the limit, MiB. Default: the service's."),
     )
     gpus: int = field(default=0, validator=ge(0), metadata=doc("GPUs of each sandbox."))

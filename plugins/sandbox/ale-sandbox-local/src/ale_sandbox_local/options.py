@@ -2,8 +2,8 @@
 
 from attrs import field, frozen
 
-from ale.plugin import doc
-from ale_sandbox_process.options import HostOptions, at_least
+from ale.plugin import doc, ge, optional
+from ale_sandbox_process.options import HostOptions
 
 
 @frozen(kw_only=True)
@@ -12,13 +12,13 @@ class LocalOptions(HostOptions):
 
     memory_mb: int | None = field(
         default=8192,
-        validator=at_least(16),
+        validator=optional(ge(16)),
         metadata=doc(
             "Private writable memory of each process, MiB; a task may ask for its own limit."
         ),
     )
     processes: int | None = field(
         default=4096,
-        validator=at_least(8),
+        validator=optional(ge(8)),
         metadata=doc("Processes and threads beyond those that run when the backend starts."),
     )

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from attrs import field, frozen
-from attrs.validators import optional
 
-from ale.plugin import doc, ge
+from ale.plugin import doc, ge, optional
 from ale_answers import place_of_answer
 from ale_task_rows import Choice, Origin
 

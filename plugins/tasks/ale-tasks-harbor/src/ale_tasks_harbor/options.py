@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt
+from ale.plugin import doc, ge, gt, optional
 
 AUTO = "auto"
 """Word of ``keep_processes``: decide by the files of each task."""
@@ -34,7 +34,7 @@ class HarborOptions:
     )
     limit: int | None = field(
         default=None,
-        validator=validators.optional(ge(1)),
+        validator=optional(ge(1)),
         metadata=doc("Keep only the first N of the remaining tasks."),
     )
     keep_processes: tuple[str, ...] = field(

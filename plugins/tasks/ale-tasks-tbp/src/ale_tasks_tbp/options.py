@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
-from ale.plugin import doc, ge
+from ale.plugin import doc, ge, optional
 
 
 @frozen(kw_only=True)
@@ -25,6 +25,6 @@ class TbpOptions:
     )
     limit: int | None = field(
         default=None,
-        validator=validators.optional(ge(1)),
+        validator=optional(ge(1)),
         metadata=doc("Maximum number of tasks, applied last."),
     )

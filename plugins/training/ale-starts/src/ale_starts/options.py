@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from attrs import Attribute, field, frozen
-from attrs.validators import optional
 
-from ale.plugin import doc, ge, gt, le
+from ale.plugin import doc, ge, gt, le, optional
 
 
 @frozen(kw_only=True)

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from attrs import Attribute, field, frozen, validators
+from attrs import Attribute, field, frozen
 
-from ale.plugin import doc, gt
+from ale.plugin import doc, gt, optional
 
 
 @frozen(kw_only=True)
@@ -34,7 +34,7 @@ class CriticOptions:
     )
     value_clip: float | None = field(
         default=0.2,
-        validator=validators.optional(gt(0.0)),  # type: ignore[arg-type]  # attrs infers float
+        validator=optional(gt(0.0)),
         metadata=doc(
             "A value that differs by more than this from the value before the step has no "
             "gradient; null: no limit."
@@ -42,7 +42,7 @@ class CriticOptions:
     )
     lr: float | None = field(
         default=None,
-        validator=validators.optional(gt(0.0)),
+        validator=optional(gt(0.0)),
         metadata=doc(
             "Learning rate of the critic's own parameters; null: 1e-3 for a head and the trainer's "
             "for a model."

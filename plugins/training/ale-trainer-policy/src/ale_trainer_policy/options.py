@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from attrs import Attribute, asdict, evolve, field, frozen, validators
+from attrs import Attribute, asdict, evolve, field, frozen
 
-from ale.plugin import doc, ge, gt, le
+from ale.plugin import doc, ge, gt, le, optional
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.unused_parts import check_parts
 from ale_training.lora import LoraOptions
@@ -50,7 +50,7 @@ class CorrectionOptions:
     cap: float = field(default=2.0, validator=gt(0.0), metadata=doc("Upper bound of the ratio."))
     floor: float | None = field(
         default=None,
-        validator=validators.optional(ge(0.0)),
+        validator=optional(ge(0.0)),
         metadata=doc("Lower bound of 'mask' and 'reject'; 1 / cap if null, and 0 for none."),
     )
 
@@ -174,12 +174,12 @@ class ObjectiveOptions:
     )
     clip_low: float | None = field(
         default=None,
-        validator=validators.optional([ge(0.0), le(1.0)]),
+        validator=optional([ge(0.0), le(1.0)]),
         metadata=doc("'clip' and 'bound' go down to 1 - clip_low."),
     )
     clip_high: float | None = field(
         default=None,
-        validator=validators.optional(ge(0.0)),
+        validator=optional(ge(0.0)),
         metadata=doc("'clip' and 'bound' go up to 1 + clip_high."),
     )
     sign: Literal["weight", "trajectory"] | None = field(
@@ -192,12 +192,12 @@ class ObjectiveOptions:
     )
     mask_threshold: float | None = field(
         default=None,
-        validator=validators.optional(gt(0.0)),
+        validator=optional(gt(0.0)),
         metadata=doc("H: a unit is dropped where pi_old / mu_old is above it."),
     )
     mask_floor: float | None = field(
         default=None,
-        validator=validators.optional(gt(0.0)),
+        validator=optional(gt(0.0)),
         metadata=doc("The lower bound: a unit is dropped where pi_old / mu_old is below it."),
     )
     normaliser: NormaliserName | None = field(
@@ -205,7 +205,7 @@ class ObjectiveOptions:
     )
     normaliser_constant: float | None = field(
         default=None,
-        validator=validators.optional(gt(0.0)),
+        validator=optional(gt(0.0)),
         metadata=doc("Tokens per trajectory, for the normaliser 'constant'."),
     )
     kl: Literal["off"] | KlOptions | None = field(
@@ -214,7 +214,7 @@ class ObjectiveOptions:
     )
     entropy: float | None = field(
         default=None,
-        validator=validators.optional(ge(0.0)),
+        validator=optional(ge(0.0)),
         metadata=doc("Factor on the entropy, which is maximised."),
     )
 
@@ -261,12 +261,12 @@ class ImitationOptions:
     )
     epochs: int | None = field(
         default=None,
-        validator=validators.optional(ge(1)),
+        validator=optional(ge(1)),
         metadata=doc("Epochs over a batch in which something is imitated; null: as for others."),
     )
     lr: float | None = field(
         default=None,
-        validator=validators.optional(gt(0.0)),
+        validator=optional(gt(0.0)),
         metadata=doc("Learning rate for such a batch; null: the trainer's."),
     )
     fresh_moments: bool = field(
@@ -293,7 +293,7 @@ class LearnOptions:
     )
     decay_updates: int | None = field(
         default=None,
-        validator=validators.optional(ge(1)),
+        validator=optional(ge(1)),
         metadata=doc("Updates over which the rate falls linearly; null: it never falls."),
     )
     stable_updates: int = field(
@@ -308,7 +308,7 @@ class LearnOptions:
     )
     max_grad_norm: float | None = field(
         default=1.0,
-        validator=validators.optional(gt(0.0)),  # type: ignore[arg-type]  # attrs infers float
+        validator=optional(gt(0.0)),
         metadata=doc("The gradient is scaled down to this norm; null: not scaled."),
     )
     epochs: int = field(
@@ -339,7 +339,7 @@ class LearnOptions:
     )
     logits_mb: float | None = field(
         default=256.0,
-        validator=validators.optional(gt(0.0)),  # type: ignore[arg-type]  # attrs infers float
+        validator=optional(gt(0.0)),
         metadata=doc("MiB of fp32 logits held at once; others are recomputed. null holds all."),
     )
     sync: Literal["same", "copy"] = field(
@@ -351,7 +351,7 @@ class LearnOptions:
     )
     temperature: float | None = field(
         default=None,
-        validator=validators.optional(gt(0.0)),
+        validator=optional(gt(0.0)),
         metadata=doc("Logits are divided by it; the sampler's own temperature if null."),
     )
     kl_to_start: Literal["off", "metric"] = field(
