@@ -239,6 +239,11 @@ def test_grpo_refuses_episodes_of_older_weights() -> None:
     build("dpo", staleness=1)
 
 
+def test_grpo_refuses_a_clip_that_is_not_above_0() -> None:
+    with pytest.raises(ValueError, match="epsilon_high"):
+        GrpoOptions(epsilon_high=0.0)
+
+
 def test_grpo_refuses_a_sampler_that_it_would_score_wrongly(lab: Any) -> None:
     with pytest.raises(InputError) as caught:
         attached(lab.llm(top_p=0.8), "grpo")

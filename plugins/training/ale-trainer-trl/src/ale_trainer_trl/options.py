@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt, lt
-from ale_trainer_trl.learning.options import DpoLoss, GrpoLoss, ScaleRewards
+from ale.plugin import doc, ge, gt, optional
+from ale_trainer_trl.learning.options import DpoLossOptions, GrpoLossOptions
 from ale_training.lora import LoraOptions
 
 
@@ -30,7 +30,7 @@ class LearnOptions:
 
 
 @frozen(kw_only=True)
-class DpoOptions(LearnOptions):
+class DpoOptions(DpoLossOptions, LearnOptions):
     """Preferences between the episodes of a step (DPO, arXiv:2305.18290), trained by TRL."""
 
     pairs: Literal["same-prompt", "same-trajectory"] = field(
@@ -50,12 +50,6 @@ class DpoOptions(LearnOptions):
         validator=gt(0.0),
         metadata=doc("Strength of the KL constraint to the policy before the step."),
     )
-    loss: DpoLoss = field(default="sigmoid", metadata=doc("TRL's `loss_type`."))
-    label_smoothing: float = field(
-        default=0.0,
-        validator=[ge(0.0), lt(0.5)],
-        metadata=doc("Probability that a pair is labelled the wrong way round."),
-    )
     epochs: int = field(
         default=1, validator=ge(1), metadata=doc("Passes over the pairs of a step.")
     )
@@ -63,7 +57,7 @@ class DpoOptions(LearnOptions):
 
 
 @frozen(kw_only=True)
-class GrpoOptions(LearnOptions):
+class GrpoOptions(GrpoLossOptions, LearnOptions):
     """Group-relative policy optimisation (arXiv:2402.03300), trained by TRL."""
 
     advantage: Literal["group", "credit"] = field(
@@ -73,25 +67,9 @@ class GrpoOptions(LearnOptions):
             "'credit': the weight that the config's credit scheme gave each chunk."
         ),
     )
-    loss: GrpoLoss = field(default="dapo", metadata=doc("TRL's `loss_type`."))
-    scale_rewards: ScaleRewards = field(
-        default="group",
-        metadata=doc(
-            "Rewards by whose standard deviation advantages are divided; none: not divided."
-        ),
-    )
-    epsilon: float = field(
-        default=0.2,
-        validator=gt(0.0),
-        metadata=doc("The importance ratio is clipped to at least 1 - epsilon."),
-    )
-    epsilon_high: float | None = field(
-        default=None,
-        metadata=doc("The importance ratio is clipped to at most 1 + this; null is epsilon."),
-    )
     temperature: float | None = field(
         default=None,
-        validator=validators.optional(gt(0.0)),
+        validator=optional(gt(0.0)),
         metadata=doc(
             "Logits are divided by it; null is `llm.temperature`, and any other value is refused."
         ),

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Literal
 
-from attrs import field, frozen, validators
+from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt, le, lt
+from ale.plugin import doc, ge, gt, le, lt, optional
 from ale_training.lora import LoraOptions
 
 Quantization = Literal["4bit", "8bit"]
@@ -14,6 +14,41 @@ Device = Literal["auto", "cpu", "cuda"]
 DpoLoss = Literal["sigmoid", "hinge", "ipo"]
 GrpoLoss = Literal["dapo", "grpo", "bnpo", "cispo"]
 ScaleRewards = Literal["group", "batch", "none"]
+
+
+@frozen(kw_only=True, slots=False)  # a second base may have no slots
+class DpoLossOptions:
+    """The loss of DPO."""
+
+    loss: DpoLoss = field(default="sigmoid", metadata=doc("TRL's `loss_type`."))
+    label_smoothing: float = field(
+        default=0.0,
+        validator=[ge(0.0), lt(0.5)],
+        metadata=doc("Probability that a pair is labelled the wrong way round."),
+    )
+
+
+@frozen(kw_only=True, slots=False)
+class GrpoLossOptions:
+    """The loss of GRPO."""
+
+    loss: GrpoLoss = field(default="dapo", metadata=doc("TRL's `loss_type`."))
+    scale_rewards: ScaleRewards = field(
+        default="group",
+        metadata=doc(
+            "Rewards by whose standard deviation advantages are divided; none: not divided."
+        ),
+    )
+    epsilon: float = field(
+        default=0.2,
+        validator=gt(0.0),
+        metadata=doc("The importance ratio is clipped to at least 1 - epsilon."),
+    )
+    epsilon_high: float | None = field(
+        default=None,
+        validator=optional(gt(0.0)),
+        metadata=doc("The importance ratio is clipped to at most 1 + this; null is epsilon."),
+    )
 
 
 @frozen(kw_only=True)
@@ -65,7 +100,7 @@ class Training:
     epochs: float = field(default=1.0, validator=gt(0.0), metadata=doc("Passes over the data set."))
     max_steps: int | None = field(
         default=None,
-        validator=validators.optional(ge(1)),
+        validator=optional(ge(1)),
         metadata=doc("End after this many updates, whatever `epochs` says."),
     )
     batch_size: int = field(
@@ -97,19 +132,13 @@ class Training:
 
 
 @frozen(kw_only=True)
-class DpoTraining(Training):
+class DpoTraining(DpoLossOptions, Training):
     """Direct preference optimisation (arXiv:2305.18290) on rows of prompt, chosen, rejected."""
 
     beta: float = field(
         default=0.1,
         validator=gt(0.0),
         metadata=doc("Strength of the KL constraint to the reference, the initial model."),
-    )
-    loss: DpoLoss = field(default="sigmoid", metadata=doc("TRL's `loss_type`."))
-    label_smoothing: float = field(
-        default=0.0,
-        validator=[ge(0.0), lt(0.5)],
-        metadata=doc("Probability that a pair is the wrong way round."),
     )
     max_length: int = field(
         default=1024,
@@ -124,7 +153,7 @@ class DpoTraining(Training):
 
 
 @frozen(kw_only=True)
-class GrpoTraining(Training):
+class GrpoTraining(GrpoLossOptions, Training):
     """Group-relative policy optimisation (arXiv:2402.03300) on prompts with a reward function."""
 
     reward: str = field(
@@ -144,23 +173,6 @@ class GrpoTraining(Training):
     )
     beta: float = field(
         default=0.0, validator=ge(0.0), metadata=doc("Weight of the KL term; 0: no KL term.")
-    )
-    loss: GrpoLoss = field(default="dapo", metadata=doc("TRL's `loss_type`."))
-    scale_rewards: ScaleRewards = field(
-        default="group",
-        metadata=doc(
-            "Rewards by whose standard deviation advantages are divided; none: not divided."
-        ),
-    )
-    epsilon: float = field(
-        default=0.2,
-        validator=gt(0.0),
-        metadata=doc("The importance ratio is clipped to at least 1 - epsilon."),
-    )
-    epsilon_high: float | None = field(
-        default=None,
-        validator=validators.optional(gt(0.0)),
-        metadata=doc("The importance ratio is clipped to at most 1 + this; null is epsilon."),
     )
     iterations: int = field(
         default=1, validator=ge(1), metadata=doc("Updates per batch of completions.")
