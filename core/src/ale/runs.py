@@ -30,6 +30,7 @@ from ale._run.crediting import Crediting
 from ale._run.evaluation import END_OF_DEMONSTRATIONS
 from ale._run.interrupt import CANCELLING, FINISHING, TERMINATED
 from ale._run.loop import planned_episodes
+from ale._run.manifest import versions
 from ale._run.products import build
 from ale._run.start import Host, check_run, secret_names
 from ale._store import Redactor, RunReader
@@ -79,6 +80,7 @@ __all__ = [
     "lock",
     "parse_choice",
     "secret_names",
+    "versions",
     "without_overrides",
     "written_config",
 ]

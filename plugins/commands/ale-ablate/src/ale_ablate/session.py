@@ -4,7 +4,7 @@ import asyncio
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
@@ -13,9 +13,8 @@ import attrs
 import click
 from attrs import evolve, frozen
 
-import ale
 from ale.errors import InputError, PluginError
-from ale.runs import PARTS, Registry, lock
+from ale.runs import PARTS, Registry, lock, versions
 from ale.text import counted, table
 from ale_ablate.checking import CheckedCell, check_cells, warned_once
 from ale_ablate.comparing import Comparison
@@ -132,12 +131,6 @@ def _refuse_seed(overrides: Sequence[str]) -> None:
             hint = "set the number of seeds with --seeds"
             message = "every run has its own seed"
             raise InputError.of(message, file="--set", path="run.seed", hint=hint)
-
-
-def versions(registry: Registry) -> Mapping[str, str]:
-    """Versions of the core and of every plugin package."""
-    found = {package.distribution: package.version for package in registry.packages}
-    return {"ale-core": ale.__version__, **dict(sorted(found.items()))}
 
 
 def describe(planned: Planned) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ale.commands import ale
+from ale.commands import ale, overrides_option
 from ale.errors import NotUsableError
 
 if TYPE_CHECKING:
@@ -123,13 +123,7 @@ def art() -> None:
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the run."
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a value of the config, as for `ale run`; repeatable.",
-)
+@overrides_option
 @click.option("--print-config", is_flag=True, help="Print the config for `ale run` and exit.")
 @click.pass_context
 def train(

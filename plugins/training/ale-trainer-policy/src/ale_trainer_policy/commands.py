@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ale.commands import PATH, overrides_option
+
 if TYPE_CHECKING:
     from ale.runs import Registry
 
-_path = click.Path(path_type=Path)
-
 
 @click.command("model")
-@click.argument("run", type=_path)
-@click.option("--out", type=_path, required=True, metavar="FOLDER", help="Folder to create.")
+@click.argument("run", type=PATH)
+@click.option("--out", type=PATH, required=True, metavar="FOLDER", help="Folder to create.")
 @click.option(
     "--after",
     type=click.IntRange(1),
@@ -59,14 +59,8 @@ def model(
 
 
 @click.command("plan")
-@click.argument("config", type=_path)
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a config value; repeatable.",
-)
+@click.argument("config", type=PATH)
+@overrides_option
 @click.option(
     "--context",
     type=click.IntRange(16),
