@@ -1,22 +1,21 @@
 """A fake service in a process of its own, and backends that talk to it through the real SDK."""
 
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from ale.plugin import BuildContext
-from ale.protocols import Sandbox, SandboxBackend
-from ale.types import SandboxSpec
+from ale.protocols import SandboxBackend
 from ale_sandbox_e2b.options import E2bOptions
 from ale_sandbox_e2b.plugin import build
+from ale_sandbox_remote.testing.fixtures import Build, backend, box, make, service
 from ale_sandbox_remote.testing.services import FakeService, running
 
+__all__ = ["backend", "box", "make", "service"]
 KEY = "the-fake-key"
-Build = Callable[..., SandboxBackend]
 
 
 @pytest.fixture(scope="session")
@@ -36,41 +35,12 @@ def one_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServic
 
 
 @pytest.fixture
-def service(one_service: FakeService) -> Iterator[FakeService]:
-    """The service, with nothing wrong."""
-    one_service.forget_calls()
-    one_service.go_wrong()
-    yield one_service
-    one_service.go_wrong()
-
-
-@pytest_asyncio.fixture
-async def make(service: FakeService) -> AsyncIterator[Build]:
-    """Build a backend; ``environ`` and ``tags`` apart, the arguments are options."""
-    made: list[SandboxBackend] = []
-
-    def make_one(
-        environ: Mapping[str, str] | None = None,
-        tags: Mapping[str, str] | None = None,
-        **options: Any,
+def build_one(service: FakeService) -> Build:
+    def build_one(
+        environ: Mapping[str, str] | None, tags: Mapping[str, str], **options: Any
     ) -> SandboxBackend:
         given = {"E2B_API_KEY": KEY} if environ is None else environ
         place = {"E2B_API_URL": service.url, "E2B_SANDBOX_URL": service.url}
-        context = BuildContext(environ={**place, **given}, tags=tags or {})
-        made.append(build(E2bOptions(**options), context))
-        return made[-1]
+        return build(E2bOptions(**options), BuildContext(environ={**place, **given}, tags=tags))
 
-    yield make_one
-    for backend in made:
-        await backend.aclose()
-
-
-@pytest.fixture
-def backend(make: Build) -> SandboxBackend:
-    return make()
-
-
-@pytest_asyncio.fixture
-async def box(backend: SandboxBackend) -> AsyncIterator[Sandbox]:
-    async with backend.open(SandboxSpec()) as sandbox:
-        yield sandbox
+    return build_one
