@@ -32,26 +32,12 @@ class TestOracle(AgentContract):
         return False
 
 
-class TestNoop(AgentContract):
+@pytest.mark.parametrize("name", ["noop", "echo"])
+class TestNoModel(AgentContract):
     @pytest.fixture
-    def agent(self) -> Agent:
-        noop = next(c for c in ale_agents() if c.name == "noop")
-        return noop.build(None, BuildContext())
-
-    @pytest.fixture
-    def uses_model(self) -> bool:
-        return False
-
-    @pytest.fixture
-    def acts(self) -> bool:
-        return False
-
-
-class TestEcho(AgentContract):
-    @pytest.fixture
-    def agent(self) -> Agent:
-        echo = next(c for c in ale_agents() if c.name == "echo")
-        return echo.build(None, BuildContext())
+    def agent(self, name: str) -> Agent:
+        component = next(c for c in ale_agents() if c.name == name)
+        return component.build(None, BuildContext())
 
     @pytest.fixture
     def uses_model(self) -> bool:

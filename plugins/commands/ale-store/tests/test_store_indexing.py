@@ -310,20 +310,25 @@ def test_the_steps_of_the_database_make_the_tables_of_the_code(database: Databas
         assert compare_metadata(context, schema.metadata) == []
 
 
-def test_a_database_of_an_older_version_is_brought_to_this_one(
-    tmp_path: Path, where: str, make_run: Any
-) -> None:
+def reopened_from(where: str, version: str) -> Database:
+    """A database with a run of an earlier version, opened by this one."""
     old = open_database(where)
     with old.writing() as connection:
         names = ["turn_words"] if old.sqlite else []
         for name in [*names, *reversed(schema.metadata.sorted_tables), "store_version"]:
             connection.execute(text(f"DROP TABLE {name}"))
-        upgrade(connection, "0001")
+        upgrade(connection, version)
         run = {"id": 1, "path": "/r", "host": "h", "run_id": "r", "n_tasks": 1}
         run |= dict.fromkeys(("n_episodes", "n_broken", "n_graded", "n_succeeded"), 0)
         connection.execute(schema.runs.insert().values(**run))
     old.close()
-    new = open_database(where)
+    return open_database(where)
+
+
+def test_a_database_of_an_older_version_is_brought_to_this_one(
+    tmp_path: Path, where: str, make_run: Any
+) -> None:
+    new = reopened_from(where, "0001")
     store = make_run(tmp_path / "runs" / "r")
     store.close()
     Indexer(new).update(tmp_path / "runs")
@@ -365,17 +370,7 @@ def test_a_container_that_is_started_again_with_its_name_lists_a_run_once(
 
 
 def test_tables_of_the_version_before_keep_their_runs(where: str) -> None:
-    old = open_database(where)
-    with old.writing() as connection:
-        names = ["turn_words"] if old.sqlite else []
-        for name in [*names, *reversed(schema.metadata.sorted_tables), "store_version"]:
-            connection.execute(text(f"DROP TABLE {name}"))
-        upgrade(connection, "0002")
-        run = {"id": 1, "path": "/r", "host": "h", "run_id": "r", "n_tasks": 1}
-        run |= dict.fromkeys(("n_episodes", "n_broken", "n_graded", "n_succeeded"), 0)
-        connection.execute(schema.runs.insert().values(**run))
-    old.close()
-    new = open_database(where)
+    new = reopened_from(where, "0002")
     assert rows(new, schema.runs, "path", "host") == [("/r", "h")]
     assert rows(new, schema.episodes, "worker") == []
     new.close()
