@@ -26,6 +26,8 @@ from ale.testing.fakes import FakeChunker, FakeCreditScheme, FolderBackend, Manu
 from ale.testing.sandbox import _probes
 from ale.types import (
     CriterionSpec,
+    Episode,
+    Failure,
     Limits,
     RunFinished,
     SandboxSpec,
@@ -218,11 +220,29 @@ class Workplace:
         outside = self.outside(**changes)
         return start(check_run(config, "test", outside), outside)
 
+    async def ran(self, config: RunConfig, **changes: Any) -> Run:
+        """A run that has come to its end."""
+        run = self.prepared(config, **changes)
+        await finish(run)
+        return run
+
 
 @pytest.fixture
 def workplace(registry: Registry, tmp_path: Path) -> Workplace:
     """A place to run the bench."""
     return Workplace(registry=registry, directory=tmp_path / "runs")
+
+
+def episodes(run: Run) -> dict[str, Episode]:
+    """The episodes of a run by task."""
+    return {episode.task_id: episode for episode in run.store.reader.episodes}
+
+
+def failure_of(run: Run, task_id: str = "t0") -> Failure:
+    """Why the episode of a task broke."""
+    failure = episodes(run)[task_id].failure
+    assert failure is not None
+    return failure
 
 
 async def finish(run: Run) -> RunFinished:

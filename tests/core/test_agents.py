@@ -47,7 +47,6 @@ class TestLoop(AgentContract):
     def ending(self) -> Any:
         return answer("Done.")
 
-    @pytest.mark.asyncio
     @pytest.mark.parametrize(
         ("tool", "arguments", "error"),
         [
@@ -64,7 +63,6 @@ class TestLoop(AgentContract):
         assert (await attempt.run()).reason == "finished"
         assert error in attempt.llm.requests[1].messages[-1].content
 
-    @pytest.mark.asyncio
     async def test_calls_after_the_last_step_are_recorded_as_not_run(
         self, attempts: AgentAttempts
     ) -> None:
@@ -74,7 +72,6 @@ class TestLoop(AgentContract):
         assert attempt.lines("file") == ["x"]
         assert attempt.recorder.turns[0].observations[1].error == "not run: max_steps"
 
-    @pytest.mark.asyncio
     async def test_a_conversation_too_long_ends_the_episode_and_is_no_failure(
         self, attempts: AgentAttempts
     ) -> None:
@@ -82,13 +79,11 @@ class TestLoop(AgentContract):
         assert await attempt.run() == Stop(reason="context", detail="4096 tokens")
         assert len(attempt.recorder.turns) == 1
 
-    @pytest.mark.asyncio
     async def test_it_stops_at_the_limit_of_the_context(self, attempts: AgentAttempts) -> None:
         long = answer("", ("shell", '{"command": "true"}'), usage=(90, 10))
         attempt = attempts(then=[long, answer("Done.")], context_max_tokens=100)
         assert (await attempt.run()).reason == "context"
 
-    @pytest.mark.asyncio
     async def test_the_tools_are_recorded_once(self, attempts: AgentAttempts) -> None:
         attempt = attempts("echo one", "echo two")
         await attempt.run()

@@ -151,11 +151,8 @@ async def test_the_policy_is_evaluated_before_during_and_after_training(
     assert finished.n_graded == 6, "evaluation episodes are counted apart"
 
 
-async def test_several_samples_of_each_task_give_pass_at_k_and_a_majority(
-    workplace: Any, finish: Finish
-) -> None:
-    run = workplace.prepared(config(workplace))
-    await finish(run)
+async def test_several_samples_of_each_task_give_pass_at_k_and_a_majority(workplace: Any) -> None:
+    run = await workplace.ran(config(workplace))
     (before, *_, after) = events(run, "evaluation_finished")
     assert [(e["k"], e["pass_at_k"], e["majority"]) for e in (before, after)] == [
         (2, 0.0, 0.0),
@@ -163,11 +160,8 @@ async def test_several_samples_of_each_task_give_pass_at_k_and_a_majority(
     ]
 
 
-async def test_the_trainer_and_the_credits_see_no_evaluation(
-    workplace: Any, finish: Finish
-) -> None:
-    run = workplace.prepared(config(workplace))
-    await finish(run)
+async def test_the_trainer_and_the_credits_see_no_evaluation(workplace: Any) -> None:
+    run = await workplace.ran(config(workplace))
     assert isinstance(run.parts.trainer, Learner)
     assert run.parts.trainer.seen == {s: [f"{s}-t{t}-0" for t in range(2)] for s in range(3)}
     assert not [row for row in run.store.reader.credits() if row.task_id.startswith("exam")]
@@ -176,9 +170,8 @@ async def test_the_trainer_and_the_credits_see_no_evaluation(
     assert len(ids) == 18
 
 
-async def test_each_evaluation_has_the_same_seeds(workplace: Any, finish: Finish) -> None:
-    run = workplace.prepared(config(workplace))
-    await finish(run)
+async def test_each_evaluation_has_the_same_seeds(workplace: Any) -> None:
+    run = await workplace.ran(config(workplace))
     seeds: dict[int, set[int]] = {}
     for episode in run.store.reader.episodes:
         if episode.split == "evaluation":
@@ -187,9 +180,8 @@ async def test_each_evaluation_has_the_same_seeds(workplace: Any, finish: Finish
     assert len(seeds[0]) == 6
 
 
-async def test_every_step_hands_its_weights_to_the_model(workplace: Any, finish: Finish) -> None:
-    run = workplace.prepared(config(workplace))
-    await finish(run)
+async def test_every_step_hands_its_weights_to_the_model(workplace: Any) -> None:
+    run = await workplace.ran(config(workplace))
     assert Pupil.made[0].loaded == [1, 2, 3]
     assert isinstance(run.parts.trainer, Learner)
     assert run.parts.trainer.llm is Pupil.made[0]
@@ -201,8 +193,7 @@ async def test_every_step_hands_its_weights_to_the_model(workplace: Any, finish:
 async def test_a_resumed_run_samples_from_the_weights_of_its_checkpoint(
     workplace: Any, finish: Finish
 ) -> None:
-    run = workplace.prepared(config(workplace))
-    await finish(run)
+    run = await workplace.ran(config(workplace))
     path = run.store.path
     # As if it had been killed in the last evaluation, after the last step.
     lines = (path / "episodes.jsonl").read_text().splitlines(keepends=True)
@@ -219,8 +210,7 @@ async def test_a_resumed_run_samples_from_the_weights_of_its_checkpoint(
 async def test_an_evaluation_that_was_not_reported_before_a_kill_is_reported_once(
     workplace: Any, finish: Finish
 ) -> None:
-    run = workplace.prepared(config(workplace))
-    await finish(run)
+    run = await workplace.ran(config(workplace))
     path = run.store.path / "events.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(x for x in lines if not ("evaluation_f" in x and '"step":3' in x)))
@@ -232,10 +222,9 @@ async def test_an_evaluation_that_was_not_reported_before_a_kill_is_reported_onc
 
 
 async def test_a_policy_in_training_is_evaluated_greedily_and_as_it_is_sampled(
-    workplace: Any, finish: Finish
+    workplace: Any,
 ) -> None:
-    run = workplace.prepared(config(workplace, at=None))
-    await finish(run)
+    run = await workplace.ran(config(workplace, at=None))
     evaluations = events(run, "evaluation_finished")
     assert [(e["step"], e["temperature"], e["n_graded"]) for e in evaluations] == [
         (step, temperature, 6) for step in (0, 2, 3) for temperature in (0.0, None)
@@ -246,9 +235,7 @@ async def test_a_policy_in_training_is_evaluated_greedily_and_as_it_is_sampled(
     assert planned_episodes(run.config, run.tasks) == {"train": 6, "evaluation": 36}
 
 
-async def test_without_a_trainer_the_model_is_evaluated_as_it_is_configured(
-    workplace: Any, finish: Finish
-) -> None:
+async def test_without_a_trainer_the_model_is_evaluated_as_it_is_configured(workplace: Any) -> None:
     run = workplace.prepared(evolve(config(workplace, at=None), trainer=None))
     assert run.config.evaluation_temperatures == (None,)
 
@@ -256,8 +243,7 @@ async def test_without_a_trainer_the_model_is_evaluated_as_it_is_configured(
 async def test_a_resumed_run_of_before_temperatures_adds_no_evaluation_of_a_later_policy(
     workplace: Any, finish: Finish
 ) -> None:
-    run = workplace.prepared(config(workplace, at=None))
-    await finish(run)
+    run = await workplace.ran(config(workplace, at=None))
     path = run.store.path
     for name, of in (("events", '"temperature":0.0'), ("episodes", "-T0")):
         file = path / f"{name}.jsonl"
@@ -328,7 +314,7 @@ async def test_with_staleness_the_next_episodes_run_while_the_trainer_learns(
 
 
 async def test_without_staleness_no_episode_starts_before_the_previous_step_is_trained(
-    workplace: Any, finish: Finish, bench: Any
+    workplace: Any, bench: Any
 ) -> None:
     versions: list[tuple[str, int]] = []
 
@@ -337,16 +323,14 @@ async def test_without_staleness_no_episode_starts_before_the_previous_step_is_t
         return await as_it_was_taught(context)
 
     bench.agent = agent
-    run = workplace.prepared(config(workplace, every=1, concurrency=3))
-    await finish(run)
+    await workplace.ran(config(workplace, every=1, concurrency=3))
     for episode_id, version in versions:
         words = episode_id.split("-")
         assert version == int(words[1] if words[0] == "evaluation" else words[0])
 
 
 async def test_a_run_with_staleness_is_resumed_where_it_was(workplace: Any, finish: Finish) -> None:
-    run = workplace.prepared(config(workplace, steps=4, staleness=2))
-    await finish(run)
+    run = await workplace.ran(config(workplace, steps=4, staleness=2))
     path = run.store.path
     for step in (1, 2, 3):  # killed while step 1 was learned, with step 2 complete
         shutil.rmtree(path / "checkpoints" / f"{step:05d}")
@@ -365,8 +349,7 @@ async def test_a_run_with_staleness_is_resumed_where_it_was(workplace: Any, fini
 async def test_a_branch_goes_on_from_the_same_episodes_weights_and_evaluations(
     workplace: Any, finish: Finish
 ) -> None:
-    run = workplace.prepared(config(workplace))
-    await finish(run)
+    run = await workplace.ran(config(workplace))
     source = run.store.path
     plain = {**run.store.reader.manifest["config"]}
     plain["run"] = {**plain["run"], "steps": 4, "seed": 0}
@@ -387,8 +370,7 @@ async def test_a_branch_goes_on_from_the_same_episodes_weights_and_evaluations(
 async def test_a_branch_may_measure_its_start_anew_at_other_temperatures(
     workplace: Any, finish: Finish
 ) -> None:
-    run = workplace.prepared(config(workplace))
-    await finish(run)
+    run = await workplace.ran(config(workplace))
     plain = {**run.store.reader.manifest["config"]}
     plain["run"] = {**plain["run"], "steps": 2, "seed": 0}
     plain["evaluation"] = {**plain["evaluation"], "temperatures": [0.0, 0.3]}

@@ -153,7 +153,7 @@ async def test_a_worker_gets_only_what_it_needs(
 
 
 async def test_a_workers_own_secrets_do_not_leave_it(
-    distant: Distant, workplace: Any, bench: Any, finish: Finish
+    distant: Distant, workplace: Any, bench: Any
 ) -> None:
     async def tell(context: AgentContext) -> Stop:
         context.recorder.append(turn("the key is worker-secret-1"))
@@ -161,8 +161,7 @@ async def test_a_workers_own_secrets_do_not_leave_it(
 
     bench.agent = tell
     distant.environ = {"WORKER_API_KEY": "worker-secret-1"}
-    run = workplace.prepared(config_of(workplace, n=1))
-    await finish(run)
+    run = await workplace.ran(config_of(workplace, n=1))
     said = [e.trajectory.turns[0].completion.message.content for e in stored_in(run).values()]
     assert said == ["the key is ***"] * 2
 

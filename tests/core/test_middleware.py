@@ -1,6 +1,6 @@
 """Middleware in a run: what is added is sent, recorded, and the same in the whole episode."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -19,7 +19,6 @@ from ale.testing.middleware import MiddlewareContract
 from ale.types import Completion, CompletionRequest, Episode, Job, Message, RunSpec, Stop, Turn
 from ale.workers import Worker
 
-Finish = Callable[[Run], Any]
 USER = Message(role="user", content="Leave a file.")
 
 
@@ -108,11 +107,10 @@ def only(run: Run) -> Episode:
 
 
 async def test_what_is_stored_is_what_the_model_was_asked(
-    bench: Any, workplace: Any, plugin: Plugin, finish: Finish
+    bench: Any, workplace: Any, plugin: Plugin
 ) -> None:
     bench.agent = talk
-    run = workplace.prepared(config(workplace, "One:", "Two:"))
-    await finish(run)
+    run = await workplace.ran(config(workplace, "One:", "Two:"))
     episode = only(run)
     asked = [request.messages for request in plugin.llm.requests]
     assert asked[0] == (Message(role="system", content="One: t0\n\nTwo: t0"), USER)
@@ -141,11 +139,10 @@ async def test_a_worker_in_another_process_adds_the_same(
     ("text", "kind"), [("fail", "ZeroDivisionError"), ("nothing", "PluginError")]
 )
 async def test_a_middleware_that_fails_breaks_the_episode(
-    bench: Any, workplace: Any, plugin: Plugin, finish: Finish, text: str, kind: str
+    bench: Any, workplace: Any, plugin: Plugin, text: str, kind: str
 ) -> None:
     bench.agent = talk
-    run = workplace.prepared(config(workplace, text))
-    await finish(run)
+    run = await workplace.ran(config(workplace, text))
     failure = only(run).failure
     assert failure is not None
     assert failure.kind == kind

@@ -22,8 +22,6 @@ from ale.testing.builders import turn
 from ale.types import (
     Constraints,
     CriterionSpec,
-    Episode,
-    Failure,
     Limits,
     SandboxSpec,
     Score,
@@ -31,17 +29,9 @@ from ale.types import (
     Task,
 )
 
+from .conftest import episodes, failure_of
+
 Finish = Callable[[Run], Any]
-
-
-def episodes(run: Run) -> dict[str, Episode]:
-    return {episode.task_id: episode for episode in run.store.reader.episodes}
-
-
-def failure_of(run: Run, task_id: str = "t0") -> Failure:
-    failure = episodes(run)[task_id].failure
-    assert failure is not None
-    return failure
 
 
 async def test_an_episode_is_graded_chunked_and_credited(workplace: Any, finish: Finish) -> None:
@@ -223,9 +213,7 @@ async def test_a_failed_episode_is_never_tried_again(
     assert (len(tries), finished.mean_reward, finished.n_broken) == (1, 0.0, 0)
 
 
-async def test_a_failing_setup_step_breaks_the_episode(
-    bench: Any, workplace: Any, finish: Finish
-) -> None:
+async def test_a_failing_setup_step_breaks_the_episode(bench: Any, workplace: Any) -> None:
     bench.tasks = lambda n: [
         Task(
             id="t0",
@@ -234,8 +222,7 @@ async def test_a_failing_setup_step_breaks_the_episode(
             criteria=(CriterionSpec(type="done"),),
         )
     ]
-    run = workplace.prepared(workplace.config(retries=0))
-    await finish(run)
+    run = await workplace.ran(workplace.config(retries=0))
     failure = failure_of(run)
     assert failure.stage == "setup"
     assert failure.message == "setup step `echo why; exit 3` exited with 3\nwhy"
@@ -302,9 +289,7 @@ async def test_what_the_agent_left_running_ends_before_grading(
     assert (await finish(run)).mean_reward == 0.0
 
 
-async def test_two_runs_with_one_seed_are_the_same_to_the_byte(
-    bench: Any, workplace: Any, finish: Finish
-) -> None:
+async def test_two_runs_with_one_seed_are_the_same_to_the_byte(bench: Any, workplace: Any) -> None:
     async def agent(context: AgentContext) -> Stop:
         context.recorder.append(turn(f"seed {context.conversation.seed}"))
         await asyncio.sleep(context.conversation.seed % 7 / 1000)
@@ -313,8 +298,9 @@ async def test_two_runs_with_one_seed_are_the_same_to_the_byte(
     bench.agent = agent
     lines = []
     for concurrency in (1, 1, 8):
-        run = workplace.prepared(workplace.config(n=6, rollouts=4, seed=3, concurrency=concurrency))
-        await finish(run)
+        run = await workplace.ran(
+            workplace.config(n=6, rollouts=4, seed=3, concurrency=concurrency)
+        )
         stored = (run.store.path / "episodes.jsonl").read_bytes()
         # A folder of the machine, which only --deterministic leaves out.
         lines.append(re.sub(rb'"workdir":"[^"]*"', b"", stored))
@@ -431,9 +417,7 @@ async def test_an_observer_may_take_no_argument(
     assert Counts.calls == 3
 
 
-async def test_no_secret_reaches_the_run_directory(
-    bench: Any, workplace: Any, finish: Finish
-) -> None:
+async def test_no_secret_reaches_the_run_directory(bench: Any, workplace: Any) -> None:
 
     workplace = evolve(workplace, environ={"MY_SETTING": "very-secret-value"})
 
@@ -443,8 +427,7 @@ async def test_no_secret_reaches_the_run_directory(
 
     bench.agent = agent
     config = workplace.config(agent={"key_env": "MY_SETTING"}, retries=0)
-    run = workplace.prepared(config)
-    await finish(run)
+    run = await workplace.ran(config)
     for path in run.store.path.rglob("*"):
         if path.is_file():
             assert b"very-secret-value" not in path.read_bytes(), path
@@ -468,11 +451,8 @@ def test_all_problems_of_all_tasks_are_reported_before_anything_is_started(
     assert not workplace.directory.exists()
 
 
-async def test_tasks_are_drawn_in_rounds_that_depend_on_the_seed_alone(
-    workplace: Any, finish: Finish
-) -> None:
-    run = workplace.prepared(workplace.config(n=4, steps=4, tasks_per_step=2))
-    await finish(run)
+async def test_tasks_are_drawn_in_rounds_that_depend_on_the_seed_alone(workplace: Any) -> None:
+    run = await workplace.ran(workplace.config(n=4, steps=4, tasks_per_step=2))
     drawn = [(e.step, e.task_id) for e in run.store.reader.episodes]
     assert len(drawn) == 8
     for first in (0, 2):

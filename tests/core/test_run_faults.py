@@ -25,8 +25,6 @@ from ale.types import (
     Credit,
     CriterionSpec,
     Environment,
-    Episode,
-    Failure,
     Group,
     Limits,
     SandboxSpec,
@@ -36,17 +34,9 @@ from ale.types import (
     replace,
 )
 
+from .conftest import episodes, failure_of
+
 Finish = Callable[[Run], Any]
-
-
-def episodes(run: Run) -> dict[str, Episode]:
-    return {episode.task_id: episode for episode in run.store.reader.episodes}
-
-
-def failure_of(run: Run, task_id: str = "t0") -> Failure:
-    failure = episodes(run)[task_id].failure
-    assert failure is not None
-    return failure
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(0)])
@@ -254,8 +244,7 @@ def test_a_task_that_holds_a_secret_is_refused(bench: Any, workplace: Any) -> No
 async def test_a_moved_run_is_resumed_under_its_own_name(
     bench: Any, workplace: Any, finish: Finish
 ) -> None:
-    run = workplace.prepared(workplace.config(n=2))
-    await finish(run)
+    run = await workplace.ran(workplace.config(n=2))
     moved = run.store.path.parent / "elsewhere and renamed"
     run.store.path.rename(moved)
     again = resume(moved, workplace.outside())
@@ -324,11 +313,8 @@ async def test_a_backend_that_can_not_prune_says_why(
     assert ("Traceback" in first) == ("Traceback" in message)
 
 
-async def test_a_damaged_event_is_found_before_a_resumed_run_starts(
-    workplace: Any, finish: Finish
-) -> None:
-    run = workplace.prepared(workplace.config(n=1))
-    await finish(run)
+async def test_a_damaged_event_is_found_before_a_resumed_run_starts(workplace: Any) -> None:
+    run = await workplace.ran(workplace.config(n=1))
     events = run.store.path / "events.jsonl"
     damaged = events.read_text() + "garbage}\n"
     events.write_text(damaged)

@@ -11,8 +11,6 @@ from ale.protocols import AgentContext, Sandbox
 from ale.testing.builders import turn
 from ale.types import Constraints, CriterionSpec, Episode, Limits, Score, Stop, Task
 
-Finish = Callable[[Run], Any]
-
 
 def stepped(n: int, reward: Literal["mean", "last"] = "mean") -> Callable[[int], Iterable[Task]]:
     """One task of n steps; step i has a file ``now`` that says so."""
@@ -51,11 +49,10 @@ def graded(values: Sequence[float], ends: Sequence[int] = ()) -> Callable[[Sandb
 
 
 async def test_steps_share_a_sandbox_and_the_reward_is_their_mean(
-    bench: Any, workplace: Any, finish: Finish
+    bench: Any, workplace: Any
 ) -> None:
     bench.tasks, bench.agent, bench.grade = stepped(3), note, graded([1, 0.5, 0])
-    run = workplace.prepared(workplace.config())
-    await finish(run)
+    run = await workplace.ran(workplace.config())
     episode = only(run)
     assert (episode.failure, episode.reward) == (None, 0.5)
     assert [score.value for score in episode.scores] == [1, 0.5, 0]
@@ -67,18 +64,17 @@ async def test_steps_share_a_sandbox_and_the_reward_is_their_mean(
 
 @pytest.mark.parametrize(("reward", "expected"), [("mean", 0.25), ("last", 0.5)])
 async def test_a_score_may_end_the_task_and_later_steps_count_for_nothing(
-    bench: Any, workplace: Any, finish: Finish, reward: Any, expected: float
+    bench: Any, workplace: Any, reward: Any, expected: float
 ) -> None:
     bench.tasks, bench.agent = stepped(3, reward), note
     bench.grade = graded([0, 0.5, 1], ends=[1])
-    run = workplace.prepared(workplace.config())
-    await finish(run)
+    run = await workplace.ran(workplace.config())
     episode = only(run)
     assert (episode.reward, list(episode.metadata["steps"])) == (expected, ["t.0", "t.1"])
 
 
 async def test_a_step_that_breaks_leaves_no_reward_and_resume_does_the_task_again(
-    bench: Any, workplace: Any, finish: Finish
+    bench: Any, workplace: Any
 ) -> None:
     async def breaks(context: AgentContext) -> Stop:
         if context.task.id == "t.1":
@@ -86,8 +82,7 @@ async def test_a_step_that_breaks_leaves_no_reward_and_resume_does_the_task_agai
         return await note(context)
 
     bench.tasks, bench.agent, bench.grade = stepped(2), breaks, graded([1, 1])
-    run = workplace.prepared(workplace.config(retries=0))
-    await finish(run)
+    run = await workplace.ran(workplace.config(retries=0))
     broken = only(run)
     assert broken.reward is None
     assert broken.failure is not None
@@ -96,9 +91,7 @@ async def test_a_step_that_breaks_leaves_no_reward_and_resume_does_the_task_agai
     assert [step.task.goal for step in again.tasks["train"][0].steps] == ["Goal 0", "Goal 1"]
 
 
-async def test_a_step_has_a_time_limit_of_its_own(
-    bench: Any, workplace: Any, finish: Finish
-) -> None:
+async def test_a_step_has_a_time_limit_of_its_own(bench: Any, workplace: Any) -> None:
     limits: list[float | None] = []
 
     async def look(context: AgentContext) -> Stop:
@@ -119,6 +112,5 @@ async def test_a_step_has_a_time_limit_of_its_own(
 
     bench.tasks, bench.agent, bench.grade = tasks, look, graded([1, 1])
     bench.limits = Limits(time_limit_s=60)
-    run = workplace.prepared(workplace.config())
-    await finish(run)
+    run = await workplace.ran(workplace.config())
     assert (only(run).reward, limits) == (1.0, [60, 7])

@@ -196,10 +196,9 @@ def stored(run: Run) -> Mapping[str, Episode]:
 
 
 async def test_an_experts_turns_are_forced_and_the_models_are_not(
-    workplace: Any, finish: Finish, practice: Practice
+    workplace: Any, practice: Practice
 ) -> None:
-    run = workplace.prepared(configured(workplace, "evaluation", steps=1))
-    await finish(run)
+    run = await workplace.ran(configured(workplace, "evaluation", steps=1))
     inside, beginning = stored(run)["0-t0@p1-1"], stored(run)["0-t0-0"]
     assert (inside.start, inside.rollout) == ("p1", 1)
     assert [turn.completion.forced for turn in inside.trajectory.turns] == [True, False, False]
@@ -223,11 +222,10 @@ class Ahead(Halfway):
 
 
 async def test_an_experts_next_action_is_stored_and_not_executed(
-    workplace: Any, finish: Finish, practice: Practice
+    workplace: Any, practice: Practice
 ) -> None:
     practice.scheme = Ahead
-    run = workplace.prepared(configured(workplace, "evaluation", steps=1))
-    await finish(run)
+    run = await workplace.ran(configured(workplace, "evaluation", steps=1))
     for name, p in (("0-t0-0", 0), ("0-t0@p1-1", 1)):
         episode = stored(run)[name]
         following = episode.metadata["expert_next"]
@@ -245,7 +243,7 @@ async def test_an_experts_next_action_is_stored_and_not_executed(
 
 
 async def test_a_next_action_that_cannot_be_stored_is_left_out_with_the_reason(
-    workplace: Any, finish: Finish, practice: Practice
+    workplace: Any, practice: Practice
 ) -> None:
     class Cramped(FakePolicy):
         async def force(self, request: CompletionRequest, answer: Message) -> Completion:
@@ -255,8 +253,7 @@ async def test_a_next_action_that_cannot_be_stored_is_left_out_with_the_reason(
 
     practice.scheme = Ahead
     practice.model = lambda: Cramped(lambda r: message(r.turn, "touch done"))
-    run = workplace.prepared(configured(workplace, "evaluation", steps=1))
-    await finish(run)
+    run = await workplace.ran(configured(workplace, "evaluation", steps=1))
     episode = stored(run)["0-t0@p1-1"]
     assert episode.reward == 1.0
     assert episode.metadata["expert_next"] == {"left_out": "99 tokens, and the context holds 9"}
@@ -269,13 +266,12 @@ class Named(FakePolicy):
 
 
 async def test_the_identity_of_the_models_tokenizer_stays_with_every_episode(
-    workplace: Any, finish: Finish, practice: Practice
+    workplace: Any, practice: Practice
 ) -> None:
     for known in (True, False):
         kind = Named if known else FakePolicy
         practice.model = lambda: kind(lambda r: message(r.turn, "touch done"))  # noqa: B023
-        run = workplace.prepared(configured(workplace, steps=1))
-        await finish(run)
+        run = await workplace.ran(configured(workplace, steps=1))
         found = {episode.metadata.get("tokenizer") for episode in stored(run).values()}
         assert found == ({"0a1b"} if known else {None})
 
@@ -292,10 +288,9 @@ async def test_the_model_continues_after_the_experts_turns(
 
 
 async def test_rollouts_of_one_start_are_a_group_with_seeds_of_their_own(
-    workplace: Any, finish: Finish, practice: Practice
+    workplace: Any, practice: Practice
 ) -> None:
-    run = workplace.prepared(configured(workplace, "evaluation", steps=2))
-    await finish(run)
+    run = await workplace.ran(configured(workplace, "evaluation", steps=2))
     (trainer,) = practice.built["trainer"]
     assert trainer.groups[1] == [
         ["1-t0-0"],
@@ -319,10 +314,9 @@ async def test_the_scheme_learns_from_each_step_once_it_is_complete(
 
 
 async def test_tokens_after_a_step_carry_the_new_version(
-    workplace: Any, finish: Finish, practice: Practice
+    workplace: Any, practice: Practice
 ) -> None:
-    run = workplace.prepared(configured(workplace))
-    await finish(run)
+    run = await workplace.ran(configured(workplace))
     for episode in stored(run).values():
         for turn in episode.trajectory.turns:
             assert turn.completion.tokens is not None
@@ -342,8 +336,7 @@ def cut_short(run: Run, keep: int) -> None:
 async def test_a_resumed_run_does_exactly_what_is_missing_from_the_same_starts(
     workplace: Any, finish: Finish, practice: Practice
 ) -> None:
-    run = workplace.prepared(configured(workplace, concurrency=1))
-    await finish(run)
+    run = await workplace.ran(configured(workplace, concurrency=1))
     before = stored(run)
     # Evaluation at 0: 2 episodes; step 0: 6; of step 1 only two are left.
     cut_short(run, keep=10)
@@ -364,7 +357,7 @@ async def test_a_resumed_run_does_exactly_what_is_missing_from_the_same_starts(
 
 
 async def test_a_replay_that_diverges_breaks_the_episode_after_its_retries(
-    workplace: Any, finish: Finish, practice: Practice
+    workplace: Any, practice: Practice
 ) -> None:
     class Astray(Halfway):
         def expert(self, n: int) -> Any:
@@ -376,8 +369,7 @@ async def test_a_replay_that_diverges_breaks_the_episode_after_its_retries(
 
     practice.scheme = Astray
     more = {"steps": 1, "retries": 1, "stop_after_broken": None}
-    run = workplace.prepared(configured(workplace, "evaluation", **more))
-    await finish(run)
+    run = await workplace.ran(configured(workplace, "evaluation", **more))
     lost = stored(run)["0-t1@p1-0"]
     assert lost.reward is None
     assert lost.failure is not None
@@ -441,10 +433,9 @@ def test_a_model_whose_answers_can_not_be_forced_is_refused(
 
 
 async def test_the_policy_is_evaluated_before_between_and_after_the_steps(
-    workplace: Any, finish: Finish, practice: Practice
+    workplace: Any, practice: Practice
 ) -> None:
-    run = workplace.prepared(configured(workplace, concurrency=1))
-    await finish(run)
+    run = await workplace.ran(configured(workplace, concurrency=1))
     measured = [episode for episode in stored(run).values() if episode.split == "evaluation"]
     assert [episode.id for episode in measured] == [
         f"evaluation-{step}-t0-{rollout}-T1" for step in (0, 2, 3) for rollout in (0, 1)
@@ -471,8 +462,7 @@ async def test_nothing_learns_from_an_evaluation(
 async def test_a_resumed_evaluation_asks_for_the_missing_episodes_only(
     workplace: Any, finish: Finish, practice: Practice
 ) -> None:
-    run = workplace.prepared(configured(workplace, concurrency=1))
-    await finish(run)
+    run = await workplace.ran(configured(workplace, concurrency=1))
     path = run.store.path / "episodes.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:-1]))

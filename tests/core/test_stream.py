@@ -112,16 +112,13 @@ def files(run: Run) -> dict[str, bytes]:
     return {name: (run.store.path / name).read_bytes() for name in names}
 
 
-async def test_without_staleness_the_result_is_that_of_steps_to_the_byte(
-    workplace: Any, finish: Finish
-) -> None:
+async def test_without_staleness_the_result_is_that_of_steps_to_the_byte(workplace: Any) -> None:
     options = {"n": 3, "steps": 3, "tasks_per_step": 2, "rollouts": 2, "concurrency": 1}
     found = {}
     for schedule in ("steps", "stream"):
-        run = workplace.prepared(
+        run = await workplace.ran(
             config(workplace, **options, schedule=schedule, deterministic=True, name=schedule)
         )
-        await finish(run)
         found[schedule] = (files(run), seen(run))
     assert found["steps"] == found["stream"]
     assert len(found["stream"][1][2]) == 4
@@ -151,10 +148,9 @@ def one_is_very_slow(bench: Any, school: School) -> None:
 
 @pytest.mark.usefixtures("one_is_slow")
 async def test_a_slow_group_holds_up_no_step_and_is_learned_when_it_is_complete(
-    workplace: Any, finish: Finish
+    workplace: Any,
 ) -> None:
-    run = workplace.prepared(config(workplace, steps=4, staleness=1, rollouts=2))
-    await finish(run)
+    run = await workplace.ran(config(workplace, steps=4, staleness=1, rollouts=2))
     assert batches(run)[0] == ["0-t1", "1-t0"]
     assert "0-t0" in batches(run)[1]
     every = [group for batch in batches(run) for group in batch]
@@ -189,32 +185,25 @@ async def test_without_a_stream_the_step_waits_for_it(workplace: Any, finish: Fi
 
 
 async def test_every_staleness_is_within_the_limit_where_no_group_overtakes_another(
-    workplace: Any, finish: Finish
+    workplace: Any,
 ) -> None:
-    run = workplace.prepared(config(workplace, steps=6, staleness=2, concurrency=1))
-    await finish(run)
+    run = await workplace.ran(config(workplace, steps=6, staleness=2, concurrency=1))
     assert all(found["staleness_max"] <= 2 for found in metrics(run))
     assert all(found["groups_too_stale"] == 0 for found in metrics(run))
     assert len(seen(run)) == 6
 
 
 @pytest.mark.usefixtures("one_is_very_slow")
-async def test_a_group_past_the_limit_is_trained_on_and_counted(
-    workplace: Any, finish: Finish
-) -> None:
-    run = workplace.prepared(config(workplace, steps=4, staleness=1))
-    await finish(run)
+async def test_a_group_past_the_limit_is_trained_on_and_counted(workplace: Any) -> None:
+    run = await workplace.ran(config(workplace, steps=4, staleness=1))
     assert sum(found["groups_too_stale"] for found in metrics(run)) == 1
     assert max(found["staleness_max"] for found in metrics(run)) >= 2
     assert sum(found["groups_dropped"] for found in metrics(run)) == 0
 
 
 @pytest.mark.usefixtures("one_is_very_slow")
-async def test_a_group_past_the_limit_is_dropped_and_another_drawn(
-    workplace: Any, finish: Finish
-) -> None:
-    run = workplace.prepared(config(workplace, steps=4, staleness=1, too_stale="drop"))
-    await finish(run)
+async def test_a_group_past_the_limit_is_dropped_and_another_drawn(workplace: Any) -> None:
+    run = await workplace.ran(config(workplace, steps=4, staleness=1, too_stale="drop"))
     every = [group for batch in batches(run) for group in batch]
     assert len(set(every)) == 8
     assert "0-t0" not in every
@@ -285,8 +274,7 @@ async def test_a_run_that_lost_its_end_at_any_point_uses_every_episode_once(
 
     bench.agent = agent
     options = {"n": 3, "steps": 5, "tasks_per_step": 2, "rollouts": 2, "staleness": 2}
-    run = workplace.prepared(config(workplace, **options, concurrency=5))
-    await finish(run)
+    run = await workplace.ran(config(workplace, **options, concurrency=5))
     path = run.store.path
     before = batches(run)
     cut_short(path, chance.randrange(5), chance)
@@ -343,8 +331,7 @@ def cut_short(path: Path, step: int, chance: random.Random) -> None:
 async def test_a_step_whose_groups_were_chosen_is_learned_from_these_after_a_kill(
     workplace: Any, finish: Finish
 ) -> None:
-    run = workplace.prepared(config(workplace, steps=3, staleness=1))
-    await finish(run)
+    run = await workplace.ran(config(workplace, steps=3, staleness=1))
     chosen = batches(run)
     for step in (1, 2):
         shutil.rmtree(run.store.path / "checkpoints" / f"{step:05d}")
@@ -379,8 +366,7 @@ async def test_a_run_without_a_trainer_is_credited_by_what_was_first(
     workplace: Any, finish: Finish
 ) -> None:
     plain = evolve(config(workplace, steps=2, staleness=1), trainer=None)
-    run = workplace.prepared(plain)
-    await finish(run)
+    run = await workplace.ran(plain)
     again = resume(run.store.path, workplace.outside())
     await finish(again)
     assert len(batches(again)) == 2
@@ -388,10 +374,9 @@ async def test_a_run_without_a_trainer_is_credited_by_what_was_first(
 
 
 async def test_a_step_is_that_of_its_batch_for_whoever_reads_the_run(
-    workplace: Any, finish: Finish, one_is_slow: None
+    workplace: Any, one_is_slow: None
 ) -> None:
-    run = workplace.prepared(config(workplace, steps=2, staleness=1))
-    await finish(run)
+    run = await workplace.ran(config(workplace, steps=2, staleness=1))
     index = RunReader(run.store.path).index()
     assert index.steps() == [0, 1]
     assert [len(list(index.rewards(step))) for step in (0, 1)] == [2, 2]
@@ -403,8 +388,7 @@ async def test_a_step_is_that_of_its_batch_for_whoever_reads_the_run(
 
 
 async def test_a_branch_has_the_first_batches_and_goes_on(workplace: Any, finish: Finish) -> None:
-    run = workplace.prepared(config(workplace, steps=4, staleness=1))
-    await finish(run)
+    run = await workplace.ran(config(workplace, steps=4, staleness=1))
     target = run.store.path.with_name("branch")
     branch_run(run.store.path, target, steps=2, config=run.store.reader.manifest["config"])
     again = resume(target, workplace.outside())

@@ -123,13 +123,12 @@ OPTIONS = {"steps": 5, "tasks_per_step": 2}
 
 
 async def test_without_staleness_a_scheme_plans_and_learns_as_in_steps(
-    workplace: Any, finish: Finish, school: School
+    workplace: Any, school: School
 ) -> None:
     found = {}
     for schedule in ("steps", "stream"):
         options = {**OPTIONS, "concurrency": 1, "deterministic": True, "name": schedule}
-        run = workplace.prepared(config(workplace, **options, schedule=schedule))
-        await finish(run)
+        run = await workplace.ran(config(workplace, **options, schedule=schedule))
         names = ("episodes.jsonl", *(f"credits/{step:05d}.jsonl" for step in range(5)))
         files = {name: (run.store.path / name).read_bytes() for name in names}
         found[schedule] = (files, run.parts.trainer.seen, school.schemes[-1].learned)
@@ -138,11 +137,10 @@ async def test_without_staleness_a_scheme_plans_and_learns_as_in_steps(
 
 
 async def test_a_step_learns_from_as_many_groups_as_were_planned_for_it(
-    workplace: Any, finish: Finish, bench: Any, school: School
+    workplace: Any, bench: Any, school: School
 ) -> None:
     bench.agent = jitter(random.Random(3))
-    run = workplace.prepared(config(workplace, **OPTIONS, staleness=2))
-    await finish(run)
+    run = await workplace.ran(config(workplace, **OPTIONS, staleness=2))
     assert [len(line["groups"]) for line in lines(run, "trained")] == [2, 4, 2, 4, 2]
     assert sorted(groups(run, "trained")) == sorted(groups(run, "planned"))
     assert [line["step"] for line in lines(run, "planned")] == [0, 0, 0, 1, 2]
@@ -159,8 +157,7 @@ async def test_a_resumed_run_plans_what_it_had_planned_and_loses_nothing(
 ) -> None:
     chance = random.Random(seed)
     bench.agent = jitter(chance)
-    run = workplace.prepared(config(workplace, **OPTIONS, staleness=2, concurrency=5))
-    await finish(run)
+    run = await workplace.ran(config(workplace, **OPTIONS, staleness=2, concurrency=5))
     path, cut = run.store.path, chance.randrange(1, 5)
     kept = lose_the_end(path, cut, chance)
     again = resume(path, workplace.outside())
@@ -198,8 +195,7 @@ async def test_a_scheme_that_plans_something_else_when_it_is_resumed_is_refused(
         def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
             return [Start(task_id=task.id, rollouts=1, name="other") for task in tasks]
 
-    run = workplace.prepared(config(workplace, **OPTIONS))
-    await finish(run)
+    run = await workplace.ran(config(workplace, **OPTIONS))
     shutil.rmtree(run.store.path / "checkpoints" / "00004")
     school.scheme = Other
     with pytest.raises(PluginError, match="other starts for step 0 than before"):
@@ -215,8 +211,7 @@ async def test_a_branch_may_plan_other_starts_after_its_first_steps(
                 return super().plan(step, tasks, rollouts)
             return [Start(task_id=task.id, rollouts=1, name="control") for task in tasks]
 
-    run = workplace.prepared(config(workplace, **OPTIONS, staleness=1, concurrency=1))
-    await finish(run)
+    run = await workplace.ran(config(workplace, **OPTIONS, staleness=1, concurrency=1))
     target = run.store.path.with_name("branch")
     branch_run(run.store.path, target, steps=2, config=run.store.reader.manifest["config"])
     school.scheme = Control
@@ -227,7 +222,7 @@ async def test_a_branch_may_plan_other_starts_after_its_first_steps(
 
 
 async def test_a_further_step_is_planned_for_what_was_dropped(
-    workplace: Any, finish: Finish, bench: Any, school: School
+    workplace: Any, bench: Any, school: School
 ) -> None:
     async def agent(context: AgentContext) -> Stop:
         if context.conversation.episode_id == "0-t0-0":
@@ -238,16 +233,13 @@ async def test_a_further_step_is_planned_for_what_was_dropped(
         return Stop(reason="finished")
 
     bench.agent = agent
-    run = workplace.prepared(config(workplace, steps=4, n=2, staleness=1, too_stale="drop"))
-    await finish(run)
+    run = await workplace.ran(config(workplace, steps=4, n=2, staleness=1, too_stale="drop"))
     assert (0, "t0", "") in groups(run, "dropped")
     assert [len(line["groups"]) for line in lines(run, "trained")] == [2, 4, 2, 4]
     assert any(step == 4 for step, *_ in groups(run, "trained"))
 
 
-async def test_the_end_of_the_demonstrations_is_evaluated(
-    workplace: Any, finish: Finish, school: School
-) -> None:
+async def test_the_end_of_the_demonstrations_is_evaluated(workplace: Any, school: School) -> None:
     def demonstrating() -> Growing:
         made = Growing()
         made.demonstrations = 2
@@ -263,8 +255,7 @@ async def test_the_end_of_the_demonstrations_is_evaluated(
         "evaluation": {"tasks": {"type": "list", "n": 1}, "every": 100, "rollouts": 1},
         "run": {"directory": str(workplace.directory), "schedule": "stream", "steps": 4},
     }
-    run = workplace.prepared(structure_config(from_plain(plain), workplace.registry))
-    await finish(run)
+    run = await workplace.ran(structure_config(from_plain(plain), workplace.registry))
     evaluated = {e.step for e in run.store.reader.episodes if e.split == "evaluation"}
     assert evaluated == {0, 2, 4}
 
@@ -283,12 +274,11 @@ async def by_task(context: AgentContext) -> Stop:
 
 @pytest.mark.parametrize("staleness", [0, 2])
 async def test_refills_fill_a_step_with_groups_that_have_a_signal(
-    workplace: Any, finish: Finish, bench: Any, staleness: int
+    workplace: Any, bench: Any, staleness: int
 ) -> None:
     bench.agent = by_task
     options = {"n": 5, "rollouts": 2, "tasks_per_step": 1, "steps": 4, "refills": 9}
-    run = workplace.prepared(config(workplace, starts=False, staleness=staleness, **options))
-    await finish(run)
+    run = await workplace.ran(config(workplace, starts=False, staleness=staleness, **options))
     for line in lines(run, "trained"):
         telling = [task for _, task, _ in line["groups"] if task in TELLING]
         assert len(telling) == 1
@@ -304,8 +294,7 @@ async def test_refills_are_bounded_and_resumed(workplace: Any, finish: Finish, b
 
     bench.agent = succeed
     options = {"n": 5, "rollouts": 2, "tasks_per_step": 2, "steps": 3, "refills": 1}
-    run = workplace.prepared(config(workplace, starts=False, **options))
-    await finish(run)
+    run = await workplace.ran(config(workplace, starts=False, **options))
     assert [len(line["groups"]) for line in lines(run, "trained")] == [4, 4, 4]
     assert run.parts.trainer.seen == {0: [], 1: [], 2: []}
     shutil.rmtree(run.store.path / "checkpoints" / "00002")
@@ -314,13 +303,10 @@ async def test_refills_are_bounded_and_resumed(workplace: Any, finish: Finish, b
     assert groups(again, "trained") == groups(run, "trained")
 
 
-async def test_without_a_trainer_refills_are_credited_too(
-    workplace: Any, finish: Finish, bench: Any
-) -> None:
+async def test_without_a_trainer_refills_are_credited_too(workplace: Any, bench: Any) -> None:
     bench.agent = by_task
     options = {"n": 5, "rollouts": 2, "tasks_per_step": 1, "steps": 2, "refills": 9}
-    run = workplace.prepared(evolve(config(workplace, starts=False, **options), trainer=None))
-    await finish(run)
+    run = await workplace.ran(evolve(config(workplace, starts=False, **options), trainer=None))
     credited = {row.episode_id for row in run.store.reader.credits()}
     assert credited == {
         f"{step}-{task}-{i}" for step, task, _ in groups(run, "trained") for i in (0, 1)

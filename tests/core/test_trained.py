@@ -80,10 +80,9 @@ def trained(workplace: Any, **run: Any) -> Any:
 
 
 async def test_every_step_trains_once_on_its_own_episodes(
-    workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
+    workplace: Any, trainers: list[Counter], bench: Any
 ) -> None:
-    run = workplace.prepared(trained(workplace, n=2, steps=3, rollouts=2))
-    await finish(run)
+    run = await workplace.ran(trained(workplace, n=2, steps=3, rollouts=2))
     (counter,) = trainers
     assert [step for step, _ in counter.seen] == [0, 1, 2]
     assert sorted(counter.seen[1][1]) == ["1-t0-0", "1-t0-1", "1-t1-0", "1-t1-1"]
@@ -95,8 +94,7 @@ async def test_every_step_trains_once_on_its_own_episodes(
 async def test_a_resumed_run_continues_from_the_newest_checkpoint(
     workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
 ) -> None:
-    run = workplace.prepared(trained(workplace, n=2, steps=3))
-    await finish(run)
+    run = await workplace.ran(trained(workplace, n=2, steps=3))
     # As if it had been killed after the second step.
     for path in (run.store.path / "checkpoints" / "00002").iterdir():
         path.unlink()
@@ -110,8 +108,7 @@ async def test_a_resumed_run_continues_from_the_newest_checkpoint(
 async def test_a_checkpoint_of_another_step_is_refused(
     workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
 ) -> None:
-    run = workplace.prepared(trained(workplace, n=2, steps=3))
-    await finish(run)
+    run = await workplace.ran(trained(workplace, n=2, steps=3))
     folder = run.store.path / "checkpoints"
     shutil.rmtree(folder / "00002")
     (folder / "00001").rename(folder / "00002")
@@ -123,8 +120,7 @@ async def test_a_checkpoint_of_another_step_is_refused(
 async def test_credits_that_were_deleted_are_made_again_without_training_again(
     workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
 ) -> None:
-    run = workplace.prepared(trained(workplace, n=2, steps=3))
-    await finish(run)
+    run = await workplace.ran(trained(workplace, n=2, steps=3))
     rows = list(run.store.reader.credits())
     for path in (run.store.path / "credits").iterdir():
         path.unlink()
@@ -194,8 +190,7 @@ def checkpoints(run: Run) -> list[str]:
 async def test_a_step_whose_checkpoint_was_deleted_is_not_trained_again(
     workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
 ) -> None:
-    run = workplace.prepared(trained(workplace, n=2, steps=3))
-    await finish(run)
+    run = await workplace.ran(trained(workplace, n=2, steps=3))
     shutil.rmtree(run.store.path / "checkpoints" / "00000")
     again = resume(run.store.path, workplace.outside())
     await finish(again)
@@ -207,20 +202,16 @@ async def test_a_step_whose_checkpoint_was_deleted_is_not_trained_again(
 async def test_the_newest_checkpoints_are_kept_and_as_many_as_the_config_says(
     workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
 ) -> None:
-    everything = workplace.prepared(trained(workplace, steps=4, keep_checkpoints=None))
-    await finish(everything)
+    everything = await workplace.ran(trained(workplace, steps=4, keep_checkpoints=None))
     assert checkpoints(everything) == ["00000", "00001", "00002", "00003"]
-    after_two_and_four = workplace.prepared(
+    after_two_and_four = await workplace.ran(
         trained(workplace, steps=5, keep_checkpoints=1, keep_checkpoints_every=2)
     )
-    await finish(after_two_and_four)
     assert checkpoints(after_two_and_four) == ["00001", "00003", "00004"]
     assert RunOptions().keep_checkpoints == 2
-    two = workplace.prepared(trained(workplace, steps=4, keep_checkpoints=2))
-    await finish(two)
+    two = await workplace.ran(trained(workplace, steps=4, keep_checkpoints=2))
     assert checkpoints(two) == ["00002", "00003"]
-    one = workplace.prepared(trained(workplace, steps=4, keep_checkpoints=1))
-    await finish(one)
+    one = await workplace.ran(trained(workplace, steps=4, keep_checkpoints=1))
     assert checkpoints(one) == ["00003"]
     await finish(resume(one.store.path, workplace.outside()))
     assert trainers[-1].seen == []
@@ -308,8 +299,7 @@ def in_background(trainers: list[Counter], monkeypatch: pytest.MonkeyPatch) -> l
 async def test_a_checkpoint_in_the_background_counts_once_it_is_whole(
     workplace: Any, finish: Finish, in_background: list[Any], bench: Any
 ) -> None:
-    run = workplace.prepared(trained(workplace, n=2, steps=3))
-    await finish(run)
+    run = await workplace.ran(trained(workplace, n=2, steps=3))
     assert checkpoints(run) == ["00000", "00001", "00002"]
     assert in_background[0].left == [[".00000.partial"], [".00001.partial", "00000"]]
     reported = [event["step"] for event in run.store.reader.events() if "metrics" in event]
@@ -366,7 +356,6 @@ async def test_a_run_that_fails_keeps_the_checkpoint_that_is_being_written(
 
 async def test_a_checkpoint_that_is_being_written_is_loaded_once_it_is_whole(
     workplace: Any,
-    finish: Finish,
     in_background: list[Any],
     bench: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -379,6 +368,5 @@ async def test_a_checkpoint_that_is_being_written_is_loaded_once_it_is_whole(
         await self.load(self.store.checkpoints.folder(step))
 
     monkeypatch.setattr(training.Training, "learn", learn_and_load)
-    run = workplace.prepared(trained(workplace, n=2, steps=3))
-    await finish(run)
+    run = await workplace.ran(trained(workplace, n=2, steps=3))
     assert checkpoints(run) == ["00000", "00001", "00002"]
