@@ -13,6 +13,7 @@ import pytest_asyncio
 from ale.errors import LLMError, SandboxError
 from ale.protocols import Agent, AgentContext
 from ale.testing import builders
+from ale.testing._marks import async_tests
 from ale.testing.fakes import FakeLLM, FolderSandbox, ListRecorder
 from ale.types import (
     Completion,
@@ -190,6 +191,7 @@ class AgentAttempts:
             await attempt.sandbox.close()
 
 
+@async_tests
 class AgentContract:
     """The contract of every agent, tested with real commands in a real folder.
 
@@ -258,14 +260,12 @@ class AgentContract:
 
     # -- what is done and what is recorded
 
-    @pytest.mark.asyncio
     async def test_an_episode_without_limits_ends_as_finished(
         self, attempts: AgentAttempts
     ) -> None:
         attempt = attempts("echo one > file")
         assert (await attempt.run()).reason == "finished"
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_commands_are_run_in_order_and_their_output_is_observed(
         self, attempts: AgentAttempts
@@ -276,7 +276,6 @@ class AgentContract:
         shown = "\n".join(o.content for turn in attempt.recorder.turns for o in turn.observations)
         assert "first\nsecond" in shown
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_a_failing_command_is_an_error_and_not_the_end(
         self, attempts: AgentAttempts
@@ -288,20 +287,17 @@ class AgentContract:
         assert [o.error is None for o in worked.observations] == [True]
         assert attempt.lines("file") == ["on"]
 
-    @pytest.mark.asyncio
     async def test_calls_and_observations_are_one_to_one(self, attempts: AgentAttempts) -> None:
         attempt = attempts("echo one", "false", "echo two")
         await attempt.run()
         _assert_paired(attempt.recorder.turns)
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_the_context_starts_anew_in_the_first_turn(self, attempts: AgentAttempts) -> None:
         attempt = attempts("echo one", "echo two")
         await attempt.run()
         assert [turn.fresh_context for turn in attempt.recorder.turns[:2]] == [True, False]
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("asking")
     async def test_a_turn_is_recorded_before_the_model_is_asked_again(
         self, attempts: AgentAttempts
@@ -310,7 +306,6 @@ class AgentContract:
         await attempt.run()
         assert attempt.llm.turns_on_record[:3] == [0, 1, 2]
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("asking")
     async def test_the_record_gives_back_what_the_model_was_asked(
         self, attempts: AgentAttempts
@@ -322,7 +317,6 @@ class AgentContract:
             assert attempt.trajectory.messages(request.turn) == request.messages
             assert turn.fresh_context == request.fresh_context
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("asking")
     async def test_requests_say_which_episode_and_which_turn_they_are_of(
         self, attempts: AgentAttempts
@@ -332,7 +326,6 @@ class AgentContract:
         assert {request.conversation.episode_id for request in attempt.llm.requests} == {"3-demo-1"}
         assert [request.turn for request in attempt.llm.requests[:2]] == [0, 1]
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_two_episodes_at_once_are_kept_apart(self, attempts: AgentAttempts) -> None:
         one = attempts("echo one > file", "sleep 0.1; cat file", episode="0-demo-0")
@@ -345,7 +338,6 @@ class AgentContract:
 
     # -- limits
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_no_more_than_max_steps_commands_are_run(self, attempts: AgentAttempts) -> None:
         attempt = attempts(*["echo x >> file"] * MANY, max_steps=3)
@@ -353,7 +345,6 @@ class AgentContract:
         assert len(attempt.lines("file")) == 3
         _assert_paired(attempt.recorder.turns)
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_no_more_than_max_turns_turns_are_taken(self, attempts: AgentAttempts) -> None:
         attempt = attempts(*["echo x >> file"] * MANY, max_turns=3)
@@ -361,7 +352,6 @@ class AgentContract:
         assert len(attempt.recorder.turns) == 3
         assert len(attempt.llm.requests) <= 3
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_a_tool_that_takes_too_long_is_ended_and_the_next_one_works(
         self, attempts: AgentAttempts
@@ -373,7 +363,6 @@ class AgentContract:
         assert slow.error is not None
         assert attempt.lines("file") == ["on"]
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_the_time_limit_holds_while_a_tool_works(self, attempts: AgentAttempts) -> None:
         attempt = attempts("echo on > file", "sleep 60", time_limit_s=3.0, tool_timeout_s=60.0)
@@ -381,7 +370,6 @@ class AgentContract:
         assert attempt.lines("file") == ["on"]
         _assert_paired(attempt.recorder.turns)
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("asking")
     async def test_the_time_limit_holds_while_the_model_works(
         self, attempts: AgentAttempts
@@ -395,7 +383,6 @@ class AgentContract:
 
     # -- what goes wrong around the agent
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("asking")
     async def test_a_model_that_fails_breaks_the_episode_and_keeps_the_record(
         self, attempts: AgentAttempts
@@ -406,7 +393,6 @@ class AgentContract:
         assert len(attempt.recorder.turns) == 1
         assert await attempt.sandbox.end_processes() == 0
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_a_sandbox_that_is_gone_breaks_the_episode(self, attempts: AgentAttempts) -> None:
         attempt = attempts("echo one")
@@ -414,7 +400,6 @@ class AgentContract:
         with pytest.raises(SandboxError):
             await attempt.run()
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_cancelling_it_keeps_the_record_and_leaves_no_process(
         self, attempts: AgentAttempts
@@ -429,7 +414,6 @@ class AgentContract:
         _assert_paired(attempt.recorder.turns)
         assert await attempt.sandbox.end_processes() == 0
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("asking")
     async def test_cancelling_it_while_the_model_works_keeps_the_record(
         self, attempts: AgentAttempts
@@ -443,7 +427,6 @@ class AgentContract:
         assert len(attempt.recorder.turns) == 1
         assert await attempt.sandbox.end_processes() == 0
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     @pytest.mark.parametrize("limits", [{}, {"max_steps": 1}, {"max_turns": 1}])
     async def test_no_shell_is_left_open_however_it_ends(
@@ -453,7 +436,6 @@ class AgentContract:
         await attempt.run()
         assert await attempt.sandbox.end_processes() == 0
 
-    @pytest.mark.asyncio
     @pytest.mark.usefixtures("acting")
     async def test_a_server_that_the_task_asks_for_is_left_running(
         self, attempts: AgentAttempts

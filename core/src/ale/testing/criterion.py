@@ -17,6 +17,7 @@ import pytest_asyncio
 from ale.errors import GradingError, SandboxError
 from ale.protocols import Criterion, Sandbox
 from ale.testing import builders
+from ale.testing._marks import async_tests
 from ale.testing._wrapper import Wrapper
 from ale.testing.fakes import FolderBackend
 from ale.types import ExecResult, SandboxSpec, Score, Task, Trajectory
@@ -77,6 +78,7 @@ class TamperedSandbox(Wrapper):
         return result
 
 
+@async_tests
 class CriterionContract:
     """The contract of every criterion.
 
@@ -118,7 +120,6 @@ class CriterionContract:
         async with FolderBackend().open(SandboxSpec()) as sandbox:
             yield sandbox
 
-    @pytest.mark.asyncio
     async def test_it_passes_what_should_pass(
         self, criterion: Criterion, task: Task, trajectory: Trajectory, sandbox: Sandbox
     ) -> None:
@@ -127,7 +128,6 @@ class CriterionContract:
         assert_score(score)
         assert score.passed, f"should pass: {score.detail}"
 
-    @pytest.mark.asyncio
     async def test_it_fails_what_should_fail_and_says_why(
         self, criterion: Criterion, task: Task, trajectory: Trajectory, sandbox: Sandbox
     ) -> None:
@@ -137,7 +137,6 @@ class CriterionContract:
         assert not score.passed, f"should fail: {score.detail}"
         assert score.detail.strip(), "a failing score needs a detail"
 
-    @pytest.mark.asyncio
     async def test_a_sandbox_that_is_gone_is_an_error_and_not_a_score(
         self, criterion: Criterion, task: Task, trajectory: Trajectory, sandbox: Sandbox
     ) -> None:
@@ -149,7 +148,6 @@ class CriterionContract:
             return
         raise AssertionError(f"infrastructure failed and it was scored: {score}")
 
-    @pytest.mark.asyncio
     async def test_grading_twice_gives_the_same_verdict(
         self,
         criterion: Criterion,
@@ -167,7 +165,6 @@ class CriterionContract:
                 f"first {first}, then {second}"
             )
 
-    @pytest.mark.asyncio
     async def test_two_gradings_at_once_do_not_mix(
         self,
         criterion: Criterion,
@@ -185,7 +182,6 @@ class CriterionContract:
         assert good.passed, f"should pass next to another: {good.detail}"
         assert not bad.passed, f"should fail next to another: {bad.detail}"
 
-    @pytest.mark.asyncio
     async def test_grading_leaves_the_workspace_as_it_was(
         self,
         criterion: Criterion,
@@ -200,7 +196,6 @@ class CriterionContract:
         after = await workspace(sandbox, tmp_path / "after")
         assert after == before, f"changed: {sorted(set(after.items()) ^ set(before.items()))}"
 
-    @pytest.mark.asyncio
     async def test_what_the_agent_planted_does_not_turn_a_failure_into_a_pass(
         self, criterion: Criterion, task: Task, trajectory: Trajectory, sandbox: Sandbox
     ) -> None:
@@ -211,7 +206,6 @@ class CriterionContract:
         assert_score(score)
         assert not score.passed, f"fooled by what lay in the workspace: {score.detail}"
 
-    @pytest.mark.asyncio
     async def test_what_the_agent_planted_does_not_turn_a_pass_into_a_failure(
         self, criterion: Criterion, task: Task, trajectory: Trajectory, sandbox: Sandbox
     ) -> None:

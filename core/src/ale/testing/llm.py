@@ -33,6 +33,7 @@ import pytest_asyncio
 
 from ale.errors import ContextLengthError, LLMError
 from ale.protocols import LLM
+from ale.testing._marks import async_tests
 from ale.testing._openai_script import Script
 from ale.testing.builders import conversation
 from ale.testing.openai_server import ScriptedServer, openai_server
@@ -78,6 +79,7 @@ def ask(*texts: str, seed: int = 0, **fields: Any) -> CompletionRequest:
     return CompletionRequest(conversation=conversation(seed=seed), **filled)
 
 
+@async_tests
 class LLMContract:
     """The contract of every `LLM`. Override `llm`, and other fixtures if they apply."""
 
@@ -96,7 +98,6 @@ class LLMContract:
         """Whether the model always calls `ADD` when it has this tool and is asked `SUM`."""
         return False
 
-    @pytest.mark.asyncio
     async def test_an_answer_is_a_message_of_the_assistant(
         self, llm: LLM, known_answer: str | None
     ) -> None:
@@ -108,19 +109,16 @@ class LLMContract:
         if known_answer is not None:
             assert answer.message.content == known_answer
 
-    @pytest.mark.asyncio
     async def test_usage_counts_the_tokens_of_both_sides(self, llm: LLM) -> None:
         usage = (await llm.complete(ask(CAPITAL))).usage
         assert usage.prompt_tokens > 0
         assert usage.completion_tokens > 0
 
-    @pytest.mark.asyncio
     async def test_max_tokens_bounds_the_answer(self, llm: LLM) -> None:
         answer = await llm.complete(ask(COUNT, sampling=Sampling(max_tokens=1)))
         assert answer.usage.completion_tokens <= 1
         assert answer.finish_reason in ("length", "stop")
 
-    @pytest.mark.asyncio
     async def test_many_at_once_do_not_mix(self, llm: LLM, known_answer: str | None) -> None:
         first, *others = await asyncio.gather(
             llm.complete(ask(CAPITAL)),
@@ -130,7 +128,6 @@ class LLMContract:
         if known_answer is not None:
             assert first.message.content == known_answer
 
-    @pytest.mark.asyncio
     async def test_a_tool_call_makes_the_round_trip(self, llm: LLM, calls_when_asked: bool) -> None:
         if not llm.capabilities.tools:
             assert not calls_when_asked, "it calls tools, yet its capabilities deny it"
@@ -150,7 +147,6 @@ class LLMContract:
         final = await llm.complete(ask(messages=follow_up, tools=(ADD,), turn=1))
         assert final.message.role == "assistant"
 
-    @pytest.mark.asyncio
     async def test_a_long_conversation_is_answered_or_named_too_long(self, llm: LLM) -> None:
         texts = [f"This is message {number}." for number in range(200)]
         try:
@@ -159,12 +155,10 @@ class LLMContract:
             return
         assert answer.message.role == "assistant"
 
-    @pytest.mark.asyncio
     async def test_unusual_characters_are_taken(self, llm: LLM) -> None:
         answer = await llm.complete(ask(UNUSUAL, sampling=Sampling(max_tokens=8)))
         assert answer.message.role == "assistant"
 
-    @pytest.mark.asyncio
     async def test_a_cancelled_request_ends_and_the_next_is_answered(
         self, llm: LLM, known_answer: str | None
     ) -> None:
@@ -177,12 +171,10 @@ class LLMContract:
         if known_answer is not None:
             assert answer.message.content == known_answer
 
-    @pytest.mark.asyncio
     async def test_tokens_are_given_exactly_where_they_are_promised(self, llm: LLM) -> None:
         answer = await llm.complete(ask(CAPITAL, sampling=Sampling(max_tokens=8)))
         _check_tokens(llm, answer)
 
-    @pytest.mark.asyncio
     async def test_the_same_seed_gives_the_same_answer_where_that_is_promised(
         self, llm: LLM
     ) -> None:
@@ -191,7 +183,6 @@ class LLMContract:
         if llm.capabilities.deterministic:
             assert answers[0] == answers[1] == answers[2]
 
-    @pytest.mark.asyncio
     async def test_closing_twice_is_harmless(self, llm: LLM) -> None:
         await llm.complete(ask(CAPITAL, sampling=Sampling(max_tokens=8)))
         await llm.aclose()
@@ -243,6 +234,7 @@ async def _fail(llm: LLM, request: CompletionRequest) -> LLMError:
     return caught.value
 
 
+@async_tests
 class LLMServerContract(LLMContract):
     """`LLMContract`, and what a provider over HTTP promises in addition.
 
@@ -301,7 +293,6 @@ class LLMServerContract(LLMContract):
         yield llm
         await llm.aclose()
 
-    @pytest.mark.asyncio
     async def test_usage_reasoning_and_reason_are_those_of_the_server(self, llm: LLM) -> None:
         paris = await llm.complete(ask(CAPITAL))
         assert (paris.usage.prompt_tokens, paris.usage.completion_tokens) == (3, 2)
@@ -310,7 +301,6 @@ class LLMServerContract(LLMContract):
         assert (await llm.complete(ask(COUNT))).finish_reason == "length"
         assert (await llm.complete(ask(SUM, tools=(ADD,)))).finish_reason == "tool_calls"
 
-    @pytest.mark.asyncio
     @pytest.mark.parametrize(
         ("given", "expected"),
         [("content_filter", "content_filter"), ("abort", "other"), ("eos_token", "other")],
@@ -321,7 +311,6 @@ class LLMServerContract(LLMContract):
         async with self._session(connect, [{"text": "Hm.", "finish_reason": given}]) as (llm, _):
             assert (await llm.complete(ask(CAPITAL))).finish_reason == expected
 
-    @pytest.mark.asyncio
     @pytest.mark.parametrize(
         "fault",
         [
@@ -340,13 +329,11 @@ class LLMServerContract(LLMContract):
             assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
             assert [request["method"] for request in server.requests()].count("POST") == 2
 
-    @pytest.mark.asyncio
     async def test_a_server_that_does_not_answer_is_retried(self, connect: Connect) -> None:
         async with self._session(connect, [{"fault": "silence"}, _PARIS]) as (llm, server):
             assert (await llm.complete(ask(CAPITAL))).message.content == "Paris."
             assert await server.outcome(0) == "client_left", "the first attempt was left open"
 
-    @pytest.mark.asyncio
     @pytest.mark.parametrize(("wait", "least"), [(0.4, 0.4), ("date", 0.9)], ids=["s", "date"])
     async def test_the_wait_that_a_server_asks_for_is_kept(
         self, connect: Connect, wait: float | str, least: float
@@ -359,7 +346,6 @@ class LLMServerContract(LLMContract):
             first, second = (request["at"] for request in server.requests())
         assert second - first >= least
 
-    @pytest.mark.asyncio
     async def test_what_does_not_pass_is_a_transient_error_in_the_end(
         self, connect: Connect
     ) -> None:
@@ -369,7 +355,6 @@ class LLMServerContract(LLMContract):
             assert "503" in str(error)
             assert len(server.requests()) >= 3
 
-    @pytest.mark.asyncio
     async def test_a_server_that_is_not_there_is_named_in_the_error(self, connect: Connect) -> None:
         with self.serve([]) as server:
             url = server.url
@@ -379,7 +364,6 @@ class LLMServerContract(LLMContract):
         finally:
             await llm.aclose()
 
-    @pytest.mark.asyncio
     @pytest.mark.parametrize("status", [400, 401, 403, 404])
     async def test_what_is_wrong_for_good_is_asked_once(
         self, connect: Connect, status: int
@@ -393,13 +377,11 @@ class LLMServerContract(LLMContract):
         shown = "".join(traceback.format_exception(error))
         assert KEY not in shown + repr(error) + repr(llm), "an error shows the key"
 
-    @pytest.mark.asyncio
     async def test_a_conversation_too_long_has_an_error_of_its_own(self, connect: Connect) -> None:
         async with self._session(connect, {"*": {"fault": "context_length"}}) as (llm, server):
             assert isinstance(await _fail(llm, ask(CAPITAL)), ContextLengthError)
             assert len(server.requests()) == 1
 
-    @pytest.mark.asyncio
     @pytest.mark.parametrize("fault", ["silence", "stall"])
     async def test_cancellation_closes_the_connection(self, connect: Connect, fault: str) -> None:
         text = "A text of some length that stops."
@@ -413,7 +395,6 @@ class LLMServerContract(LLMContract):
             assert await server.outcome(0, timeout_s=CANCEL_S) == "client_left"
             assert len(server.requests()) == 1
 
-    @pytest.mark.asyncio
     async def test_ten_megabytes_are_a_message_or_a_clear_error(self, connect: Connect) -> None:
         async with self._session(connect, {"*": {"text": _LONG}}) as (llm, _):
             try:
@@ -426,7 +407,6 @@ class LLMServerContract(LLMContract):
         assert not transient
         assert content == _LONG
 
-    @pytest.mark.asyncio
     async def test_one_failure_does_not_harm_the_next(self, connect: Connect) -> None:
         async with self._session(connect, [{"fault": 400}, _PARIS]) as (llm, _):
             await _fail(llm, ask(CAPITAL))

@@ -18,6 +18,7 @@ import pytest
 
 from ale.middleware import Rewriting, RewritingLLM
 from ale.protocols import Middleware, MiddlewareContext, Rewritten
+from ale.testing._marks import async_tests
 from ale.testing.fakes import FakeLLM
 from ale.types import (
     Completion,
@@ -41,6 +42,7 @@ def _context(task: Task, rollout: int = 0) -> MiddlewareContext:
     return MiddlewareContext(task=task, conversation=conversation)
 
 
+@async_tests
 class MiddlewareContract:
     """What every middleware promises."""
 
@@ -57,7 +59,6 @@ class MiddlewareContract:
     ) -> Rewritten:
         return await middleware.rewrite(head, _context(task, rollout))
 
-    @pytest.mark.asyncio
     async def test_it_adds_something(self, middleware: Middleware, task: Task) -> None:
         added = [
             (await self._rewritten(middleware, task, SYSTEM, USER, rollout=rollout)).messages
@@ -65,28 +66,24 @@ class MiddlewareContract:
         ]
         assert any(messages != (SYSTEM, USER) for messages in added)
 
-    @pytest.mark.asyncio
     async def test_the_same_episode_gets_the_same_again(
         self, middleware: Middleware, task: Task
     ) -> None:
         first = await self._rewritten(middleware, task, SYSTEM, USER)
         assert await self._rewritten(middleware, task, SYSTEM, USER) == first
 
-    @pytest.mark.asyncio
     async def test_what_the_agent_wrote_is_kept(self, middleware: Middleware, task: Task) -> None:
         messages = (await self._rewritten(middleware, task, SYSTEM, USER)).messages
         assert any(SYSTEM.content in m.content for m in messages if m.role == "system")
         assert messages[-1].role == "user"
         assert USER.content in messages[-1].content
 
-    @pytest.mark.asyncio
     async def test_system_messages_come_first(self, middleware: Middleware, task: Task) -> None:
         for head in ((USER,), (SYSTEM, USER)):
             roles = [m.role for m in (await self._rewritten(middleware, task, *head)).messages]
             assert roles == sorted(roles, key=lambda role: role != "system")
             assert set(roles) <= {"system", "user", "assistant"}
 
-    @pytest.mark.asyncio
     async def test_a_compacted_conversation_gets_the_same_text(
         self, middleware: Middleware, task: Task
     ) -> None:
@@ -97,18 +94,15 @@ class MiddlewareContract:
         assert after[:-1] == before[:-1]
         assert after[-1].content.replace(DIGEST, "") == before[-1].content
 
-    @pytest.mark.asyncio
     async def test_a_conversation_without_a_user_is_taken(
         self, middleware: Middleware, task: Task
     ) -> None:
         assert (await self._rewritten(middleware, task, SYSTEM)).messages
 
-    @pytest.mark.asyncio
     async def test_facts_are_plain_values(self, middleware: Middleware, task: Task) -> None:
         facts = (await self._rewritten(middleware, task, SYSTEM, USER)).facts
         assert msgspec.json.decode(msgspec.json.encode(facts)) == facts
 
-    @pytest.mark.asyncio
     async def test_episodes_at_once_don_t_mix(self, middleware: Middleware, task: Task) -> None:
         alone = [
             await self._rewritten(middleware, task, SYSTEM, USER, rollout=n) for n in range(16)
@@ -116,7 +110,6 @@ class MiddlewareContract:
         asked = (self._rewritten(middleware, task, SYSTEM, USER, rollout=n) for n in range(16))
         assert await asyncio.gather(*asked) == alone
 
-    @pytest.mark.asyncio
     async def test_each_prompt_begins_with_the_last_and_is_what_is_recorded(
         self, middleware: Middleware, task: Task
     ) -> None:

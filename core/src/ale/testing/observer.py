@@ -23,6 +23,7 @@ import pytest
 
 from ale import hookspecs
 from ale.plugin import PROJECT
+from ale.testing._marks import async_tests
 from ale.testing.builders import trajectory, turn
 from ale.types import (
     Episode,
@@ -191,6 +192,7 @@ def stories(directory: Path) -> Mapping[str, Sequence[Event]]:
     }
 
 
+@async_tests
 class ObserverContract:
     """The contract of observers. Give it the fixture `observer`: the product, freshly built."""
 
@@ -216,12 +218,10 @@ class ObserverContract:
         named = {name for name in dir(observer) if name in HOOKS.values()}
         assert answered >= named, f"not marked with hookimpl: {sorted(named - answered)}"
 
-    @pytest.mark.asyncio
     @pytest.mark.parametrize("story", stories(Path()))
     async def test_survives_any_run(self, observer: object, story: str, tmp_path: Path) -> None:
         notify(register(observer), stories(tmp_path)[story])
 
-    @pytest.mark.asyncio
     async def test_leaves_no_task_on_the_event_loop(self, observer: object, tmp_path: Path) -> None:
         before = asyncio.all_tasks()
         notify(register(observer), stories(tmp_path)["all kinds of episodes"])
@@ -229,7 +229,6 @@ class ObserverContract:
             await asyncio.sleep(0)
         assert asyncio.all_tasks() <= before
 
-    @pytest.mark.asyncio
     async def test_returns_at_once(self, observer: object, tmp_path: Path) -> None:
         manager = register(observer)
         seconds = notify(manager, [started(tmp_path), *episodes(range(100)), report(0)])
@@ -238,14 +237,12 @@ class ObserverContract:
         last = notify(manager, [finished(tmp_path)])["ale_run_finished"][0]
         assert last <= self.last_hook_s
 
-    @pytest.mark.asyncio
     async def test_leaves_standard_output_alone(
         self, observer: object, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         notify(register(observer), stories(tmp_path)["trained"])
         assert capfd.readouterr().out == ""
 
-    @pytest.mark.asyncio
     async def test_holds_no_more_after_ten_thousand_episodes(
         self, observer: object, tmp_path: Path
     ) -> None:

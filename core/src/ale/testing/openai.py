@@ -1,17 +1,16 @@
 """The contract kit for models behind OpenAI's API: `OpenAIServerContract`."""
 
-import pytest
-
 from ale.protocols import LLM
+from ale.testing._marks import async_tests
 from ale.testing.llm import ADD, KEY, SUM, UNUSUAL, Connect, LLMServerContract, ask
 from ale.testing.openai_server import ScriptedServer
 from ale.types import Message, Sampling
 
 
+@async_tests
 class OpenAIServerContract(LLMServerContract):
     """`LLMServerContract`, and how requests and calls are written in OpenAI's API."""
 
-    @pytest.mark.asyncio
     async def test_the_request_arrives_unchanged(
         self, llm: LLM, usual_server: ScriptedServer
     ) -> None:
@@ -24,7 +23,6 @@ class OpenAIServerContract(LLMServerContract):
         assert body["stop"] in ("z", ["z"])
         assert request["headers"]["authorization"] == f"Bearer {KEY}"
 
-    @pytest.mark.asyncio
     async def test_ids_of_calls_survive_both_directions(
         self, llm: LLM, usual_server: ScriptedServer
     ) -> None:
@@ -42,7 +40,6 @@ class OpenAIServerContract(LLMServerContract):
             "arguments": answer.tool_calls[0].arguments,
         }
 
-    @pytest.mark.asyncio
     async def test_calls_stay_as_the_model_wrote_them(self, connect: Connect) -> None:
         calls = [
             {"name": "no_such_tool", "arguments": '{"a": 1,  "b"', "id": "call_1"},

@@ -21,6 +21,7 @@ import pytest
 
 from ale.errors import AleError, InputError, StoreError
 from ale.protocols import LLM, BackgroundSaver, CriticTrainer, Trainer
+from ale.testing._marks import async_tests
 from ale.testing.builders import episode, group, turn
 from ale.testing.fakes import FakeChunker, FakeLLM
 from ale.types import (
@@ -163,6 +164,7 @@ class _TrainerKit:
         assert self._computed(again) == pytest.approx(self._computed(expected), rel=self.tolerance)
 
 
+@async_tests
 class TrainerContract(_TrainerKit):
     """Derive from it and give it `make_trainer`, and `batch` if `credited_batch` won't do."""
 
@@ -191,7 +193,6 @@ class TrainerContract(_TrainerKit):
             assert problem.message
             assert problem.expected, "and says which model would do"
 
-    @pytest.mark.asyncio
     async def test_a_step_reports_finite_metrics_under_its_own_number(
         self, trainer: Trainer, batch: Callable[[int], Batch]
     ) -> None:
@@ -200,7 +201,6 @@ class TrainerContract(_TrainerKit):
         assert report.metrics, "a report needs metrics"
         _assert_finite(report)
 
-    @pytest.mark.asyncio
     async def test_a_report_names_the_version_that_the_snapshot_has(
         self, trainer: Trainer, batch: Callable[[int], Batch]
     ) -> None:
@@ -211,13 +211,11 @@ class TrainerContract(_TrainerKit):
             assert report.policy_version == versions[-1]
         assert versions == sorted(versions), "versions only grow"
 
-    @pytest.mark.asyncio
     async def test_a_snapshot_is_the_same_until_the_next_step(self, trainer: Trainer) -> None:
         first, second = trainer.snapshot(), trainer.snapshot()
         assert first == second
         assert _content(first) == _content(second)
 
-    @pytest.mark.asyncio
     async def test_a_step_leaves_earlier_snapshots_as_they_were(
         self, trainer: Trainer, batch: Callable[[int], Batch]
     ) -> None:
@@ -230,7 +228,6 @@ class TrainerContract(_TrainerKit):
         changed = after.path != before.path or _content(after) != content
         assert after.version != before.version or not changed, "one version, two contents"
 
-    @pytest.mark.asyncio
     async def test_a_restarted_trainer_continues_from_its_checkpoint(
         self,
         make_trainer: Callable[[], Trainer],
@@ -247,7 +244,6 @@ class TrainerContract(_TrainerKit):
         second.load(checkpoint)
         await self._assert_repeats(second, batch(1), expected)
 
-    @pytest.mark.asyncio
     async def test_loading_takes_a_trainer_back(
         self, trainer: Trainer, batch: Callable[[int], Batch], tmp_path: Path
     ) -> None:
@@ -260,14 +256,12 @@ class TrainerContract(_TrainerKit):
         assert trainer.snapshot().version == saved
         await self._assert_repeats(trainer, batch(1), expected)
 
-    @pytest.mark.asyncio
     async def test_an_empty_batch_is_a_step_like_any_other(self, trainer: Trainer) -> None:
         report = await trainer.step(Batch(step=5, groups=()))
         assert report.step == 5
         assert report.policy_version == trainer.snapshot().version
         _assert_finite(report)
 
-    @pytest.mark.asyncio
     async def test_a_batch_whose_weights_are_all_zero_gives_finite_metrics(
         self, trainer: Trainer, batch: Callable[[int], Batch]
     ) -> None:
@@ -286,7 +280,6 @@ class TrainerContract(_TrainerKit):
         with pytest.raises(StoreError):
             trainer.load(folder)
 
-    @pytest.mark.asyncio
     async def test_a_damaged_checkpoint_is_a_store_error(
         self,
         make_trainer: Callable[[], Trainer],
@@ -305,13 +298,13 @@ class TrainerContract(_TrainerKit):
             make_trainer().load(checkpoint)
 
 
+@async_tests
 class BackgroundSaverContract(_TrainerKit):
     """For trainers that write checkpoints while the run continues (`BackgroundSaver`).
 
     Give it `make_trainer`, as for `TrainerContract`, and `batch` if `credited_batch` won't do.
     """
 
-    @pytest.mark.asyncio
     async def test_what_is_trained_meanwhile_is_not_in_the_checkpoint(
         self,
         make_trainer: Callable[[], Trainer],
@@ -332,6 +325,7 @@ class BackgroundSaverContract(_TrainerKit):
         await self._assert_repeats(second, batch(1), expected)
 
 
+@async_tests
 class CriticTrainerContract(TrainerContract):
     """For trainers with a critic (`CriticTrainer`): `TrainerContract` on credit to be completed.
 
@@ -351,7 +345,6 @@ class CriticTrainerContract(TrainerContract):
 
     @pytest.mark.parametrize("truncated", [False, True], ids=["ended", "cut-off"])
     @pytest.mark.parametrize("unit", ["token", "turn", "chunk"])
-    @pytest.mark.asyncio
     async def test_every_unit_is_completed(
         self, trainer: Trainer, unit: Literal["token", "turn", "chunk"], truncated: bool
     ) -> None:
@@ -360,12 +353,10 @@ class CriticTrainerContract(TrainerContract):
             report = await trainer.step(batch_for_critic(step, gae))
             _assert_finite(report)
 
-    @pytest.mark.asyncio
     async def test_credit_that_was_not_made_for_a_critic_is_refused(self, trainer: Trainer) -> None:
         with pytest.raises(AleError, match=credited_batch(0).groups[0].credits[0].episode_id):
             await trainer.step(credited_batch(0))
 
-    @pytest.mark.asyncio
     async def test_weights_that_the_critic_replaces_change_nothing(
         self, make_trainer: Callable[[], Trainer], batch: Callable[[int], Batch]
     ) -> None:

@@ -57,7 +57,6 @@ class TestCodeAttempts(AgentContract):
         metadata = {"python": {"visible_tests": ["assert over"]}}
         return lambda commands: builders.task(metadata=metadata)
 
-    @pytest.mark.asyncio
     async def test_a_failing_command_is_an_error_and_not_the_end(
         self, attempts: AgentAttempts
     ) -> None:

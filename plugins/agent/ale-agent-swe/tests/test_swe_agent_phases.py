@@ -40,7 +40,6 @@ PLAN = "The sign in add is wrong."
 TEST = block("sh", "sh check.sh")
 
 
-@pytest.mark.asyncio
 async def test_a_plan_a_diff_and_a_test_end_the_episode(play: Play) -> None:
     played = await play(PLAN, block("diff", DIFF), TEST)
     assert (played.stop.reason, played.stop.detail) == ("finished", "the tests passed")
@@ -49,7 +48,6 @@ async def test_a_plan_a_diff_and_a_test_end_the_episode(play: Play) -> None:
     assert {observation.role for observation in played.observations} == {"user"}
 
 
-@pytest.mark.asyncio
 async def test_the_first_message_has_the_goal_the_files_and_what_to_do(play: Play) -> None:
     played = await play(PLAN, block("finish", ""), listed_files=1)
     prompt = played.prompt_of(0)
@@ -58,7 +56,6 @@ async def test_the_first_message_has_the_goal_the_files_and_what_to_do(play: Pla
     assert played.prompt_of(1).startswith("Now change the code. Answer with a unified diff")
 
 
-@pytest.mark.asyncio
 async def test_files_are_looked_at_in_any_phase_but_the_test(play: Play) -> None:
     look = block("sh", "cat pkg/adding.py")
     played = await play(look, PLAN, look, block("diff", DIFF), TEST)
@@ -67,7 +64,6 @@ async def test_files_are_looked_at_in_any_phase_but_the_test(play: Play) -> None
     assert "return a - b" in played.prompt_of(1)
 
 
-@pytest.mark.asyncio
 async def test_whole_files_are_written(play: Play) -> None:
     played = await play(
         PLAN,
@@ -90,13 +86,11 @@ async def test_whole_files_are_written(play: Play) -> None:
     ],
     ids=["wrong lines", "without a/ and b/", "no end of line", "blank lines", "no context"],
 )
-@pytest.mark.asyncio
 async def test_a_diff_may_be_a_little_wrong(play: Play, written: str) -> None:
     played = await play(PLAN, block("diff", written), TEST)
     assert played.stop.reason == "finished"
 
 
-@pytest.mark.asyncio
 async def test_a_diff_that_does_not_apply_is_told_why_and_changes_nothing(play: Play) -> None:
     both = DIFF + BETTER.replace("adding.py", "absent.py")
     played = await play(PLAN, block("diff", both), block("diff", DIFF), TEST)
@@ -106,14 +100,12 @@ async def test_a_diff_that_does_not_apply_is_told_why_and_changes_nothing(play: 
 
 
 @pytest.mark.parametrize("path", ["/etc/ale-swe", "../out.txt", "pkg/../../out", ".git/config"])
-@pytest.mark.asyncio
 async def test_files_outside_the_repository_are_refused(play: Play, path: str) -> None:
     played = await play(PLAN, block(f"file:{path}", "x"), block("finish", ""))
     assert "is not a path in the repository" in played.prompt_of(2)
     assert not (played.folder.parent / "out.txt").exists()
 
 
-@pytest.mark.asyncio
 async def test_failing_tests_are_shown_and_repaired(play: Play) -> None:
     played = await play(PLAN, block("diff", WORSE), TEST, block("diff", BETTER), TEST)
     assert phases(played) == [
@@ -127,14 +119,12 @@ async def test_failing_tests_are_shown_and_repaired(play: Play) -> None:
     assert played.stop.reason == "finished"
 
 
-@pytest.mark.asyncio
 async def test_repairs_end_at_their_limit(play: Play) -> None:
     played = await play(PLAN, block("diff", WORSE), TEST, max_repairs=0)
     assert played.stop.reason == "gave_up"
     assert played.stop.detail == "the tests still fail after 0 repairs"
 
 
-@pytest.mark.asyncio
 async def test_a_given_test_command_is_run_with_each_patch(play: Play) -> None:
     played = await play(
         PLAN, block("diff", WORSE), block("diff", BETTER), test_command="sh check.sh"
@@ -144,7 +134,6 @@ async def test_a_given_test_command_is_run_with_each_patch(play: Play) -> None:
     assert played.stop.reason == "finished"
 
 
-@pytest.mark.asyncio
 async def test_tests_that_take_too_long_are_ended(play: Play) -> None:
     played = await play(
         PLAN, block("diff", DIFF), test_command="sleep 60", tool_timeout_s=3.0, max_repairs=0
@@ -153,7 +142,6 @@ async def test_tests_that_take_too_long_are_ended(play: Play) -> None:
     assert played.stop.reason == "gave_up"
 
 
-@pytest.mark.asyncio
 async def test_an_answer_without_an_action_is_told_so(play: Play) -> None:
     played = await play(PLAN, "Hm.", block("diff", DIFF), "Hm.", TEST)
     assert phases(played)[1][0] == "patch"
@@ -162,7 +150,6 @@ async def test_an_answer_without_an_action_is_told_so(play: Play) -> None:
     assert played.stop.reason == "finished"
 
 
-@pytest.mark.asyncio
 async def test_reasoning_is_not_acted_on(play: Play) -> None:
     thought = f"<think>{block('sh', 'touch planted')}</think>{PLAN}"
     played = await play(thought, block("finish", ""))
@@ -170,7 +157,6 @@ async def test_reasoning_is_not_acted_on(play: Play) -> None:
     assert not (played.folder / "planted").exists()
 
 
-@pytest.mark.asyncio
 async def test_a_model_with_tools_calls_them(play: Play) -> None:
     played = await play(
         call("shell", command="cat pkg/adding.py"),
@@ -189,14 +175,12 @@ async def test_a_model_with_tools_calls_them(play: Play) -> None:
     assert "Call patch with a diff" in played.prompt_of(2)
 
 
-@pytest.mark.asyncio
 async def test_a_tool_of_another_phase_is_refused(play: Play) -> None:
     played = await play(call("test", command="true"), call("finish", summary="no"), tools=True)
     assert phases(played)[0][0] == "test"
     assert played.prompt_of(1).startswith("[this is the phase plan. Use the tool shell")
 
 
-@pytest.mark.asyncio
 async def test_a_patch_without_a_change_is_refused(play: Play) -> None:
     played = await play(
         call("plan", plan=PLAN), call("patch"), call("finish", summary=""), tools=True
@@ -205,14 +189,12 @@ async def test_a_patch_without_a_change_is_refused(play: Play) -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"command": 3}', "{}", "not json"])
-@pytest.mark.asyncio
 async def test_bad_arguments_are_answered(play: Play, arguments: str) -> None:
     played = await play(answer("", ("shell", arguments)), call("finish", summary=""), tools=True)
     assert played.observations[0].error is not None
     assert played.stop.reason == "finished"
 
 
-@pytest.mark.asyncio
 async def test_a_model_without_tools_that_invents_a_call_is_told_so(play: Play) -> None:
     played = await play(
         answer("", ("shell", json.dumps({"command": "touch planted"}))), block("finish", "")
@@ -221,7 +203,6 @@ async def test_a_model_without_tools_that_invents_a_call_is_told_so(play: Play) 
     assert not (played.folder / "planted").exists()
 
 
-@pytest.mark.asyncio
 async def test_a_sandbox_without_git_breaks_the_episode(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,7 +218,6 @@ async def test_a_sandbox_without_git_breaks_the_episode(
         await play(PLAN, block("diff", DIFF))
 
 
-@pytest.mark.asyncio
 async def test_prompts_are_options(play: Play) -> None:
     played = await play(
         PLAN, block("finish", ""), system_prompt="Be brief.", plan_prompt="{goal} {x} {how}"

@@ -40,7 +40,6 @@ async def run(sandbox: FolderSandbox, *units: list[str], **more: Any) -> Report:
     return await run_signed(sandbox, builders.task(), plan, [RUN], **(given | more))
 
 
-@pytest.mark.asyncio
 async def test_passed_and_failed_tests_are_told_by_position(sandbox: FolderSandbox) -> None:
     many = ["assert 1", "assert 0", "assert 0", "assert 2"] * 20
     report = await run(sandbox, many, ["assert 3"])
@@ -52,13 +51,11 @@ async def test_passed_and_failed_tests_are_told_by_position(sandbox: FolderSandb
     assert (report.ended, report.forged) == (True, False)
 
 
-@pytest.mark.asyncio
 async def test_what_did_not_return_has_neither_passed_nor_failed(sandbox: FolderSandbox) -> None:
     report = await run(sandbox, ["import os; os._exit(0)"], ["assert 1"])
     assert [(unit["passed"], unit["failed"]) for unit in report.units] == [([], []), ([0], [])]
 
 
-@pytest.mark.asyncio
 async def test_a_pass_that_is_reported_for_a_test_that_did_not_pass_is_forged(
     sandbox: FolderSandbox,
 ) -> None:
@@ -72,7 +69,6 @@ async def test_a_pass_that_is_reported_for_a_test_that_did_not_pass_is_forged(
     assert (await run(sandbox, [forging])).forged
 
 
-@pytest.mark.asyncio
 async def test_files_of_the_tests_are_in_place_for_every_unit_and_the_agents_again_at_the_end(
     sandbox: FolderSandbox,
 ) -> None:
@@ -106,7 +102,6 @@ async def test_files_of_the_tests_are_in_place_for_every_unit_and_the_agents_aga
     assert not (Path(sandbox.workdir) / "link").is_symlink()
 
 
-@pytest.mark.asyncio
 async def test_a_sandbox_without_this_python_is_an_error_and_no_verdict(
     sandbox: FolderSandbox,
 ) -> None:

@@ -189,7 +189,6 @@ class Real:
 
 
 class TestVLLM(Real, ServerContract):
-    @pytest.mark.asyncio
     async def test_more_long_prompts_than_vllm_computes_at_once(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:

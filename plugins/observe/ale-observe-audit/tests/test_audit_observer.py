@@ -42,7 +42,6 @@ class TestAudit(ObserverContract):
         return build(fsync=request.param)
 
     @pytest.mark.long
-    @pytest.mark.asyncio
     async def test_holds_no_more_after_ten_thousand_episodes(
         self, observer: object, tmp_path: Path
     ) -> None:

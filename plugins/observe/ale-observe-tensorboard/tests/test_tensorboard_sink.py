@@ -37,7 +37,6 @@ class TestTensorBoard(ObserverContract):
         return build()
 
     @pytest.mark.long
-    @pytest.mark.asyncio
     async def test_holds_no_more_after_ten_thousand_episodes(
         self, observer: object, tmp_path: Path
     ) -> None:

@@ -44,6 +44,7 @@ def check_adapter(lab: AdapterLab, request: SampleRequest, sampled: Sampled) -> 
     check_exact(_Of(lab, request.adapter), request, sampled)
 
 
+@pytest.mark.asyncio
 class AdapterContract(Kit):
     """Override `bare` and `lab`. The server has room for two adapters."""
 
@@ -60,7 +61,6 @@ class AdapterContract(Kit):
         yield bare
         await bare.abort()
 
-    @pytest.mark.asyncio
     async def test_several_adapters_over_one_model_are_sampled_at_once(
         self, server: InferenceServer, lab: AdapterLab
     ) -> None:
@@ -80,7 +80,6 @@ class AdapterContract(Kit):
         assert {name: each.version for name, each in held.items()} == {"one": 1, "two": 4}
         assert held["one"].digest == lab.publish_adapter("one", 1).digest
 
-    @pytest.mark.asyncio
     async def test_an_adapter_is_swapped_in_the_middle_of_answers(
         self, server: InferenceServer, lab: AdapterLab
     ) -> None:
@@ -104,7 +103,6 @@ class AdapterContract(Kit):
             assert len(sampled.ids) == self.long
             check_adapter(lab, each, sampled)
 
-    @pytest.mark.asyncio
     async def test_forced_ids_are_scored_with_the_adapter(
         self, server: InferenceServer, lab: AdapterLab
     ) -> None:
@@ -114,7 +112,6 @@ class AdapterContract(Kit):
         assert scored.versions == (3,) * 9
         check_adapter(lab, request, scored)
 
-    @pytest.mark.asyncio
     async def test_an_adapter_that_can_not_be_taken_leaves_the_old_one(
         self, server: InferenceServer, lab: AdapterLab, tmp_path: Path
     ) -> None:
@@ -135,7 +132,6 @@ class AdapterContract(Kit):
         assert {*sampled.versions} == {1}
         check_adapter(lab, request, sampled)
 
-    @pytest.mark.asyncio
     async def test_nothing_is_sampled_from_an_adapter_that_is_missing_or_old(
         self, server: InferenceServer, lab: AdapterLab
     ) -> None:
@@ -145,7 +141,6 @@ class AdapterContract(Kit):
         with pytest.raises(NotSampledError):
             await server.sample(ask(lab, 4, adapter="one", least_version=2))
 
-    @pytest.mark.asyncio
     async def test_new_weights_remove_the_adapters_over_the_old_ones(
         self, server: InferenceServer, lab: AdapterLab
     ) -> None:

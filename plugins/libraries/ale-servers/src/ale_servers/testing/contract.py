@@ -113,6 +113,7 @@ class Kit:
         raise NotImplementedError("give the kit its fixture 'bare'")
 
 
+@pytest.mark.asyncio
 class ServerContract(Kit):
     """Override `bare` and `lab`; and `kept`, if the server can't keep interrupted requests."""
 
@@ -171,7 +172,6 @@ class ServerContract(Kit):
             await task
         raise AssertionError(f"{_TRIES} answers of {self.long} tokens ended before the pause")
 
-    @pytest.mark.asyncio
     async def test_sampled_ids_have_the_logprobs_of_a_forward_pass(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -183,7 +183,6 @@ class ServerContract(Kit):
         assert sampled.digests == {0: lab.publish(0).digest}
         check_exact(lab, request, sampled)
 
-    @pytest.mark.asyncio
     async def test_many_at_once_do_not_mix(self, server: InferenceServer, lab: ServerLab) -> None:
         prompts = [lab.prompt[n % 16 :] for n in range(40)]
         requests = [ask(lab, 4 + n % 5, prompt_ids=each) for n, each in enumerate(prompts)]
@@ -192,7 +191,6 @@ class ServerContract(Kit):
             assert len(sampled.ids) == request.max_tokens
             check_exact(lab, request, sampled)
 
-    @pytest.mark.asyncio
     async def test_the_next_turn_extends_the_ids_of_the_last(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -203,7 +201,6 @@ class ServerContract(Kit):
             check_exact(lab, request, sampled)
             ids = (*ids, *sampled.ids, *lab.prompt[:3])
 
-    @pytest.mark.asyncio
     async def test_a_stop_id_ends_the_answer_and_is_part_of_it(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -214,7 +211,6 @@ class ServerContract(Kit):
         assert stopped.reason == "stop"
         assert stopped.ids == free.ids[: free.ids.index(stop) + 1]
 
-    @pytest.mark.asyncio
     async def test_greedy_tokens_are_the_likeliest(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -227,7 +223,6 @@ class ServerContract(Kit):
         first = len(lab.prompt) - 1
         assert lab.logprobs(0, ids)[first] >= lab.logprobs(0, others)[first]
 
-    @pytest.mark.asyncio
     async def test_forced_ids_are_scored_at_temperature_1(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -237,7 +232,6 @@ class ServerContract(Kit):
         assert scored.reason == "forced"
         check_exact(lab, request, scored)
 
-    @pytest.mark.asyncio
     async def test_an_answer_is_continued_where_it_was_interrupted(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -249,7 +243,6 @@ class ServerContract(Kit):
         if (await server.status()).deterministic:
             assert rest.ids == whole.ids[12:]
 
-    @pytest.mark.asyncio
     async def test_the_same_seed_gives_the_same_answer_where_that_is_promised(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -257,7 +250,6 @@ class ServerContract(Kit):
         if (await server.status()).deterministic:
             assert answers[0] == answers[1]
 
-    @pytest.mark.asyncio
     async def test_ids_that_fill_the_context_are_named(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -266,7 +258,6 @@ class ServerContract(Kit):
         with pytest.raises(ContextLengthError):
             await server.sample(ask(lab, 4, prompt_ids=repeated))
 
-    @pytest.mark.asyncio
     async def test_aborted_requests_come_back_with_their_beginning(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -286,7 +277,6 @@ class ServerContract(Kit):
         assert {*rest.versions} == {1}
         check_exact(lab, rest_of, rest)
 
-    @pytest.mark.asyncio
     async def test_kept_requests_continue_under_new_weights_with_nothing_stale(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -306,7 +296,6 @@ class ServerContract(Kit):
         check_exact(lab, request, sampled)
         assert {*(await held).versions} == {1}
 
-    @pytest.mark.asyncio
     async def test_a_prompt_that_was_cached_is_computed_anew_after_an_update(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -317,7 +306,6 @@ class ServerContract(Kit):
             assert {*sampled.versions} == {version}
             check_exact(lab, request, sampled)
 
-    @pytest.mark.asyncio
     async def test_nothing_is_sampled_while_it_is_paused(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -332,14 +320,12 @@ class ServerContract(Kit):
         assert len((await asyncio.wait_for(held, 30)).ids) == 2
         assert not (await server.status()).paused
 
-    @pytest.mark.asyncio
     async def test_a_pause_that_nobody_ends_ends_by_itself(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
         await server.pause("keep", 0.2)
         assert len((await asyncio.wait_for(server.sample(ask(lab, 2)), 30)).ids) == 2
 
-    @pytest.mark.asyncio
     async def test_a_request_is_aborted_by_its_id(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -353,7 +339,6 @@ class ServerContract(Kit):
         await server.resume()
         assert (await asyncio.wait_for(other, 30)).reason == "length"
 
-    @pytest.mark.asyncio
     async def test_a_cancelled_request_is_no_longer_sampled(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -365,7 +350,6 @@ class ServerContract(Kit):
             while (await server.status()).running:
                 await asyncio.sleep(0.01)
 
-    @pytest.mark.asyncio
     async def test_weights_that_can_not_be_taken_leave_the_old_ones(
         self, server: InferenceServer, lab: ServerLab, wrong: Sequence[Weights]
     ) -> None:
@@ -379,7 +363,6 @@ class ServerContract(Kit):
         request = ask(lab, 4)
         check_exact(lab, request, await server.sample(request))
 
-    @pytest.mark.asyncio
     async def test_prepared_weights_are_not_sampled_from_before_the_update(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
@@ -395,14 +378,12 @@ class ServerContract(Kit):
         assert after.digests == {1: one.digest}
         check_exact(lab, request, after)
 
-    @pytest.mark.asyncio
     async def test_a_server_that_missed_an_update_samples_nothing(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
         with pytest.raises(NotSampledError):
             await server.sample(ask(lab, 3, least_version=1))
 
-    @pytest.mark.asyncio
     async def test_the_status_is_that_of_the_server(
         self, server: InferenceServer, lab: ServerLab
     ) -> None:
