@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ale.protocols import LOST, Launch, Launcher, Process
-from ale.testing import launcher as kit_module
+from ale.testing import waiting
 from ale.testing.launcher import LauncherContract
 
 
@@ -136,7 +136,7 @@ async def called(test: Any, kit: Any, launcher: Small, given: dict[str, Any]) ->
 async def test_a_fault_fails_its_test(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kit_module, "DEADLINE_S", 1.5)
+    monkeypatch.setattr(waiting, "LIMIT_S", 1.5)
     (tmp_path / "ids").mkdir()
     kit: Any = LauncherContract()
     test: Any = getattr(LauncherContract, f"test_{TESTS[fault]}")

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from ale.testing.waiting import wait_for
 from ale_nats.testing import WorkerGroup
-from ale_nats_client.testing import Server, wait_for
+from ale_nats_client.testing import Server
 
 WORKERS = 3
 EPISODES = 300

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ale.testing.waiting import wait_for
 from ale_nats.testing import WorkerGroup
 from ale_nats_client.testing import Server
 
@@ -139,11 +139,12 @@ def server_without_the_runs(workshop: Any) -> Iterator[None]:
         stdout=subprocess.DEVNULL,
     )
     try:
-        until = time.monotonic() + 120
-        while not [*(workshop.folder / "registry").glob("*.json")]:
+
+        def registered() -> bool:
             assert process.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.05)
+            return any((workshop.folder / "registry").glob("*.json"))
+
+        wait_for(registered, "the server's start")
         yield
     finally:
         process.terminate()

@@ -38,6 +38,7 @@ MODULES = (
     "testing.builders",
     "testing.fakes",
     "testing.played",
+    "testing.waiting",
 )
 # In the order in which data passes through them.
 TYPES = (

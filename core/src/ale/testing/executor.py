@@ -14,6 +14,7 @@ parts of a run with `ale.workers`; the kit's parts come with the spec, as a plug
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -26,6 +27,7 @@ from attrs import field, frozen
 import ale
 from ale.protocols import Executor, RunningRun, Workers
 from ale.runs import Registry
+from ale.testing._marks import async_tests
 from ale.types import CriterionSpec, Episode, Job, RunSpec, Stage, Task, replace
 from ale.workers import WORKER, Worker
 
@@ -74,6 +76,32 @@ def ale_criteria():
     return [Component("kit-done", None, lambda o, c: Done(), summary="A file is there.")]
 '''
 
+_RUN_PARTS = """
+from ale.testing.fakes import FakeChunker, FakeCreditScheme
+from ale.types import CriterionSpec, Task
+
+
+class Source:
+    def load(self):
+        done = (CriterionSpec(type="kit-done"),)
+        return [Task(id=f"t{i}", goal=goal, criteria=done) for i, goal in enumerate(GOALS)]
+
+
+@hookimpl
+def ale_task_sources():
+    return [Component("kit-tasks", None, lambda o, c: Source(), summary="Goals.")]
+
+
+@hookimpl
+def ale_chunkers():
+    return [Component("kit-chunker", None, lambda o, c: FakeChunker(), summary="A fake.")]
+
+
+@hookimpl
+def ale_credit_schemes():
+    return [Component("kit-credit", None, lambda o, c: FakeCreditScheme(), summary="A fake.")]
+"""
+
 LIMIT_S = 60.0
 """Seconds after which the tests give up waiting; an executor takes milliseconds."""
 _LARGE = 5_000_000
@@ -84,6 +112,33 @@ def job(name: str, goal: str = "touch done", **fields: object) -> Job:
     """A job whose agent runs `goal` in a shell; it succeeds if there is a file ``done``."""
     task = Task(id=name, goal=goal, criteria=(CriterionSpec(type="kit-done"),))
     return Job(id=f"0-{name}-0", task=task, **fields)  # type: ignore[arg-type]
+
+
+def write_run(folder: Path, goals: Sequence[str], **sections: object) -> Path:
+    """A config in `folder` for ``ale run``, with a task ``t0``, ``t1``, ... for each goal.
+
+    As in `job`, a goal is what the agent runs in a shell, and it succeeds if there is a file
+    ``done``. `sections` replace those of the config.
+    """
+    (folder / "parts.py").write_text(f"{PARTS}\nGOALS = {goals!r}\n{_RUN_PARTS}")
+    parts = ("tasks", "agent", "chunker", "credit")
+    config = {
+        "plugins": ["parts.py"],
+        "sandbox": {"type": "kit-folder"},
+        "observers": [],
+        **{part: {"type": f"kit-{part}"} for part in parts},
+        **sections,
+    }
+    path = folder / "run.yaml"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def episodes_of(directory: Path) -> list[str]:
+    """The ids of the episodes in a run directory; none where there is no run yet."""
+    path = directory / "episodes.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line)["id"] for line in lines]
 
 
 def spec_of(folder: Path, run_id: str, *, retries: int = 0) -> RunSpec:
@@ -173,6 +228,7 @@ def plain(episode: Episode) -> object:
     return made
 
 
+@async_tests
 class ExecutorContract:
     """The contract of every executor. Derive from it and give it `executor`."""
 
@@ -187,7 +243,6 @@ class ExecutorContract:
         here = Worker.build(spec, Registry.installed(), {})
         return KitRun(executor=executor, spec=spec, here=here)
 
-    @pytest.mark.asyncio
     async def test_every_job_gives_the_episode_that_this_process_gives(self, run: KitRun) -> None:
         jobs = [
             job("succeeds", "echo $seed; touch done", seed=11, step=3, rollout=2),
@@ -200,7 +255,6 @@ class ExecutorContract:
         assert [plain(each) for each in given] == expected
         assert [each.reward for each in given] == [1.0, 0.0, 1.0]
 
-    @pytest.mark.asyncio
     async def test_a_job_that_breaks_comes_back_with_the_reason(self, run: KitRun) -> None:
         made = job("broken")
         task = replace(made.task, setup_steps=("echo no disk >&2; exit 9",))
@@ -211,7 +265,6 @@ class ExecutorContract:
         assert (episode.failure.stage, episode.failure.kind) == ("setup", "SetupError")
         assert "no disk" in episode.failure.message
 
-    @pytest.mark.asyncio
     async def test_job_run_at_once_and_come_back_as_they_end(
         self, run: KitRun, tmp_path: Path
     ) -> None:
@@ -226,7 +279,6 @@ class ExecutorContract:
             two.touch()
             assert (await slow).reward == quick.reward == 1.0
 
-    @pytest.mark.asyncio
     async def test_stages_that_are_reported_are_those_of_the_job(self, run: KitRun) -> None:
         async with run.open() as workers:
             await asyncio.gather(*(run.stored(workers, job(name)) for name in ("a", "b")))
@@ -235,14 +287,12 @@ class ExecutorContract:
             assert seen == sorted(seen)
         assert {id for id, _ in run.stages} <= {"0-a-0", "0-b-0"}
 
-    @pytest.mark.asyncio
     async def test_a_large_episode_comes_back_whole(self, run: KitRun) -> None:
         large = job("large", f"head -c {_LARGE} /dev/zero | tr '\\0' x; touch done")
         expected = plain(await run.here.run(large))
         async with run.open() as workers:
             assert plain(await run.stored(workers, large)) == expected
 
-    @pytest.mark.asyncio
     async def test_a_cancelled_job_ends_and_can_be_asked_for_again(
         self, run: KitRun, tmp_path: Path
     ) -> None:
@@ -257,7 +307,6 @@ class ExecutorContract:
             episode = await run.stored(workers, job("again", "touch done"))
         assert episode.reward == 1.0
 
-    @pytest.mark.asyncio
     async def test_nothing_runs_after_the_executor_is_closed(
         self, run: KitRun, tmp_path: Path
     ) -> None:
@@ -268,7 +317,6 @@ class ExecutorContract:
             asked.cancel()
         await ends(begun)
 
-    @pytest.mark.asyncio
     async def test_a_drained_run_gets_what_was_begun(self, run: KitRun, tmp_path: Path) -> None:
         begun, go = tmp_path / "begun", tmp_path / "go"
         goal = f"touch {begun}; while ! test -e {go}; do sleep 0.05; done; touch done"
@@ -279,7 +327,6 @@ class ExecutorContract:
             go.touch()
             assert (await asyncio.wait_for(asked, LIMIT_S)).reward == 1.0
 
-    @pytest.mark.asyncio
     async def test_a_resumed_run_gets_every_job_that_it_asks_for(self, run: KitRun) -> None:
         first, second = job("first", "echo 1; touch done"), job("second")
         async with run.open() as workers:
@@ -292,6 +339,7 @@ class ExecutorContract:
         assert plain(before) == plain(after)
 
 
+@async_tests
 class RemoteExecutorContract(ExecutorContract):
     """For remote executors. Derive from it and give it `executor` and `kill_a_worker`."""
 
@@ -306,7 +354,6 @@ class RemoteExecutorContract(ExecutorContract):
     def test_it_says_that_job_leave_the_process(self, executor: Executor) -> None:
         assert executor.remote
 
-    @pytest.mark.asyncio
     async def test_the_job_of_a_worker_that_was_killed_is_run_by_another(
         self, run: KitRun, tmp_path: Path, kill_a_worker: Callable[[int], None]
     ) -> None:

@@ -13,15 +13,15 @@ import contextlib
 import os
 import shlex
 import signal
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ale.protocols import LOST, Launch, Launched, Launcher, Process, Role
-
-DEADLINE_S = 60.0
+from ale.testing import waiting
+from ale.testing._marks import async_tests
+from ale.testing.waiting import until
 
 # Ends at a SIGINT with status 130, like a run that has finished its episodes.
 DRAINS = "trap 'echo drained; exit 130' INT; trap 'echo ended; exit 143' TERM; echo ready"
@@ -29,6 +29,7 @@ WAIT = "; while :; do sleep 0.05; done"
 STUBBORN = "trap '' TERM INT; echo ready" + WAIT
 
 
+@async_tests
 class LauncherContract:
     """The contract of launchers. Give it the fixture `launcher`: the product, for this machine."""
 
@@ -74,14 +75,12 @@ class LauncherContract:
         assert not (tmp_path / "run-1").exists()
         assert list((tmp_path / "ids").iterdir()) == []
 
-    @pytest.mark.asyncio
     async def test_the_status_of_the_run_is_that_of_the_launch(
         self, launcher: Launcher, launch: Callable[..., Launch]
     ) -> None:
         async with started(launcher, launch("exit 3")) as launched:
             assert await waited(launched) == 3
 
-    @pytest.mark.asyncio
     async def test_each_process_has_its_log_its_name_and_its_variables(
         self, launcher: Launcher, launch: Callable[..., Launch]
     ) -> None:
@@ -94,44 +93,40 @@ class LauncherContract:
             assert f"{name} of run-1 with it" in text
             assert "error" in text
 
-    @pytest.mark.asyncio
     async def test_the_others_end_with_the_run(
         self, launcher: Launcher, launch: Callable[..., Launch], ids: Path
     ) -> None:
         wanted = launch("sleep 1", "sleep 600 & touch ids/$!; " + STUBBORN, count=2)
         async with started(launcher, wanted) as launched:
             assert await waited(launched) == 0
-            await eventually(lambda: not alive(ids))
+            await until(lambda: not alive(ids))
 
-    @pytest.mark.asyncio
     async def test_a_signal_reaches_the_run_and_the_others_stay_until_it_has_ended(
         self, launcher: Launcher, launch: Callable[..., Launch], ids: Path
     ) -> None:
         drains = "trap 'sleep 0.5; exit 130' INT; echo ready" + WAIT
         wanted = launch(drains, DRAINS + WAIT)
         async with started(launcher, wanted) as launched:
-            await eventually(lambda: says(wanted, "run", "ready") and says(wanted, "work", "ready"))
+            await until(lambda: says(wanted, "run", "ready") and says(wanted, "work", "ready"))
             await launched.send_signal(signal.SIGINT)
             assert await waited(launched) == 130
-            await eventually(lambda: not alive(ids))
+            await until(lambda: not alive(ids))
         assert says(wanted, "work", "ended")
         assert not says(wanted, "work", "drained")
 
-    @pytest.mark.asyncio
     async def test_ending_it_ends_what_ignores_every_signal(
         self, launcher: Launcher, launch: Callable[..., Launch], ids: Path
     ) -> None:
         wanted = launch(STUBBORN, STUBBORN)
         async with started(launcher, wanted) as launched:
-            await eventually(lambda: says(wanted, "run", "ready") and says(wanted, "work", "ready"))
+            await until(lambda: says(wanted, "run", "ready") and says(wanted, "work", "ready"))
             waiting = asyncio.create_task(waited(launched))
             await asyncio.sleep(0)
             await launched.end()
             await launched.end()
             assert await waiting != 0
-            await eventually(lambda: not alive(ids))
+            await until(lambda: not alive(ids))
 
-    @pytest.mark.asyncio
     async def test_a_lost_worker_is_started_again(
         self, launcher: Launcher, launch: Callable[..., Launch], tmp_path: Path
     ) -> None:
@@ -141,26 +136,23 @@ class LauncherContract:
         async with started(launcher, wanted, reports.append) as launched:
             assert await waited(launched) == 0
 
-    @pytest.mark.asyncio
     async def test_a_worker_lost_too_often_ends_the_run(
         self, launcher: Launcher, launch: Callable[..., Launch], ids: Path
     ) -> None:
         wanted = launch(DRAINS + WAIT, "sleep 1; exit 7")
         async with started(launcher, wanted) as launched:
             assert await waited(launched) == LOST
-            await eventually(lambda: not alive(ids))
+            await until(lambda: not alive(ids))
         assert says(wanted, "run", "ended")
 
-    @pytest.mark.asyncio
     async def test_a_killed_run_is_started_again_by_the_same_command(
         self, launcher: Launcher, launch: Callable[..., Launch], ids: Path
     ) -> None:
         wanted = launch("[ -e again ] && exit 3; touch again; kill -KILL $$", DRAINS + WAIT, 1, 1)
         async with started(launcher, wanted) as launched:
             assert await waited(launched) == 3
-            await eventually(lambda: not alive(ids))
+            await until(lambda: not alive(ids))
 
-    @pytest.mark.asyncio
     async def test_a_run_killed_too_often_is_lost(
         self, launcher: Launcher, launch: Callable[..., Launch], ids: Path
     ) -> None:
@@ -191,15 +183,7 @@ async def started(
 
 async def waited(launched: Launched) -> int:
     """The status of a launch that ends by itself, in time."""
-    return await asyncio.wait_for(launched.wait(), DEADLINE_S)
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.05)
+    return await asyncio.wait_for(launched.wait(), waiting.LIMIT_S)
 
 
 def says(launch: Launch, name: str, text: str) -> bool:

@@ -15,6 +15,7 @@ from ale.testing import builders
 from ale.testing.agent import answer, call, shell_call
 from ale.testing.fakes import FakeLLM, FolderSandbox, ListRecorder, ManualClock
 from ale.testing.played import play as play_in
+from ale.testing.waiting import until
 from ale.types import Stop
 from ale_agent_iflow.options import IflowOptions
 from ale_agent_iflow.plugin import ale_agents
@@ -336,9 +337,7 @@ async def test_cancelling_in_the_middle_of_a_turn_leaves_the_turn_on_record():
         ("shell", json.dumps({"command": c})) for c in ("echo one", "touch f; sleep 60", "true")
     ]
     running, recorder = await start(sandbox, answer("", *calls))
-    async with asyncio.timeout(10):
-        while not (Path(sandbox.workdir) / "f").exists():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until((Path(sandbox.workdir) / "f").exists)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

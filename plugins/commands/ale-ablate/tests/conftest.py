@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +13,7 @@ from typing import IO, Any
 import pytest
 from attrs import field, frozen
 
+from ale.testing.waiting import wait_for
 from ale_ablate.comparing import Comparison, compare
 from ale_ablate.grid import Cell, Grid
 from ale_ablate.measuring import Measured
@@ -60,11 +60,7 @@ class Running:
 
     def wait_for(self, what: Callable[[], Any], timeout_s: float = 60.0) -> Any:
         """Until it holds."""
-        end = time.monotonic() + timeout_s
-        while not (found := what()):
-            assert time.monotonic() < end, _whole(self.out) + _whole(self.err)
-            time.sleep(0.02)
-        return found
+        return wait_for(what, lambda: _whole(self.out) + _whole(self.err), timeout_s)
 
     def says(self, text: str) -> None:
         """Wait until its standard error has this."""

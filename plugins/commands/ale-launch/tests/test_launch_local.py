@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from attrs import evolve
 from ale.errors import InputError
 from ale.protocols import Launch, Launcher, Process
 from ale.testing.launcher import LauncherContract, script, started, waited
+from ale.testing.waiting import wait_for
 from ale_launch.launching import to_the_end
 from ale_launch.local import LocalLauncher
 from ale_launch.options import LocalOptions
@@ -166,11 +166,6 @@ def test_a_killed_launcher_leaves_nothing(tmp_path: Path) -> None:
     text = f"echo $$ > {shlex.quote(str(pid))}; while :; do sleep 0.05; done"
     command = [sys.executable, "-c", _LAUNCHER, text, str(tmp_path / "r")]
     with subprocess.Popen(command) as launcher:
-        while not (pid.exists() and pid.read_text().strip()):
-            time.sleep(0.05)
+        child = Path("/proc", wait_for(lambda: pid.exists() and pid.read_text().strip()))
         launcher.send_signal(signal.SIGKILL)
-    child = Path("/proc", pid.read_text().strip())
-    deadline = time.monotonic() + 60
-    while child.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not child.exists()
+    wait_for(lambda: not child.exists())

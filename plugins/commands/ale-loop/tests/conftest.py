@@ -26,15 +26,6 @@ PATIENCE_S = 120.0
 TOY = Path(__file__).with_name("toy.py")
 
 
-def wait_for(what: Callable[[], Any]) -> Any:
-    """What `what` gives as soon as it is something."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := what()):
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)
-    return found
-
-
 @frozen
 class Place:
     """A folder with a loop, and what writes episodes for it."""

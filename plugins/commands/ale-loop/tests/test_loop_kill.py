@@ -8,8 +8,9 @@ from functools import partial
 import pytest
 
 from ale.runs import RunReader
+from ale.testing.waiting import wait_for
 
-from .conftest import PATIENCE_S, Place, wait_for
+from .conftest import PATIENCE_S, Place
 
 
 def killed_while_it_learns(place: Place, kills: int, seed: int) -> None:

@@ -11,12 +11,13 @@ import pytest
 from ale.errors import AleError, InputError, StoreError
 from ale.runs import Registry, RunReader
 from ale.testing.fakes import ManualClock
+from ale.testing.waiting import wait_for
 from ale.types import Episode
 from ale_loop.options import read_config
 from ale_loop.record import answered, ask
 from ale_loop.running import restore, run
 
-from .conftest import Place, wait_for
+from .conftest import Place
 
 BETTER, WORSE = (0.8, 0.8, 0.8, 0.8), (0.1, 0.1, 0.1, 0.1)
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from ale.errors import StoreError
 from ale.runs import Registry
 from ale.testing.openai_server import openai_server
+from ale.testing.waiting import until
 from ale.types import Episode, Message, ToolCall
 from ale_proxy.plugin import ale_commands
 
@@ -137,10 +138,7 @@ async def test_a_session_ends_when_nothing_comes_any_more(start: Start) -> None:
     with openai_server({"*": {"text": "Hm."}}) as server:
         proxy: Proxied = await start(server.url, idle_s=0.2)
         await said(proxy.url, False, ASK)
-        async with asyncio.timeout(20):
-            while not proxy.episodes():  # noqa: ASYNC110 - the store tells nobody
-                await asyncio.sleep(0.05)
-    (episode,) = proxy.episodes()
+        (episode,) = await until(proxy.episodes)
     assert episode.metadata["ended_by"] == "timeout"
     assert episode.trajectory.stop.reason == "time_limit"
 

@@ -10,6 +10,7 @@ import pytest
 
 from ale.errors import LLMError
 from ale.testing.fakes import FakeLLM
+from ale.testing.waiting import until
 from ale_serve.answering import Served
 from ale_serve.running import Endpoint, _serve, listening
 from ale_servers.client import Connections, HTTPServer
@@ -68,9 +69,7 @@ async def test_a_server_is_registered_when_its_model_answers(tmp_path: Path) -> 
         await asyncio.sleep(0.01)
         assert (said, registry.entries()) == ([], [])
     ready.set()
-    async with asyncio.timeout(60):
-        while not said:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: said)
     assert [entry.url + "/v1" for entry in registry.entries()] == said
     os.kill(os.getpid(), signal.SIGTERM)
     await serving

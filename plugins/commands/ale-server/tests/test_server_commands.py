@@ -2,10 +2,8 @@
 
 import asyncio
 import os
-import shutil
 import signal
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,8 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ale.errors import AleError, InputError
+from ale.testing.waiting import wait_for
 from ale_nats_client.options import ServerOptions
-from ale_nats_client.testing import Server
+from ale_nats_client.testing import running_server
 from ale_server import running
 from ale_server.commands import server
 from ale_server.places import Place
@@ -93,10 +92,7 @@ def test_a_killed_server_is_started_again(folder: Path) -> None:
     (before,) = entries(folder)
     assert before.name == "server-1"
     os.kill(before.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 60
-    while (now := entries(folder)) == [before] or not now:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    now = wait_for(lambda: [each for each in entries(folder) if each != before])
     log = (folder / "server-1.log").read_text()
     assert "the server ended with status -9; started again in 0.5 s" in log
 
@@ -140,13 +136,8 @@ def test_a_server_that_does_not_answer_is_listed_with_the_reason(folder: Path) -
 
 @pytest.fixture
 def bucket(tmp_path: Path) -> Iterator[str]:
-    if shutil.which("nats-server") is None:
-        assert os.environ.get("CI") != "true", "CI must have nats-server"
-        pytest.skip("nats-server is not installed (Debian: apt-get install nats-server)")
-    made = Server(tmp_path / "nats")
-    made.start()
-    yield f"{made.url}/sampling"
-    made.stop()
+    with running_server(tmp_path / "nats") as made:
+        yield f"{made.url}/sampling"
 
 
 def test_servers_are_found_in_nats_from_any_machine(folder: Path, bucket: str) -> None:

@@ -1,6 +1,5 @@
 """The observer keeps the database up to date while the run is running."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from sqlalchemy import select
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext
 from ale.testing.observer import ObserverContract, ended, finished, notify, register, started
+from ale.testing.waiting import wait_for
 from ale_store import schema
 from ale_store.database import open_database
 from ale_store.options import StoreOptions
@@ -27,7 +27,6 @@ class TestStore(ObserverContract):
         return build()
 
     @pytest.mark.long
-    @pytest.mark.asyncio
     async def test_holds_no_more_after_ten_thousand_episodes(
         self, observer: object, tmp_path: Path
     ) -> None:
@@ -57,10 +56,7 @@ def test_a_running_run_is_in_the_database(
     notify(manager, [started(tmp_path / "runs" / "r")])
     store.add_episode(attempt(0))
     notify(manager, [ended(0, 1.0)])
-    deadline = time.monotonic() + 60
-    while stored(where) != [("r", None, 1)] and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert stored(where) == [("r", None, 1)]
+    wait_for(lambda: stored(where) == [("r", None, 1)], lambda: stored(where))
     store.add_episode(attempt(1))
     store.set_outcome({"outcome": "completed", "seconds": 1.0})
     store.close()

@@ -11,6 +11,7 @@ import pytest
 from ale.errors import SandboxError
 from ale.testing import builders
 from ale.testing.fakes import FolderSandbox
+from ale.testing.waiting import until
 from ale.types import Score
 from ale_criteria_python.options import PythonTestsOptions
 from ale_criteria_python.python_tests import PythonTests
@@ -84,9 +85,7 @@ async def test_a_sandbox_that_dies_under_the_tests_is_an_error_and_not_a_zero(
     trajectory = builders.trajectory(builders.turn(f"```python\n{code}\n```"))
     criterion = PythonTests(PythonTestsOptions(tests=TESTS))
     grading = asyncio.create_task(criterion.grade(builders.task(), trajectory, sandbox))
-    async with asyncio.timeout(30):
-        while not begun.exists():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(begun.exists)
     await sandbox.close()
     with pytest.raises(SandboxError):
         await grading

@@ -14,6 +14,7 @@ import pytest
 from ale.errors import GradingError, SandboxError
 from ale.testing import builders
 from ale.testing.fakes import FolderSandbox
+from ale.testing.waiting import until
 from ale.types import Score
 from ale_criteria_shell.options import UnitTestsPassOptions
 from ale_criteria_shell.unit_tests import UnitTestsPass
@@ -296,9 +297,7 @@ async def test_a_sandbox_that_dies_under_the_tests_is_an_error_and_not_a_zero(
     await sandbox.write("solution.py", b"import time\nopen('begun', 'w').close()\ntime.sleep(60)\n")
     criterion = UnitTestsPass(UnitTestsPassOptions(tests=tmp_path / "test_a.py"))
     grading = asyncio.create_task(criterion.grade(builders.task(), builders.trajectory(), sandbox))
-    async with asyncio.timeout(20):
-        while not (Path(sandbox.workdir) / "begun").exists():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until((Path(sandbox.workdir) / "begun").exists)
     await sandbox.close()
     with pytest.raises(SandboxError):
         await grading

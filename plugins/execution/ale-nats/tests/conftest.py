@@ -1,31 +1,24 @@
 """A NATS server and workers, each a process of its own."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ale_nats.testing import WorkerGroup
-from ale_nats_client.testing import Server
+from ale_nats_client.testing import Server, require_server, running_server
 
 
 @pytest.fixture(scope="session", autouse=True)
 def has_server() -> None:
-    """Skip where there is no server program, but not in CI."""
-    if shutil.which("nats-server") is None:
-        assert os.environ.get("CI") != "true", "CI must have nats-server"
-        pytest.skip("nats-server is not installed (Debian: apt-get install nats-server)")
+    require_server()
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory, has_server: None) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server for all tests; each run has its own subjects."""
-    made = Server(tmp_path_factory.mktemp("nats"))
-    made.start()
-    yield made
-    made.stop()
+    with running_server(tmp_path_factory.mktemp("nats")) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
@@ -39,12 +32,10 @@ def group(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture
-def own_server(tmp_path: Path, has_server: None) -> Iterator[Server]:
+def own_server(tmp_path: Path) -> Iterator[Server]:
     """A server that a test may stop."""
-    made = Server(tmp_path / "nats")
-    made.start()
-    yield made
-    made.stop()
+    with running_server(tmp_path / "nats") as made:
+        yield made
 
 
 @pytest.fixture

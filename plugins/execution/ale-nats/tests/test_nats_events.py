@@ -12,12 +12,13 @@ import pytest
 from ale.errors import AleError
 from ale.testing.builders import episode, turn
 from ale.testing.observer import ObserverContract
+from ale.testing.waiting import wait_for
 from ale.types import EpisodeFinished, EpisodeStage, RunFinished, RunStarted
 from ale_nats.events import EventPublisher, shown_events
 from ale_nats.options import EventOptions
 from ale_nats.testing import ALE
 from ale_nats_client.options import ServerOptions
-from ale_nats_client.testing import Server, free_port, wait_for
+from ale_nats_client.testing import Server, free_port
 
 
 class TestPublisher(ObserverContract):
@@ -137,7 +138,7 @@ def test_tail_follows_what_happens_from_now_on(server: Server, tmp_path: Path) -
     while process.poll() is None and not has_lines():  # until it listens
         count += 1
         publish(EventPublisher(EventOptions(url=server.url), {}), f"now{count}")
-    wait_for(lambda: process.poll() is not None, "ale events tail")
+    wait_for(lambda: process.poll() is not None, "the end of ale events tail")
     assert process.returncode == 0
     lines = [json.loads(line) for line in output.read_text().splitlines()]
     assert lines[-1]["event"] == "ale_run_finished"

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from ale.errors import AleError, InputError
 from ale.protocols import RunningRun
 from ale.runs import Registry
 from ale.testing.executor import LIMIT_S, KitRun, appears, job, spec_of
+from ale.testing.waiting import until, wait_for
 from ale.types import Episode, RunSpec, replace
 from ale.workers import Worker
 from ale_nats.connection import connected
@@ -23,7 +24,7 @@ from ale_nats.options import NatsOptions
 from ale_nats.running import run_worker
 from ale_nats.subjects import EPISODES, JOBS, OBJECTS, RUNS, jobs_consumer, subject
 from ale_nats.testing import WorkerGroup
-from ale_nats_client.testing import Server, free_port, wait_for
+from ale_nats_client.testing import Server, free_port
 
 MakeRun = Callable[..., KitRun]
 
@@ -45,9 +46,7 @@ def make_run(own_server: Server, tmp_path: Path) -> MakeRun:
 
 async def told(reports: list[str], text: str) -> str:
     """Wait until the user is told something."""
-    async with asyncio.timeout(30):
-        while not (found := [report for report in reports if text in report]):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    found: list[str] = await until(lambda: [each for each in reports if text in each])
     return found[0]
 
 
@@ -200,7 +199,7 @@ async def test_a_job_that_waits_for_the_queue_is_withdrawn_too(
 ) -> None:
     async with make_run(queue_limit=1).open() as other, make_run(queue_limit=1).open() as workers:
         holding = asyncio.create_task(other.run(job("other")))
-        await _until(lambda: _messages(own_group.url, JOBS), 1)
+        await _holds(own_group.url, JOBS, 1)
         asked = asyncio.create_task(workers.run(job("waits")))
         await asyncio.sleep(0.5)
         workers.drain()
@@ -245,14 +244,12 @@ async def test_a_lost_job_is_given_away_again_while_others_are_withdrawn(
         where = subject("stage", workers._token, taken.subject.rpartition(".")[2])
         progress = Progress(stage="queued", worker="one that is lost", delivery=1)
         await link.client.publish(where, encoded(progress))
-        async with asyncio.timeout(LIMIT_S):
-            while not any(each.taken_by for each in workers._asked.values()):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await until(lambda: any(each.taken_by for each in workers._asked.values()))
         waits = asyncio.create_task(workers.run(job("waits")))
-        await _until(lambda: _messages(own_server.url, JOBS), 2)
+        await _holds(own_server.url, JOBS, 2)
         workers.drain()
         assert await waits is None
-        await _until(lambda: _messages(own_server.url, JOBS), 1)
+        await _holds(own_server.url, JOBS, 1)
         (again,) = await jobs.fetch(1, timeout=10)
         assert again.subject == taken.subject
         lost.cancel()
@@ -284,10 +281,11 @@ async def _messages(url: str, stream: str) -> int:
         return (await link.stream.stream_info(stream)).state.messages
 
 
-async def _until(count: Callable[[], Awaitable[int]], expected: int) -> None:
-    async with asyncio.timeout(LIMIT_S):
-        while await count() != expected:  # noqa: ASYNC110 - only the server knows
-            await asyncio.sleep(0.05)
+async def _holds(url: str, stream: str, expected: int) -> None:
+    async def holds() -> bool:
+        return await _messages(url, stream) == expected
+
+    await until(holds)
 
 
 async def test_a_finished_run_leaves_nothing_in_the_server(
@@ -385,7 +383,7 @@ async def test_an_episode_that_is_lost_with_the_connection_comes_again(
         connection = workers._link.client._transport._io_writer.transport  # type: ignore[union-attr]
         connection.pause_reading()
         go.touch()
-        await _until(lambda: _messages(own_server.url, EPISODES), 1)
+        await _holds(own_server.url, EPISODES, 1)
         await asyncio.sleep(0.2)  # the server pushes it
         connection.abort()
         episode = await asyncio.wait_for(asked, 60)

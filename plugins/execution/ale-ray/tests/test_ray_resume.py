@@ -1,7 +1,6 @@
 """A launch of which the node of the run is lost: the run is resumed, each episode once."""
 
 import asyncio
-import json
 import os
 import sys
 from pathlib import Path
@@ -10,13 +9,15 @@ from typing import Any
 import pytest
 
 from ale.protocols import Launch, Process
-from ale.testing.launcher import alive, eventually, script, started, waited
+from ale.testing.executor import episodes_of, write_run
+from ale.testing.launcher import alive, script, started, waited
+from ale.testing.waiting import until
 from ale_ray.launcher import RayLauncher
 from ale_ray.options import RayLaunchOptions
 
 from .conftest import STORE
 from .test_ray_executor import ancestors
-from .test_ray_run import MORE_PARTS, PARTS, N, config_of, episodes
+from .test_ray_run import N
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -38,15 +39,11 @@ async def test_a_lost_node_resumes_the_run_elsewhere(cluster: Any, tmp_path: Pat
         cluster.add_node(num_cpus=1, resources={"launch": 1}, object_store_memory=STORE)
         for _ in range(2)  # with the head and that of the other tests, four
     ]
-    config = config_of(tmp_path, {})
-    sections = json.loads(config.read_text()) | {"executor": {"type": "local"}}
-    config.write_text(json.dumps(sections))
     # From the ninth task on they wait: else a busy machine may end the run before it is lost.
     may_end = tmp_path / "may-end"
-    held = f"test {{i}} -lt 8 || until test -e {may_end}; do sleep 0.1; done; touch done"
-    parts = (PARTS + MORE_PARTS).replace('goal="sleep 0.5; touch done"', f'goal=f"{held}"')
-    assert held in parts
-    (tmp_path / "parts.py").write_text(parts)
+    held = f"until test -e {may_end}; do sleep 0.1; done; touch done"
+    goals = ["touch done"] * 8 + [held] * (N - 8)
+    config = write_run(tmp_path, goals, run={"concurrency": 2})
     (tmp_path / "ids").mkdir()
     directory = tmp_path / "runs" / f"launch-{os.getpid()}"
     command = (sys.executable, "-m", "ale", "run", str(config), "--directory", str(directory))
@@ -61,7 +58,7 @@ async def test_a_lost_node_resumes_the_run_elsewhere(cluster: Any, tmp_path: Pat
     launcher = RayLauncher(RayLaunchOptions(address=cluster.address, resource="launch", grace_s=5))
     async with started(launcher, launch, said.append) as launched:
         waiting = asyncio.create_task(waited(launched))
-        await eventually(lambda: waiting.done() or len(episodes(directory)) >= 3)
+        await until(lambda: waiting.done() or len(episodes_of(directory)) >= 3)
         assert not waiting.done(), said
         run = process_of("run", directory)
         assert run is not None
@@ -69,13 +66,13 @@ async def test_a_lost_node_resumes_the_run_elsewhere(cluster: Any, tmp_path: Pat
         (lost,) = [n for n in nodes if any(p.process.pid in above for p in processes_of(n))]
         cluster.remove_node(lost, allow_graceful=False)
         again = "run was lost with its node: started again"
-        await eventually(lambda: waiting.done() or any(again in each for each in said))
+        await until(lambda: waiting.done() or any(again in each for each in said))
         assert not waiting.done(), said
         may_end.touch()
         assert await waiting == 0, said
-    assert sorted(episodes(directory)) == sorted(f"0-t{i}-0" for i in range(N))
+    assert sorted(episodes_of(directory)) == sorted(f"0-t{i}-0" for i in range(N))
     assert "holds a run: it is resumed" in launch.log("run").read_text()
-    await eventually(lambda: not alive(tmp_path / "ids"))
+    await until(lambda: not alive(tmp_path / "ids"))
     for node in set(nodes) - {lost}:
         cluster.remove_node(node)
 

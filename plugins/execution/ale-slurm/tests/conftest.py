@@ -5,12 +5,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from attrs import field, frozen
+
+from ale.testing.waiting import wait_for
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo")
 # A lost node is noticed after some 6 seconds, and a job that was cancelled is killed after one.
@@ -109,13 +110,6 @@ def is_step(entry: Path) -> bool:
         return "slurmstepd" in (entry / "comm").read_text()
     except OSError:
         return False
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
 
 
 def free_ports(number: int) -> list[int]:

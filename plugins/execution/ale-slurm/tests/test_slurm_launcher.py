@@ -11,7 +11,8 @@ import pytest
 
 from ale.errors import LaunchError
 from ale.protocols import LOST, Launch, Launcher
-from ale.testing.launcher import LauncherContract, alive, eventually, says, started, waited
+from ale.testing.launcher import LauncherContract, alive, says, started, waited
+from ale.testing.waiting import until
 from ale_slurm.launcher import Job, SlurmLauncher
 from ale_slurm.options import SlurmOptions
 
@@ -48,9 +49,9 @@ class TestSlurm(LauncherContract):
         said: list[str] = []
         async with started(launcher, wanted, said.append) as launched:
             waiting = asyncio.create_task(waited(launched))
-            await eventually(lambda: says(wanted, "run", "ready"))
+            await until(lambda: says(wanted, "run", "ready"))
             with no_controller(tmp_path, monkeypatch):
-                await eventually(lambda: waiting.done() or asked_again(said))
+                await until(lambda: waiting.done() or asked_again(said))
             (tmp_path / "enough").touch()
             assert await waiting == 3
 
@@ -65,7 +66,7 @@ class TestSlurm(LauncherContract):
         wanted = launch("trap 'echo told' TERM; echo ready; while :; do sleep 0.1; done")
         said: list[str] = []
         async with started(launcher, wanted, said.append) as launched:
-            await eventually(lambda: says(wanted, "run", "ready"))
+            await until(lambda: says(wanted, "run", "ready"))
             for task, told in (
                 (launched.send_signal(signal.SIGTERM), lambda: says(wanted, "run", "told")),
                 (launched.end(), lambda: not alive(ids)),
@@ -73,9 +74,9 @@ class TestSlurm(LauncherContract):
                 said.clear()
                 with no_controller(tmp_path, monkeypatch):
                     calling = asyncio.create_task(task)
-                    await eventually(lambda calling=calling: calling.done() or asked_again(said))
+                    await until(lambda calling=calling: calling.done() or asked_again(said))
                 await asyncio.wait_for(calling, 60)
-                await eventually(told)
+                await until(told)
 
     async def test_a_job_that_slurm_does_not_know_is_an_error(self) -> None:
         job = Job("999999", print, detached=False)
@@ -95,7 +96,7 @@ class TestSlurm(LauncherContract):
         wanted = launch("echo start >> starts; kill -KILL $$", restarts=1)
         async with started(launcher, wanted) as launched:
             waiting = asyncio.create_task(waited(launched))
-            await eventually(lambda: says(wanted, "job", "started again"))
+            await until(lambda: says(wanted, "job", "started again"))
             await launched.send_signal(signal.SIGTERM)
             assert await waiting == 128 + signal.SIGKILL
         assert (tmp_path / "starts").read_text() == "start\n"

@@ -13,69 +13,24 @@ import pytest
 
 from ale.errors import InputError
 from ale.protocols import Launch, Process
-from ale.testing.executor import PARTS
+from ale.testing.executor import episodes_of, write_run
 from ale_slurm.launcher import SlurmLauncher, slurm
 from ale_slurm.options import SlurmOptions
 from ale_slurm.script import script_of
 
 N = 6
-TASKS = """
-
-from ale.types import CriterionSpec, Task
-
-
-class Source:
-    def load(self):
-        done = (CriterionSpec(type="kit-done"),)
-        return [Task(id=f"t{i}", goal="sleep 0.4; touch done", criteria=done) for i in range(6)]
-
-
-@hookimpl
-def ale_task_sources():
-    return [Component("kit-tasks", None, lambda o, c: Source(), summary="Six.")]
-"""
-CONFIG = {
-    "plugins": ["parts.py"],
-    "tasks": {"type": "kit-tasks"},
-    "sandbox": {"type": "kit-folder"},
-    "agent": {"type": "kit-agent"},
-    "chunker": {"type": "kit-chunker"},
-    "credit": {"type": "kit-credit"},
-    "observers": [],
-    "run": {"concurrency": 1},
-}
-CREDIT = """
-from ale.testing.fakes import FakeChunker, FakeCreditScheme
-
-
-@hookimpl
-def ale_chunkers():
-    return [Component("kit-chunker", None, lambda o, c: FakeChunker(), summary="A fake.")]
-
-
-@hookimpl
-def ale_credit_schemes():
-    return [Component("kit-credit", None, lambda o, c: FakeCreditScheme(), summary="A fake.")]
-"""
 
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Launch:
     """A real `ale run` of six short episodes, with a worker beside it."""
-    (tmp_path / "parts.py").write_text(PARTS + TASKS + CREDIT)
-    (tmp_path / "run.yaml").write_text(json.dumps(CONFIG))
+    config = write_run(tmp_path, ["sleep 0.4; touch done"] * N, run={"concurrency": 1})
     directory = tmp_path / "runs" / "one"
-    command = (sys.executable, "-P", "-m", "ale", "run", str(tmp_path / "run.yaml"))
+    command = (sys.executable, "-P", "-m", "ale", "run", str(config))
     run = Process(name="run", role="run", command=(*command, "--directory", str(directory)))
     text = "trap exit TERM; while :; do sleep 0.1; done"
     work = Process(name="work", role="worker", command=("bash", "-c", text))
     return Launch(name="one", directory=directory, run=run, others=[work], restarts=2)
-
-
-def episodes(launch: Launch) -> list[str]:
-    path = launch.directory / "episodes.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line)["id"] for line in lines]
 
 
 async def release(job: str) -> None:
@@ -99,7 +54,7 @@ async def lose(launch: Launch, lose_it: Callable[[Any], object]) -> list[str]:
     job: Any = await SlurmLauncher(SlurmOptions(grace_s=1), 0.5).start(launch, said.append)
     try:
         waiting = asyncio.create_task(job.wait())
-        while len(episodes(launch)) < 2:
+        while len(episodes_of(launch.directory)) < 2:
             await asyncio.sleep(0.1)
             assert not waiting.done(), said
         lose_it(job)
@@ -117,7 +72,7 @@ def node_of(job: str) -> str:
 
 
 def whole(launch: Launch) -> None:
-    assert sorted(episodes(launch)) == sorted(f"0-t{i}-0" for i in range(N))
+    assert sorted(episodes_of(launch.directory)) == sorted(f"0-t{i}-0" for i in range(N))
     manifest = json.loads((launch.directory / "manifest.json").read_text())
     assert manifest["outcome"]["outcome"] == "completed"
 

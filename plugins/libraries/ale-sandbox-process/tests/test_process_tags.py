@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ale.errors import SandboxError
+from ale.testing.waiting import until
 from ale_sandbox_process import process_tags
 from ale_sandbox_process.process_tags import ProcessTag
 
@@ -45,11 +46,10 @@ def is_sleep(pid: int) -> bool:
 
 async def appeared() -> list[int]:
     """Wait until only the final processes carry the tag, not the shells before them."""
-    for _ in range(2000):
-        if (found := process_tags.find(TAG)) and all(map(is_sleep, found)):
-            return found
-        await asyncio.sleep(0.01)
-    raise AssertionError("no tagged process appeared")
+    found: list[int] = await until(
+        lambda: all(map(is_sleep, tagged := process_tags.find(TAG))) and tagged
+    )
+    return found
 
 
 @pytest.mark.parametrize(

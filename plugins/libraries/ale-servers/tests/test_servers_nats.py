@@ -1,7 +1,5 @@
 """The registry in NATS, with a server of the test's own."""
 
-import os
-import shutil
 import subprocess
 import sys
 import time
@@ -10,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ale.testing.waiting import wait_for
 from ale_nats_client.options import ServerOptions
-from ale_nats_client.testing import Server, make_certificates
+from ale_nats_client.testing import Server, make_certificates, running_server
 from ale_servers.nats_registry import NatsRegistry
 from ale_servers.records import Entry
 from ale_servers.registry import own_entry, registered
@@ -23,22 +22,10 @@ def at(url: str) -> ServerOptions:
     return ServerOptions(url=url)
 
 
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.fixture
 def nats_server(tmp_path: Path) -> Iterator[Server]:
-    if shutil.which("nats-server") is None:
-        assert os.environ.get("CI") != "true", "CI must have nats-server"
-        pytest.skip("nats-server is not installed (Debian: apt-get install nats-server)")
-    made = Server(tmp_path / "nats")
-    made.start()
-    yield made
-    made.stop()
+    with running_server(tmp_path / "nats") as made:
+        yield made
 
 
 @pytest.fixture
@@ -66,18 +53,18 @@ def test_what_one_host_adds_and_removes_another_one_sees(connect: Connect) -> No
     assert names(there) == []
     for name in ("b/2", "a"):
         here.add(Entry(url=f"http://{name}", name=name))
-    until(lambda: names(there) == ["a", "b/2"])
+    wait_for(lambda: names(there) == ["a", "b/2"])
     assert names(connect()) == ["a", "b/2"], "what was there before is listed at once"
     here.remove("a")
     here.remove("unknown")
-    until(lambda: names(there) == ["b/2"])
+    wait_for(lambda: names(there) == ["b/2"])
 
 
 def test_a_server_does_not_renew_the_entry_of_another_with_its_name(connect: Connect) -> None:
     registry = connect()
     first, other = (Entry(url=f"http://{url}", name="a") for url in ("first", "other"))
     registry.renew(first)
-    until(lambda: registry.entries() == [first])
+    wait_for(lambda: registry.entries() == [first])
     registry.add(other)
     registry.renew(first)
     assert connect().entries() == [other]
@@ -105,31 +92,33 @@ def test_the_entry_of_a_killed_server_expires(nats_server: Server, connect: Conn
     url = f"{nats_server.url}/test"
     registry = connect(expiry_s=2)
     with subprocess.Popen([sys.executable, "-c", PROGRAM, url]) as server:
-        until(lambda: names(registry) == ["own"])
+        wait_for(lambda: names(registry) == ["own"])
         first = registry._seen["own"][1]
-        until(lambda: "own" in registry._seen and registry._seen["own"][1] > first)  # it is renewed
+        wait_for(
+            lambda: "own" in registry._seen and registry._seen["own"][1] > first
+        )  # it is renewed
         server.kill()
-        until(lambda: names(registry) == [])
+        wait_for(lambda: names(registry) == [])
         assert names(connect(expiry_s=60)) == [], "NATS still has it"
 
 
 async def test_a_server_is_there_while_it_runs(connect: Connect) -> None:
     registry = connect()
     async with registered(registry, own_entry("http://127.0.0.1:1/v1", "a/b"), beat_s=0.1):
-        until(lambda: names(registry) == ["a/b"])
-    until(lambda: names(registry) == [])
+        wait_for(lambda: names(registry) == ["a/b"])
+    wait_for(lambda: names(registry) == [])
 
 
 def test_what_was_there_stays_while_nats_is_away(nats_server: Server, connect: Connect) -> None:
     registry = connect(expiry_s=30)
     registry.add(Entry(url="http://a", name="a"))
-    until(lambda: names(registry) == ["a"])
+    wait_for(lambda: names(registry) == ["a"])
     nats_server.stop()
     assert names(registry) == ["a"]
     nats_server.start()
-    until(lambda: registry._client is not None and registry._client.is_connected)
+    wait_for(lambda: registry._client is not None and registry._client.is_connected)
     registry.add(Entry(url="http://b", name="b"))
-    until(lambda: "b" in names(registry))
+    wait_for(lambda: "b" in names(registry))
 
 
 def test_what_had_expired_does_not_come_back_with_the_connection(
@@ -137,16 +126,16 @@ def test_what_had_expired_does_not_come_back_with_the_connection(
 ) -> None:
     registry = connect(expiry_s=30)
     registry.add(Entry(url="http://a", name="a"))
-    until(lambda: names(registry) == ["a"])
+    wait_for(lambda: names(registry) == ["a"])
     dead = Entry(url="http://dead", name="dead")
     registry._seen["dead"] = (dead, time.monotonic() - 31)
     nats_server.stop()
-    until(lambda: registry._client is not None and not registry._client.is_connected)
-    until(lambda: names(registry) == ["a"])
+    wait_for(lambda: registry._client is not None and not registry._client.is_connected)
+    wait_for(lambda: names(registry) == ["a"])
     nats_server.start()
-    until(lambda: registry._client is not None and registry._client.is_connected)
+    wait_for(lambda: registry._client is not None and registry._client.is_connected)
     registry.add(Entry(url="http://b", name="b"))
-    until(lambda: "b" in names(registry))
+    wait_for(lambda: "b" in names(registry))
     assert names(registry) == ["a", "b"]
 
 
@@ -190,9 +179,9 @@ def test_users_and_certificates_are_those_of_the_options(guarded: Server, tmp_pa
     )
     unchecked = NatsRegistry(ServerOptions(url=f"{guarded.url}/test"), {})
     here.add(Entry(url="http://a", name="a"))
-    until(lambda: names(there) == ["a"])
+    wait_for(lambda: names(there) == ["a"])
     # A server that refuses a client closes the connection, at times before its reason is read.
-    until(lambda: "refuses this client: " in why_not(other))
+    wait_for(lambda: "refuses this client: " in why_not(other))
     with pytest.raises(ConnectionError, match=r"TLS failed: .*check tls_ca"):
         unchecked.entries()
     for registry in (here, there, other, unchecked):

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from ale.errors import AleError, LLMError
+from ale.testing.waiting import until
 from ale_servers.client import Connections, HTTPServer
 from ale_servers.pool import PoolOptions, ServerPool
 from ale_servers.protocol import InferenceServer, NotSampledError
@@ -98,12 +99,6 @@ def ask(n: int = 4, **fields: Any) -> SampleRequest:
     )
 
 
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-
-
 async def test_requests_are_spread_by_load_and_a_session_stays_where_it_is(make: Make) -> None:
     servers = [BigramServer(token_s=0.002) for _ in range(3)]
     pool = make(*servers)
@@ -161,7 +156,7 @@ async def test_the_deadline_names_the_servers_that_are_not_used(make: Make) -> N
 async def test_cancelled_requests_free_their_places(make: Make) -> None:
     pool = make(BigramServer(token_s=0.01, max_running=1))
     tasks = [asyncio.create_task(pool.sample(ask(500), f"e{n}")) for n in range(20)]
-    await until(lambda: any(member.in_flight for member in pool.members))
+    await until(lambda: any(member.in_flight for member in pool.members), pause_s=0.005)
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
@@ -177,9 +172,9 @@ async def test_an_update_in_the_middle_interrupts_and_loses_no_token(
     pool = make(*servers, interruption=mode)
     asked = [ask(200) for _ in range(10)]
     tasks = [asyncio.create_task(pool.sample(each, each.id)) for each in asked]
-    await until(lambda: all(server.n_sampled > 50 for server in servers))
+    await until(lambda: all(server.n_sampled > 50 for server in servers), pause_s=0.005)
     await pool.update(lab.publish(1))
-    await until(lambda: all(server.n_sampled > 500 for server in servers))
+    await until(lambda: all(server.n_sampled > 500 for server in servers), pause_s=0.005)
     await pool.update(lab.publish(2))
     for request, sampled in zip(asked, await asyncio.gather(*tasks), strict=True):
         assert len(sampled.ids) == 200
@@ -288,13 +283,13 @@ async def test_a_server_that_hangs_while_it_catches_up_holds_up_no_update(
     await pool.sample(ask(), "e")  # from now on it looks by itself
     await pool.update(lab.publish(1))
     hangs.let, hangs.unreachable = asyncio.Event(), False
-    await until(lambda: pool.members[1].catching_up is not None)
+    await until(lambda: pool.members[1].catching_up is not None, pause_s=0.005)
     async with asyncio.timeout(60):
         await pool.update(lab.publish(2))
         assert {*(await pool.sample(ask(), "e")).versions} == {2}
     assert (here.version, hangs.version) == (2, 0)
     hangs.let.set()
-    await until(lambda: pool.members[1].state == "ready")
+    await until(lambda: pool.members[1].state == "ready", pause_s=0.005)
     assert hangs.version == 2
 
 

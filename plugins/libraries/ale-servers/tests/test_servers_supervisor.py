@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from ale.testing.waiting import until, wait_for
 from ale_servers import supervisor
 from ale_servers.supervisor import Command, is_alive, last_lines, supervised
 
@@ -26,16 +26,12 @@ def command(log: Path, program: str = PROGRAM) -> Command:
 
 
 async def pids(log: Path, n: int) -> list[int]:
-    async with asyncio.timeout(20):
-        while not log.exists() or len(log.read_text().split()) < n:
-            await asyncio.sleep(0.01)
+    await until(lambda: log.exists() and len(log.read_text().split()) >= n)
     return [int(each) for each in log.read_text().split()]
 
 
 async def gone(pid: int) -> None:
-    async with asyncio.timeout(20):
-        while is_alive(pid):
-            await asyncio.sleep(0.01)
+    await until(lambda: not is_alive(pid))
 
 
 async def test_it_is_started_again_after_a_crash_and_ended_after_the_block(
@@ -110,13 +106,7 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
             PROGRAM,
         ]
     )
-    deadline = time.monotonic() + 60
-    while not (log.exists() and log.read_text().strip()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    pid = int(log.read_text())
+    pid = int(wait_for(lambda: log.exists() and log.read_text().strip()))
     parent.kill()
     parent.wait()
-    while is_alive(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: not is_alive(pid))

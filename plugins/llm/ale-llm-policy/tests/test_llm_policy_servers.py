@@ -17,6 +17,7 @@ from ale.plugin import BuildContext
 from ale.protocols import LLM, ServedPolicy
 from ale.strict import read_yaml, structure
 from ale.testing.llm import LLMContract
+from ale.testing.waiting import until
 from ale.types import CompletionRequest, Message, PolicySnapshot, Sampling
 from ale_llm_policy.build import build_servers, wrap_policy
 from ale_llm_policy.model import PolicyLLM
@@ -117,8 +118,7 @@ async def test_new_weights_reach_all_servers_in_the_middle_of_answers(
     llm._end_ids = frozenset()
     asked = [request(text, n=200) for text in ("a b", "c d", "e f", "g h")]
     running = [asyncio.create_task(llm.complete(each)) for each in asked]
-    while not all(engine.engine.n_steps > 20 for engine in lab.engines):  # noqa: ASYNC110
-        await asyncio.sleep(0.002)
+    await until(lambda: all(each.engine.n_steps > 20 for each in lab.engines), pause_s=0.002)
     other = new_policy(seed=9)
     weights = dict(other.model.named_parameters())
     await llm.load_policy(PolicySnapshot(version=3, weights=weights))

@@ -12,6 +12,7 @@ from ale.errors import LLMError
 from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.testing.llm import LLMContract
+from ale.testing.waiting import until
 from ale_servers.gateway import Model
 from ale_servers.hosted import HostedLLM
 from ale_servers.protocol import NotSampledError
@@ -56,9 +57,7 @@ async def test_scoring_that_is_interrupted_is_asked_for_again(
     await llm.server.status()
     request = ask(lab, 1, forced_ids=lab.prompt * 20)
     scoring = asyncio.create_task(llm.server.sample(request))
-    async with asyncio.timeout(60):
-        while not lab.fake.sampler._jobs:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+    await until(lambda: lab.fake.sampler._jobs, pause_s=0.001)
     await llm.server.pause("abort", 60)
     with pytest.raises(NotSampledError, match="interrupted while it scored"):
         await scoring

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from ale.errors import LLMError
 from ale.plugin import BuildContext
+from ale.testing.waiting import until
 from ale_servers.gateway import Gateway
 from ale_servers.hosted import HostedLLM
 from ale_servers.protocol import NotSampledError
@@ -74,12 +75,6 @@ def gateway(llm: HostedLLM) -> Gateway:
     return llm.server
 
 
-async def until(reached: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not reached():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-
-
 async def test_nobody_is_answered_until_a_program_with_half_of_some_weights_has_ended(
     gateway: Gateway, lab: Lab
 ) -> None:
@@ -87,7 +82,7 @@ async def test_nobody_is_answered_until_a_program_with_half_of_some_weights_has_
     lab.fake.refuses = "/finish_weight_update"
     lab.may_end.clear()
     updating = asyncio.create_task(gateway.update(lab.publish(1)))
-    await until(lambda: gateway._running is None)
+    await until(lambda: gateway._running is None, pause_s=0.001)
     with pytest.raises(NotSampledError, match="is starting"):
         await gateway.sample(ask(lab, 4))
     others = [asyncio.create_task(gateway.started()) for _ in range(3)]
@@ -105,7 +100,7 @@ async def test_scores_of_weights_that_change_meanwhile_are_asked_for_again(
     await gateway.status()
     request = ask(lab, 1, forced_ids=lab.prompt * 20)
     scoring = asyncio.create_task(gateway.sample(request))
-    await until(lambda: lab.fake.sampler._jobs)
+    await until(lambda: lab.fake.sampler._jobs, pause_s=0.001)
     await gateway.update(lab.publish(1))
     with pytest.raises(NotSampledError, match="changed while it scored"):
         await scoring
@@ -114,7 +109,7 @@ async def test_scores_of_weights_that_change_meanwhile_are_asked_for_again(
 async def test_scoring_that_is_interrupted_is_asked_for_again(gateway: Gateway, lab: Lab) -> None:
     await gateway.status()
     scoring = asyncio.create_task(gateway.sample(ask(lab, 1, forced_ids=lab.prompt * 20)))
-    await until(lambda: lab.fake.sampler._jobs)
+    await until(lambda: lab.fake.sampler._jobs, pause_s=0.001)
     await gateway.pause("abort", 60)
     with pytest.raises(NotSampledError, match="interrupted while it scored"):
         await scoring
@@ -128,7 +123,7 @@ async def test_a_program_that_ends_while_it_starts_is_an_error_for_those_who_wai
 
     monkeypatch.setattr(gateway._program, "is_ready", is_ready)
     waiting = asyncio.create_task(gateway.started())
-    await until(lambda: gateway._ready is not None)
+    await until(lambda: gateway._ready is not None, pause_s=0.001)
     deadline = gateway._deadline
     await asyncio.sleep(0.02)  # it waits for the program
     lab.crash()
@@ -179,7 +174,7 @@ async def test_a_third_version_of_an_adapter_waits_for_answers_of_the_first(
     monkeypatch.setattr(gateway._program, "load_adapter", load_adapter)
     await gateway.update(lab.publish_adapter("one", 1))
     answering = asyncio.create_task(gateway.sample(ask(lab, 1500, adapter="one")))
-    await until(lambda: lab.fake.sampler._jobs)
+    await until(lambda: lab.fake.sampler._jobs, pause_s=0.001)
     await gateway.update(lab.publish_adapter("one", 2))
     await gateway.update(lab.publish_adapter("one", 3))
     assert had == [0, 1, 1]

@@ -12,6 +12,7 @@ from ale.errors import InputError, LLMError
 from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.testing.llm import LLMContract
+from ale.testing.waiting import until
 from ale_servers.gateway import Model
 from ale_servers.hosted import HostedLLM
 from ale_servers.testing.adapters import AdapterContract
@@ -54,8 +55,7 @@ async def test_an_answer_says_nothing_of_weights_that_were_changed_under_its_ada
 ) -> None:
     await llm.server.update(lab.publish_adapter("one", 1))
     answer = asyncio.ensure_future(llm.server.sample(ask(lab, 300, adapter="one")))
-    while not lab.fake.sampler._jobs:  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
+    await until(lambda: lab.fake.sampler._jobs, pause_s=0.001)
     llm.server._now = (await llm.server.status()).adapters["one"]
     with pytest.raises(LLMError, match="under the adapter were changed"):
         await answer

@@ -11,7 +11,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -29,6 +29,7 @@ from ale.testing.observer import (
     stages,
     started,
 )
+from ale.testing.waiting import wait_for
 from ale.types import StepFinished, StepReport
 from ale_observe_console.observer import make
 from ale_observe_console.options import ConsoleOptions
@@ -96,10 +97,7 @@ class Terminal:
             return
 
     def wait_for(self, text: str) -> str:
-        deadline = time.monotonic() + 60
-        while text not in self.seen.decode(errors="replace"):
-            assert time.monotonic() < deadline, self.seen
-            time.sleep(0.01)
+        wait_for(lambda: text in self.seen.decode(errors="replace"), lambda: self.seen)
         return self.seen.decode()
 
 
@@ -239,17 +237,10 @@ def test_a_reader_that_is_gone_is_reported_once_by_the_next_hook(
     with os.fdopen(writer, "w") as stream:
         manager = register(build(monkeypatch, stream, {}, quiet_interval_s=0.01))
         notify(manager, [started(HERE)])
-        _until(lambda: not any(t.name == "ale-console" for t in threading.enumerate()))
+        wait_for(lambda: not any(t.name == "ale-console" for t in threading.enumerate()))
         with pytest.raises(BrokenPipeError):
             notify(manager, [ended(0, 1.0)])
         notify(manager, [ended(1, 1.0), finished(HERE)])
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("columns", [80, 40, 20])

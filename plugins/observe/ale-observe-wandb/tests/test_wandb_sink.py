@@ -6,7 +6,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from ale.testing.observer import (
     report,
     started,
 )
+from ale.testing.waiting import wait_for
 from ale.types import EpisodeFinished, replace
 from ale_observe_wandb.options import WandbOptions
 from ale_observe_wandb.plugin import ale_observers
@@ -48,7 +48,6 @@ class TestOffline(ObserverContract):
         return build()
 
     @pytest.mark.long
-    @pytest.mark.asyncio
     async def test_holds_no_more_after_ten_thousand_episodes(
         self, observer: object, tmp_path: Path
     ) -> None:
@@ -86,13 +85,12 @@ def written(directory: Path) -> Sequence[Any]:
 
     wandb's own process writes the file; on a busy machine some ms after `finish` has returned.
     """
-    deadline = time.monotonic() + 60
-    while True:
+
+    def whole() -> Sequence[Any]:
         found = list(records(the_file(directory)))
-        if any(record.HasField("exit") for record in found):
-            return found
-        assert time.monotonic() < deadline, f"{len(found)} records, and no end"
-        time.sleep(0.02)
+        return found if any(record.HasField("exit") for record in found) else ()
+
+    return wait_for(whole)
 
 
 def rows(directory: Path) -> Sequence[dict[str, Any]]:

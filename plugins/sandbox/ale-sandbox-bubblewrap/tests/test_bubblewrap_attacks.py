@@ -7,7 +7,6 @@ import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from ale.errors import SandboxError
 from ale.protocols import Sandbox, SandboxBackend
 from ale.testing.sandbox._probes import host_processes
+from ale.testing.waiting import until
 from ale.types import ExecResult, SandboxSpec
 from ale_sandbox_bubblewrap import seccomp
 
@@ -50,14 +50,6 @@ async def started(word: str) -> None:
 async def gone(word: str) -> None:
     """Wait until there is none any more."""
     await until(lambda: host_processes(word) == [])
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(3000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come within 30 s")
 
 
 async def test_the_hosts_files_are_not_there(box: Sandbox, tmp_path: Path) -> None:

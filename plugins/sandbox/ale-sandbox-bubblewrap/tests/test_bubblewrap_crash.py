@@ -1,6 +1,5 @@
 """What killed host processes leave behind is found and removed, and nothing else is."""
 
-import asyncio
 import os
 import secrets
 from collections.abc import Callable
@@ -10,6 +9,7 @@ import pytest
 
 from ale.protocols import SandboxBackend
 from ale.testing.sandbox._probes import host_processes
+from ale.testing.waiting import until
 from ale.types import SandboxSpec
 from ale_sandbox_bubblewrap import facts
 from ale_sandbox_process.testing import killed_hosts, mounted
@@ -79,12 +79,8 @@ async def test_when_the_host_process_dies_its_sandboxes_end_by_themselves(
     """No `prune` is needed for that: what is left are files."""
     environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
     for host in killed_hosts(PLUGIN, tmp_path, environ, sandboxes=1, concurrency=2, longest_s=1.0):
-        for _ in range(2000):
-            if not host_processes(host.word) and not mounted(str(tmp_path)):
-                break
-            await asyncio.sleep(0.01)
-        assert host_processes(host.word) == []
-        assert mounted(str(tmp_path)) == []
+        await until(lambda word=host.word: not host_processes(word), "the processes' end")
+        await until(lambda: not mounted(str(tmp_path)), "the end of the mounts")
     await make().prune()
 
 

@@ -1,6 +1,5 @@
 """What a killed host process leaves behind is found and removed, and nothing else is."""
 
-import asyncio
 import json
 import os
 import secrets
@@ -16,6 +15,7 @@ from ale.errors import SandboxError
 from ale.protocols import SandboxBackend
 from ale.testing.fakes import ManualClock
 from ale.testing.sandbox._probes import host_processes
+from ale.testing.waiting import until
 from ale.types import ExecResult, SandboxSpec
 from ale_sandbox_process.testing import killed_hosts
 
@@ -65,11 +65,7 @@ async def test_what_a_killed_host_leaves_is_found_and_removed(
         assert {i.id: i.owner_alive for i in await backend.list() if i.id in left} == {
             id: True for id in left
         }
-        for _ in range(2000):
-            if len(host_processes(word)) >= 4:
-                break
-            await asyncio.sleep(0.01)
-        assert len(host_processes(word)) >= 4
+        await until(lambda: len(host_processes(word)) >= 4)
         host.send_signal(signal.SIGKILL)
         host.wait()
         host.stdout.close()

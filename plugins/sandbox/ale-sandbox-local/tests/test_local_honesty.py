@@ -13,6 +13,7 @@ import pytest
 from ale.errors import SandboxError
 from ale.protocols import Sandbox, SandboxBackend
 from ale.testing.sandbox._probes import host_processes
+from ale.testing.waiting import until
 from ale.types import SandboxSpec
 from ale_sandbox_local.plugin import probe
 
@@ -126,10 +127,7 @@ async def test_a_process_that_tries_to_leave_is_found(backend: SandboxBackend, e
     word = f"86400.{secrets.randbelow(10**9)}"
     async with backend.open(SandboxSpec()) as sandbox:
         await sandbox.exec(escape.format(word=word))
-        seen: list[int] = []
-        while not seen:
-            await asyncio.sleep(0.01)
-            seen = host_processes(word)
+        await until(lambda: host_processes(word))
     assert host_processes(word) == []
 
 
@@ -140,10 +138,7 @@ async def test_a_process_that_removes_both_tags_is_not_found_and_that_is_noted(
     async with backend.open(SandboxSpec()) as sandbox:
         await sandbox.exec(f"(ulimit -m 100000; env -i setsid sleep {word} &)")
         # Until all the programs on the way have become the last one.
-        for _ in range(2000):
-            if any(map(is_sleep, host_processes(word))):
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: any(map(is_sleep, host_processes(word))))
     hidden = host_processes(word)
     for pid in hidden:
         os.kill(pid, signal.SIGKILL)

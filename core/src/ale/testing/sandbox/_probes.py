@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import os
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from ale.protocols import Sandbox
+from ale.testing.waiting import until
 from ale.types import ExecResult
 
 TIMEOUT_S = 30.0
@@ -37,14 +37,6 @@ def case(name: str) -> Iterator[None]:
 def beat(name: str) -> str:
     """A loop that adds a line to a file fifty times a second, for ever."""
     return f"while :; do echo x >> {name}; sleep 0.02; done"
-
-
-async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Wait for a condition that must become true soon."""
-    end = time.monotonic() + TIMEOUT_S
-    while not await condition():
-        assert time.monotonic() < end, f"{what} did not happen within {TIMEOUT_S:g} s"
-        await asyncio.sleep(0.02)
 
 
 async def size(sandbox: Sandbox, name: str) -> int:
@@ -92,7 +84,7 @@ async def keeps_beating(sandbox: Sandbox, name: str) -> None:
     async def grown() -> bool:
         return await size(sandbox, name) > before
 
-    await until(grown, f"another write to {name}")
+    await until(grown, f"another write to {name}", TIMEOUT_S)
 
 
 async def started(sandbox: Sandbox, name: str) -> None:
@@ -101,7 +93,7 @@ async def started(sandbox: Sandbox, name: str) -> None:
     async def there() -> bool:
         return await size(sandbox, name) > 0
 
-    await until(there, f"the first write to {name}")
+    await until(there, f"the first write to {name}", TIMEOUT_S)
 
 
 def host_processes(word: str) -> list[int]:

@@ -20,8 +20,8 @@ from ale.testing.sandbox._probes import (
     size,
     started,
     stopped,
-    until,
 )
+from ale.testing.waiting import until
 
 
 @time_limited
@@ -234,4 +234,4 @@ class ExecProbes:
             expect(result, stdout=b"mine\n")
             return await size(box, "late") > 0
 
-        await until(late, "the late writer's file")
+        await until(late, "the late writer's file", _probes.TIMEOUT_S)

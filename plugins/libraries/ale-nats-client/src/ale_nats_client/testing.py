@@ -1,11 +1,15 @@
 """For tests and benchmarks: a NATS server, a process of its own, and certificates."""
 
+import contextlib
+import os
+import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import pytest
 from attrs import define, field
 
 _START_S = 60.0
@@ -66,6 +70,25 @@ class Server:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+
+
+def require_server() -> None:
+    """Skip the test where the program is not installed; in CI, fail it."""
+    if shutil.which("nats-server") is None:
+        assert os.environ.get("CI") != "true", "CI must have nats-server"
+        pytest.skip("nats-server is not installed (Debian: apt-get install nats-server)")
+
+
+@contextlib.contextmanager
+def running_server(folder: Path) -> Iterator[Server]:
+    """A server of its own while the block runs; see `require_server`."""
+    require_server()
+    made = Server(folder)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
 
 
 def make_certificates(folder: Path) -> None:
