@@ -15,6 +15,8 @@ from typing import IO, Any
 import pytest
 from attrs import field, frozen
 
+from ale.testing.waiting import wait_for
+
 from .preloaded import Forked, Preloaded
 
 ALE = Path(sys.executable).with_name("ale")
@@ -160,6 +162,12 @@ class Workshop:
         """Run ``ale`` to its end."""
         return self.start(*arguments, **environ).ended(timeout_s)
 
+    def succeeds(self, *arguments: str, timeout_s: float = 300.0, **environ: str) -> Ended:
+        """Run ``ale`` to its end, with the exit status 0."""
+        done = self.ale(*arguments, timeout_s=timeout_s, **environ)
+        assert done.code == 0, done.text
+        return done
+
     @property
     def runs(self) -> list[Path]:
         """The run directories, oldest first."""
@@ -190,13 +198,16 @@ class Workshop:
         assert len(by_id) == len(rows), "an episode was written twice"
         return by_id
 
+    def sampled(self, run: Path) -> dict[str, Any]:
+        """By episode, the tokens of every turn: ids, their log-probabilities and versions."""
+        return {
+            name: [turn["completion"]["tokens"] for turn in episode["trajectory"]["turns"]]
+            for name, episode in self.episodes(run).items()
+        }
+
     def wait_for(self, what: Callable[[], Any], timeout_s: float = 300.0) -> Any:
         """What `what` gives as soon as it is something."""
-        deadline = time.monotonic() + timeout_s
-        while not (found := what()):
-            assert time.monotonic() < deadline, "it never came"
-            time.sleep(0.01)
-        return found
+        return wait_for(what, limit_s=timeout_s, pause_s=0.01)
 
     def orphans(self) -> list[str]:
         """Processes of the sandboxes, by their environment or where they work."""

@@ -20,14 +20,13 @@ def train(workshop: Any, rate: str, model: str | None = None) -> Path:
     """One step; without a model one that is made from the seed. The run's folder."""
     made = {"llm.model": None, "llm.tiny": TINY} if model is None else {}
     settings = {**LEARNING, **made, "sandbox.root": str(workshop.space)}
-    done = workshop.ale(
+    done = workshop.succeeds(
         *("art", "train", "--in-process", "--model", model or "unused", "--learning-rate", rate),
         *("--data", str(PROBLEMS), "--num-steps", "1", "--batch-size", "2", "--rollouts", "2"),
         *("--sandbox", "local"),
         *(f"--set={key}={json.dumps(value)}" for key, value in settings.items()),
         timeout_s=PATIENCE_S,
     )
-    assert done.code == 0, done.text
     assert f"Training: by the trainer policy, learning rate {float(rate)}" in done.err
     assert "  Step 0: reward=0.000, success=0.0% (0/4)" in done.err
     run: Path = workshop.runs[-1]
@@ -51,8 +50,7 @@ def test_the_learning_rate_changes_what_is_learned(workshop: Any) -> None:
 
 def test_a_model_that_was_trained_is_trained_further(workshop: Any) -> None:
     run = train(workshop, "1e-3")
-    done = workshop.ale("model", str(run), "--out", "model", timeout_s=PATIENCE_S)
-    assert done.code == 0, done.text
+    workshop.succeeds("model", str(run), "--out", "model", timeout_s=PATIENCE_S)
     further = train(workshop, "1e-3", model="model")
     (report,) = (
         event

@@ -220,7 +220,7 @@ def test_a_damaged_run_is_refused_with_file_and_line_and_not_changed(
 ) -> None:
     workshop.task("t")
     workshop.scripted({"default": shell("touch done")})
-    assert workshop.ale("run", "run.yaml").code == 0
+    workshop.succeeds("run", "run.yaml")
     whole, stored = workshop.folder / "whole", workshop.folder / "stored"
     workshop.run.rename(whole)
     for name, (damage, commands, printed) in DAMAGES.items():

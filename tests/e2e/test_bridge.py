@@ -30,7 +30,7 @@ def run_skill(path: Path, url: str, key: str, id: str = "") -> Any:
 
 
 def test_the_agents_of_openclaw_reach_the_bridge_with_their_skills(workshop: Any) -> None:
-    assert workshop.ale("new", "openclaw", "team").code == 0
+    workshop.succeeds("new", "openclaw", "team")
     manager, worker = (workshop.folder / "team" / role / "skills" for role in ("manager", "worker"))
     bridge, url = started(workshop, *LOCKED, **KEYS)
     assigned = run_skill(manager / "assign-task/SKILL.md", url, KEYS["MANAGER_KEY"])

@@ -78,8 +78,7 @@ def test_every_command_works_with_broken_packages_installed(
 ) -> None:
     for distribution, code in BROKEN.items():
         install(distribution, code)
-    listed = workshop.ale("plugins")
-    assert listed.code == 0, listed.text
+    listed = workshop.succeeds("plugins")
     for name in ("noop", "local", "tbp", "ipa"):
         assert f" {name} " in listed.out
     for distribution, printed in SAID.items():
@@ -89,18 +88,16 @@ def test_every_command_works_with_broken_packages_installed(
     for arguments in (("--verbose",), ("acme-raises",)):
         traceback = workshop.ale("plugins", *arguments).out
         assert 'site/acme_raises.py", line 1, in <module>' in traceback
-    doctor = workshop.ale("doctor")
-    assert doctor.code == 0, doctor.text
+    doctor = workshop.succeeds("doctor")
     assert all(distribution in doctor.text for distribution in BROKEN)
     for arguments in (("--help",), ("run", "--help"), ("check", "run.yaml"), ("run", "run.yaml")):
-        done = workshop.ale(*arguments)
-        assert done.code == 0, done.text
+        workshop.succeeds(*arguments)
     unknown = workshop.ale("dream")
     assert unknown.code == 2
     assert "no such command 'dream'" in unknown.err
     assert "acme-commands may register it" in unknown.err
     assert [episode["reward"] for episode in workshop.episodes().values()] == [1.0]
-    assert workshop.ale("show", str(workshop.run)).code == 0
+    workshop.succeeds("show", str(workshop.run))
 
 
 @pytest.mark.usefixtures("other")
@@ -129,10 +126,9 @@ def test_the_full_name_chooses_between_two_components_of_one_name(
     assert done.code == 2
     assert "agent 'twin' is registered twice: write acme-one/twin or acme-two/twin" in done.err
     assert "did you mean" not in done.err
-    assert workshop.ale("run", "run.yaml").code == 0
+    workshop.succeeds("run", "run.yaml")
     assert "The second twin." in workshop.ale("plugins", "agent", "acme-two/twin").out
-    done = workshop.ale("run", "run.yaml", "--set", "agent.type=acme-two/twin")
-    assert done.code == 0, done.text
+    done = workshop.succeeds("run", "run.yaml", "--set", "agent.type=acme-two/twin")
     manifest = (workshop.runs[-1] / "manifest.json").read_text()
     assert '"type": "acme-two/twin"' in manifest
     assert '"acme-two": "1.5"' in manifest
@@ -158,8 +154,7 @@ def test_a_failing_observer_is_reported_once_and_the_run_succeeds(
 ) -> None:
     code = HEAD + "@hookimpl\ndef ale_episode_finished(event):\n    raise ValueError('deaf')\n"
     install("acme-observer", code)
-    done = workshop.ale("run", "run.yaml")
-    assert done.code == 0, done.text
+    done = workshop.succeeds("run", "run.yaml")
     assert "ValueError: deaf" in done.err
     assert "observer 'acme-observer' failed in ale_episode_finished and was dropped" in done.err
     assert done.err.count("ValueError: deaf") == 1

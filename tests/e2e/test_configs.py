@@ -23,8 +23,7 @@ def test_every_task_is_solved_by_its_solution_and_not_by_doing_nothing(
 ) -> None:
     config = str(ROOT / "configs" / f"{agent}.yaml")
     root = f"sandbox.root={workshop.space}"
-    done = workshop.ale("run", config, "-n", "8", "--set", root)
-    assert done.code == 0, done.text
+    workshop.succeeds("run", config, "-n", "8", "--set", root)
     episodes = workshop.episodes()
     assert len(episodes) == len(TASKS) >= 28
     others = {name: episode["reward"] for name, episode in episodes.items()}
@@ -66,5 +65,4 @@ def test_every_config_is_valid(workshop: Any, config: Path) -> None:
     # Its model is made by `nox -s smollm`.
     settings += ["llm.model=null"] if config.parent.name == "smollm" else []
     workshop.environ["MODEL_KEY"] = "any"
-    done = workshop.ale("check", str(config), *(f"--set={setting}" for setting in settings))
-    assert done.code == 0, done.text
+    workshop.succeeds("check", str(config), *(f"--set={setting}" for setting in settings))

@@ -45,8 +45,7 @@ def runs(workshop: Any) -> dict[str, Path]:
 def test_controls_share_the_start_of_the_arm_and_differ_in_one_thing(
     workshop: Any, config: str
 ) -> None:
-    done = workshop.ale("ablate", config, "--controls", "--seeds", "1")
-    assert done.code == 0, done.text
+    done = workshop.succeeds("ablate", config, "--controls", "--seeds", "1")
     found = runs(workshop)
     assert {*found} == {"as-written", "reward-blind", "imitation", "frozen"}
 

@@ -29,8 +29,7 @@ def test_64_at_once_with_one_that_hangs_and_one_that_answers_nonsense(
     agent = {"type": "iflow", "finish": "tool"}  # text without a call does not end an episode
     script = {"tasks": script, "default": default}
     workshop.scripted(script, agent=agent, run={"concurrency": N})
-    done = workshop.ale("run", "run.yaml")
-    assert done.code == 0, done.text
+    workshop.succeeds("run", "run.yaml")
     episodes = workshop.episodes()
     assert len(episodes) == N
     stops = {name: episode["trajectory"]["stop"]["reason"] for name, episode in episodes.items()}
@@ -41,4 +40,4 @@ def test_64_at_once_with_one_that_hangs_and_one_that_answers_nonsense(
     others = {reason for name, reason in stops.items() if name not in ("0-t00-0", "0-t01-0")}
     assert others == {"finished"}
     assert workshop.left_behind() == []
-    assert workshop.ale("show", str(workshop.run), "0-t01-0", "--full").code == 0
+    workshop.succeeds("show", str(workshop.run), "0-t01-0", "--full")

@@ -20,9 +20,7 @@ def ale(workshop: Any) -> Any:
     """Run a command that has to succeed; what it prints."""
 
     def run(*arguments: str) -> str:
-        done = workshop.ale(*arguments, timeout_s=PATIENCE_S)
-        assert done.code == 0, done.text
-        return str(done.out)
+        return str(workshop.succeeds(*arguments, timeout_s=PATIENCE_S).out)
 
     return run
 

@@ -49,8 +49,7 @@ def test_success_and_failure_are_graded_there(workshop: Any, shell: Any, address
         {"tasks": {"done": [shell("echo done >done")], "left": [shell("echo left >done")]}},
         sandbox={"type": "docker", "host": address, "image": IMAGE},
     )
-    ended = workshop.ale("run", "run.yaml")
-    assert ended.code == 0, ended.text
+    workshop.succeeds("run", "run.yaml")
     rewards = {task: reward for task, (reward, _) in outcomes(workshop).items()}
     assert rewards == {"done": 1.0, "left": 0.0}
     listed = workshop.ale("sandbox", "list", "--type", "docker", DOCKER_HOST=address)

@@ -33,8 +33,7 @@ def check(workshop: Any, ended: Any, file: str, why: str) -> None:
 
 def finish(workshop: Any) -> None:
     before = (workshop.run / "episodes.jsonl").read_bytes()
-    done = workshop.ale("run", "--resume", str(workshop.run))
-    assert done.code == 0, done.text
+    workshop.succeeds("run", "--resume", str(workshop.run))
     assert (workshop.run / "episodes.jsonl").read_bytes().startswith(before)
     assert {episode["reward"] for episode in workshop.episodes().values()} == {1.0}
     assert len(workshop.episodes()) == len(workshop.lines("credits/00000.jsonl")) == N
@@ -69,7 +68,7 @@ def test_a_disk_that_is_full_when_credit_is_given_loses_no_episode(
     workshop: Any, config: str, small_disk: Path
 ) -> None:
     subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
-    assert workshop.ale("run", config).code == 0
+    workshop.succeeds("run", config)
     credits = workshop.run / "credits" / "00000.jsonl"
     credits.unlink()
     used = sum(path.stat().st_blocks * 512 for path in small_disk.rglob("*"))

@@ -82,7 +82,7 @@ def test_output_logs_and_artifacts_are_kept_with_the_run(workshop: Any) -> None:
     skip_without("docker")
     tasks = {"type": "harbor", "path": str(DATA / "harbor"), "include": ["artifacts"]}
     config(workshop, "docker", tasks=tasks)
-    assert workshop.ale("run", "run.yaml").code == 0
+    workshop.succeeds("run", "run.yaml")
     (folder,) = (workshop.run / "verifier").iterdir()
     assert (folder / "logs" / "reward.txt").read_text() == "1\n"
     assert (folder / "test-stdout.txt").read_text() == ""

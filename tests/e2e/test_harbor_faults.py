@@ -79,8 +79,7 @@ def test_ctrl_c_twice_leaves_no_container_and_resume_does_the_rest(
     assert ended.code != 0
     assert "Traceback" not in ended.text
     assert containers(workshop, engine) == []
-    resumed = workshop.ale("run", "--resume", str(workshop.run))
-    assert resumed.code == 0, resumed.text
+    workshop.succeeds("run", "--resume", str(workshop.run))
     assert {task: reward for task, (reward, _) in outcomes(workshop).items()} == {
         "slow": 1.0,
         "sound": 1.0,
@@ -98,8 +97,7 @@ def test_what_a_killed_run_has_left_is_removed_and_resume_does_the_rest(
     container_of(workshop, engine, "slow", "/app/begun")
     running.signal(signal.SIGKILL)
     running.ended()
-    resumed = workshop.ale("run", "--resume", str(workshop.run))
-    assert resumed.code == 0, resumed.text
+    workshop.succeeds("run", "--resume", str(workshop.run))
     assert {task: reward for task, (reward, _) in outcomes(workshop).items()} == {
         "slow": 1.0,
         "sound": 1.0,

@@ -16,8 +16,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_each_command_has_an_example(workshop: Any, command: str) -> None:
-    printed = workshop.ale(command, "--help")
-    assert printed.code == 0, printed.text
+    printed = workshop.succeeds(command, "--help")
     examples = re.findall(rf"^ +(?:Example: )?ale {command}\b", printed.out, flags=re.M)
     assert examples, printed.out
 
@@ -41,7 +40,7 @@ def test_the_exit_codes_match_the_help(workshop: Any, shell: Any) -> None:
     """130 and 143 are in test_signals, 1 for a full disk in test_full_disk."""
     workshop.task("t")
     workshop.scripted({"default": shell("touch done")})
-    assert workshop.ale("run", "run.yaml").code == 0
+    workshop.succeeds("run", "run.yaml")
     assert workshop.ale("run", "absent.yaml").code == 2
     assert workshop.ale("run").code == 2
     assert workshop.ale("rum").code == 2

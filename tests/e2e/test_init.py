@@ -90,8 +90,7 @@ def test_at_a_terminal_it_asks_and_writes_what_was_answered(workshop: Any) -> No
         assert "model: small" in written
         assert f"base_url: '{server.url}'" in written
         assert "rollouts: 2" in written
-        checked = workshop.ale("check", "ale.yaml", timeout_s=PATIENCE_S)
-        assert checked.code == 0, checked.text
+        checked = workshop.succeeds("check", "ale.yaml", timeout_s=PATIENCE_S)
         assert "1 task x 2 rollouts" in checked.out
 
 
@@ -104,10 +103,8 @@ def test_without_a_terminal_it_takes_what_is_said_and_the_config_runs(
     ]
     with openai_server({"conversations": [{"match": "", "steps": steps}]}) as server:
         answers = ("--llm", "openai", "--base-url", server.url, "--sandbox", "local")
-        done = workshop.ale("init", "my.yaml", "--yes", *answers, timeout_s=PATIENCE_S)
-        assert done.code == 0, done.text
-        done = workshop.ale("run", "my.yaml", timeout_s=PATIENCE_S)
-        assert done.code == 0, done.text
+        workshop.succeeds("init", "my.yaml", "--yes", *answers, timeout_s=PATIENCE_S)
+        workshop.succeeds("run", "my.yaml", timeout_s=PATIENCE_S)
     status = workshop.ale("status", timeout_s=PATIENCE_S)
     assert "completed" in status.out
     assert "1.000" in status.out, "the example's tasks were solved"
@@ -117,8 +114,7 @@ def test_without_a_terminal_it_takes_what_is_said_and_the_config_runs(
 
 
 def test_an_agent_that_asks_no_model_needs_no_server(workshop: Any) -> None:
-    done = workshop.ale("init", "my.yaml", "--yes", "--agent", "oracle", "--sandbox", "local")
-    assert done.code == 0, done.text
+    done = workshop.succeeds("init", "my.yaml", "--yes", "--agent", "oracle", "--sandbox", "local")
     assert "llm" not in (workshop.folder / "my.yaml").read_text().partition("# `ale plugins`")[2]
     done = workshop.ale("run", "my.yaml", timeout_s=PATIENCE_S)
     assert "success      4 of 4" in done.out, done.text

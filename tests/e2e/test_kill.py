@@ -61,8 +61,7 @@ def kill_until_done(workshop: Any, kills: int, seed: int, longest_s: float) -> i
             return killed
         if workshop.runs:
             arguments = ("run", "--resume", str(workshop.run))
-    done = workshop.ale(*arguments)
-    assert done.code == 0, done.text
+    workshop.succeeds(*arguments)
     return kills
 
 
@@ -106,7 +105,7 @@ def test_what_a_killed_run_left_is_cleaned_up_by_the_next_one(
     running.ended()
     assert workshop.left_behind() != []
     workshop.scripted({"default": shell("touch done")}, run={"rollouts": 1})
-    assert workshop.ale("run", config).code == 0
+    workshop.succeeds("run", config)
     assert workshop.left_behind() == []
 
 
@@ -135,7 +134,7 @@ def test_a_run_that_is_killed_after_a_resume_was_interrupted(workshop: Any, shel
     assert ": interrupted: its process is gone" in workshop.ale("show", run()).out
     assert manifest()["earlier_seconds"] == before
     workshop.scripted({"default": shell("touch done")}, run={"rollouts": 1})
-    assert workshop.ale("run", "--resume", run()).code == 0
+    workshop.succeeds("run", "--resume", run())
     assert manifest()["outcome"]["outcome"] == "completed"
     assert manifest()["outcome"]["seconds"] > before
     assert "earlier_seconds" not in manifest()
@@ -153,8 +152,7 @@ def kill_as_it_grows(workshop: Any, kills: int, seed: int, longest: int) -> None
         running.process.kill()
         assert running.ended().code == -signal.SIGKILL
         arguments = ("run", "--resume", str(workshop.run))
-    done = workshop.ale(*arguments)
-    assert done.code == 0, done.text
+    workshop.succeeds(*arguments)
     assert len([e for e in workshop.lines("events.jsonl") if e["event"] == "run_resumed"]) == kills
 
 

@@ -44,21 +44,12 @@ def config(workshop: Any) -> str:
     return "run.yaml"
 
 
-def sampled(workshop: Any, run: Path) -> dict[str, Any]:
-    """The tokens of every turn: ids, their log-probabilities and versions."""
-    return {
-        name: [turn["completion"]["tokens"] for turn in episode["trajectory"]["turns"]]
-        for name, episode in workshop.episodes(run).items()
-    }
-
-
 def steps(workshop: Any, run: Path, event: str = "step_finished") -> list[dict[str, Any]]:
     return [line for line in workshop.lines("events.jsonl", run) if line["event"] == event]
 
 
 def test_a_policy_imitates_and_then_samples_by_itself(workshop: Any, config: str) -> None:
-    done = workshop.ale("run", config)
-    assert done.code == 0, done.text
+    done = workshop.succeeds("run", config)
     events = steps(workshop, workshop.run)
     assert [line["step"] for line in events] == [0, 1, 2, 3, 4]
     # A step in which no episode has a signal makes no update and reports no loss.
@@ -73,7 +64,7 @@ def test_a_policy_imitates_and_then_samples_by_itself(workshop: Any, config: str
     assert all(answered == {True} for name, answered in forced.items() if "@demo" in name)
     assert all(answered == {False} for name, answered in forced.items() if "@demo" not in name)
     assert all(e["reward"] == 1.0 for name, e in episodes.items() if "@demo" in name)
-    for name, turns in sampled(workshop, workshop.run).items():
+    for name, turns in workshop.sampled(workshop.run).items():
         step = int(name.removeprefix("evaluation-").split("-")[0])
         version = min(step, 3)  # own turns without a call earn no credit: no update after step 2
         assert {v for turn in turns for v in turn["policy_versions"]} == {version}
@@ -91,8 +82,7 @@ def test_solutions_are_imitated_and_their_episodes_are_the_experts_of_another_ru
     workshop: Any, config: str
 ) -> None:
     supervised = ("--set", "trainer={type: sft, lr: 3.0e-3}", "--set", "run.steps=3")
-    done = workshop.ale("run", config, *supervised)
-    assert done.code == 0, done.text
+    workshop.succeeds("run", config, *supervised)
     before = workshop.run
     losses = [line["metrics"]["loss_imitation"] for line in steps(workshop, before)]
     assert losses[2] < 0.95 * losses[0], "two updates on whole solutions teach something"
@@ -101,8 +91,7 @@ def test_solutions_are_imitated_and_their_episodes_are_the_experts_of_another_ru
     starts = f"{{type: parallel, anchors: 1, expert: episodes, expert_run: {before}}}"
     stored = ("--set", f"starts={starts}", "--set", "starts.demonstrations=2")
     fallback = ("--set", "trainer.imitation.when=fallback", "--set", "run.steps=3")
-    done = workshop.ale("run", config, *stored, *fallback)
-    assert done.code == 0, done.text
+    workshop.succeeds("run", config, *stored, *fallback)
     after = workshop.runs[-1]
     events = [line["metrics"] for line in steps(workshop, after)]
     assert events[1]["loss_imitation"] < events[0]["loss_imitation"]
@@ -131,7 +120,7 @@ def answered(episode: dict[str, Any]) -> list[tuple[bool, list[int]]]:
 
 def test_a_run_that_was_killed_resumes_to_the_same_policy(workshop: Any, config: str) -> None:
     learning = ("--set", "starts.demonstrations=5")  # so that every step makes an update
-    assert workshop.ale("run", config, *learning).code == 0
+    workshop.succeeds("run", config, *learning)
     whole = workshop.run
     running = workshop.start("run", config, *learning)
     workshop.wait_for(lambda: len(workshop.runs) == 2)
@@ -139,9 +128,8 @@ def test_a_run_that_was_killed_resumes_to_the_same_policy(workshop: Any, config:
     workshop.wait_for(lambda: (killed / "checkpoints" / "00003").exists())
     running.signal(signal.SIGKILL)
     running.process.wait(30)
-    again = workshop.ale("run", "--resume", str(killed))
-    assert again.code == 0, again.text
-    assert sampled(workshop, killed) == sampled(workshop, whole), "to the bit"
+    workshop.succeeds("run", "--resume", str(killed))
+    assert workshop.sampled(killed) == workshop.sampled(whole), "to the bit"
     losses = [
         {line["step"]: line["metrics"]["loss"] for line in steps(workshop, run)}
         for run in (whole, killed)
@@ -168,15 +156,13 @@ def test_with_staleness_tokens_are_sampled_from_older_weights_and_record_the_ver
     refused = workshop.ale("check", config, *stale)
     assert refused.code == 2
     assert "trainer.correction: run.staleness is 1" in refused.text
-    explicit = workshop.ale("check", config, *stale, "--set", "trainer.correction=none")
-    assert explicit.code == 0, explicit.text
+    explicit = workshop.succeeds("check", config, *stale, "--set", "trainer.correction=none")
     assert explicit.text.count("no objective's importance ratio corrects for staleness") == 1
     corrected = (*stale, "--set", "trainer.old_policy=rollout_version")
-    done = workshop.ale("run", config, *corrected)
-    assert done.code == 0, done.text
+    done = workshop.succeeds("run", config, *corrected)
     assert "corrects for staleness" not in done.text
     behind = set()
-    for name, turns in sampled(workshop, workshop.run).items():
+    for name, turns in workshop.sampled(workshop.run).items():
         if not name.startswith("evaluation-"):
             step = int(name.split("-")[0])
             behind |= {step - version for turn in turns for version in turn["policy_versions"]}
@@ -191,15 +177,14 @@ def test_without_staleness_a_copy_is_trained_to_the_same_weights(
     few = ("--set", "run.steps=2", "--set", "starts.demonstrations=2", "--set", "run.staleness=0")
     made = []
     for sync in ("same", "copy"):
-        done = workshop.ale("run", config, *few, "--set", f"trainer.sync={sync}")
-        assert done.code == 0, done.text
+        workshop.succeeds("run", config, *few, "--set", f"trainer.sync={sync}")
         run = workshop.runs[-1]
         rewards = {name: e["reward"] for name, e in workshop.episodes(run).items()}
         learned = [
             {k: line["metrics"][k] for k in ("loss", "grad_norm", "entropy", "tokens_trained")}
             for line in steps(workshop, run)
         ]
-        made.append((sampled(workshop, run), rewards, learned))
+        made.append((workshop.sampled(run), rewards, learned))
     assert made[0] == made[1], "to the bit"
     ids, _, learned = made[0]
     assert len(learned) == 2
@@ -223,12 +208,11 @@ def torchrun(workshop: Any, *arguments: str) -> Any:
 
 def test_torchrun_trains_as_one_process_does(workshop: Any, config: str) -> None:
     few = ("--set", "run.steps=2", "--set", "evaluation.every=2", "--set", "trainer.sync=copy")
-    assert workshop.ale("run", config, *few).code == 0
+    workshop.succeeds("run", config, *few)
     one = steps(workshop, workshop.run)
     few += ("--set", "trainer.processes=2", "--set", "trainer.saving=background")
     few += ("--on", "torchrun")
-    done = workshop.ale("launch", config, *few)
-    assert done.code == 0, done.text
+    workshop.succeeds("launch", config, *few)
     two = steps(workshop, workshop.runs[-1])
     assert [line["step"] for line in two] == [0, 1]
     for mine, theirs in zip(one, two, strict=True):
@@ -241,7 +225,7 @@ def test_torchrun_trains_as_one_process_does(workshop: Any, config: str) -> None
 def test_torchrun_over_two_hosts_trains_as_one_process_does(workshop: Any, config: str) -> None:
     """The hosts are emulated: two launchers on this machine, which meet at a port."""
     few = ("--set", "run.steps=2", "--set", "evaluation.every=2", "--set", "trainer.sync=copy")
-    assert workshop.ale("run", config, *few).code == 0
+    workshop.succeeds("run", config, *few)
     one = steps(workshop, workshop.run)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

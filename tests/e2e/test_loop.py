@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any
 
 import openai
 import pytest
+
+from ale.testing.waiting import wait_for
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -131,14 +132,12 @@ class World:
         return (self.workshop.folder / "loop.log").read_text()
 
     def wait(self, text: str, n: int = 1) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while self.said.count(text) < n:
-            assert time.monotonic() < deadline, self.said
-            time.sleep(0.05)
+        wait_for(lambda: self.said.count(text) >= n, lambda: self.said, PATIENCE_S)
 
     def history(self) -> list[dict[str, Any]]:
-        done = self.workshop.ale("loop", "history", "loop.yaml", "--json", timeout_s=PATIENCE_S)
-        assert done.code == 0, done.text
+        done = self.workshop.succeeds(
+            "loop", "history", "loop.yaml", "--json", timeout_s=PATIENCE_S
+        )
         made: list[dict[str, Any]] = json.loads(done.out)
         return made
 
@@ -173,8 +172,7 @@ def test_what_an_agent_does_makes_a_better_policy_and_a_worse_one_is_refused(wor
         world.wait("version 2 ")
         assert world.history()[1]["what"] == "refused", world.said
         assert world.version_served() == 1
-        done = workshop.ale("loop", "restore", "loop.yaml", "0", timeout_s=PATIENCE_S)
-        assert done.code == 0, done.text
+        workshop.succeeds("loop", "restore", "loop.yaml", "0", timeout_s=PATIENCE_S)
         assert world.version_served() == 0
         loop.send_signal(signal.SIGTERM)
         assert loop.wait(PATIENCE_S) == 0, world.said

@@ -26,8 +26,7 @@ def config(workshop: Any, shell: Any) -> str:
 
 
 def test_a_run_leaves_graded_chunked_and_credited_episodes(workshop: Any, config: str) -> None:
-    done = workshop.ale("run", config)
-    assert done.code == 0, done.text
+    workshop.succeeds("run", config)
     episodes = workshop.episodes()
     assert {name: episode["reward"] for name, episode in episodes.items()} == {
         "0-write-done-0": 0.0,
@@ -66,7 +65,7 @@ def test_the_summary_says_what_happened_where_it_is_and_what_to_try_next(
         f"ale credit {run} --scheme ipa --scheme grpo",
     ]
     for line in following:
-        assert workshop.ale(*line.split()[1:]).code == 0
+        workshop.succeeds(*line.split()[1:])
 
 
 def test_a_stored_run_is_shown_and_credited_again(workshop: Any, config: str) -> None:
@@ -82,8 +81,9 @@ def test_a_stored_run_is_shown_and_credited_again(workshop: Any, config: str) ->
     assert '> shell {"command": "touch done"}' in episode
     assert "weight +" in episode
     before = (workshop.run / "credits" / "00000.jsonl").read_bytes()
-    compared = workshop.ale("credit", run, "--scheme", "ipa", "--scheme", "grpo", "--limit", "9")
-    assert compared.code == 0, compared.text
+    compared = workshop.succeeds(
+        "credit", run, "--scheme", "ipa", "--scheme", "grpo", "--limit", "9"
+    )
     ipa, grpo = compared.out.splitlines()[-2:]
     assert ipa.split()[:3] == ["ipa", "4", "10"]
     assert grpo.split()[:3] == ["grpo", "4", "10"]
@@ -93,8 +93,7 @@ def test_a_stored_run_is_shown_and_credited_again(workshop: Any, config: str) ->
 def test_a_dry_run_and_a_check_say_the_plan_and_write_nothing(workshop: Any, config: str) -> None:
     before = sorted(workshop.folder.rglob("*"))
     for arguments in (("run", config, "--dry-run"), ("check", config)):
-        result = workshop.ale(*arguments)
-        assert result.code == 0, result.text
+        result = workshop.succeeds(*arguments)
         assert (
             "2 tasks; 1 step of 2 tasks x 2 rollouts: 4 episodes, at most 3 at the same time"
             in result.out
@@ -107,8 +106,7 @@ def test_a_replay_gives_the_same_rewards_without_the_script(workshop: Any, confi
     workshop.ale("run", config)
     first = workshop.run
     (workshop.folder / "script.yaml").unlink()
-    again = workshop.ale("run", config, "--replay", str(first), "--set", "llm.at_end=error")
-    assert again.code == 0, again.text
+    workshop.succeeds("run", config, "--replay", str(first), "--set", "llm.at_end=error")
     old, new = workshop.runs
     assert old == first
 

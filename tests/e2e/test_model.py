@@ -30,15 +30,13 @@ def configure(workshop: Any, llm: Any, **trainer: Any) -> None:
 
 
 def ran(workshop: Any) -> Path:
-    done = workshop.ale("run", "run.yaml", timeout_s=PATIENCE_S)
-    assert done.code == 0, done.text
+    workshop.succeeds("run", "run.yaml", timeout_s=PATIENCE_S)
     run: Path = workshop.runs[-1]
     return run
 
 
 def taken(workshop: Any, run: Path, out: str, *arguments: str) -> str:
-    done = workshop.ale("model", str(run), "--out", out, *arguments, timeout_s=PATIENCE_S)
-    assert done.code == 0, done.text
+    workshop.succeeds("model", str(run), "--out", out, *arguments, timeout_s=PATIENCE_S)
     return str(workshop.folder / out)
 
 
@@ -154,8 +152,7 @@ def test_adapters_over_weights_in_4_bits_sample_as_the_run_did_and_merged(
     adapter = taken(workshop, run, "adapter", "--after", "3")
     assert sampler_distance(adapter, traces, quantise="nf4") < 1e-4
     out = str(workshop.folder / "merged")
-    done = workshop.ale("model", str(run), "--out", out, "--after", "3", "--merge")
-    assert done.code == 0, done.text
+    done = workshop.succeeds("model", str(run), "--out", out, "--after", "3", "--merge")
     assert "quantise" not in done.text
     assert sampler_distance(out, traces) < 1e-4
     assert sampler_distance(str(workshop.folder / "base"), traces) > 1e-3
@@ -216,7 +213,7 @@ def test_what_several_ranks_have_written_is_a_folder_too(
 def test_a_run_without_a_trainer_is_refused(workshop: Any, shell: Any) -> None:
     workshop.task("t")
     workshop.scripted({"default": shell("touch done")})
-    assert workshop.ale("run", "run.yaml", timeout_s=PATIENCE_S).code == 0
+    workshop.succeeds("run", "run.yaml", timeout_s=PATIENCE_S)
     done = workshop.ale("model", str(workshop.run), "--out", "m", timeout_s=PATIENCE_S)
     assert done.code == 2
     assert "this run has no trainer" in done.err

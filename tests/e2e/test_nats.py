@@ -1,10 +1,8 @@
 """A run over NATS whose workers are killed and whose server is restarted, beside a local one."""
 
 import json
-import os
 import random
 import re
-import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -15,7 +13,7 @@ import pytest
 
 from ale.testing.waiting import wait_for
 from ale_nats.testing import WorkerGroup
-from ale_nats_client.testing import Server
+from ale_nats_client.testing import Server, running_server
 
 WORKERS = 3
 EPISODES = 300
@@ -25,13 +23,8 @@ ROLLOUTS = 4
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    if shutil.which("nats-server") is None:
-        assert os.environ.get("CI") != "true", "CI must have nats-server"
-        pytest.skip("nats-server is not installed (Debian: apt-get install nats-server)")
-    made = Server(tmp_path / "nats")
-    made.start()
-    yield made
-    made.stop()
+    with running_server(tmp_path / "nats") as made:
+        yield made
 
 
 @pytest.fixture
@@ -100,8 +93,7 @@ def same_as_local(
     assert len(group.workers) == WORKERS - 2
     spread = stored(workshop)
     assert len(spread) == episodes
-    alone = workshop.ale("run", "run.yaml", "--set", "executor.type=local")
-    assert alone.code == 0, alone.text
+    workshop.succeeds("run", "run.yaml", "--set", "executor.type=local")
     assert stored(workshop) == spread
 
 
@@ -129,6 +121,5 @@ def test_a_run_that_was_killed_is_resumed_with_what_its_workers_have_finished(
     running.ended()
     before = len(_so_far(workshop))
     assert before < 88
-    done = workshop.ale("run", "--resume", str(workshop.run))
-    assert done.code == 0, done.text
+    workshop.succeeds("run", "--resume", str(workshop.run))
     assert len(stored(workshop)) == 88

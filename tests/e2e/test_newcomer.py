@@ -11,13 +11,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from subprocess import PIPE, CompletedProcess, Popen
 
 import pytest
 from attrs import frozen
+
+from ale.testing.waiting import wait_for
 
 from .test_docs import missing
 
@@ -314,10 +315,7 @@ def test_a_model_server_that_does_not_answer_is_named_with_how_to_start_it(clone
 def test_ctrl_c_and_the_command_it_suggests_finish_the_run(clone: Clone) -> None:
     known = set((clone.folder / "runs").iterdir())
     process = clone.start("run", "configs/examples.yaml", "--set", "run.rollouts=1")
-    deadline = time.monotonic() + 60
-    while not _some_episode(set((clone.folder / "runs").iterdir()) - known):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: _some_episode(set((clone.folder / "runs").iterdir()) - known))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, out + err

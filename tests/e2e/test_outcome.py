@@ -58,15 +58,14 @@ def test_training_without_an_update_is_reported_where_people_look(
         trainer={"type": "idle"},
         run={"rollouts": 2, "steps": 2},
     )
-    ended = workshop.ale("run", "run.yaml")
-    assert ended.code == 0, ended.text
+    ended = workshop.succeeds("run", "run.yaml")
     warning = "no update in any step: nothing was learned (no group had two different rewards)"
     assert f"  training     {warning}\n" in ended.out
     for step in (0, 1):
         line = f"step {step}: no group had two different rewards: nothing was learned"
         assert line in ended.err
     assert warning in workshop.ale("show", str(workshop.run)).out
-    assert workshop.ale("report", str(workshop.run)).code == 0
+    workshop.succeeds("report", str(workshop.run))
     assert warning.capitalize() in (workshop.run / "report.html").read_text()
 
 
@@ -148,8 +147,7 @@ def test_a_run_whose_first_episodes_all_break_stops_and_samples_them_again(
     assert workshop.lines("events.jsonl")[-1]["cause"] == cause
 
     workshop.write("script.yaml", {"default": shell("touch done")})
-    ended = workshop.ale("run", "--resume", str(workshop.run))
-    assert ended.code == 0, ended.text
+    ended = workshop.succeeds("run", "--resume", str(workshop.run))
     assert {episode["reward"] for episode in workshop.episodes().values()} == {1.0}
     assert len(workshop.episodes()) == 12
     assert len(workshop.lines("credits/00000.jsonl")) == 12

@@ -25,8 +25,7 @@ def test_a_run_with_a_plugin_file_can_be_checked_run_and_resumed(workshop: Any) 
     file = workshop.write("parts/mine.py", AGENT)
     workshop.config(agent={"type": "mine"}, plugins=["parts/mine.py"])
     assert "agent     mine" in workshop.ale("check", "run.yaml").out
-    done = workshop.ale("run", "run.yaml")
-    assert done.code == 0, done.text
+    workshop.succeeds("run", "run.yaml")
     manifest = json.loads((workshop.run / "manifest.json").read_text())
     assert manifest["config"]["plugins"] == [str(file)]
     assert manifest["config"]["agent"]["type"] == "mine.py/mine"
@@ -34,14 +33,12 @@ def test_a_run_with_a_plugin_file_can_be_checked_run_and_resumed(workshop: Any) 
 
     episodes = workshop.run / "episodes.jsonl"
     episodes.write_text(episodes.read_text().splitlines(keepends=True)[0])
-    resumed = workshop.ale("run", "--resume", str(workshop.run))
-    assert resumed.code == 0, resumed.text
+    resumed = workshop.succeeds("run", "--resume", str(workshop.run))
     assert len(workshop.episodes()) == 2
     assert "has changed" not in resumed.err
 
     workshop.write("parts/mine.py", AGENT + "\n")
-    changed = workshop.ale("run", "--resume", str(workshop.run))
-    assert changed.code == 0, changed.text
+    changed = workshop.succeeds("run", "--resume", str(workshop.run))
     assert f"{file} has changed since the run started" in changed.err
 
     file.unlink()
@@ -67,12 +64,11 @@ def test_the_scheme_of_a_plugin_file_is_compared_with_others_on_stored_episodes(
     workshop.task("t", check="true")
     file = workshop.write("mine.py", SCHEME)
     workshop.config(agent={"type": "echo"}, credit={"type": "mine"}, plugins=["mine.py"])
-    assert workshop.ale("run", "run.yaml").code == 0
-    compared = workshop.ale("credit", str(workshop.run), "--scheme", "mine", "--scheme", "ipa")
-    assert compared.code == 0, compared.text
+    workshop.succeeds("run", "run.yaml")
+    compared = workshop.succeeds("credit", str(workshop.run), "--scheme", "mine", "--scheme", "ipa")
     assert "mine" in compared.out
     file.unlink()
-    assert workshop.ale("credit", str(workshop.run), "--scheme", "ipa").code == 0
+    workshop.succeeds("credit", str(workshop.run), "--scheme", "ipa")
     gone = workshop.ale("credit", str(workshop.run), "--scheme", "mine")
     assert "manifest.json: plugins[0]: no such file" in gone.err
 
@@ -82,7 +78,7 @@ def test_a_plugin_file_is_loaded_for_the_config_that_names_it_only(workshop: Any
     workshop.write("mine.py", AGENT)
     workshop.config(agent={"type": "mine"})
     assert "no agent 'mine'" in workshop.ale("check", "run.yaml").err
-    assert workshop.ale("check", "run.yaml", "--set", "plugins=[mine.py]").code == 0
+    workshop.succeeds("check", "run.yaml", "--set", "plugins=[mine.py]")
 
 
 def test_a_new_sandbox_type_reports_the_options_that_it_drops_once(workshop: Any) -> None:
@@ -91,8 +87,7 @@ def test_a_new_sandbox_type_reports_the_options_that_it_drops_once(workshop: Any
     workshop.config(
         agent={"type": "noop"}, sandbox={"type": "bubblewrap", "writable_system": True, **root}
     )
-    done = workshop.ale("check", "run.yaml", "--set", "sandbox.type=local")
-    assert done.code == 0, done.text
+    done = workshop.succeeds("check", "run.yaml", "--set", "sandbox.type=local")
     assert done.err.splitlines() == [
         "--set sandbox.type=local: dropped sandbox.writable_system, which local does not have"
     ]
@@ -103,8 +98,7 @@ def test_an_override_in_the_words_of_another_format_works(workshop: Any) -> None
     workshop.task("t", check="true")
     workshop.write("lite.yaml", "sandbox: {backend: docker}\nllm: {api_key: lm-studio}\n")
     tasks = ("--set", "tasks.type=tbp", "--set", "tasks.path=tasks")
-    done = workshop.ale("check", "lite.yaml", *tasks, "--set", "sandbox.backend=local")
-    assert done.code == 0, done.text
+    done = workshop.succeeds("check", "lite.yaml", *tasks, "--set", "sandbox.backend=local")
     assert "sandbox   local" in done.out
     refused = workshop.ale("check", "lite.yaml", *tasks, "--set", "sandbox.backend=lokal")
     assert refused.code == 2
@@ -114,8 +108,7 @@ def test_an_override_in_the_words_of_another_format_works(workshop: Any) -> None
 def test_a_replay_reports_no_dropped_options_of_the_model(workshop: Any, shell: Any) -> None:
     workshop.task("t")
     workshop.scripted({"default": shell("touch done")})
-    assert workshop.ale("run", "run.yaml").code == 0
+    workshop.succeeds("run", "run.yaml")
     workshop.config(llm={"type": "openai", "model": "m", "max_retries": 1})
-    done = workshop.ale("run", "run.yaml", "--replay", str(workshop.run))
-    assert done.code == 0, done.text
+    done = workshop.succeeds("run", "run.yaml", "--replay", str(workshop.run))
     assert "dropped" not in done.err

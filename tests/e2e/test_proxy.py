@@ -41,9 +41,7 @@ def stop(running: Any) -> Any:
 
 
 def ale(workshop: Any, *arguments: str) -> str:
-    done = workshop.ale(*arguments, timeout_s=PATIENCE_S)
-    assert done.code == 0, done.text
-    return str(done.out)
+    return str(workshop.succeeds(*arguments, timeout_s=PATIENCE_S).out)
 
 
 def test_a_run_through_the_proxy_is_recorded_as_the_run_records_it(workshop: Any) -> None:
@@ -54,8 +52,7 @@ def test_a_run_through_the_proxy_is_recorded_as_the_run_records_it(workshop: Any
         key = "sk-very-secret-key"
         llm = {"type": "openai", "base_url": url, "model": "m", "api_key_env": "KEY"}
         workshop.config(llm=llm, run={"name": "own", "directory": "own"})
-        done = workshop.ale("run", "run.yaml", timeout_s=PATIENCE_S, KEY=key)
-        assert done.code == 0, done.text
+        workshop.succeeds("run", "run.yaml", timeout_s=PATIENCE_S, KEY=key)
         post(url, "sessions/current/feedback", {"score": 1}, Authorization=f"Bearer {key}")
         stop(proxy)
     (own,) = workshop.episodes(next((workshop.folder / "own").iterdir())).values()

@@ -34,8 +34,7 @@ def test_its_tasks_are_solved_by_their_solutions_whether_they_look_or_not(
 ) -> None:
     tasks = {"type": "find", "seed": 5, "count": 24, "split": split, "looks": 0.5}
     workshop.config(plugins=[str(TASKS)], tasks=tasks, agent={"type": agent})
-    done = workshop.ale("run", "run.yaml", "-n", "4")
-    assert done.code == 0, done.text
+    workshop.succeeds("run", "run.yaml", "-n", "4")
     episodes = workshop.episodes()
     assert len(episodes) == 24
     assert {name for name, each in episodes.items() if each["reward"] != reward} == set()
@@ -148,8 +147,7 @@ def test_its_failures_are_trained_on_in_several_updates(workshop: Any) -> None:
     }
     sets = [f"--set={key}={value}" for key, value in short.items()]
     config = str(ROOT / "configs" / "quickstart.yaml")
-    done = workshop.ale("run", config, *sets)
-    assert done.code == 0, done.text
+    workshop.succeeds("run", config, *sets)
     shown = [each for name, each in workshop.episodes().items() if "@demo" in name]
     assert [each["reward"] for each in shown] == [1.0] * 6
     steps = [line for line in workshop.lines("events.jsonl") if line["event"] == "step_finished"]

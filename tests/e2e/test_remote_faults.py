@@ -66,8 +66,7 @@ def check(workshop: Any) -> None:
 def test_a_run_over_a_service_that_fails_loses_and_doubles_nothing(
     workshop: Any, calls: Path
 ) -> None:
-    done = workshop.ale("run", "run.yaml")
-    assert done.code == 0, done.text
+    workshop.succeeds("run", "run.yaml")
     check(workshop)
     asked = [json.loads(line) for line in calls.read_text().splitlines()]
     assert any(call["call"] == "over quota" for call in asked)
@@ -84,6 +83,5 @@ def test_a_run_that_is_killed_over_such_a_service_is_completed_by_resume(
     running.ended()
     listed = workshop.ale("sandbox", "list", "--type", "cwsandbox")
     assert "sb-" in listed.text, listed.text
-    done = workshop.ale("run", "--resume", str(workshop.run))
-    assert done.code == 0, done.text
+    workshop.succeeds("run", "--resume", str(workshop.run))
     check(workshop)

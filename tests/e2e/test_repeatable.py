@@ -11,8 +11,7 @@ FILES = ("episodes.jsonl", "credits/00000.jsonl", "events.jsonl", "tasks.jsonl")
 def run_in(workshop: Any, runs: Path, *arguments: str) -> dict[str, bytes]:
     """The files of one deterministic run, by name."""
     directory = f"run.directory={runs}"
-    ended = workshop.ale("run", "run.yaml", "--deterministic", "--set", directory, *arguments)
-    assert ended.code == 0, ended.text
+    workshop.succeeds("run", "run.yaml", "--deterministic", "--set", directory, *arguments)
     (run,) = runs.iterdir()
     return {name: (run / name).read_bytes() for name in FILES}
 

@@ -27,8 +27,7 @@ def validator(workshop: Any) -> Any:
     """A validator of the schema that a command prints."""
 
     def of(name: str) -> Any:
-        printed = workshop.ale("schema", name, timeout_s=PATIENCE_S)
-        assert printed.code == 0, printed.text
+        printed = workshop.succeeds("schema", name, timeout_s=PATIENCE_S)
         schema = json.loads(printed.out)
         jsonschema.Draft202012Validator.check_schema(schema)
         return jsonschema.Draft202012Validator(schema)
@@ -61,8 +60,7 @@ def test_a_run_and_its_data_sets_hold_to_their_schemas(
     workshop.scripted({"tasks": {"make": [good, bad]}}, run={"rollouts": 2}, observers=[])
 
     def ale(*arguments: str) -> None:
-        done = workshop.ale(*arguments, timeout_s=PATIENCE_S)
-        assert done.code == 0, done.text
+        workshop.succeeds(*arguments, timeout_s=PATIENCE_S)
 
     ale("run", "run.yaml")
     (run,) = workshop.folder.glob("runs/*")

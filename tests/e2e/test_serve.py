@@ -23,8 +23,7 @@ def test_a_run_asks_a_model_over_ale_serve(workshop: Any, stream: bool) -> None:
         url = workshop.wait_for(lambda: serving.printed.strip(), timeout_s=PATIENCE_S)
         llm = {"type": "openai", "base_url": url, "model": "m", "api_key_env": "ASK_KEY"}
         workshop.config(llm={**llm, "stream": stream})
-        done = workshop.ale("run", "run.yaml", timeout_s=PATIENCE_S, ASK_KEY="k" * 9)
-        assert done.code == 0, done.text
+        workshop.succeeds("run", "run.yaml", timeout_s=PATIENCE_S, ASK_KEY="k" * 9)
         (episode,) = workshop.episodes().values()
         assert episode["reward"] == 1.0
         asked = behind.requests()

@@ -105,7 +105,7 @@ def test_a_refused_call_is_an_observation_of_the_model(workshop: Any) -> None:
     workshop.task("unknown-tool")
     with openai_server({"conversations": [{"match": ".", "steps": GRADED["unknown-tool"]}]}) as at:
         workshop.config(**sections(at.url))
-        assert workshop.ale("run", "run.yaml").code == 0
+        workshop.succeeds("run", "run.yaml")
         _, _, request, *_ = at.requests()  # the first lists the models
     observation = request["body"]["messages"][-1]
     assert observation["role"] == "tool"

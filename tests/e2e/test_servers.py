@@ -11,7 +11,7 @@ import pytest
 
 from ale.testing.waiting import wait_for
 from ale_nats.testing import WorkerGroup
-from ale_nats_client.testing import Server
+from ale_nats_client.testing import running_server
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -44,35 +44,27 @@ def config(workshop: Any) -> str:
     return "run.yaml"
 
 
-def sampled(workshop: Any, run: Path) -> dict[str, Any]:
-    return {
-        name: [turn["completion"]["tokens"] for turn in episode["trajectory"]["turns"]]
-        for name, episode in workshop.episodes(run).items()
-    }
-
-
 def trained(run: Path) -> list[bytes]:
     return [file.read_bytes() for file in sorted(run.glob("checkpoints/*/trainer.safetensors"))]
 
 
 def test_servers_sample_what_the_policy_itself_would_to_the_bit(workshop: Any, config: str) -> None:
-    assert workshop.ale("run", config).code == 0
+    workshop.succeeds("run", config)
     own = ("--set", "llm.type=servers", "--set", "llm.start=1", "--set")
     shared = {*Path("/dev/shm").glob("ale-weights-*")}
     for channel in ("folder", "shared_memory"):
-        done = workshop.ale("run", config, *own, f"llm.weights_channel={channel}")
-        assert done.code == 0, done.text
+        workshop.succeeds("run", config, *own, f"llm.weights_channel={channel}")
     here, *others = workshop.runs
     assert len(trained(here)) > 0
     for there in others:
         versions = {
             version
-            for turns in sampled(workshop, there).values()
+            for turns in workshop.sampled(there).values()
             for turn in turns
             for version in turn["policy_versions"]
         }
         assert versions == {0, 1, 2}
-        assert sampled(workshop, there) == sampled(workshop, here)
+        assert workshop.sampled(there) == workshop.sampled(here)
         assert trained(there) == trained(here)
         assert not (there / "weights").exists()
     assert {*Path("/dev/shm").glob("ale-weights-*")} <= shared
@@ -83,21 +75,19 @@ def test_workers_on_nats_sample_from_the_servers_that_the_run_trains(
     workshop: Any, config: str, tmp_path: Path
 ) -> None:
     both = ("--set", "llm.type=servers", "--set", "llm.start=1", "--set", "starts=null")
-    assert workshop.ale("run", config, *both).code == 0
-    server, folder = Server(tmp_path / "nats"), tmp_path / "workers"
-    server.start()
-    workers = WorkerGroup(server.url, folder)
-    try:
-        for _ in range(2):
-            workers.start()
-        nats = ("--set", "executor.type=nats", "--set", f"executor.url={server.url}")
-        done = workshop.ale("run", config, *both, *nats)
-    finally:
-        workers.stop()
-        server.stop()
+    workshop.succeeds("run", config, *both)
+    with running_server(tmp_path / "nats") as server:
+        workers = WorkerGroup(server.url, tmp_path / "workers")
+        try:
+            for _ in range(2):
+                workers.start()
+            nats = ("--set", "executor.type=nats", "--set", f"executor.url={server.url}")
+            done = workshop.ale("run", config, *both, *nats)
+        finally:
+            workers.stop()
     assert done.code == 0, done.text
     here, there = workshop.runs
-    assert sampled(workshop, there) == sampled(workshop, here)
+    assert workshop.sampled(there) == workshop.sampled(here)
     assert len(trained(here)) > 0
     assert trained(there) == trained(here)
 
@@ -106,22 +96,20 @@ def test_servers_outlive_runs_and_are_refused_with_weights_of_another(
     workshop: Any, config: str
 ) -> None:
     workshop.write("serve.yaml", {"llm": {"type": "policy", "tiny": TINY}})
-    started = workshop.ale("server", "start", "--config", "serve.yaml", *COUNT)
-    assert started.code == 0, started.text
+    workshop.succeeds("server", "start", "--config", "serve.yaml", *COUNT)
     there = ("--set", "llm.type=servers", "--set", "llm.registry=registry", "--set", "run.steps=2")
-    assert workshop.ale("run", config, *there).code == 0
+    workshop.succeeds("run", config, *there)
     refused = workshop.ale("run", config, *there)
     assert refused.code == 2
     assert "which are not weights of this run" in refused.text
-    again = workshop.ale("run", config, *there, "--set", "llm.take_over=true")
-    assert again.code == 0, again.text
+    workshop.succeeds("run", config, *there, "--set", "llm.take_over=true")
     first, second = workshop.runs
-    assert sampled(workshop, second) == sampled(workshop, first)
+    assert workshop.sampled(second) == workshop.sampled(first)
     assert trained(second) == trained(first)
     listed = workshop.ale("server", "list", *PLACE).out.splitlines()
     assert [line.split()[0] for line in listed] == ["name", "one-1", "one-2"]
     assert [line.split()[3] for line in listed[1:]] == ["2", "2"]
-    assert workshop.ale("server", "stop", "--all", *PLACE).code == 0
+    workshop.succeeds("server", "stop", "--all", *PLACE)
     assert "There is no server" in workshop.ale("server", "list", *PLACE).out
 
 
@@ -156,7 +144,7 @@ def test_a_server_that_does_not_share_the_runs_folder_fetches_the_weights(
 ) -> None:
     if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("no mount namespace can be made here")
-    assert workshop.ale("run", config).code == 0
+    workshop.succeeds("run", config)
     workshop.write("serve.yaml", {"llm": {"type": "policy", "tiny": TINY}})
     there = ("--set", "llm.type=servers", "--set", "llm.registry=registry")
     copies = Path(workshop.environ.get("TMPDIR", "/tmp"))
@@ -166,12 +154,11 @@ def test_a_server_that_does_not_share_the_runs_folder_fetches_the_weights(
         failed = workshop.ale("run", config, *there)
         assert failed.code == 1
         assert "if the trainer does not share this folder with the server's machine" in failed.text
-        done = workshop.ale("run", config, *there, "--set", "llm.weights_address=auto")
-        assert done.code == 0, done.text
+        workshop.succeeds("run", config, *there, "--set", "llm.weights_address=auto")
         assert {*copies.glob("ale-weights-*")} > before
     assert {*copies.glob("ale-weights-*")} == before
     here, _, fetched = workshop.runs
-    assert sampled(workshop, fetched) == sampled(workshop, here)
+    assert workshop.sampled(fetched) == workshop.sampled(here)
     assert len(trained(here)) > 0
     assert trained(fetched) == trained(here)
     assert not (fetched / "weights").exists()

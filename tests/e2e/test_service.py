@@ -17,7 +17,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +27,7 @@ import openai
 import pytest
 from attrs import frozen
 
+from ale.testing.waiting import wait_for
 from ale_sandbox_container_testing.compose import COMPOSE, why_no_compose
 from ale_sandbox_container_testing.images import DEBIAN
 
@@ -129,10 +129,7 @@ class Service:
 
     def wait_for(self, what: Callable[[], bool]) -> None:
         """Wait until something is so; each look starts programs, so they are seldom."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not what():
-            assert time.monotonic() < deadline, self._logs()
-            time.sleep(0.5)
+        wait_for(what, self._logs, PATIENCE_S, 0.5)
 
     def left(self) -> list[str]:
         """What docker compose has made and is still there."""

@@ -57,8 +57,7 @@ def finish(workshop: Any) -> None:
     """Resume, and see that every episode is there once and well."""
     release(workshop)
     before = (workshop.run / "episodes.jsonl").read_bytes()
-    done = workshop.ale("run", "--resume", str(workshop.run))
-    assert done.code == 0, done.text
+    workshop.succeeds("run", "--resume", str(workshop.run))
     assert (workshop.run / "episodes.jsonl").read_bytes().startswith(before)
     episodes = workshop.episodes()
     assert len(episodes) == N
@@ -205,7 +204,7 @@ def test_a_ctrl_c_during_the_start_is_reported_by_the_exit_status(
         n_shown += 1
     assert n_shown, "every Ctrl-C hit Python's own start"
     for run in workshop.runs:
-        assert workshop.ale("run", "--resume", str(run)).code == 0
+        workshop.succeeds("run", "--resume", str(run))
         assert [episode["reward"] for episode in workshop.episodes(run).values()] == [1.0]
 
 
@@ -236,8 +235,7 @@ def test_a_ctrl_c_while_credit_is_given_loses_nothing(workshop: Any, shell: Any)
     assert ended.code in (0, 130, -signal.SIGINT), ended.text
     assert "Traceback" not in ended.text
     assert len(workshop.episodes()) == 2 * N
-    done = workshop.ale("run", "--resume", str(workshop.run))
-    assert done.code == 0, done.text
+    workshop.succeeds("run", "--resume", str(workshop.run))
     assert len(workshop.episodes()) == len(workshop.lines("credits/00000.jsonl")) == 2 * N
     assert outcome(workshop.run) == "completed"
     assert sorted(path.name for path in workshop.run.glob("credits/*")) == ["00000.jsonl"]

@@ -33,9 +33,7 @@ def ale_llms():
 
 
 def ale(workshop: Any, *arguments: str) -> str:
-    done = workshop.ale(*arguments, timeout_s=PATIENCE_S)
-    assert done.code == 0, done.text
-    return str(done.out)
+    return str(workshop.succeeds(*arguments, timeout_s=PATIENCE_S).out)
 
 
 def test_a_run_shows_which_skill_helps_and_the_other_is_retired(workshop: Any) -> None:

@@ -29,8 +29,7 @@ def config(workshop: Any) -> str:
 
 def trained(workshop: Any, config: str, *given: str) -> tuple[Path, list[dict[str, Any]]]:
     """A run with these options, and the metrics of its steps."""
-    done = workshop.ale("run", config, *(f"--set=run.{each}" for each in given))
-    assert done.code == 0, done.text
+    workshop.succeeds("run", config, *(f"--set=run.{each}" for each in given))
     run = workshop.runs[-1]
     events = workshop.lines("events.jsonl", run)
     return run, [line["metrics"] for line in events if line["event"] == "step_finished"]

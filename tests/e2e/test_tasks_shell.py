@@ -14,8 +14,7 @@ def test_generated_tasks_are_solved_by_their_solutions_and_by_nothing_else(
 ) -> None:
     tasks = {"type": "shell", "seed": 21, "count": 40, "split": split, "length": SPLITS[split]}
     config = workshop.config(tasks=tasks, agent={"type": agent})
-    done = workshop.ale("run", str(config), "-n", "4")
-    assert done.code == 0, done.text
+    workshop.succeeds("run", str(config), "-n", "4")
     episodes = workshop.episodes()
     assert len(episodes) == 40
     assert {name for name, each in episodes.items() if each["reward"] != reward} == set()

@@ -150,8 +150,7 @@ def test_plan_patch_test_resolves_each_sample_and_others_do_not(
     rollouts = 3 if kind == "local" else 1
     cut = {"chunker": {"type": "phase"}, "credit": {"type": "grpo"}}
     config(workshop, kind, python, script, rollouts, **(cut if rollouts > 1 else {}))
-    ended = workshop.ale("run", "run.yaml", timeout_s=500)
-    assert ended.code == 0, ended.text
+    workshop.succeeds("run", "run.yaml", timeout_s=500)
     expected = {RESOLVED: {1.0}, UNTOUCHED: {0.0}, BROKEN: {0.0}}
     assert rewards(workshop) == {rollout: expected[rollout] for rollout in range(rollouts)}
     episodes = list(workshop.episodes().values())
@@ -228,8 +227,7 @@ def test_iflow_resolves_the_same_tasks_and_an_attack_does_not(
     llm = {"type": "scripted", "script": "script.yaml"}
     config(workshop, kind, python, script, 2, agent={"type": "iflow"}, llm=llm)
     few = [] if kind == "local" else ["--set", "tasks.limit=2"]
-    ended = workshop.ale("run", "run.yaml", *few, timeout_s=500)
-    assert ended.code == 0, ended.text
+    workshop.succeeds("run", "run.yaml", *few, timeout_s=500)
     assert rewards(workshop) == {0: {1.0}, 1: {0.0}}
     assert len(workshop.episodes()) == 2 * (2 if few else len(found))
 
@@ -238,11 +236,10 @@ def test_swe_bench_is_a_benchmark(workshop: Any, python: Path) -> None:
     """By the name that `ale bench list` shows, with a model that does nothing."""
     assert "swe-bench  2,294 test  swe_tests" in workshop.ale("bench", "list").out
     workshop.write("answers.yaml", {"default": [FINISH]})
-    done = workshop.ale(
+    done = workshop.succeeds(
         *("bench", "run", "swe-bench", "--sample", "--limit", "2", "--json", "--sandbox", "local"),
         *("--llm", "scripted:script=answers.yaml", f"--set=tasks.grading.python={python}"),
         f"--set=tasks.cache={workshop.folder / 'cache'}",
     )
-    assert done.code == 0, done.text
     found = json.loads(done.out)
     assert (found["problems"], found["broken"], found["pass_at"]["1"]["mean"]) == (2, 0, 0.0)

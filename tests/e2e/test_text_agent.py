@@ -74,8 +74,7 @@ def run(workshop: Any) -> str:
     workshop.task("t")
     script = {"tasks": {"t": [GOOD, BAD]}, "tokens": True}
     workshop.scripted(script, agent={"type": "by-text"}, run={"rollouts": 2})
-    done = workshop.ale("run", "run.yaml")
-    assert done.code == 0, done.text
+    workshop.succeeds("run", "run.yaml")
     episodes = workshop.episodes()
     assert [episodes[f"0-t-{rollout}"]["reward"] for rollout in (0, 1)] == [1.0, 0.0]
     assert not any(
@@ -87,8 +86,7 @@ def run(workshop: Any) -> str:
 
 
 def test_show_names_the_commands_that_were_read_from_the_text(workshop: Any, run: str) -> None:
-    shown = workshop.ale("show", run, "0-t-0")
-    assert shown.code == 0, shown.text
+    shown = workshop.succeeds("show", run, "0-t-0")
     assert "$ touch done" in shown.out
     assert "> sh (read from the text)" in shown.out
     assert "| found it" in shown.out
@@ -137,10 +135,8 @@ def test_its_episodes_become_conversations_and_preferences(workshop: Any, run: s
 
 
 def test_report_and_results_are_written(workshop: Any, run: str) -> None:
-    report = workshop.ale("report", run)
-    assert report.code == 0, report.text
+    workshop.succeeds("report", run)
     page = (workshop.run / "report.html").read_text()
     assert "found it" in page
-    results = workshop.ale("results", run)
-    assert results.code == 0, results.text
+    results = workshop.succeeds("results", run)
     assert "pass@1" in results.out

@@ -36,8 +36,7 @@ def make_config(workshop: Any) -> Callable[..., str]:
         )
         return "run.yaml"
 
-    first = workshop.ale("run", config(), timeout_s=PATIENCE_S, HF_HUB_OFFLINE="1")
-    assert first.code == 0, first.text
+    workshop.succeeds("run", config(), timeout_s=PATIENCE_S, HF_HUB_OFFLINE="1")
     teach(policy, [turn["prompt_ids"] for turn in sampled(workshop, workshop.run)])
     policy.save(workshop.folder / "model")
 
@@ -97,10 +96,9 @@ def rewards(workshop: Any, run: Path) -> list[float]:
 def test_the_reward_of_a_run_rises(
     workshop: Any, make_config: Callable[..., str], trainer: dict[str, Any]
 ) -> None:
-    done = workshop.ale(
+    workshop.succeeds(
         "run", make_config(steps=14, **trainer), timeout_s=PATIENCE_S, HF_HUB_OFFLINE="1"
     )
-    assert done.code == 0, done.text
     run = workshop.runs[-1]
     means = rewards(workshop, run)
     assert len(means) == 14
@@ -115,7 +113,7 @@ def test_a_run_that_was_killed_resumes_to_the_same_policy(
 ) -> None:
     config = make_config(steps=4, type="grpo", lora={"r": 8}, learning_rate=2e-3)
     asked = {"timeout_s": PATIENCE_S, "HF_HUB_OFFLINE": "1"}
-    assert workshop.ale("run", config, **asked).code == 0
+    workshop.succeeds("run", config, **asked)
     whole = workshop.runs[-1]
     running = workshop.start("run", config, HF_HUB_OFFLINE="1")
     workshop.wait_for(lambda: len(workshop.runs) == 3, timeout_s=PATIENCE_S)
@@ -124,8 +122,7 @@ def test_a_run_that_was_killed_resumes_to_the_same_policy(
     workshop.wait_for(kept.exists, timeout_s=PATIENCE_S)
     running.signal(signal.SIGKILL)
     running.process.wait()
-    again = workshop.ale("run", "--resume", str(killed), **asked)
-    assert again.code == 0, again.text
+    workshop.succeeds("run", "--resume", str(killed), **asked)
     assert sampled(workshop, killed) == sampled(workshop, whole), "to the bit"
     losses = [[each.get("loss") for each in metrics(workshop, run)] for run in (whole, killed)]
     assert losses[0] == losses[1]
