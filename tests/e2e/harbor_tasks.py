@@ -21,18 +21,19 @@ JUDGE = "if {check}; then echo 1; else echo 0; fi >/logs/verifier/reward.txt"
 
 @functools.cache
 def why_not(engine: str) -> str | None:
-    """Why there can be no tests on this engine; None where there can."""
+    """Why there can be no tests on this engine, or in bubblewrap; None where there can."""
+    from ale_sandbox_bubblewrap import plugin as bubblewrap
     from ale_sandbox_docker import plugin as docker
     from ale_sandbox_podman import plugin as podman
 
-    probes = {"docker": docker.ale_sandboxes, "podman": podman.ale_sandboxes}
-    probe = probes[engine]()[0].probe
+    plugins: Mapping[str, Any] = {"bubblewrap": bubblewrap, "docker": docker, "podman": podman}
+    probe = plugins[engine].ale_sandboxes()[0].probe
     assert probe is not None
     found = probe()
     if not found.usable:
         return f"{engine}: {found.reason}"
     try:
-        for image in (BUSYBOX, DEBIAN):
+        for image in () if engine == "bubblewrap" else (BUSYBOX, DEBIAN):
             provide([engine], image)
     except CannotMakeError as error:
         return f"no image for {engine}: {error}"

@@ -35,12 +35,7 @@ def sandbox_of(kind: str, workshop: Any) -> str:
         skip_without("docker")
         return f"docker:image={DEBIAN}"
     if kind == "bubblewrap":
-        from ale_sandbox_bubblewrap import plugin as bubblewrap
-
-        probe = bubblewrap.ale_sandboxes()[0].probe
-        assert probe is not None
-        if not probe().usable:
-            pytest.skip(probe().reason)
+        skip_without("bubblewrap")
     workshop.space.mkdir(exist_ok=True)
     return f"{kind}:root={workshop.space}"
 

@@ -4,17 +4,12 @@ from typing import Any
 
 import pytest
 
-from .harbor_tasks import add, config, outcomes
+from .harbor_tasks import add, config, outcomes, skip_without
 
 
 @pytest.fixture
 def sandbox() -> dict[str, Any]:
-    from ale_sandbox_bubblewrap import plugin
-
-    probe = plugin.ale_sandboxes()[0].probe
-    assert probe is not None
-    if not probe().usable:
-        pytest.skip(probe().reason)
+    skip_without("bubblewrap")
     return {"type": "bubblewrap"}
 
 

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ale_servers.program import free_port
 
 N = 12
 WAITS = "import time; print('working', flush=True); time.sleep(600)"
@@ -142,9 +143,7 @@ http.server.test(http.server.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bi
 def test_the_run_starts_once_its_server_answers(
     workshop: Any, launch_config: str, shell: Any
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     server = {
         "name": "model",
         "role": "server",

@@ -9,7 +9,6 @@ import importlib.util
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import warnings
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ale_servers.program import free_port
 
 pytestmark = [
     pytest.mark.needs("torch", "ray"),
@@ -93,12 +94,6 @@ def ray_nodes() -> Iterator[Any]:
             made.add_node(num_cpus=2, object_store_memory=ray.STORE)
         yield made
         made.shutdown()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

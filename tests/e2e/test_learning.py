@@ -1,13 +1,14 @@
 """A policy learns: sampled, graded in real sandboxes, credited, trained, and sampled again."""
 
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ale_servers.program import free_port
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -227,9 +228,7 @@ def test_torchrun_over_two_hosts_trains_as_one_process_does(workshop: Any, confi
     few = ("--set", "run.steps=2", "--set", "evaluation.every=2", "--set", "trainer.sync=copy")
     workshop.succeeds("run", config, *few)
     one = steps(workshop, workshop.run)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        meeting = f"launch.rendezvous=127.0.0.1:{probe.getsockname()[1]}"
+    meeting = f"launch.rendezvous=127.0.0.1:{free_port()}"
     few += ("--set", "trainer.processes=2", "--on", "torchrun", "--nodes", "2", "--set", meeting)
     few += ("--set", "launch.address=127.0.0.1", "--directory", "runs/two")
     hosts = [

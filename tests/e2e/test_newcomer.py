@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ import pytest
 from attrs import frozen
 
 from ale.testing.waiting import wait_for
+from ale_servers.program import free_port
 
 from .test_docs import missing
 
@@ -300,9 +300,7 @@ DEAD_SERVER = (
 
 
 def test_a_model_server_that_does_not_answer_is_named_with_how_to_start_it(clone: Clone) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     model = ("llm.type=lmstudio", "llm.model=NAME", f"llm.base_url=http://127.0.0.1:{port}/v1")
     few = ("tasks.path=tasks/tbp_examples/basics_ls.yaml", "run.rollouts=1")
     before = set((clone.folder / "runs").iterdir())

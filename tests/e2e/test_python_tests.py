@@ -52,10 +52,7 @@ def backend_of(kind: str, folder: Path) -> SandboxBackend:
         from ale_sandbox_bubblewrap import plugin as bubblewrap
         from ale_sandbox_bubblewrap.options import BubblewrapOptions
 
-        probe = bubblewrap.ale_sandboxes()[0].probe
-        assert probe is not None
-        if not probe().usable:
-            pytest.skip(probe().reason)
+        skip_without("bubblewrap")
         return bubblewrap.build(BubblewrapOptions(root=folder), context)
     from ale_sandbox_docker import plugin as docker
     from ale_sandbox_docker.options import DockerOptions

@@ -76,12 +76,7 @@ def sandbox_of(kind: str, workshop: Any, tools: Path) -> Mapping[str, Any]:
 
         skip_without("docker")
         return {"type": "docker", "image": DEBIAN, "allowlist_paths": [str(tools)]}
-    from ale_sandbox_bubblewrap import plugin
-
-    probe = plugin.ale_sandboxes()[0].probe
-    assert probe is not None
-    if not probe().usable:
-        pytest.skip(probe().reason)
+    skip_without("bubblewrap")
     return {"type": "bubblewrap", "allowlist_paths": [str(tools)]}
 
 
