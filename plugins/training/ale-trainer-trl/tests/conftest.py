@@ -2,6 +2,7 @@
 
 import gc
 import os
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,26 +16,25 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from ale.types import Batch
 from ale_training.testing import InProcessLLM, TokenEpisode, TokenTurn, batch_of, credited
 
-VOCAB = 258
 
-
-def make_tokenizer() -> Any:
-    """One token per byte, one to pad with and one that ends."""
+def make_tokenizer(marks: Sequence[str] = ("<pad>", "<end>"), **more: Any) -> Any:
+    """One token per byte, then one per mark: to pad with, to end with, and others."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     core = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
-    core.add_special_tokens([AddedToken(text, special=True) for text in ("<pad>", "<end>")])
+    core.add_special_tokens([AddedToken(text, special=True) for text in marks])
     make: Any = PreTrainedTokenizerFast
-    return make(tokenizer_object=core, pad_token="<pad>", eos_token="<end>")
+    return make(tokenizer_object=core, pad_token=marks[0], eos_token=marks[1], **more)
 
 
-def make_model(seed: int = 0) -> Any:
+def make_model(seed: int = 0, *, vocab: int = 258, mlp: int = 48) -> Any:
+    """A model for a tokenizer of `make_tokenizer`, large enough that adapters can move it."""
     torch.manual_seed(seed)
     config = Qwen3Config(
-        vocab_size=VOCAB,
+        vocab_size=vocab,
         hidden_size=32,
-        intermediate_size=48,
+        intermediate_size=mlp,
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=1,

@@ -10,9 +10,8 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
-import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from .. import conftest
 
 TEMPLATE = (
     "{%- for message in messages %}<|{{ message.role }}|>{{ message.content }}"
@@ -25,37 +24,11 @@ MARKS = ("<pad>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|
 
 def make_tokenizer() -> Any:
     """One token per byte, and one per mark."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    core = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.decoder = decoders.ByteLevel()
-    core.add_special_tokens([AddedToken(text, special=True) for text in MARKS])
-    make: Any = PreTrainedTokenizerFast
-    return make(
-        tokenizer_object=core, pad_token="<pad>", eos_token="<|end|>", chat_template=TEMPLATE
-    )
+    return conftest.make_tokenizer(MARKS, chat_template=TEMPLATE)
 
 
 def make_model(tokenizer: Any, seed: int = 0) -> Any:
-    torch.manual_seed(seed)
-    return Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=len(tokenizer),
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            head_dim=16,
-            max_position_embeddings=512,
-            tie_word_embeddings=True,
-            # Large enough that adapters can move what it says.
-            initializer_range=0.15,
-            pad_token_id=tokenizer.pad_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            bos_token_id=None,
-        )
-    )
+    return conftest.make_model(seed, vocab=len(tokenizer), mlp=64)
 
 
 @pytest.fixture(scope="session")
