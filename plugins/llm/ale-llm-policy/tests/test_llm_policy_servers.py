@@ -116,11 +116,11 @@ async def test_new_weights_reach_all_servers_in_the_middle_of_answers(
 ) -> None:
     llm = lab.connect(interruption=interruption)
     llm._end_ids = frozenset()
+    other = new_policy(seed=9)
+    weights = dict(other.model.named_parameters())
     asked = [request(text, n=200) for text in ("a b", "c d", "e f", "g h")]
     running = [asyncio.create_task(llm.complete(each)) for each in asked]
     await until(lambda: all(each.engine.n_steps > 20 for each in lab.engines), pause_s=0.002)
-    other = new_policy(seed=9)
-    weights = dict(other.model.named_parameters())
     await llm.load_policy(PolicySnapshot(version=3, weights=weights))
     assert [engine.policy_version for engine in lab.engines] == [3, 3]
     for answer in await asyncio.gather(*running):
