@@ -137,8 +137,40 @@ def test_it_resumes_after_the_newest_checkpoint(scored: Path) -> None:
     done = trained(scored, other, groups=1, epochs=2)
     assert (done.steps, done.resumed) == (6, 3)
     assert other.seen[:3] == json.loads(json.dumps(one.seen))
-    events = (scored.with_name("out") / "events.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in events] == [0, 1, 2, 3, 4, 5]
+    assert noted(scored) == [0, 1, 2, 3, 4, 5]
+
+
+def noted(source: Path) -> list[int]:
+    """The steps that ``events.jsonl`` has a line of."""
+    events = (source.with_name("out") / "events.jsonl").read_text().splitlines()
+    return [json.loads(line)["step"] for line in events]
+
+
+@pytest.mark.parametrize("cut_off", ["", '{"event":"step_fin'])
+def test_a_training_that_was_killed_at_a_checkpoint_has_one_line_of_each_step(
+    scored: Path, cut_off: str
+) -> None:
+    class Killed(Remembering):
+        def save(self, directory: Path) -> None:
+            if len(self.seen) == 3:
+                raise KeyboardInterrupt
+            super().save(directory)
+
+    with pytest.raises(KeyboardInterrupt):
+        trained(scored, Killed(), groups=1, epochs=2)
+    assert noted(scored) == [0, 1, 2], "a step has its line before its checkpoint"
+    with (scored.with_name("out") / "events.jsonl").open("a") as events:
+        events.write(cut_off)
+    assert trained(scored, Remembering(), groups=1, epochs=2).resumed == 2
+    assert noted(scored) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_damaged_line_of_an_event_is_named_before_anything_is_trained(scored: Path) -> None:
+    trained(scored, Remembering(), groups=1)
+    events = scored.with_name("out") / "events.jsonl"
+    events.write_text(events.read_text() + "{}\n")
+    with pytest.raises(StoreError, match=r"events\.jsonl:4 can't be read: .*`step`"):
+        trained(scored, Remembering(), groups=1, epochs=2)
 
 
 def test_older_checkpoints_are_removed_and_a_resume_finds_the_newest(scored: Path) -> None:

@@ -38,6 +38,10 @@ class _RowHead(msgspec.Struct, gc=False):
     episode: _EpisodeHead
 
 
+class _Event(msgspec.Struct, gc=False):
+    step: int
+
+
 class _Training(msgspec.Struct, frozen=True):
     """The data of the training in a folder. Its file is ``training.json``."""
 
@@ -99,7 +103,7 @@ async def train(
     Raises:
         InputError: the file has no scored rows, or rows of another tokenizer than the model's; the
             trainer can't train this model; or `out` has a run or checkpoints of another training.
-        StoreError: a checkpoint can't be written or read.
+        StoreError: a checkpoint or ``events.jsonl`` can't be written or read.
     """
     where = list(_groups(source, llm).values())
     steps = [where[i : i + groups] for i in range(0, len(where), groups)] * epochs
@@ -110,6 +114,7 @@ async def train(
         if done > len(steps):
             message = f"{done} steps are done, more than the {len(steps)} of this call"
             raise InputError.of(message, file=str(out))
+        _forget(out, done)
         before = after = trainer.snapshot().version
         for step in range(done, len(steps)):
             made = tuple(_group(rows, offsets) for offsets in steps[step])
@@ -117,8 +122,8 @@ async def train(
             if isinstance(llm, Policy):
                 await llm.load_policy(trainer.snapshot())
             after = report.policy_version
+            _note(out, report)  # before its checkpoint: a killed training may lose no line
             _save(trainer, _checkpoint(out, step))
-            _note(out, report)
             _tidy(out, keep, keep_every)
             on_step(report)
     newest = _checkpoint(out, len(steps) - 1) if steps else None
@@ -247,6 +252,26 @@ def _tidy(out: Path, keep: int | None, every: int | None) -> None:
             if every is None or (int(old.name) + 1) % every:
                 # Renamed first: a partly removed one must not be taken for a complete one.
                 shutil.rmtree(old.replace(old.with_name(f".{old.name}.partial")))
+
+
+def _forget(out: Path, done: int) -> None:
+    """Remove the lines of steps that were killed before their checkpoint was complete."""
+    path = out / "events.jsonl"
+    with store_errors(path):
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        # The last one may have been cut off.
+        kept = [line for line in lines if line.endswith(b"\n")]
+        while kept and _step_of(kept[-1], path, len(kept)) >= done:
+            kept.pop()
+        if kept != lines:
+            write_whole(path, b"".join(kept))
+
+
+def _step_of(line: bytes, path: Path, number: int) -> int:
+    try:
+        return msgspec.json.decode(line, type=_Event).step
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path}:{number} can't be read: {error}") from error
 
 
 def _note(out: Path, report: StepReport) -> None:
