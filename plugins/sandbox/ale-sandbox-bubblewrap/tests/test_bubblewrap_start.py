@@ -4,14 +4,16 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ale.errors import SandboxError
 from ale.protocols import Sandbox
+from ale.types import SandboxSpec
 from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox
 from ale_sandbox_process import process_tags
 
@@ -46,6 +48,22 @@ async def nothing_of(box: BubblewrapSandbox, command: int) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while process_tags.find(box.record.tag, command):
             await asyncio.sleep(0.01)
+
+
+async def test_a_cancelled_start_of_the_fork_server_leaves_nothing(
+    make: Callable[..., Any], tmp_path: Path
+) -> None:
+    children = Path("/proc/thread-self/children")
+    backend, before = make(), children.read_text()
+    opening = asyncio.ensure_future(backend.open(SandboxSpec()).__aenter__())
+    while not backend._starting.locked():
+        await asyncio.sleep(0)
+    opening.cancel()
+    await asyncio.wait([opening])
+    assert opening.cancelled()
+    assert children.read_text() == before
+    await backend.aclose()
+    assert list(tmp_path.glob("ale-bubblewrap-*")) == []
 
 
 async def test_a_cancelled_command(box: Sandbox) -> None:

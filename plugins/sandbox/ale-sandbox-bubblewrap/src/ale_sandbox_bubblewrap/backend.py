@@ -212,7 +212,7 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
         if self._fork_server is not None:
             self._fork_server.close()
             self._fork_server = None
-            self._store.close()
+        self._store.close()
 
 
 @contextmanager

@@ -310,8 +310,12 @@ class ForkServer:
                 start_new_session=True,
             )
         fork_server = cls(Channel(ours), log, process)
-        fork_server._channel.send(settings)
-        answer = await fork_server._channel.receive()
+        try:
+            fork_server._channel.send(settings)
+            answer = await fork_server._channel.receive()
+        except BaseException:  # a cancellation
+            fork_server.close()
+            raise
         if answer is None or "failed" in answer[0]:
             why = fork_server.log() if answer is None else answer[0]["failed"]
             fork_server.close()
