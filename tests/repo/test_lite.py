@@ -148,7 +148,7 @@ def test_s74_tests_pass_without_a_network() -> None:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("folder", PROJECTS, ids=lambda folder: folder.name)
