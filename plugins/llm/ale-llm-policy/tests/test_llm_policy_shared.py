@@ -188,12 +188,17 @@ def test_memory_that_there_is_not_is_refused_before_anything_is_written(
     assert not [*folder.iterdir()]
 
 
-def test_weights_of_another_size_get_new_memory(shares: SharedWeights, folder: Path) -> None:
-    shares.publish(1, tensors(1))
-    larger = {**tensors(2), "more": torch.zeros(1000)}
-    published = shares.publish(2, larger)
+@pytest.mark.parametrize("more", [torch.zeros(1000), torch.ones(4, dtype=torch.float16)])
+def test_weights_of_another_size_or_type_get_new_memory(
+    shares: SharedWeights, folder: Path, more: torch.Tensor
+) -> None:
+    shares.publish(1, {**tensors(1), "more": torch.zeros(4, dtype=torch.bfloat16)})
+    other = {**tensors(2), "more": more}
+    published = shares.publish(2, other)
     assert published.memory is not None
-    assert torch.equal(shared.read(published.memory, published.digest)["a"], larger["a"])
+    found = shared.read(published.memory, published.digest)
+    for name, tensor in other.items():
+        assert torch.equal(found[name], tensor)
     assert len([*folder.iterdir()]) == 1
 
 

@@ -61,14 +61,14 @@ class SharedWeights:
         if obstacle := self.obstacle():
             raise AleError(obstacle)
         parts, size = layout(tensors)
-        if self._buffer is None or self._memory is None or self._memory.size != size:
+        listed = tuple(msgspec.convert(each, Part) for each in parts)
+        if self._buffer is None or self._memory is None or self._memory.parts != listed:
             self.remove()
             try:
                 self._buffer, place = self._allocated(size)
             except OSError as error:
                 what = f"{size / 1e9:.2f} GB of weights"
                 raise AleError(f"{what} can't be shared: {error}") from error
-            listed = tuple(msgspec.convert(each, Part) for each in parts)
             self._memory = Memory(machine=this_machine(), size=size, parts=listed, **place)
         set_digest(self._buffer, None)
         shared = dict(views(self._buffer, parts))
