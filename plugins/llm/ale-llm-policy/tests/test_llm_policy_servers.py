@@ -293,6 +293,27 @@ async def test_a_run_knows_the_weights_that_it_gave_before_it_was_killed(lab: La
     exact({2: new_policy(seed=9)}, await resumed.complete(request("a b")))
 
 
+@pytest.mark.parametrize("channel", ["folder", "shared_memory"])
+async def test_a_server_that_was_started_again_gets_the_present_weights(
+    lab: Lab, channel: str
+) -> None:
+    llm = lab.connect(weights_channel=channel)
+    other = new_policy(seed=9)
+    weights = dict(other.model.named_parameters())
+    await llm.load_policy(PolicySnapshot(version=3, weights=weights))
+    await llm.complete(request("a b"))  # from then on it looks at its servers
+    engine = lab.engines[0]
+
+    def start_again() -> None:
+        engine.policy.load_weights(dict(new_policy().model.named_parameters()))
+        engine.policy.version = 0
+
+    await engine.server.reload(start_again)
+    await until(lambda: engine.policy_version == 3)
+    for text in ("a b", "c d", "e f"):
+        exact({3: other}, await llm.complete(request(text)))
+
+
 async def test_a_request_whose_client_leaves_early_stops_nothing(lab: Lab) -> None:
     engine = lab.engines[0]
     busy = threading.Event()
