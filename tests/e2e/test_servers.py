@@ -113,6 +113,32 @@ def test_servers_outlive_runs_and_are_refused_with_weights_of_another(
     assert "There is no server" in workshop.ale("server", "list", *PLACE).out
 
 
+def test_weights_that_have_no_room_in_shared_memory_are_named_before_the_run(
+    workshop: Any, config: str
+) -> None:
+    script = 'mount -t tmpfs -o size=100k none /dev/shm && exec "$@"'
+    small = ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-m", "ale"]
+    if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
+        pytest.skip("no mount namespace can be made here")
+    own = ["--set", "llm.type=servers", "--set", "llm.start=1"]
+    own += ["--set", "llm.weights_channel=shared_memory"]
+    checked, done = (
+        subprocess.run(
+            [*small, verb, config, *own],
+            cwd=workshop.folder,
+            env=workshop.environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for verb in ("check", "run")
+    )
+    assert (checked.returncode, done.returncode) == (0, 2), checked.stderr + done.stderr
+    for ended in (checked, done):
+        assert "of weights can't be shared: /dev/shm has 0.000102 GB free" in ended.stderr
+    assert "nothing was started" in done.stderr
+
+
 @contextmanager
 def server_without_the_runs(workshop: Any) -> Iterator[None]:
     """A server that sees an empty folder where the runs are, as one on another machine would."""

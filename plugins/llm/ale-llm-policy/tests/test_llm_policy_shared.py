@@ -1,5 +1,6 @@
 """Weights in shared memory: the server kit, and what can go wrong."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -182,8 +183,11 @@ def test_memory_that_there_is_not_is_refused_before_anything_is_written(
     shares: SharedWeights, folder: Path
 ) -> None:
     large = torch.zeros(1).expand(1 << 46)
-    with pytest.raises(AleError, match=r"GB of weights can't be shared: .*"):
+    said = rf"GB of weights can't be shared: {folder} has .* GB free; make it larger .*--shm-size"
+    with pytest.raises(AleError, match=said):
         shares.publish(1, {"large": large})
+    assert re.match(rf"[^ ]+ {said}", shares.obstacle({"large": large}) or "")
+    assert shares.obstacle(tensors(1)) is None
     shares.remove()
     assert not [*folder.iterdir()]
 

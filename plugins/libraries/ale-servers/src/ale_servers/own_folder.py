@@ -12,17 +12,21 @@ _PREFIX = "ale-weights-"
 
 def own_folder(root: Path) -> tuple[Path, int]:
     """A new folder in `root`, and the descriptor of its lock, which the kernel releases when this
-    process ends, however it ends. Folders without a lock are those of killed processes, and are
-    removed.
+    process ends, however it ends. Removes what killed processes have left there.
     """
-    for left in root.glob(f"{_PREFIX}*"):
-        if (lock := _locked(left)) is not None:
-            shutil.rmtree(left, ignore_errors=True)
-            os.close(lock)
+    remove_left(root)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
         if (lock := _locked(folder)) is not None:  # another process may have removed it
             return folder, lock
+
+
+def remove_left(root: Path) -> None:
+    """Remove the folders in `root` that nobody has locked: those of killed processes."""
+    for left in root.glob(f"{_PREFIX}*"):
+        if (lock := _locked(left)) is not None:
+            shutil.rmtree(left, ignore_errors=True)
+            os.close(lock)
 
 
 def _locked(folder: Path) -> int | None:

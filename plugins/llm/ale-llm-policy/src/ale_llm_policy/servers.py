@@ -193,7 +193,8 @@ class ServersLLM(TokenLLM):
 
     def obstacle(self) -> str | None:
         """Why this can't work on this machine, as far as it is known without asking a server."""
-        shared = self._channel.obstacle() if isinstance(self._channel, SharedWeights) else None
+        shares = self._channel if isinstance(self._channel, SharedWeights) else None
+        shared = shares.obstacle(self._first) if shares is not None else None
         return shared or (self._own.obstacle() if self._own is not None else None)
 
     async def check(self) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from ale.errors import AleError
 from ale_llm_policy.pretrained import weights
 from ale_servers.channel import this_machine
-from ale_servers.own_folder import own_folder
+from ale_servers.own_folder import own_folder, remove_left
 from ale_servers.records import Memory, Part, Weights
 from ale_servers.shared_memory import (
     check_digest,
@@ -43,9 +43,11 @@ class SharedWeights:
         self._memory: Memory | None = None
         self._folder: tuple[Path, int] | None = None
 
-    def obstacle(self) -> str | None:
-        """Why weights can't be shared here."""
-        if self._device is None or self._device.type == "cuda":
+    def obstacle(self, tensors: Mapping[str, Tensor]) -> str | None:
+        """Why such weights can't be shared here. Frees what killed runs have left."""
+        if self._device is None:
+            return _too_little(layout(tensors)[1])
+        if self._device.type == "cuda":
             return None
         return (
             "llm.weights_channel: cuda_ipc shares the memory of the GPU on which the run trains, "
@@ -58,16 +60,16 @@ class SharedWeights:
         Raises:
             AleError: there is no room, or an `obstacle`.
         """
-        if obstacle := self.obstacle():
-            raise AleError(obstacle)
         parts, size = layout(tensors)
         listed = tuple(msgspec.convert(each, Part) for each in parts)
         if self._buffer is None or self._memory is None or self._memory.parts != listed:
             self.remove()
+            if obstacle := self.obstacle(tensors):
+                raise AleError(obstacle)
             try:
                 self._buffer, place = self._allocated(size)
             except OSError as error:
-                what = f"{size / 1e9:.2f} GB of weights"
+                what = f"{size / 1e9:.3g} GB of weights"
                 raise AleError(f"{what} can't be shared: {error}") from error
             self._memory = Memory(machine=this_machine(), size=size, parts=listed, **place)
         set_digest(self._buffer, None)
@@ -82,8 +84,7 @@ class SharedWeights:
         if self._device is not None:
             buffer, handle, gpu = gpu_buffer(size, self._device)
             return buffer, {"handle": handle, "gpu": gpu}
-        root = _SHARED if _SHARED.is_dir() else Path(tempfile.gettempdir())
-        self._folder = own_folder(root)
+        self._folder = own_folder(_root())
         file = str(self._folder[0] / "weights")
         return file_buffer(file, size, create=True), {"file": file}
 
@@ -94,6 +95,24 @@ class SharedWeights:
         if folder is not None:
             shutil.rmtree(folder[0], ignore_errors=True)
             os.close(folder[1])
+
+
+def _root() -> Path:
+    return _SHARED if _SHARED.is_dir() else Path(tempfile.gettempdir())
+
+
+def _too_little(size: int) -> str | None:
+    """Why the weights have no room, if so: containers often have 64 MB of shared memory."""
+    root = _root()
+    remove_left(root)
+    usage = shutil.disk_usage(root)
+    if size <= usage.free or not usage.total:  # a tmpfs without a limit has the total 0
+        return None
+    return (
+        f"{size / 1e9:.3g} GB of weights can't be shared: {root} has {usage.free / 1e9:.3g} GB "
+        "free; make it larger (docker run --shm-size, mount -o remount,size=...), or set "
+        "llm.weights_channel: folder"
+    )
 
 
 def read(memory: Memory, digest: str) -> dict[str, Tensor]:
