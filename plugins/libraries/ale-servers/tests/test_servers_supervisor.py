@@ -110,3 +110,28 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     parent.kill()
     parent.wait()
     wait_for(lambda: not is_alive(pid))
+
+
+ENDED_BY_SIGTERM = """
+import os, signal
+signal.signal(signal.SIGTERM, lambda *_: (print("asked to end", flush=True), os._exit(0)))
+print(os.getpid(), flush=True)
+signal.pause()
+"""
+
+
+async def test_a_program_ends_when_the_process_that_ends_it_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    ending = [sys.executable, "-m", "ale_servers.ending", sys.executable, "-c", ENDED_BY_SIGTERM]
+    pipe = asyncio.subprocess.PIPE
+    with log.open("w") as file:
+        process = await asyncio.create_subprocess_exec(*ending, stdin=pipe, stdout=file)
+    (pid,) = await pids(log, 1)
+    process.kill()
+    await process.wait()
+    try:
+        await gone(pid)
+    except AssertionError:
+        os.kill(pid, signal.SIGKILL)
+        raise
+    assert last_lines(log, 1) == "asked to end"

@@ -2,10 +2,11 @@
 
 For a program that starts processes of its own and knows nothing about its parent. The program and
 what it has started end when this process gets SIGTERM or its standard input is closed, which
-happens however the parent ends.
+happens however the parent ends. Should this process be killed, the program gets SIGTERM.
 """
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -14,6 +15,8 @@ import threading
 
 END_S = 10.0
 """Seconds between SIGTERM and SIGKILL."""
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
 
 
 def main(argv: list[str]) -> int:
@@ -27,7 +30,10 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     # The program gets its own process group, which its children are in.
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True) as program:
+    # No other thread runs yet, so the child may run Python.
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_end_with_parent
+    ) as program:
 
         def until_closed() -> None:
             while os.read(0, 4096):
@@ -46,6 +52,11 @@ def main(argv: list[str]) -> int:
             program.wait(END_S)
         _signal(program.pid, signal.SIGKILL)  # kills what it has left behind
         return program.wait()
+
+
+def _end_with_parent() -> None:
+    # Else a program whose supervisor starts another would stay at the address, with other weights.
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _signal(group: int, number: signal.Signals) -> None:
