@@ -131,7 +131,11 @@ def check_memory(weights: Weights, memory: Memory) -> None:
                 found = file.read(len(weights.digest)).decode()
                 size = os.fstat(file.fileno()).st_size
         except OSError as error:
-            raise WeightsError(f"the shared memory can't be read: {error}") from error
+            raise WeightsError(
+                f"the shared memory can't be read: {error}; if the server has another /dev/shm "
+                "than the trainer, as in a container, or another user, set 'weights_channel: "
+                "folder' in the trainer's 'llm: {type: servers}'"
+            ) from error
         if size != memory.size:
             raise WeightsError(f"{memory.file} has {size} bytes; expected {memory.size}")
         if found != weights.digest:
