@@ -102,6 +102,7 @@ def test_servers_outlive_runs_and_are_refused_with_weights_of_another(
     refused = workshop.ale("run", config, *there)
     assert refused.code == 2
     assert "which are not weights of this run" in refused.text
+    assert "; 'take_over: true' gives it those" in refused.text
     workshop.succeeds("run", config, *there, "--set", "llm.take_over=true")
     first, second = workshop.runs
     assert workshop.sampled(second) == workshop.sampled(first)

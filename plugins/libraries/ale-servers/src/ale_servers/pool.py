@@ -330,7 +330,8 @@ class ServerPool:
             return "behind", f"it has {what}"
         return "refused", (
             f"it has {what}, which are not weights of this run: it has version "
-            f"{self.base.version} with digest {self.base.digest[:12]}"
+            f"{self.base.version} with digest {self.base.digest[:12]}; 'take_over: true' gives it "
+            "those"
         )
 
     def _judged_adapter(self, status: ServerStatus) -> tuple[State, str]:
