@@ -59,6 +59,14 @@ def is_made(recipe: Recipe) -> bool:
         return False
 
 
+def missing(recipe: Recipe) -> str:
+    """What to say of a program whose recipe is not made."""
+    folder = folder_of(recipe)
+    if (folder / _MARKER).is_file():
+        return f"was installed in {folder} by another version of ale, and has to be installed anew"
+    return f"is not installed in {folder}"
+
+
 def _made(recipe: Recipe) -> bytes:
     sources = () if recipe.source is None else sorted(recipe.source.rglob("*.py"))
     content = [file.read_text() for file in (*sources, *recipe.modules.values())]

@@ -5,7 +5,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from ale.errors import InputError
-from ale_servers.environment import Recipe, folder_of, is_made, make
+from ale_servers.environment import Recipe, folder_of, is_made, make, missing
 
 VERSION = "0.5.23"
 RECIPE = Recipe(name=f"sglang-{VERSION}-cuda", packages=(f"sglang=={VERSION}",))
@@ -31,6 +31,6 @@ def python() -> Path:
         InputError: the environment has not been made, or has another version.
     """
     if not is_made(RECIPE):
-        message = f"SGLang {VERSION} is not installed in {folder_of(RECIPE)}"
+        message = f"SGLang {VERSION} {missing(RECIPE)}"
         raise InputError.of(message, hint="ale server install sglang")
     return folder_of(RECIPE) / "bin" / "python"

@@ -7,7 +7,7 @@ from typing import Literal
 from uv import find_uv_bin
 
 from ale.errors import InputError
-from ale_servers.environment import SHARED_MEMORY, Recipe, folder_of, is_made, make
+from ale_servers.environment import SHARED_MEMORY, Recipe, folder_of, is_made, make, missing
 
 VERSION = "0.32.0"
 _EXTENSION = Path(__file__).parent / "inside"
@@ -69,7 +69,7 @@ def python_of(build: Build) -> Path:
     """
     recipe = RECIPES[build]
     if not is_made(recipe):
-        message = f"vLLM {VERSION} for {build} is not installed in {folder_of(recipe)}"
+        message = f"vLLM {VERSION} for {build} {missing(recipe)}"
         hint = f"ale server install vllm --build {build}"
         raise InputError.of(message, hint=hint)
     return folder_of(recipe) / "bin" / "python"
