@@ -146,6 +146,7 @@ def server_without_the_runs(workshop: Any) -> Iterator[None]:
     runs = workshop.folder / "runs"
     runs.mkdir(exist_ok=True)
     serve = ["-m", "ale", "serve", "--config", "serve.yaml", "--register", "registry"]
+    serve += ["--port", "0"]
     script = 'mount -t tmpfs none "$0" && exec "$@"'
     process = subprocess.Popen(
         ["unshare", "--mount", "sh", "-c", script, str(runs), sys.executable, *serve],
