@@ -1,6 +1,8 @@
 """GRPO from prompts: the reward of what is sampled rises."""
 
 import asyncio
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import torch
 from attrs import evolve
 from peft import PeftModel
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3ForCausalLM
 
 from ale.errors import AleError, InputError
 from ale_trainer_trl.learning import GrpoTraining, LoraOptions, Progress, train_grpo
@@ -207,3 +209,82 @@ def test_a_reward_that_is_missing_is_not_taken_for_zero(
     path.write_text("def f(completions, **columns):\n    return [None for _ in completions]\n")
     with pytest.raises(AleError, match=r"other\.py:f returned \[None"):
         train_grpo(asked(reward=f"{path}:f", max_steps=1))
+
+
+TOOLS_FIRST = "{%- for tool in tools or [] %}{{ tool | tojson }}{% endfor %}<|end|>"
+
+
+def conversation(tool: str, argument: str, *, as_text: bool) -> dict[str, Any]:
+    """A call of a tool with one argument and what it printed, with the tool's specification."""
+    parameters = {"type": "object", "properties": {argument: {"type": "string"}}}
+    function = {"name": tool, "parameters": parameters}
+    tools = [{"type": "function", "function": function}]
+    given = {argument: "x"}
+    call = {"name": tool, "arguments": json.dumps(given) if as_text else given}
+    return {
+        "prompt": [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "tool_calls": [{"type": "function", "function": call}]},
+            {"role": "tool", "content": "done", "tool_call_id": "1"},
+        ],
+        "tools": json.dumps(tools) if as_text else tools,
+        "bonus": 0.0,
+    }
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_a_prompt_has_its_own_tools_and_arguments(
+    asked: Callable[..., GrpoTraining],
+    base: Path,
+    write_rows: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    as_text: bool,
+) -> None:
+    model = shutil.copytree(base, tmp_path / "model")
+    template = model / "chat_template.jinja"
+    template.write_text(TOOLS_FIRST + template.read_text())
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    rows = [("shell", "command"), ("read_file", "path")]
+    data = write_rows([conversation(*row, as_text=as_text) for row in rows], "tools.jsonl")
+    seen: list[Any] = []
+    generate = Qwen3ForCausalLM.generate
+
+    def watched(self: Any, *given: Any, **more: Any) -> Any:
+        seen.extend(more["input_ids"])
+        return generate(self, *given, **more)
+
+    monkeypatch.setattr(Qwen3ForCausalLM, "generate", watched)
+    training = asked(max_steps=1, generations=2, batch_size=4)
+    train_grpo(evolve(training, model_name_or_path=str(model), dataset_path=data))
+    served = {
+        tokenizer.apply_chat_template(
+            plain["prompt"], tools=plain["tools"], add_generation_prompt=True, tokenize=False
+        )
+        for plain in (conversation(*row, as_text=False) for row in rows)
+    }
+    assert {tokenizer.decode(ids).replace("<pad>", "") for ids in seen} == served
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"tools": "[{"}, r"other\.jsonl:1: 'tools' is no JSON"),
+        ({"prompt": [{"role": "user", "tool_calls": "ls"}]}, r"other\.jsonl:1: tool_calls is no"),
+    ],
+)
+def test_a_conversation_that_can_not_be_rendered_is_named(
+    asked: Callable[..., GrpoTraining], write_rows: Write, more: dict[str, Any], message: str
+) -> None:
+    row = {**conversation("shell", "command", as_text=True), **more}
+    with pytest.raises(InputError, match=message):
+        train_grpo(evolve(asked(), dataset_path=write_rows([row], "other.jsonl")))
+
+
+def test_a_conversation_needs_a_chat_template(
+    asked: Callable[..., GrpoTraining], base: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(base, tmp_path / "model")
+    (model / "chat_template.jinja").unlink()
+    with pytest.raises(InputError, match=r"prompts\.jsonl:1: .* has no chat template"):
+        train_grpo(evolve(asked(), model_name_or_path=str(model)))

@@ -13,9 +13,12 @@ from trl import DPOTrainer, GRPOTrainer  # type: ignore[attr-defined]
 
 from ale_trainer_trl.learning.groups import GroupTrainer
 from ale_trainer_trl.learning.preference import PairTrainer
+from ale_trainer_trl.learning.prompts import PromptTrainer
 
 OVERRIDDEN = [
     (GRPOTrainer, GroupTrainer, "_generate_and_score_completions"),
+    (GRPOTrainer, PromptTrainer, "_generate_and_score_completions"),
+    (GRPOTrainer, PromptTrainer, "_tokenize_prompts"),
     (DPOTrainer, PairTrainer, "_prepare_dataset"),
 ]
 
@@ -29,9 +32,15 @@ def test_an_overridden_private_method_of_trl_still_exists(
 
 
 def test_completions_are_scored_from_the_inputs_alone() -> None:
-    """`GroupTrainer` calls the overridden method with these parameters."""
+    """`GroupTrainer` and `PromptTrainer` call the overridden method with these parameters."""
     method = GRPOTrainer._generate_and_score_completions
     assert list(inspect.signature(method).parameters) == ["self", "inputs"]
+
+
+def test_prompts_are_tokenised_from_themselves_alone() -> None:
+    """`PromptTrainer` renders the prompts of the inputs, which are scored in the same call."""
+    method = GRPOTrainer._tokenize_prompts
+    assert list(inspect.signature(method).parameters) == ["self", "prompts"]
 
 
 def test_the_data_set_is_the_first_parameter_of_its_preparation() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets  # type: ignore[import-untyped]
-from trl import GRPOConfig, GRPOTrainer  # type: ignore[attr-defined]
+from trl import GRPOConfig  # type: ignore[attr-defined]
 
 from ale.text import counted
 from ale_trainer_trl.learning import engine, output
@@ -15,9 +15,11 @@ from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.models import check, load_model, load_tokenizer, refused_layers
 from ale_trainer_trl.learning.options import GrpoTraining
 from ale_trainer_trl.learning.progress import Listener, Stop, Trained
+from ale_trainer_trl.learning.prompts import PromptTrainer, for_arrow
 from ale_trainer_trl.learning.reward import Reward, checked, load_reward
 from ale_trainer_trl.learning.rows import is_conversation, read_rows
 from ale_trainer_trl.learning.suppressed_output import suppressed_output
+from ale_trainer_trl.learning.tokens import UnrenderableError, of_prompt, tools_of
 from ale_training.lora import lora_config
 
 # What TRL passes to a reward function beside the columns of the rows.
@@ -37,7 +39,7 @@ def _train(
     training: GrpoTraining, reward: Reward, progress: Listener | None, stop: Stop | None
 ) -> Trained:
     tokenizer = load_tokenizer(training.model_name_or_path)
-    rows = list(_prompts(training.dataset_path))
+    rows = list(_prompts(training.dataset_path, tokenizer))
     if not rows:
         raise input_error(f"{training.dataset_path} has no row", path="dataset_path")
     data = hashlib.sha256(json.dumps(rows, sort_keys=True, default=str).encode()).hexdigest()
@@ -52,7 +54,7 @@ def _train(
     if done is not None:
         return done
     with refused_layers("lora.target"):
-        trainer: Any = GRPOTrainer(
+        trainer: Any = PromptTrainer(
             model=model,
             reward_funcs=[checked(training.reward, reward)],
             args=GRPOConfig(
@@ -114,7 +116,7 @@ def _check_enough(training: GrpoTraining, n: int) -> None:
         )
 
 
-def _prompts(path: Path) -> Iterator[Mapping[str, Any]]:
+def _prompts(path: Path, tokenizer: Any) -> Iterator[Mapping[str, Any]]:
     for (file, line), row in read_rows(path):
         prompt = row.get("prompt")
         if not prompt or not (isinstance(prompt, str) or is_conversation(prompt)):
@@ -129,4 +131,14 @@ def _prompts(path: Path) -> Iterator[Mapping[str, Any]]:
         if taken := sorted(_RESERVED & row.keys()):
             message = f"a column '{taken[0]}', which TRL passes to reward functions itself"
             raise input_error(message, file=file, line=line, expected="another name")
-        yield row
+        if isinstance(prompt, str):
+            yield row
+            continue
+        if not tokenizer.chat_template:
+            message = "a conversation, and the model's tokenizer has no chat template"
+            raise input_error(message, file=file, line=line, expected="prompt: text")
+        try:
+            of_prompt(tokenizer, prompt, tools_of(row))
+        except UnrenderableError as error:
+            raise input_error(str(error), file=file, line=line) from error
+        yield for_arrow(row)

@@ -1,7 +1,6 @@
 """A data set of preferences, as token ids on disk."""
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,13 @@ from datasets.arrow_writer import ArrowWriter  # type: ignore[import-untyped]
 from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import DpoTraining
 from ale_trainer_trl.learning.rows import Place, Row, is_conversation, read_rows
-from ale_trainer_trl.learning.tokens import Pair, UnrenderableError, of_messages, of_text
+from ale_trainer_trl.learning.tokens import (
+    Pair,
+    UnrenderableError,
+    of_messages,
+    of_text,
+    tools_of,
+)
 
 FIELDS = ("prompt", "chosen", "rejected")
 COLUMNS = ("chosen_ids", "chosen_mask", "rejected_ids", "rejected_mask")
@@ -121,7 +126,7 @@ def pair_of(tokenizer: Any, row: Row, place: Place) -> Pair:
         )
     prompt, *answers = given
     try:
-        tools = None if text else _tools(row)
+        tools = None if text else tools_of(row)
         chosen, rejected = (
             of_text(tokenizer, str(prompt), each)
             if isinstance(each, str)
@@ -131,13 +136,3 @@ def pair_of(tokenizer: Any, row: Row, place: Place) -> Pair:
         return Pair(chosen=chosen, rejected=rejected)
     except UnrenderableError as error:
         raise input_error(str(error), file=file, line=line) from error
-
-
-def _tools(row: Row) -> Sequence[Any] | None:
-    """Tool specifications; TRL keeps them as JSON text, because Arrow can't hold every schema."""
-    tools = row.get("tools")
-    try:
-        read = json.loads(tools) if isinstance(tools, str) and tools else tools
-    except (ValueError, RecursionError) as error:
-        raise UnrenderableError(f"'tools' is no JSON: {error}") from error
-    return read or None

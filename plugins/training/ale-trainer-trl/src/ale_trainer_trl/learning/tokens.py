@@ -96,6 +96,30 @@ def of_messages(
     return Tokens(ids, mask)
 
 
+def of_prompt(tokenizer: Any, prompt: Messages, tools: Sequence[Any] | None = None) -> Ids:
+    """A conversation under the tokenizer's chat template, up to where the answer begins.
+
+    Raises:
+        UnrenderableError: the template fails.
+    """
+    asked = _render(tokenizer, [_plain(each) for each in prompt], tools, prompt=True)
+    return _ids(tokenizer, asked)
+
+
+def tools_of(row: Mapping[str, Any]) -> Sequence[Any] | None:
+    """Tool specifications; TRL keeps them as JSON text, because Arrow can't hold every schema.
+
+    Raises:
+        UnrenderableError: the text is no JSON.
+    """
+    tools = row.get("tools")
+    try:
+        read = json.loads(tools) if isinstance(tools, str) and tools else tools
+    except (ValueError, RecursionError) as error:
+        raise UnrenderableError(f"'tools' is no JSON: {error}") from error
+    return read or None
+
+
 def _shared(one: str, other: str) -> int:
     """Length of the common prefix, in characters."""
     pairs = zip(one, other, strict=False)
