@@ -5,7 +5,13 @@ import shutil
 from trl import DPOConfig  # type: ignore[attr-defined]
 
 from ale_trainer_trl.learning import engine, output
-from ale_trainer_trl.learning.models import check, load_model, load_tokenizer, refused_layers
+from ale_trainer_trl.learning.models import (
+    check,
+    context_of,
+    load_model,
+    load_tokenizer,
+    refused_layers,
+)
 from ale_trainer_trl.learning.options import DpoTraining
 from ale_trainer_trl.learning.pairs import load_pairs
 from ale_trainer_trl.learning.preference import PairCollator, PairTrainer
@@ -26,7 +32,8 @@ def _train(training: DpoTraining, progress: Listener | None, stop: Stop | None) 
     work = training.output_dir / output.WORK
     work.mkdir(exist_ok=True)
     try:
-        pairs = load_pairs(training, tokenizer, work / "pairs.arrow")
+        context = context_of(training.model_name_or_path)
+        pairs = load_pairs(training, tokenizer, work / "pairs.arrow", context=context)
         model = load_model(training)
         checkpoint, done = output.prepare(training, "dpo", pairs.fingerprint)
         if done is not None:

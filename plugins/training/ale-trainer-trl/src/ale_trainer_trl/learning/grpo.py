@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import datasets  # type: ignore[import-untyped]
@@ -12,12 +11,18 @@ from trl import GRPOConfig  # type: ignore[attr-defined]
 from ale.text import counted
 from ale_trainer_trl.learning import engine, output
 from ale_trainer_trl.learning.errors import input_error
-from ale_trainer_trl.learning.models import check, load_model, load_tokenizer, refused_layers
+from ale_trainer_trl.learning.models import (
+    check,
+    context_of,
+    load_model,
+    load_tokenizer,
+    refused_layers,
+)
 from ale_trainer_trl.learning.options import GrpoTraining
 from ale_trainer_trl.learning.progress import Listener, Stop, Trained
 from ale_trainer_trl.learning.prompts import PromptTrainer, for_arrow
 from ale_trainer_trl.learning.reward import Reward, checked, load_reward
-from ale_trainer_trl.learning.rows import is_conversation, read_rows
+from ale_trainer_trl.learning.rows import Place, Row, is_conversation, read_rows
 from ale_trainer_trl.learning.suppressed_output import suppressed_output
 from ale_trainer_trl.learning.tokens import UnrenderableError, of_prompt, tools_of
 from ale_training.lora import lora_config
@@ -39,7 +44,7 @@ def _train(
     training: GrpoTraining, reward: Reward, progress: Listener | None, stop: Stop | None
 ) -> Trained:
     tokenizer = load_tokenizer(training.model_name_or_path)
-    rows = list(_prompts(training.dataset_path, tokenizer))
+    rows = list(_prompts(training, tokenizer))
     if not rows:
         raise input_error(f"{training.dataset_path} has no row", path="dataset_path")
     data = hashlib.sha256(json.dumps(rows, sort_keys=True, default=str).encode()).hexdigest()
@@ -116,8 +121,9 @@ def _check_enough(training: GrpoTraining, n: int) -> None:
         )
 
 
-def _prompts(path: Path, tokenizer: Any) -> Iterator[Mapping[str, Any]]:
-    for (file, line), row in read_rows(path):
+def _prompts(training: GrpoTraining, tokenizer: Any) -> Iterator[Mapping[str, Any]]:
+    context = context_of(training.model_name_or_path)
+    for (file, line), row in read_rows(training.dataset_path):
         prompt = row.get("prompt")
         if not prompt or not (isinstance(prompt, str) or is_conversation(prompt)):
             message = "'prompt' is missing" if prompt is None else "the prompt is empty or no text"
@@ -131,14 +137,27 @@ def _prompts(path: Path, tokenizer: Any) -> Iterator[Mapping[str, Any]]:
         if taken := sorted(_RESERVED & row.keys()):
             message = f"a column '{taken[0]}', which TRL passes to reward functions itself"
             raise input_error(message, file=file, line=line, expected="another name")
-        if isinstance(prompt, str):
-            yield row
-            continue
-        if not tokenizer.chat_template:
-            message = "a conversation, and the model's tokenizer has no chat template"
-            raise input_error(message, file=file, line=line, expected="prompt: text")
-        try:
-            of_prompt(tokenizer, prompt, tools_of(row))
-        except UnrenderableError as error:
-            raise input_error(str(error), file=file, line=line) from error
-        yield for_arrow(row)
+        n = _length(tokenizer, row, (file, line))
+        if n + training.max_completion_length > context:
+            raise input_error(
+                f"a prompt of {n} tokens and max_completion_length, "
+                f"{training.max_completion_length}, are more than the model's context of {context}",
+                file=file,
+                line=line,
+                hint="a smaller max_completion_length, or leave the row out",
+            )
+        yield row if isinstance(prompt, str) else for_arrow(row)
+
+
+def _length(tokenizer: Any, row: Row, place: Place) -> int:
+    """Number of tokens of a prompt."""
+    prompt, (file, line) = row["prompt"], place
+    if isinstance(prompt, str):
+        return len(tokenizer(prompt)["input_ids"])
+    if not tokenizer.chat_template:
+        message = "a conversation, and the model's tokenizer has no chat template"
+        raise input_error(message, file=file, line=line, expected="prompt: text")
+    try:
+        return len(of_prompt(tokenizer, prompt, tools_of(row)))
+    except UnrenderableError as error:
+        raise input_error(str(error), file=file, line=line) from error

@@ -1,5 +1,6 @@
 """Loads the model to train, quantised if asked for, and its adapters' config."""
 
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoTokenizer, BitsAndBytesConfig
+from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig
 
 from ale.errors import NotUsableError
 from ale_trainer_trl.learning.errors import input_error
@@ -69,6 +70,19 @@ def load_tokenizer(name: str) -> Any:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
+
+
+def context_of(name: str) -> int:
+    """Most tokens that a model was designed for, prompt and answer together.
+
+    No limit where its config can't be loaded: `load_model` says why.
+    """
+    local = only_local(name, path=_PATH)
+    try:
+        config = AutoConfig.from_pretrained(name, local_files_only=local).get_text_config()
+    except LOAD_ERRORS:
+        return sys.maxsize
+    return int(getattr(config, "max_position_embeddings", 0) or sys.maxsize)
 
 
 def load_model(training: Training) -> Any:

@@ -1,6 +1,7 @@
 """A data set of preferences, as token ids on disk."""
 
 import hashlib
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from ale_trainer_trl.learning.tokens import (
 FIELDS = ("prompt", "chosen", "rejected")
 COLUMNS = ("chosen_ids", "chosen_mask", "rejected_ids", "rejected_mask")
 TOO_LONG = "longer than max_length"
+BEYOND_CONTEXT = "longer than the model's context"
 THE_SAME = "chosen and rejected are the same"
 EXPECTED = "prompt, chosen and rejected, all three text or all three lists of messages"
 
@@ -41,13 +43,16 @@ class Preferences:
     """Fingerprint of the ids of all pairs, in order."""
 
 
-def load_pairs(training: DpoTraining, tokenizer: Any, file: Path) -> Preferences:
+def load_pairs(
+    training: DpoTraining, tokenizer: Any, file: Path, *, context: int = sys.maxsize
+) -> Preferences:
     """Read, check and tokenise a data set of preferences.
 
     Args:
         training: names the data set, and which part of it to use.
         tokenizer: the model's.
         file: the ids are written here and memory-mapped, so memory does not grow with them.
+        context: of the model, in tokens; longer pairs are left out and counted.
 
     Raises:
         InputError: a row is not a preference (with file and line), or no rows are left.
@@ -56,7 +61,7 @@ def load_pairs(training: DpoTraining, tokenizer: Any, file: Path) -> Preferences
     digest = hashlib.sha256()
     features = datasets.Features({name: datasets.List(datasets.Value("int32")) for name in COLUMNS})
     writer = ArrowWriter(path=str(file), features=features)
-    for pair in _pairs(training, tokenizer, left_out):
+    for pair in _pairs(training, tokenizer, left_out, context):
         digest.update(repr(pair).encode())
         writer.write(as_row(pair))
     n_pairs, _ = writer.finalize()
@@ -93,13 +98,17 @@ def as_row(pair: Pair) -> dict[str, Sequence[int]]:
     }
 
 
-def _pairs(training: DpoTraining, tokenizer: Any, left_out: "Counter[str]") -> Iterator[Pair]:
+def _pairs(
+    training: DpoTraining, tokenizer: Any, left_out: "Counter[str]", context: int
+) -> Iterator[Pair]:
     for place, row in read_rows(training.dataset_path):
         pair = pair_of(tokenizer, row, place)
         if pair.chosen.ids == pair.rejected.ids:
             left_out[THE_SAME] += 1
         elif pair.longest > training.max_length:
             left_out[TOO_LONG] += 1
+        elif pair.longest > context:
+            left_out[BEYOND_CONTEXT] += 1
         else:
             yield pair
 
