@@ -2,7 +2,11 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +238,46 @@ def test_checkpoints_are_written_atomically(scored: Path) -> None:
     with pytest.raises(StoreError, match="No space left"):
         trained(scored, trainer, groups=1)
     assert trained(scored, Remembering(), groups=1).resumed == 1
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from ale.files import replacing
+
+with replacing(Path(sys.argv[1])) as partial:
+    partial.mkdir()
+    (partial / "weights").write_bytes(bytes(1000))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_checkpoint_that_a_killed_call_left_unfinished_is_removed(scored: Path) -> None:
+    target = scored.with_name("out") / "checkpoints" / "00000"
+    trainer = Remembering()
+    trainer.full_at = 1
+    with pytest.raises(StoreError, match="No space left"):
+        trained(scored, trainer, groups=1)
+    subprocess.run([sys.executable, "-c", KILLED, str(target)], check=False)
+    assert [each.suffix for each in target.parent.iterdir()] == [".partial"]
+    trained(scored, Remembering(), groups=1)
+    assert sorted(each.name for each in target.parent.iterdir()) == ["00000", "00001", "00002"]
+
+
+def test_a_second_call_in_the_folder_is_refused(scored: Path) -> None:
+    class Twice(Remembering):
+        def save(self, directory: Path) -> None:
+            with pytest.raises(StoreError, match=rf"out is in use by process {os.getpid()}"):
+                trained_again()
+            super().save(directory)
+
+    def trained_again() -> None:
+        work = train(scored, scored.with_name("out"), Remembering(), groups=1)
+        with ThreadPoolExecutor() as pool:
+            pool.submit(asyncio.run, work).result()
+
+    assert trained(scored, Twice(), groups=1).steps == 3
+    assert len((scored.with_name("out") / "events.jsonl").read_text().splitlines()) == 3
 
 
 def test_rows_without_credit_are_refused(scored: Path) -> None:

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +15,7 @@ from attrs import frozen
 from ale.errors import InputError, Problem, StoreError
 from ale.files import replacing, store_errors, write_whole
 from ale.protocols import LLM, KnowsTokenizer, Policy, Trainer
+from ale.runs import lock
 from ale.text import counted
 from ale.types import Batch, CreditedGroup, Group, Rollout, StepReport
 from ale_rows.reading import RowFile, refuse_schema
@@ -103,13 +106,14 @@ async def train(
     Raises:
         InputError: the file has no scored rows, or rows of another tokenizer than the model's; the
             trainer can't train this model; or `out` has a run or checkpoints of another training.
-        StoreError: a checkpoint or ``events.jsonl`` can't be written or read.
+        StoreError: a checkpoint or ``events.jsonl`` can't be written or read, or another process
+            trains in `out`.
     """
     where = list(_groups(source, llm).values())
     steps = [where[i : i + groups] for i in range(0, len(where), groups)] * epochs
     trainer.attach(llm)
-    _begin(out, source, groups, options)
-    with RowFile(source, ScoredRow) as rows:
+    with _claimed(out), RowFile(source, ScoredRow) as rows:
+        _begin(out, source, groups, options)
         done = await _restored(out, trainer, llm)
         if done > len(steps):
             message = f"{done} steps are done, more than the {len(steps)} of this call"
@@ -131,6 +135,27 @@ async def train(
     return Trained(steps=len(steps), resumed=done, checkpoint=newest, learned=learned)
 
 
+@contextmanager
+def _claimed(out: Path) -> Iterator[None]:
+    """Make and lock the folder for the block.
+
+    Raises:
+        InputError: the folder has a run or checkpoints of another training.
+        StoreError: another process trains there, or the folder can't be written.
+    """
+    others = _saved(out) and not (out / "training.json").exists()
+    if others or (out / "manifest.json").exists():
+        message, hint = "a run or another training is stored there", "choose another folder"
+        raise InputError.of(message, file=str(out), hint=hint)
+    with store_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+    descriptor = lock(out)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _begin(out: Path, source: Path, groups: int, options: Mapping[str, Any] | None) -> None:
     """Write ``training.json``, or check that it matches that of the steps that are done."""
     path = out / "training.json"
@@ -138,9 +163,6 @@ def _begin(out: Path, source: Path, groups: int, options: Mapping[str, Any] | No
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     plain = None if options is None else json.loads(json.dumps(options))
     training = _Training(rows=digest, groups=groups, options=plain)
-    if (out / "manifest.json").exists() or (_saved(out) and not path.exists()):
-        message, hint = "a run or another training is stored there", "choose another folder"
-        raise InputError.of(message, file=str(out), hint=hint)
     if not _saved(out):
         write_whole(path, encode(training) + b"\n")
         return
