@@ -1,7 +1,8 @@
 """Write files atomically."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ def refuse_overwriting(out: Path, *sources: Path) -> None:
 
 @contextmanager
 def replacing(out: Path, *, folder: bool = False) -> Iterator[Path]:
-    """A path to write to in the block, which then replaces `out`.
+    """A path to write to in the block, which then replaces `out`. What killed processes left of
+    `out` is removed, unless another process writes in its folder.
 
     Args:
         folder: the path is a new folder, and `out` may be an existing folder, which is replaced
@@ -45,8 +47,32 @@ def replacing(out: Path, *, folder: bool = False) -> Iterator[Path]:
     if out.is_dir() and not folder:
         message = f"{out} is a folder; a file is to be written"
         raise InputError.of(message, path="out", hint=f"{out / 'rows.jsonl'}")
-    with store_errors(out), files.replacing(out, folder=folder) as partial:
+    with store_errors(out), _sharing(out), files.replacing(out, folder=folder) as partial:
         yield partial
+
+
+@contextmanager
+def _sharing(out: Path) -> Iterator[None]:
+    """Hold a lock of the folder of `out` for the block, and first, if nobody else does, remove what
+    killed processes left of `out`. The kernel releases locks of killed processes.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl  # here: there is none on Windows
+
+        descriptor = os.open(out.parent, os.O_RDONLY | os.O_CLOEXEC)
+    except (ModuleNotFoundError, PermissionError):  # it may be writable only
+        yield
+        return
+    try:
+        with suppress(OSError):  # others write there, or this file system has no such locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            files.remove_partial(out)
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
