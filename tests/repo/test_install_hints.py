@@ -1,4 +1,4 @@
-"""Commands that messages give to install something work in a clone too, and are up to date."""
+"""Install commands of messages and pages work in a clone too, and are up to date."""
 
 import ast
 import re
@@ -44,3 +44,19 @@ def test_a_command_that_installs_something_is_right(folder: Path) -> None:
                     assert IN_A_CLONE in hint, f"{hint!r}: {name} may be on no index"
                 elif re.search("[<>=]", word):
                     assert word in required(folder), f"{hint!r}: pyproject.toml has another {name}"
+
+
+PAGES = sorted(
+    path
+    for pattern in ("README.md", "docs/**/*.md", "core/README.md", "plugins/*/*/README.md")
+    for path in ROOT.glob(pattern)
+    if "generated" not in path.parts
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_says_what_to_type_in_a_clone_for_an_extra(page: Path) -> None:
+    """A clone has our packages; what an extra of theirs adds has another name on an index."""
+    for paragraph in page.read_text().split("\n\n"):
+        extras = set(re.findall(r"(ale-[a-z0-9-]+)\[", paragraph)) & OURS
+        assert not extras or IN_A_CLONE in paragraph, f"{page}: {extras}: {paragraph}"
