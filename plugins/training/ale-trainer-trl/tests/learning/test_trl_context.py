@@ -37,7 +37,7 @@ def test_a_pair_beyond_the_context_is_left_out_and_counted(
     trained = train_dpo(training)
     assert trained.rows == 1
     assert trained.summary().startswith(
-        "dpo: 1 updates on 1 rows; 1 left out: longer than the model's context\n"
+        "dpo: 1 update on 1 row; 1 left out: longer than the model's context\n"
     )
 
 

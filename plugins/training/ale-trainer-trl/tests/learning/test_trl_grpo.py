@@ -288,3 +288,16 @@ def test_a_conversation_needs_a_chat_template(
     (model / "chat_template.jinja").unlink()
     with pytest.raises(InputError, match=r"prompts\.jsonl:1: .* has no chat template"):
         train_grpo(evolve(asked(), model_name_or_path=str(model)))
+
+
+@pytest.mark.parametrize(("reward", "says"), [("1.0", True), ("float(i)", False)])
+def test_equal_rewards_in_all_updates_are_said(
+    asked: Callable[..., GrpoTraining], tmp_path: Path, reward: str, says: bool
+) -> None:
+    path = tmp_path / "other.py"
+    path.write_text(
+        f"def f(completions, **columns):\n    return [{reward} for i in range(len(completions))]\n"
+    )
+    training = asked(reward=f"{path}:f", max_steps=2)
+    assert ("had equal rewards in all updates" in train_grpo(training).summary()) is says
+    assert ("had equal rewards in all updates" in train_grpo(training).summary()) is says

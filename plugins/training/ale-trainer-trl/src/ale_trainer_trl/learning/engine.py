@@ -60,6 +60,8 @@ class MetricsCallback(TrainerCallback):
         self.metrics: dict[str, float] = {}
         self.stopped = False
         """`stop` has ended the training."""
+        self.shares_equal: set[float] = set()
+        """Shares of prompts whose completions had equal rewards, of each report of GRPO."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Report an update, unless its metrics follow: then they are reported together.
@@ -87,6 +89,8 @@ class MetricsCallback(TrainerCallback):
         """Take metrics of an update, of held-out rows, or of the whole training."""
         found = {k: float(v) for k, v in (logs or {}).items() if isinstance(v, int | float)}
         self.metrics |= found
+        if "frac_reward_zero_std" in found:
+            self.shares_equal.add(found["frac_reward_zero_std"])
         if "learning_rate" in found:  # only logs of updates have it
             self._print_progress(state, found)
 
@@ -153,6 +157,7 @@ def run(
         left_out=left_out,
         resumed_from=None if checkpoint is None else int(checkpoint.name.rpartition("-")[2]),
         metrics=dict(metrics_callback.metrics),
+        equal_rewards=metrics_callback.shares_equal == {1.0},
     )
     _write(trainer, training, trained, data)
     return trained

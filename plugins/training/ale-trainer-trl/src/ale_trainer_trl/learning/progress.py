@@ -6,6 +6,7 @@ from pathlib import Path
 from attrs import field, frozen
 
 from ale.errors import AleError
+from ale.text import counted
 
 SHOWN = ("loss", "reward", "rewards/accuracies", "rewards/margins", "grad_norm", "learning_rate")
 """Metrics of one line, in this order."""
@@ -66,6 +67,9 @@ class Trained:
     """The update from which an interrupted training was resumed; None if it was not."""
     metrics: Mapping[str, float] = field(factory=dict)
     """Metrics of the last report and, with the prefix ``eval_``, of the held-out rows."""
+    equal_rewards: bool = False
+    """True if the completions of each prompt had equal rewards, in all updates of this call: then
+    no advantage taught anything."""
     already_trained: bool = False
     """True if an earlier call had finished the training, and this one did nothing."""
 
@@ -75,10 +79,16 @@ class Trained:
         resumed = "" if self.resumed_from is None else f" (resumed from {self.resumed_from})"
         left_out = ", ".join(f"{n} left out: {why}" for why, n in self.left_out.items() if n)
         lines = [
-            f"{self.method}: {self.steps} updates{resumed} on {self.rows} rows"
+            f"{self.method}: {counted(self.steps, 'update')}{resumed} on "
+            + counted(self.rows, "row")
             + (f"; {left_out}" if left_out else ""),
             f"{what} in {self.output_dir}",
         ]
+        if self.equal_rewards:
+            lines.append(
+                "the completions of each prompt had equal rewards in all updates: there was "
+                "nothing to learn from"
+            )
         held_out = [
             f"{name.removeprefix('eval_')} {self.metrics[name]:.4g}"
             for name in ("eval_loss", "eval_rewards/accuracies", "eval_rewards/margins")
