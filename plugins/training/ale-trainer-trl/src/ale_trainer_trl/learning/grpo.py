@@ -127,9 +127,9 @@ def _prompts(training: GrpoTraining, tokenizer: Any) -> Iterator[Mapping[str, An
         prompt = row.get("prompt")
         if not prompt or not (isinstance(prompt, str) or is_conversation(prompt)):
             message = "'prompt' is missing" if prompt is None else "the prompt is empty or no text"
-            raise input_error(
-                message, file=file, line=line, expected="prompt: text or a list of messages"
-            )
+            expected = "prompt: text or a list of messages"
+            hint = "ale dataset rl makes such rows of scored ones" if "kind" in row else None
+            raise input_error(message, file=file, line=line, expected=expected, hint=hint)
         try:
             json.dumps(row, ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError as error:

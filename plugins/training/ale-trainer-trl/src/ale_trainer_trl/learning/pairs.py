@@ -127,7 +127,8 @@ def pair_of(tokenizer: Any, row: Row, place: Place) -> Pair:
         message = (
             f"'{lacking[0]}' is missing" if lacking else "prompt, chosen and rejected don't match"
         )
-        raise input_error(message, file=file, line=line, expected=EXPECTED)
+        hint = "ale dataset dpo makes such rows of scored ones" if "kind" in row else None
+        raise input_error(message, file=file, line=line, expected=EXPECTED, hint=hint)
     if not text and not tokenizer.chat_template:
         message = "a conversation, and the model's tokenizer has no chat template"
         raise input_error(
