@@ -92,6 +92,15 @@ def test_a_trainer_learns_from_the_rows_and_resumes(scored: Path, workshop: Any,
     assert "offline: started with run.seed 0, which is 7 now" in other.err
 
 
+def assert_same_weights(model: Path, checkpoint: Path) -> None:
+    from safetensors.torch import load_file
+
+    exported = load_file(model / "model.safetensors")
+    trained = load_file(checkpoint / "trainer.safetensors")
+    assert exported
+    assert all(exported[name].equal(trained[f"weight/{name}"]) for name in exported)
+
+
 @pytest.mark.needs("torch")
 def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) -> None:
     few = ("tasks.count=16", "evaluation.tasks.count=1")
@@ -113,6 +122,10 @@ def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) ->
     assert printed.splitlines()[-1] == "6 steps; off/checkpoints/00005"
     kept = sorted(path.name for path in (workshop.folder / "off/checkpoints").iterdir())
     assert kept == ["00004", "00005"]
+    assert "the model after 6 steps, policy version 6, of off/" in ale(
+        "model", "off", "--out", "model"
+    )
+    assert_same_weights(workshop.folder / "model", workshop.folder / "off/checkpoints/00005")
     workshop.write("other.txt", "mv cp rm\n")
     other = ("--set", f"llm.tiny.corpus={workshop.folder / 'other.txt'}", "--out", "other")
     refused = workshop.ale("dataset", "train", *config, "--in", "scored.jsonl", *other)

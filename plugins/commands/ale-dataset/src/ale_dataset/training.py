@@ -75,6 +75,7 @@ def train_on_rows(
                 options=options,
                 keep=whole["run"]["keep_checkpoints"],
                 keep_every=whole["run"]["keep_checkpoints_every"],
+                section=whole.get("llm"),
                 on_step=on_step,
             )
         finally:

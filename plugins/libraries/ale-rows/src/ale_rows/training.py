@@ -53,6 +53,8 @@ class _Training(msgspec.Struct, frozen=True):
     groups: int
     options: dict[str, Any] | None = None
     """Of the trainer; None if they are not known, as in files of earlier versions."""
+    llm: dict[str, Any] | None = None
+    """The config's section of the model, with which `ale model` exports it; None: not known."""
     schema: Literal[1] = 1
 
 
@@ -81,6 +83,7 @@ async def train(
     options: Mapping[str, Any] | None = None,
     keep: int | None = None,
     keep_every: int | None = None,
+    section: Mapping[str, Any] | None = None,
     on_step: OnStep = lambda report: None,
 ) -> Trained:
     """Train on scored rows, some groups in each step, in the order of the file.
@@ -101,6 +104,7 @@ async def train(
             the same.
         keep: number of newest checkpoints to keep; None keeps all.
         keep_every: also keep the checkpoint after each multiple of so many steps.
+        section: what `llm` was built with, in JSON types; stored for who exports the model.
         on_step: called after each step of this call.
 
     Raises:
@@ -113,7 +117,7 @@ async def train(
     steps = [where[i : i + groups] for i in range(0, len(where), groups)] * epochs
     trainer.attach(llm)
     with _claimed(out), RowFile(source, ScoredRow) as rows:
-        _begin(out, source, groups, options)
+        _begin(out, source, groups, options, section)
         done = await _restored(out, trainer, llm)
         if done > len(steps):
             message = f"{done} steps are done, more than the {len(steps)} of this call"
@@ -156,13 +160,21 @@ def _claimed(out: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _begin(out: Path, source: Path, groups: int, options: Mapping[str, Any] | None) -> None:
+def _begin(
+    out: Path,
+    source: Path,
+    groups: int,
+    options: Mapping[str, Any] | None,
+    section: Mapping[str, Any] | None,
+) -> None:
     """Write ``training.json``, or check that it matches that of the steps that are done."""
     path = out / "training.json"
     with source.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    plain = None if options is None else json.loads(json.dumps(options))
-    training = _Training(rows=digest, groups=groups, options=plain)
+    plain, llm = (
+        None if each is None else json.loads(json.dumps(each)) for each in (options, section)
+    )
+    training = _Training(rows=digest, groups=groups, options=plain, llm=llm)
     if not _saved(out):
         write_whole(path, encode(training) + b"\n")
         return

@@ -42,7 +42,8 @@ def model(
     """Export the model that RUN has trained to a folder that transformers loads.
 
     For a run that trains LoRA adapters, the folder holds the adapters in PEFT's format, which need
-    their base model. RUN is only read, and may still be running.
+    their base model. RUN is only read, and may still be running. It may also be the folder of `ale
+    dataset train`.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Exports the model of a run's checkpoint to a folder that transformers loads."""
+"""Exports the model of a run, or of `ale dataset train`, to a folder that transformers loads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
-from ale.errors import InputError
+from ale.errors import InputError, StoreError
 from ale.files import replacing, store_errors
 from ale.plugin import BuildContext
 from ale.runs import Registry, RunReader, apply_overrides, build_choice
@@ -76,7 +76,7 @@ def write_model(
     merge: bool = False,
     overrides: Sequence[str] = (),
 ) -> ExportedModel:
-    """Write a run's policy after some number of steps.
+    """Write the policy of a run, or of a training on a data set, after some number of steps.
 
     The run's own section ``llm`` creates or loads the model, into which the checkpoint's weights
     are loaded. The folder is written atomically.
@@ -92,8 +92,7 @@ def write_model(
             can't be created, or the initial model of the run is not found.
         StoreError: the checkpoint can't be read or is damaged, or the folder can't be written.
     """
-    reader = RunReader(run)
-    manifest = from_plain(reader.manifest, file=str(run / "manifest.json"))
+    manifest, seed = _manifest(run)
     trainer, options = _trainer(manifest)
     checkpoint = _checkpoint(run, after)
     if merge and options.lora is None:
@@ -106,7 +105,7 @@ def write_model(
     check_digest(checkpoint, state)
     check_shards(checkpoint, state.shards)
     weights = read_weights(checkpoint)
-    with _policy(section, int(reader.manifest["seed"]), registry) as policy:
+    with _policy(section, seed, registry) as policy:
         _check_fingerprint(policy, options, state, checkpoint)
         form = _write(policy, options.lora, weights, out, merge=merge)
     return ExportedModel(
@@ -117,6 +116,23 @@ def write_model(
         form=form,
         llm=_sampling_section(section, registry, out, merged=merge),
     )
+
+
+def _manifest(run: Path) -> tuple[Node, int]:
+    """The sections that a model was trained with, below ``config``, and its seed."""
+    file = run / "training.json"
+    if not (run / "manifest.json").exists() and file.exists():  # of `ale dataset train`
+        try:
+            stored = json.loads(file.read_bytes())
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{file} can't be read: {error}") from error
+        options, llm = stored.get("options"), stored.get("llm")
+        if options and llm:
+            config = {"llm": llm, "trainer": options["trainer"]}
+            return from_plain({"config": config}, file=str(file)), int(options["run"]["seed"])
+    reader = RunReader(run)
+    manifest = from_plain(reader.manifest, file=str(run / "manifest.json"))
+    return manifest, int(reader.manifest["seed"])
 
 
 def _part(manifest: Node, name: str) -> Node:
