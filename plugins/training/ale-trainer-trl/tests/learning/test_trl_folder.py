@@ -84,6 +84,7 @@ def test_a_layer_that_peft_can_not_adapt_is_named_and_the_folder_is_free_for_oth
 def test_a_checkpoint_that_was_cut_off_is_named(asked: DpoTraining, name: str) -> None:
     with pytest.raises(StoppedError):
         train_dpo(asked, stop=stopped_after(5))
+    assert not (asked.output_dir / "README.md").exists(), "the model is not trained yet"
     path = asked.output_dir / "checkpoint-5" / name
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(StoreError, match=rf"checkpoint-5/{name} is damaged: .*checkpoint-5, the"):

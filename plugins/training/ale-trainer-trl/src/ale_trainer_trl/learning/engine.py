@@ -137,6 +137,8 @@ def run(
     metrics_callback = MetricsCallback(progress, stop, every=getattr(training, "iterations", 1))
     use_callback(trainer, metrics_callback)
     use_absolute_base(trainer.model)
+    # TRL's own card, which it writes with each checkpoint, names no model and no data.
+    trainer.create_model_card = lambda *_, **__: None
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     done, steps = trainer.state.global_step, trainer.state.max_steps
     if done < steps and metrics_callback.stopped:
