@@ -10,15 +10,10 @@ from torch import Tensor
 
 from ale.plugin import BuildContext
 from ale_trainer_policy.build import policy_trainer
+from ale_trainer_policy.imitation_options import ImitationOptions
 from ale_trainer_policy.metrics import _causes
 from ale_trainer_policy.objective import Tokens, evaluate
-from ale_trainer_policy.options import (
-    PRESETS,
-    CorrectionOptions,
-    ImitationOptions,
-    ObjectiveOptions,
-    PolicyOptions,
-)
+from ale_trainer_policy.options import PRESETS, CorrectionOptions, ObjectiveOptions, PolicyOptions
 
 RATIOS = (0.5, 1.0, 1.5, 0.5, 1.0, 1.5)
 WEIGHTS = (1.0, 1.0, 1.0, -1.0, -1.0, -1.0)

@@ -19,8 +19,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from ale.types import Gae
 from ale_trainer_policy.critic import make_critic
 from ale_trainer_policy.critic_options import CriticOptions
+from ale_trainer_policy.imitation_options import ImitationOptions
 from ale_trainer_policy.learner import Learner
-from ale_trainer_policy.options import PRESETS, ImitationOptions, PolicyOptions
+from ale_trainer_policy.options import PRESETS, PolicyOptions
 from ale_trainer_policy.samples import Sample
 from ale_trainer_policy.targets import Reinforcement
 from ale_trainer_policy.tree import by_sample, split

@@ -7,8 +7,9 @@ import pytest
 import torch
 from attrs import evolve
 
+from ale_trainer_policy.imitation_options import ImitationOptions
 from ale_trainer_policy.learner import Learner
-from ale_trainer_policy.options import PRESETS, ImitationOptions, LearnOptions
+from ale_trainer_policy.options import PRESETS, LearnOptions
 from ale_trainer_policy.targets import Reinforcement
 from ale_trainer_policy.tree import by_sample, pack
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from ale.plugin import BuildContext
-from ale_trainer_policy.options import PRESETS, ImitationOptions, PolicyOptions, SftOptions
+from ale_trainer_policy.imitation_options import ImitationOptions
+from ale_trainer_policy.options import PRESETS, PolicyOptions, SftOptions
 from ale_trainer_policy.plugin import ale_trainers
 from ale_trainer_policy.samples import EXPERT_NEXT
 from ale_trainer_policy.targets import EXPERT_TURNS, Imitation, Reinforcement

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from ale.plugin import BuildContext
-from ale_trainer_policy.options import ImitationOptions, PolicyOptions
+from ale_trainer_policy.imitation_options import ImitationOptions
+from ale_trainer_policy.options import PolicyOptions
 from ale_trainer_policy.plugin import ale_trainers
 
 (POLICY,) = (component for component in ale_trainers() if component.name == "policy")

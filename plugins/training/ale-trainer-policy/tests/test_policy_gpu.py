@@ -7,14 +7,9 @@ import pytest
 import torch
 
 from ale.plugin import BuildContext
+from ale_trainer_policy.imitation_options import ImitationOptions
 from ale_trainer_policy.learner import Learner
-from ale_trainer_policy.options import (
-    PRESETS,
-    ImitationOptions,
-    LearnOptions,
-    LoraOptions,
-    PolicyOptions,
-)
+from ale_trainer_policy.options import PRESETS, LearnOptions, LoraOptions, PolicyOptions
 from ale_trainer_policy.plugin import ale_trainers
 from ale_trainer_policy.targets import Reinforcement
 from ale_trainer_policy.tree import pack

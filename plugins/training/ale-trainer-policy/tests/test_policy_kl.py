@@ -149,7 +149,7 @@ def test_the_entropy_term_has_the_gradient_of_the_exact_entropies(
 
 
 def read(lab: Any, group: Any) -> Any:
-    from ale_trainer_policy.options import ImitationOptions
+    from ale_trainer_policy.imitation_options import ImitationOptions
     from ale_trainer_policy.targets import Reinforcement
 
     target = Reinforcement(parts=PRESETS["reinforce"], imitation=ImitationOptions(when="off"))

@@ -9,10 +9,11 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from ale.errors import InputError
+from ale_trainer_policy.imitation_options import ImitationOptions
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.logit_slices import LogprobReader, check_head, read_instead
 from ale_trainer_policy.models import prepare
-from ale_trainer_policy.options import PRESETS, ImitationOptions, LearnOptions, LoraOptions
+from ale_trainer_policy.options import PRESETS, LearnOptions, LoraOptions
 from ale_trainer_policy.targets import Reinforcement
 from ale_trainer_policy.tree import Datum, pack
 

@@ -11,7 +11,8 @@ import torch
 
 from ale.errors import StoreError
 from ale.plugin import BuildContext
-from ale_trainer_policy.options import ImitationOptions, PolicyOptions, SftOptions
+from ale_trainer_policy.imitation_options import ImitationOptions
+from ale_trainer_policy.options import PolicyOptions, SftOptions
 from ale_trainer_policy.plugin import ale_trainers
 
 COMPONENTS = {component.name: component for component in ale_trainers()}

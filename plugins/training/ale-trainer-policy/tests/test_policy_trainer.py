@@ -23,13 +23,8 @@ from ale.testing.trainer import (
 )
 from ale.types import Batch
 from ale_trainer_policy.critic_options import CriticOptions
-from ale_trainer_policy.options import (
-    ImitationOptions,
-    LoraOptions,
-    ObjectiveOptions,
-    PolicyOptions,
-    SftOptions,
-)
+from ale_trainer_policy.imitation_options import ImitationOptions
+from ale_trainer_policy.options import LoraOptions, ObjectiveOptions, PolicyOptions, SftOptions
 from ale_trainer_policy.plugin import ale_trainers
 
 COMPONENTS = {component.name: component for component in ale_trainers()}

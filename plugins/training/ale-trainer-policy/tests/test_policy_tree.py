@@ -17,9 +17,10 @@ from ale_trainer_policy.attention import (
     seen_from,
     tree_attention,
 )
+from ale_trainer_policy.imitation_options import ImitationOptions
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.models import prepare
-from ale_trainer_policy.options import PRESETS, ImitationOptions, LearnOptions
+from ale_trainer_policy.options import PRESETS, LearnOptions
 from ale_trainer_policy.samples import Sample
 from ale_trainer_policy.scoring import score
 from ale_trainer_policy.targets import Reinforcement

@@ -8,6 +8,7 @@ from attrs import Attribute, asdict, evolve, field, frozen
 
 from ale.plugin import doc, ge, gt, le, optional
 from ale_trainer_policy.critic_options import CriticOptions
+from ale_trainer_policy.imitation_options import ImitationOptions
 from ale_trainer_policy.unused_parts import check_parts
 from ale_training.lora import LoraOptions
 
@@ -241,40 +242,6 @@ def resolve_objective(chosen: "str | ObjectiveOptions") -> ObjectiveParts:
     if given.get("kl") == "off":
         given["kl"] = None
     return evolve(PRESETS[chosen.preset], **given)
-
-
-@frozen(kw_only=True)
-class ImitationOptions:
-    """What is learned from forced completions (arXiv:2512.24873, Eq. 10)."""
-
-    when: Literal["off", "fallback", "always"] = field(
-        default="fallback",
-        metadata=doc("'fallback': only in groups none of whose sampled episodes succeeded."),
-    )
-    weight: float = field(default=0.1, validator=ge(0.0), metadata=doc("The weight, lambda_IL."))
-    gamma: float = field(
-        default=1.0,
-        validator=[gt(0.0), le(1.0)],
-        metadata=doc(
-            "Discount per turn: gamma^(K* - k), K* the expert's number of turns; 1 is none."
-        ),
-    )
-    epochs: int | None = field(
-        default=None,
-        validator=optional(ge(1)),
-        metadata=doc("Epochs over a batch in which something is imitated; null: as for others."),
-    )
-    lr: float | None = field(
-        default=None,
-        validator=optional(gt(0.0)),
-        metadata=doc("Learning rate for such a batch; null: the trainer's."),
-    )
-    fresh_moments: bool = field(
-        default=False,
-        metadata=doc(
-            "Drop AdamW's moments before the first batch in which nothing is imitated any more."
-        ),
-    )
 
 
 _DECAY_TO = 0.1

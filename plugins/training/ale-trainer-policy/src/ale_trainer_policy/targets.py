@@ -14,8 +14,9 @@ from attrs import evolve, frozen
 
 from ale.runs import SUCCESS
 from ale.types import Batch, CreditedGroup, Rollout
+from ale_trainer_policy.imitation_options import ImitationOptions
 from ale_trainer_policy.normalise import NORMALISERS, Counted
-from ale_trainer_policy.options import ImitationOptions, ObjectiveParts, SftOptions
+from ale_trainer_policy.options import ObjectiveParts, SftOptions
 from ale_trainer_policy.samples import (
     Floats,
     Sample,
