@@ -1,6 +1,7 @@
 """The data side as commands: a run, its episodes as rows, their credit, pairs, and training."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,14 @@ def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) ->
     )
     assert_same_weights(workshop.folder / "model", workshop.folder / "off/checkpoints/00005")
     workshop.write("other.txt", "mv cp rm\n")
+    train = ("dataset", "train", *config, "--in", "scored.jsonl", "--out", "on", "--epochs", "99")
+    running = workshop.start(*train)
+    workshop.wait_for(lambda: "step 2: " in running.printed)
+    running.signal(signal.SIGINT)
+    ended = running.ended()
+    assert ended.code == 130
+    said = "\nThe same command resumes after the last step in on.\n\nInterrupted.\n"
+    assert ended.err.endswith(said)
     other = ("--set", f"llm.tiny.corpus={workshop.folder / 'other.txt'}", "--out", "other")
     refused = workshop.ale("dataset", "train", *config, "--in", "scored.jsonl", *other)
     assert refused.code == 2

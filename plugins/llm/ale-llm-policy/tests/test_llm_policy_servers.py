@@ -392,11 +392,16 @@ async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "weights").exists()
 
 
-async def test_own_servers_that_end_for_good_are_not_waited_for(tmp_path: Path) -> None:
+async def test_own_servers_that_end_for_good_are_not_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     options = ServersOptions(start=2, server={"type": "policy", "device": "cuda"}, timeout_s=300.0)
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     llm = build_servers(options, BuildContext(run_directory=tmp_path, environ=environ))
     answers = asyncio.gather(*(llm.complete(request(text)) for text in "ab"))
     with pytest.raises(LLMError, match=r"have ended, and are not started again\n.*own-0\.log:\n."):
         await asyncio.wait_for(answers, timeout=120.0)
+    assert {"own-0: the server ended", "own-1: the server ended"} <= {
+        message[:23] for message in caplog.messages
+    }
     await llm.aclose()

@@ -239,16 +239,21 @@ def train(
         suffix = "" if loss is None else f"  loss {loss:.4f}"
         click.echo(f"step {report.step}: policy {report.policy_version}{suffix}")
 
-    done = train_on_rows(
-        config,
-        source,
-        out,
-        registry,
-        overrides=overrides,
-        groups=groups,
-        epochs=epochs,
-        on_step=print_step,
-    )
+    try:
+        done = train_on_rows(
+            config,
+            source,
+            out,
+            registry,
+            overrides=overrides,
+            groups=groups,
+            epochs=epochs,
+            on_step=print_step,
+        )
+    except KeyboardInterrupt:
+        if any((out / "checkpoints").glob("[0-9]*")):
+            click.echo(f"\nThe same command resumes after the last step in {out}.", err=True)
+        raise
     if done.resumed:
         click.echo(f"{counted(done.resumed, 'step')} done earlier")
     click.echo(f"{counted(done.steps, 'step')}; {done.checkpoint or 'no rows, so no checkpoint'}")

@@ -96,14 +96,7 @@ async def _run_always(
     wait, in_a_row = FIRST_WAIT_S, 0
     while True:
         started = time.monotonic()
-        process = await asyncio.create_subprocess_exec(
-            *command.argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,  # a Ctrl-C goes to the parent, which then ends this
-            env=None if command.environ is None else dict(command.environ),
-        )
+        process = await _started(command, log)
         try:
             on_start()
             status = await process.wait()
@@ -123,6 +116,23 @@ async def _run_always(
         report(f"the server ended with status {status}; started again in {wait:g} s")
         await asyncio.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT_S)
+
+
+async def _started(command: Command, log: int) -> asyncio.subprocess.Process:
+    new = asyncio.create_subprocess_exec(
+        *command.argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,  # a Ctrl-C goes to the parent, which then ends this
+        env=None if command.environ is None else dict(command.environ),
+    )
+    starting = asyncio.ensure_future(new)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:  # in the middle of it, asyncio would leave its pipes open
+        await _end(await starting)
+        raise
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

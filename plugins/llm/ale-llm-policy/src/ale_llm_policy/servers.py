@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -315,8 +316,12 @@ class ServersLLM(TokenLLM):
             return
         commands = self._own.commands
         for command in await asyncio.to_thread(commands, self.policy, self._first):
-            kept = supervised(command, self._report, failures=_FAILURES)
+            report = partial(self._report_of, command.log.stem)
+            kept = supervised(command, report, failures=_FAILURES)
             self._supervised.append(await self._running.enter_async_context(kept))
+
+    def _report_of(self, name: str, message: str) -> None:
+        self._report(f"{name}: {message}")
 
     async def _publish(self, pool: ServerPool) -> None:
         """Write the initial weights, for servers that have others."""
