@@ -7,12 +7,15 @@ import pytest
 import torch
 
 from ale.plugin import BuildContext
+from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.imitation_options import ImitationOptions
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.options import PRESETS, LearnOptions, LoraOptions, PolicyOptions
 from ale_trainer_policy.plugin import ale_trainers
 from ale_trainer_policy.targets import Reinforcement
 from ale_trainer_policy.tree import pack
+
+from .test_policy_critic import for_critic
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
@@ -71,6 +74,8 @@ def test_long_rows_with_a_sliding_window_have_it_too(lab: Any) -> None:
         {"lora": LoraOptions(r=4)},
         {"sync": "copy"},
         {"sync": "copy", "offload": "host"},
+        {"critic": CriticOptions(type="head", gradient="policy")},
+        {"critic": CriticOptions(type="model")},
     ],
     ids=str,
 )
@@ -78,7 +83,8 @@ async def test_steps_are_those_of_a_processor_and_go_on_from_a_checkpoint(
     lab: Any, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     (component,) = [each for each in ale_trainers() if each.name == "policy"]
-    batch = lab.batch_of(lab.random_group(3, task="a"), lab.random_group(4, task="b"))
+    groups = [lab.random_group(3, task="a"), lab.random_group(4, task="b")]
+    batch = lab.batch_of(*(map(for_critic, groups) if "critic" in options else groups))
 
     def attached(device: str) -> Any:
         llm = lab.InProcessLLM(lab.tiny_model(**WIDE).to(device))
@@ -89,7 +95,9 @@ async def test_steps_are_those_of_a_processor_and_go_on_from_a_checkpoint(
     here, there = attached("cpu"), attached("cuda")
     for _ in range(2):
         wanted, found = await here.step(batch), await there.step(batch)
-        for name in ("loss", "grad_norm", "entropy", "ratio_max"):
+        values = {name for name in wanted.metrics if name.startswith("value")}
+        assert bool(values) == ("critic" in options)
+        for name in ("loss", "grad_norm", "entropy", "ratio_max", *values):
             assert found.metrics[name] == pytest.approx(wanted.metrics[name], rel=1e-3), name
     there.save(tmp_path)
     again = attached("cuda")
