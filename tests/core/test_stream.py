@@ -151,7 +151,7 @@ async def test_a_slow_group_holds_up_no_step_and_is_learned_when_it_is_complete(
     workplace: Any,
 ) -> None:
     run = await workplace.ran(config(workplace, steps=4, staleness=1, rollouts=2))
-    # Beside the first one that is complete, either group of the next step.
+    # Without the slow group; which group of the next step is complete first is open.
     assert batches(run)[0] in (["0-t1", "1-t0"], ["0-t1", "1-t1"])
     assert "0-t0" in batches(run)[1]
     every = [group for batch in batches(run) for group in batch]

@@ -101,6 +101,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     folder: str = ""
     """Empty for weights in memory, and for those that are not stored."""
     memory: Memory | None = None
+    """Where they are in memory; None for weights in a folder, and for those that are not stored."""
     run: str = ""
     """Id of the run that published the weights."""
     adapter: str = ""

@@ -92,7 +92,7 @@ def file_buffer(path: str, size: int, *, create: bool = False) -> Tensor:
         create: make the file and reserve its memory.
 
     Raises:
-        OSError: the file is missing or shorter, or there is no room.
+        OSError: the file is missing or shorter, or there is too little memory.
     """
     flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -230,8 +230,8 @@ class ServersOptions(PolicyOptions):
         default="folder",
         metadata=doc(
             "How servers get new weights. folder: from files; shared_memory: from this machine's "
-            "memory; cuda_ipc: from the memory of the GPU on which the run trains, for servers on "
-            "that GPU or beside it. Both take as much memory as the weights."
+            "memory; cuda_ipc: from the memory of the GPU on which the run trains, for servers "
+            "that see this GPU. The latter two hold a copy of the weights there."
         ),
     )
     weights: Path | None = field(

@@ -58,7 +58,7 @@ class SharedWeights:
         """Copy the weights to where servers read them.
 
         Raises:
-            AleError: there is no room, or an `obstacle`.
+            AleError: there is too little memory, or an `obstacle`.
         """
         parts, size = layout(tensors)
         listed = tuple(msgspec.convert(each, Part) for each in parts)
@@ -102,7 +102,7 @@ def _root() -> Path:
 
 
 def _too_little(size: int) -> str | None:
-    """Why the weights have no room, if so: containers often have 64 MB of shared memory."""
+    """Why the weights don't fit, if so: containers often have 64 MB of shared memory."""
     root = _root()
     remove_left(root)
     usage = shutil.disk_usage(root)
