@@ -63,6 +63,18 @@ class Faulty(BigramServer):
         await super().prepare(weights)
 
 
+class Failing(BigramServer):
+    """Loses some of the weights that it is given."""
+
+    failures = 0
+
+    async def update(self, weights: Weights) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise LLMError("the transfer failed", transient=True)
+        await super().update(weights)
+
+
 @pytest.fixture
 def lab(tmp_path: Path) -> BigramLab:
     return BigramLab(tmp_path / "weights")
@@ -320,15 +332,35 @@ async def test_tokens_of_weights_that_somebody_else_loaded_are_refused(
         await pool.sample(ask(), "e")
 
 
-async def test_an_update_that_no_server_can_prepare_is_an_error(make: Make, lab: BigramLab) -> None:
+async def test_servers_that_are_all_away_at_an_update_get_it_when_they_are_back(
+    make: Make, lab: BigramLab
+) -> None:
     servers = Faulty(), Faulty()
     pool = make(*servers, refresh_s=60)
     await pool.sample(ask(), "e")
     for server in servers:
         server.unreachable = True
-    with pytest.raises(AleError, match="version 1 was taken by no server: it can't be reached"):
-        await pool.update(lab.publish(1))
-    assert pool.weights.version == 0
+    await pool.update(lab.publish(1))
+    assert [each.reason for each in pool.members] == ["it can't be reached"] * 2
+    for server in servers:
+        server.unreachable = False
+    await pool.refresh()
+    assert {*(await pool.sample(ask(), "e")).versions} == {1}
+
+
+async def test_an_update_that_fails_on_all_is_tried_once_more(make: Make, lab: BigramLab) -> None:
+    servers = Failing(), Failing()
+    pool = make(*servers, refresh_s=60)
+    await pool.refresh()
+    for server in servers:
+        server.failures = 1
+    await pool.update(lab.publish(1))
+    assert [server.version for server in servers] == [1, 1]
+    for server in servers:
+        server.failures = 2
+    with pytest.raises(AleError, match="version 2 was taken by no server: the transfer failed"):
+        await pool.update(lab.publish(2))
+    assert {*(await pool.sample(ask(), "e")).versions} == {1}
 
 
 async def test_further_turns_wait_for_room_too(make: Make) -> None:

@@ -3,12 +3,10 @@
 import asyncio
 import contextlib
 import logging
-from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import frozen
 
 from ale.errors import AleError, LLMError
 from ale_servers.protocol import InferenceServer, NotSampledError, WeightsError
@@ -22,13 +20,11 @@ from ale_servers.records import (
     Weights,
 )
 from ale_servers.registry import Registry
+from ale_servers.routing import Member, Router, State
 
 log = logging.getLogger(__name__)
 
-_MOST_SESSIONS = 65536
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
-State = Literal["ready", "behind", "refused", "down"]
-"""``behind``: it has weights of this run, but not the present ones."""
 
 
 @frozen(kw_only=True)
@@ -49,37 +45,6 @@ class PoolOptions:
     """Name of the adapter that this pool updates, over the initial weights."""
     pause_s: float = 120.0
     """Seconds after which servers resume by themselves, should this process be killed."""
-
-
-@define(eq=False)
-class Member:
-    """A server of the pool."""
-
-    entry: Entry
-    server: InferenceServer
-    state: State = "down"
-    reason: str = "not asked yet"
-    status: ServerStatus | None = None
-    in_flight: int = 0
-    """Number of requests of this pool."""
-    others: int = 0
-    """Number of other clients' requests when the server was last asked."""
-    asked: set[str] = field(factory=set)
-    """Ids of requests of this pool."""
-    catching_up: "asyncio.Task[None] | None" = None
-    """Brings the server an update that it has missed."""
-
-    @property
-    def load(self) -> float:
-        """Requests per row of the server's batch."""
-        rows = 1 if self.status is None else max(1, self.status.max_running)
-        return (self.in_flight + self.others) / rows
-
-    @property
-    def has_room(self) -> bool:
-        """A server always has the next requests at hand, but no more: what is queued there can't be
-        given to another server."""
-        return self.load < 2
 
 
 class ServerPool:
@@ -116,9 +81,8 @@ class ServerPool:
         self.base = initial
         """The weights under the adapter; the same if there is none."""
         self._digests = {each.version: each.digest for each in (initial, self.weights)}
-        self._members: dict[str, Member] = {}
-        self._sessions: OrderedDict[str, Member] = OrderedDict()
-        self._waiting: deque[asyncio.Future[Member]] = deque()
+        self._router = Router()
+        self._members = self._router.members
         self._looking = asyncio.Lock()
         self._changing = asyncio.Lock()
         self._switches = 0
@@ -166,7 +130,7 @@ class ServerPool:
         )
         wait = _FIRST_WAIT_S
         while True:
-            member = await self._acquire(session)
+            member = await self._router.acquire(session)
             member.asked.add(asked.id)
             try:
                 part = await member.server.sample(asked)
@@ -177,7 +141,7 @@ class ServerPool:
                 return part
             finally:
                 member.asked.discard(asked.id)
-                self._release(member)
+                self._router.release(member)
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT_S)
 
@@ -190,50 +154,6 @@ class ServerPool:
                 reason = f"it sampled from weights that are not version {version} of this run"
                 self._set(member, "refused", reason)
                 raise LLMError(f"{member.entry.url} is refused: {reason}; is another run using it?")
-
-    async def _acquire(self, session: str) -> Member:
-        """The session's server, or else the least loaded one, as soon as one has room."""
-        member = self._sessions.get(session)
-        if member is None or member.state != "ready" or not member.has_room:
-            member = self._least_loaded()
-            if member is None:
-                future: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
-                self._waiting.append(future)
-                try:
-                    member = await future
-                except asyncio.CancelledError:
-                    if future.done() and not future.cancelled():
-                        self._release(future.result())
-                    raise
-                member.in_flight -= 1  # reserved by `_hand_out`
-        member.in_flight += 1
-        self._sessions[session] = member
-        self._sessions.move_to_end(session)
-        if len(self._sessions) > _MOST_SESSIONS:
-            self._sessions.popitem(last=False)
-        return member
-
-    def _release(self, member: Member) -> None:
-        member.in_flight -= 1
-        self._hand_out()
-
-    def _least_loaded(self) -> Member | None:
-        ready = [each for each in self._members.values() if each.state == "ready"]
-        return min(
-            (each for each in ready if each.has_room), key=lambda each: each.load, default=None
-        )
-
-    def _hand_out(self) -> None:
-        """Assign servers to waiting requests, in order."""
-        while self._waiting:
-            if self._waiting[0].done():  # cancelled
-                self._waiting.popleft()
-                continue
-            member = self._least_loaded()
-            if member is None:
-                return
-            member.in_flight += 1
-            self._waiting.popleft().set_result(member)
 
     def _lose(self, member: Member, reason: str) -> None:
         if member.state == "ready":
@@ -299,7 +219,7 @@ class ServerPool:
                 if url not in self._members:
                     self._members[url] = Member(entry, self._connect(entry))
             await asyncio.gather(*(self._look_at(each) for each in self._members.values()))
-        self._hand_out()
+        self._router.hand_out()
 
     async def _look_at(self, member: Member) -> None:
         switches = self._switches
@@ -374,7 +294,7 @@ class ServerPool:
             return
         if weights is self.weights:
             self._set(member, "ready")
-            self._hand_out()
+            self._router.hand_out()
         else:
             self._set(member, "behind", "it missed an update")
 
@@ -394,36 +314,47 @@ class ServerPool:
         earlier update is not waited for.
 
         A server that can't be reached, or fails to take the weights that it has prepared, is not
-        sampled from until it has been updated; a warning names it.
+        sampled from until it has been updated; a warning names it. If all fail, those that a second
+        look finds ready are asked once more; if it finds none, all are updated when they are back.
 
         Raises:
-            AleError: a server refuses the weights, or none has taken them. All servers then still
-                have the old ones.
+            AleError: a server refuses the weights, or none of those that are ready has taken them.
+                All servers then still have the old ones.
         """
         if not self._members:
             await self._look()
         async with self._changing:
-            members = [each for each in self._members.values() if each.state == "ready"]
-            prepared = await self._each(members, lambda server: server.prepare(weights))
-            refused = [error for error in prepared.values() if isinstance(error, WeightsError)]
-            if refused:
-                raise AleError(f"version {weights.version} was taken by no server: {refused[0]}")
-            asked, members = members, self._without_lost(members, prepared)
-            if asked and not members:
-                reasons = "; ".join(map(str, filter(None, prepared.values())))
-                raise AleError(f"version {weights.version} was taken by no server: {reasons}")
-            if members:
-                self._switches += 1
-                try:
-                    await self._switch(members, weights)
-                finally:
-                    self._switches += 1
+            try:
+                members = await self._given(weights)
+            except _NotTakenError as error:
+                if not error.transient:
+                    raise
+                await self._look()
+                members = await self._given(weights)
             self._digests[weights.version] = weights.digest
             self.written(weights)
             for member in self._members.values():
                 if member.state == "ready" and member not in members:
                     self._set(member, "behind", "it missed an update")
-        self._hand_out()
+        self._router.hand_out()
+
+    async def _given(self, weights: Weights) -> Sequence[Member]:
+        """Update the servers that are ready, if any; returns those that have prepared."""
+        members = [each for each in self._members.values() if each.state == "ready"]
+        prepared = await self._each(members, lambda server: server.prepare(weights))
+        refused = [error for error in prepared.values() if isinstance(error, WeightsError)]
+        if refused:
+            raise _NotTakenError(weights, refused[:1])
+        asked, members = members, self._without_lost(members, prepared)
+        if asked and not members:
+            raise _NotTakenError(weights, prepared.values())
+        if members:
+            self._switches += 1
+            try:
+                await self._switch(members, weights)
+            finally:
+                self._switches += 1
+        return members
 
     async def _switch(self, members: Sequence[Member], weights: Weights) -> None:
         mode, pause_s = self._options.interruption, self._options.pause_s
@@ -438,10 +369,7 @@ class ServerPool:
         if not taken:
             await self._each(reached, lambda server: server.resume())
             del self._digests[weights.version]
-            reasons = "; ".join(
-                str(error) for error in (*paused.values(), *updated.values()) if error
-            )
-            raise AleError(f"version {weights.version} was taken by no server: {reasons}")
+            raise _NotTakenError(weights, (*paused.values(), *updated.values()))
         for member in reached:
             if member not in taken:
                 # It stays paused until it has been updated.
@@ -482,6 +410,16 @@ class ServerPool:
                 each.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await each
+
+
+class _NotTakenError(AleError):
+    """Weights were taken by no server."""
+
+    def __init__(self, weights: Weights, errors: Iterable[AleError | None]) -> None:
+        found = [error for error in errors if error is not None]
+        self.transient = all(isinstance(each, LLMError) and each.transient for each in found)
+        reasons = "; ".join(map(str, found))
+        super().__init__(f"version {weights.version} was taken by no server: {reasons}")
 
 
 def _is_running(task: "asyncio.Task[None] | None") -> bool:
