@@ -6,8 +6,8 @@ of 8, and one after another. Exit status 1 where the client's own CPU time is ab
 request, or where a weight update by folder of a model with 0.5 GB, with `ale serve` in a process of
 its own, takes more than 8 times as long as writing, reading and copying the weights in this process
 just before; or where one that the server fetches over HTTP takes more than twice as long as that,
-or one through shared memory longer than that. Where there is a GPU, the model is on it, and one
-update goes through CUDA IPC.
+or one through shared memory or gloo longer than that. Where there is a GPU, the model is on it, and
+one update goes through CUDA IPC.
 
     python tests/bench/bench_servers.py [requests]
 """
@@ -51,8 +51,8 @@ MAX_UPDATE = 8.0
 MAX_FETCHED = 2.0
 """Of an update over HTTP, in times of one by folder."""
 MAX_SHARED = 1.0
-"""Of an update through shared memory, in times of one by folder."""
-Channel = Literal["folder", "shared_memory", "cuda_ipc"]
+"""Of an update through memory or gloo, in times of one by folder."""
+Channel = Literal["folder", "shared_memory", "cuda_ipc", "gloo"]
 UPDATES = 4
 """Updates that are measured, after a first one in which the server also copies the pages of its
 model's file."""
@@ -220,6 +220,7 @@ def main() -> int:
     others: list[tuple[str, str, Channel, float]] = [
         ("over HTTP", "auto", "folder", MAX_FETCHED),
         ("through shared memory", "", "shared_memory", MAX_SHARED),
+        ("through gloo", "", "gloo", MAX_SHARED),
     ]
     if torch.cuda.is_available():
         others.append(("through CUDA IPC", "", "cuda_ipc", MAX_SHARED))

@@ -52,7 +52,7 @@ def test_servers_sample_what_the_policy_itself_would_to_the_bit(workshop: Any, c
     workshop.succeeds("run", config)
     own = ("--set", "llm.type=servers", "--set", "llm.start=1", "--set")
     shared = {*Path("/dev/shm").glob("ale-weights-*")}
-    for channel in ("folder", "shared_memory"):
+    for channel in ("folder", "shared_memory", "gloo"):
         workshop.succeeds("run", config, *own, f"llm.weights_channel={channel}")
     here, *others = workshop.runs
     assert len(trained(here)) > 0

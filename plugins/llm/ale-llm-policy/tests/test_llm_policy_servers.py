@@ -293,7 +293,7 @@ async def test_a_run_knows_the_weights_that_it_gave_before_it_was_killed(lab: La
     exact({2: new_policy(seed=9)}, await resumed.complete(request("a b")))
 
 
-@pytest.mark.parametrize("channel", ["folder", "shared_memory"])
+@pytest.mark.parametrize("channel", ["folder", "shared_memory", "gloo"])
 async def test_a_server_that_was_started_again_gets_the_present_weights(
     lab: Lab, channel: str
 ) -> None:

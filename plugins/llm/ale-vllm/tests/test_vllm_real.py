@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 
 from ale.plugin import BuildContext
+from ale_servers.address import Address
 from ale_servers.channel import WeightFolder
 from ale_servers.client import Connections, HTTPServer
 from ale_servers.protocol import InferenceServer
@@ -250,6 +251,47 @@ class TestSharedMemory(InMemory, ServerContract):
 @pytest.mark.skipif(not ON_GPU, reason="not on a GPU: ALE_VLLM_BUILD=cuda")
 class TestCudaIPC(InMemory, ServerContract):
     device = "cuda"
+
+
+class SendingLab(Lab):
+    """Each version has a sender of its own: through gloo, as NCCL needs two GPUs."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.senders: list[Any] = []
+
+    def publish(self, version: int) -> Weights:
+        import torch
+
+        from ale_llm_policy.broadcast import BroadcastWeights
+
+        here = Address("127.0.0.1")
+        self.senders.append(BroadcastWeights("gloo", torch.device("cpu"), here))
+        return self._publish(version)
+
+    def _publish(self, version: int) -> Weights:
+        made: Weights = self.senders[-1].publish(
+            version, dict(tiny(version).model.named_parameters())
+        )
+        return made
+
+    def wrong(self) -> list[Weights]:
+        good, replaced = self.publish(1), self.publish(2)
+        self._publish(3)
+        return [msgspec.structs.replace(good, digest="0" * 64), replaced]
+
+
+class TestGloo(Real, ServerContract):
+    @pytest.fixture
+    def lab(self, tmp_path: Path) -> Iterator[Any]:
+        lab = SendingLab(tmp_path / "weights")
+        yield lab
+        for each in lab.senders:
+            each.remove()
+
+    @pytest.fixture
+    def wrong(self, lab: SendingLab) -> list[Weights]:
+        return lab.wrong()
 
 
 class TestAdapters(Real, AdapterContract):

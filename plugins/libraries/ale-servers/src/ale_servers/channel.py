@@ -14,9 +14,11 @@ from pathlib import Path
 
 import msgspec
 
+from ale.errors import LLMError
 from ale.files import replacing
+from ale_servers.broadcast import OtherWeightsError, Reader
 from ale_servers.protocol import WeightsError
-from ale_servers.records import Memory, Weights
+from ale_servers.records import Broadcast, Memory, Weights
 
 MARKER = "weights.json"
 
@@ -143,3 +145,21 @@ def check_memory(weights: Weights, memory: Memory) -> None:
                 f"{memory.file} holds the weights {found.strip()[:12] or 'of no version'}; "
                 f"expected {weights.digest[:12]}"
             )
+
+
+def check_broadcast(weights: Weights, broadcast: Broadcast) -> None:
+    """Does the trainer send these weights?
+
+    Raises:
+        WeightsError: it does not.
+        LLMError: it can't be reached.
+    """
+    reader = Reader(msgspec.to_builtins(broadcast))
+    try:
+        reader.ask("check", weights.digest)
+    except OtherWeightsError as error:
+        raise WeightsError(str(error)) from error
+    except OSError as error:
+        raise LLMError(str(error), transient=True) from error
+    finally:
+        reader.close()

@@ -14,7 +14,8 @@ from ale.errors import AleError
 
 _MARKER = "ale.json"
 SHARED_MEMORY = Path(__file__).with_name("shared_memory.py")
-"""A module that needs only PyTorch, for environments in which `ale` is not installed."""
+BROADCAST = Path(__file__).with_name("broadcast.py")
+"""Modules that need only PyTorch, for environments in which `ale` is not installed."""
 
 
 @frozen(kw_only=True)

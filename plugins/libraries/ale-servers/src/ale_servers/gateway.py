@@ -13,7 +13,7 @@ from typing import Any
 from attrs import define, frozen
 
 from ale.errors import ContextLengthError, LLMError
-from ale_servers.channel import check_memory, files_of
+from ale_servers.channel import check_broadcast, check_memory, files_of
 from ale_servers.program import Answered, Program, RefusedError, until_ready
 from ale_servers.protocol import NotSampledError, WeightsError
 from ale_servers.records import (
@@ -291,7 +291,10 @@ class Gateway:
     def _check(self, weights: Weights) -> None:
         if weights.memory is not None:
             check_memory(weights, weights.memory)
-            given = {each.name: each.shape for each in weights.memory.parts}
+        if weights.broadcast is not None:
+            check_broadcast(weights, weights.broadcast)
+        if weights.parts is not None:
+            given = {each.name: each.shape for each in weights.parts}
         else:
             tensors = stored_in(files_of(weights))
             given = shapes_of(tensors)

@@ -1,12 +1,10 @@
 """Hand out a folder of weights over HTTP, for servers on machines that do not share the folder."""
 
 import secrets
-import socket
 from pathlib import Path
 
 from aiohttp import web
 
-from ale.errors import AleError
 from ale_servers.address import ANY, Address
 from ale_servers.records import Origin
 
@@ -36,7 +34,7 @@ class WeightOrigin:
             key = secrets.token_urlsafe(16)
             app = web.Application()
             app.router.add_get(f"/{key}/{{version:v[0-9]+}}/{{name:[^/]+}}", self._file)
-            listener = self._listener()
+            listener = self._address.listen("weights can't be handed out")
             self._runner = web.AppRunner(app, access_log=None)
             await self._runner.setup()
             await web.SockSite(self._runner, listener).start()
@@ -49,21 +47,6 @@ class WeightOrigin:
         if not file.is_file():
             raise web.HTTPNotFound
         return web.FileResponse(file)
-
-    def _listener(self) -> socket.socket:
-        host, port = self._address.host, self._address.port
-        try:
-            if host == ANY and socket.has_dualstack_ipv6():
-                family = socket.AF_INET6
-                return socket.create_server(("", port), family=family, dualstack_ipv6=True)
-            if host == ANY:
-                return socket.create_server(("", port))
-            family = socket.getaddrinfo(host, port)[0][0]
-            return socket.create_server((host, port), family=family)
-        except OSError as error:
-            where = f"port {port}" if host == ANY else f"{host}:{port}"
-            reason = error.strerror or error
-            raise AleError(f"weights can't be handed out at {where}: {reason}") from error
 
     async def aclose(self) -> None:
         """End all transfers. Idempotent."""

@@ -66,14 +66,14 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A tensor in memory."""
+    """A tensor in memory, or one that is sent."""
 
     name: str
     dtype: str
     """As torch writes it."""
     shape: tuple[int, ...]
-    begin: int
-    """Offset of the values, in bytes."""
+    begin: int = 0
+    """Offset of the values in memory, in bytes."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,16 +92,34 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """UUID of the GPU."""
 
 
+class Broadcast(msgspec.Struct, frozen=True, kw_only=True):
+    """Weights that the trainer sends to all its servers at once; see `broadcast`."""
+
+    backend: Literal["gloo", "nccl"]
+    """Of torch.distributed."""
+    host: str
+    """Empty for the address from which the server is asked to take the weights."""
+    port: int
+    store: int
+    """Port of the store by which the members of a group find each other."""
+    key: str
+    """Who does not have it gets nothing."""
+    parts: tuple[Part, ...]
+    """The tensors in the order in which they are sent."""
+
+
 class Weights(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A version of the weights, as stored in a folder or in memory."""
+    """A version of the weights: in a folder, in memory, or to be had from the trainer."""
 
     version: int
     digest: str
     """Of the names, types, shapes and values of the tensors; see `tensors.digest`."""
     folder: str = ""
-    """Empty for weights in memory, and for those that are not stored."""
+    """Empty for weights that are elsewhere, or that no server can be given."""
     memory: Memory | None = None
-    """Where they are in memory; None for weights in a folder, and for those that are not stored."""
+    """Where they are in memory, if they are."""
+    broadcast: Broadcast | None = None
+    """How the trainer sends them, if it does."""
     run: str = ""
     """Id of the run that published the weights."""
     adapter: str = ""
@@ -112,7 +130,13 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def stored(self) -> bool:
         """Can a server be given these weights?"""
-        return bool(self.folder) or self.memory is not None
+        return bool(self.folder or self.memory or self.broadcast)
+
+    @property
+    def parts(self) -> tuple[Part, ...] | None:
+        """The tensors; None for weights in a folder, whose files list them."""
+        place = self.memory or self.broadcast
+        return None if place is None else place.parts
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

@@ -114,7 +114,11 @@ class _Asked:
 
     async def _weights(self, request: Request) -> Weights:
         weights = await _read(request, Weights)
-        return await self.fetched.local(weights, request.client.host if request.client else "")
+        asker = request.client.host if request.client else ""
+        if weights.broadcast is not None and not weights.broadcast.host:
+            sent = msgspec.structs.replace(weights.broadcast, host=asker)
+            weights = msgspec.structs.replace(weights, broadcast=sent)
+        return await self.fetched.local(weights, asker)
 
 
 async def while_connected(request: Request, answering: Coroutine[Any, Any, Response]) -> Response:

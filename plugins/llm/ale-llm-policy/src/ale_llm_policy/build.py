@@ -16,6 +16,8 @@ from ale.runs import Registry, check_choice
 from ale.strict import from_plain
 from ale.types import Sampling
 from ale_llm_policy.batch import Batch, Forward
+from ale_llm_policy.broadcast import BroadcastWeights
+from ale_llm_policy.channels import Channel, FolderWeights
 from ale_llm_policy.engine import Engine
 from ale_llm_policy.jobs import Job, Rules
 from ale_llm_policy.model import PolicyLLM
@@ -25,6 +27,7 @@ from ale_llm_policy.packed import Packed, is_packable
 from ale_llm_policy.pretrained import TinyShape, TorchPolicy, load_policy, tiny_policy
 from ale_llm_policy.servers import OwnServers, ServersLLM, temporary
 from ale_llm_policy.shared import SharedWeights
+from ale_servers.address import ANY, Address
 from ale_servers.channel import WeightFolder
 from ale_servers.origin import WeightOrigin
 from ale_servers.places import registry_at
@@ -76,7 +79,7 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
     folder = run / "weights" if options.weights is None else options.weights / context.run_id
     if options.adapter:
         folder /= options.adapter  # agents of one run may have an adapter each
-    address = options.hands_out_at
+    address = options.hands_out_at if options.weights_channel == "folder" else None
     llm = ServersLLM(
         policy,
         registry,
@@ -106,13 +109,16 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
     return llm
 
 
-def _channel(
-    options: ServersOptions, folder: Path, device: torch.device
-) -> WeightFolder | SharedWeights:
-    if options.weights_channel == "folder":
-        return WeightFolder(folder)
-    on_gpu = options.weights_channel == "cuda_ipc"
-    return SharedWeights(device if on_gpu else None)
+def _channel(options: ServersOptions, folder: Path, device: torch.device) -> Channel:
+    match options.weights_channel:
+        case "folder":
+            return FolderWeights(WeightFolder(folder))
+        case "shared_memory":
+            return SharedWeights(None)
+        case "cuda_ipc":
+            return SharedWeights(device)
+        case backend:
+            return BroadcastWeights(backend, device, options.hands_out_at or Address(ANY))
 
 
 def _on_host(options: ServersOptions, device: torch.device) -> ServersOptions:

@@ -233,6 +233,7 @@ class PolicyLLM(TokenLLM):
     async def aclose(self) -> None:
         """End the threads. Idempotent."""
         await self.server.close_adapters()
+        self.server.close_reader()
         await asyncio.to_thread(self.engine.close)
 
 

@@ -226,12 +226,13 @@ class ServersOptions(PolicyOptions):
             "gives the servers. Set for the workers of an executor."
         ),
     )
-    weights_channel: Literal["folder", "shared_memory", "cuda_ipc"] = field(
+    weights_channel: Literal["folder", "shared_memory", "cuda_ipc", "gloo", "nccl"] = field(
         default="folder",
         metadata=doc(
             "How servers get new weights. folder: from files; shared_memory: from this machine's "
             "memory; cuda_ipc: from the memory of the GPU on which the run trains, for servers "
-            "that see this GPU. The latter two hold a copy of the weights there."
+            "that see this GPU; gloo and nccl: sent to all servers at once, also to other "
+            "machines, by torch.distributed. All but folder hold a copy of the weights."
         ),
     )
     weights: Path | None = field(
@@ -245,7 +246,8 @@ class ServersOptions(PolicyOptions):
         default="",
         metadata=doc(
             "HOST or HOST:PORT at which servers that can't read the folder fetch new weights from "
-            "the run; auto or auto:PORT: at any address of this machine."
+            "the run; auto or auto:PORT: at any address of this machine. For gloo and nccl: where "
+            "all servers ask for them; default: auto."
         ),
     )
     timeout_s: float = field(
@@ -284,11 +286,11 @@ class ServersOptions(PolicyOptions):
 
     def _check_weights(self) -> None:
         _ = self.hands_out_at  # raises if it is not an address
+        channel = self.weights_channel
         for name in ("weights", "weights_address", "adapter"):
-            if self.weights_channel != "folder" and getattr(self, name):
-                raise ValueError(
-                    f"'{name}' is for 'weights_channel: folder', found '{self.weights_channel}'"
-                )
+            sends = name == "weights_address" and channel in ("gloo", "nccl")
+            if channel != "folder" and not sends and getattr(self, name):
+                raise ValueError(f"'{name}' is for 'weights_channel: folder', found '{channel}'")
 
     @property
     def hands_out_at(self) -> Address | None:

@@ -4,23 +4,26 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
+import torch
 from torch import Tensor
 
-from ale.errors import AleError, ContextLengthError
+from ale.errors import AleError, ContextLengthError, LLMError
 from ale_llm_policy import shared
 from ale_llm_policy.adapters import merged
 from ale_llm_policy.engine import Engine
 from ale_llm_policy.jobs import Job, Rules
 from ale_llm_policy.pretrained import TorchPolicy, weights
+from ale_servers.broadcast import OtherWeightsError, Reader
 from ale_servers.channel import check_memory, files_of
 from ale_servers.protocol import NotSampledError, WeightsError
 from ale_servers.records import (
+    Broadcast,
     Held,
     Interruption,
     Memory,
@@ -58,7 +61,9 @@ class EngineServer:
         self._copied = copied
         self._adapters: dict[str, EngineServer] = {}
         self._run = ""
-        self._prepared: tuple[Weights, Mapping[str, Tensor]] | None = None
+        self._prepared: tuple[Weights, Mapping[str, Tensor] | None] | None = None
+        """None for tensors that the trainer sends later."""
+        self._reader: Reader | None = None
         self._lease: asyncio.TimerHandle | None = None
         self._instance, self._since = os.urandom(6).hex(), time.time()
 
@@ -175,8 +180,11 @@ class EngineServer:
             self._prepared = None
             self._prepared = (weights, await asyncio.to_thread(self._read, weights))
 
-    def _read(self, published: Weights) -> Mapping[str, Tensor]:
+    def _read(self, published: Weights) -> Mapping[str, Tensor] | None:
         try:
+            if published.broadcast is not None:
+                self._prepare_broadcast(published, published.broadcast)
+                return None
             if published.memory is not None:
                 return self._read_memory(published, published.memory)
             files_of(published)
@@ -207,12 +215,43 @@ class EngineServer:
         weights.check(self._policy.base, tensors)
         return tensors
 
+    def _prepare_broadcast(self, published: Weights, broadcast: Broadcast) -> None:
+        plain = msgspec.to_builtins(broadcast)
+        empty = {
+            each.name: torch.empty(
+                each.shape, dtype=getattr(torch, each.dtype.removeprefix("torch.")), device="meta"
+            )
+            for each in broadcast.parts
+        }
+        weights.check(self._policy.base, empty)
+        if self._reader is None or not self._reader.serves(plain):
+            self.close_reader()
+            self._reader = Reader(plain)
+        with _refusals():
+            self._reader.ask("prepare", published.digest)
+
+    def _receive(self, published: Weights) -> Mapping[str, Tensor]:
+        assert published.broadcast is not None
+        assert self._reader is not None
+        parts = [msgspec.to_builtins(each) for each in published.broadcast.parts]
+        with _refusals():
+            return dict(self._reader.read(published.digest, parts))
+
+    def close_reader(self) -> None:
+        """Leave the group of servers to which a trainer sends."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
     async def update(self, weights: Weights) -> None:
         """As `InferenceServer.update`."""
         await self._digest()
         await self.prepare(weights)
         assert self._prepared is not None
         _, tensors = self._prepared
+        if tensors is None:
+            self._prepared = None
+            tensors = await asyncio.to_thread(self._receive, weights)
         if weights.adapter:
             await self._take_adapter(weights, tensors)
         else:
@@ -288,6 +327,17 @@ class EngineServer:
 
     async def _call(self, work: Callable[[], Any]) -> Any:
         return await asyncio.wrap_future(self._engine.call(work))
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """The errors of a `Reader` as those of a server."""
+    try:
+        yield
+    except OtherWeightsError as error:
+        raise WeightsError(str(error)) from error
+    except OSError as error:
+        raise LLMError(str(error), transient=True) from error
 
 
 def _settle(ended: "asyncio.Future[SampleReason]", reason: SampleReason | Exception) -> None:

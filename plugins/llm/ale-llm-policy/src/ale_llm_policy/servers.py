@@ -6,7 +6,6 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,10 @@ from ale.plugin import BuildContext
 from ale.runs import Registry, build_choice
 from ale.strict import from_plain
 from ale.types import LLMCapabilities, PolicySnapshot, Sampling
-from ale_llm_policy import adapters
+from ale_llm_policy.channels import Channel, FolderWeights
 from ale_llm_policy.model import TokenLLM
 from ale_llm_policy.options import Following
 from ale_llm_policy.pretrained import TorchPolicy, weights
-from ale_llm_policy.shared import SharedWeights
-from ale_servers.channel import WeightFolder
 from ale_servers.client import Connections, HTTPServer
 from ale_servers.origin import WeightOrigin
 from ale_servers.pool import PoolOptions, ServerPool
@@ -115,8 +112,8 @@ class ServersLLM(TokenLLM):
         training_device: where a trainer computes with the model, whose weights stay in the
             processor's memory until then. Read by trainers.
         registry: where the servers are found.
-        channel: where weights are written.
-        origin: hands out the channel's folder, if servers may be unable to read it.
+        channel: hands the weights over.
+        origin: hands out the folder of the channel, if servers may be unable to read it.
         run: id of the run.
         following: the weights that the run has given its servers, if this is one of its workers.
         options: how the servers are asked.
@@ -132,7 +129,7 @@ class ServersLLM(TokenLLM):
         self,
         policy: TorchPolicy,
         registry: ServerRegistry,
-        channel: WeightFolder | SharedWeights,
+        channel: Channel,
         *,
         origin: WeightOrigin | None,
         training_device: torch.device,
@@ -194,9 +191,8 @@ class ServersLLM(TokenLLM):
 
     def obstacle(self) -> str | None:
         """Why this can't work on this machine, as far as it is known without asking a server."""
-        shares = self._channel if isinstance(self._channel, SharedWeights) else None
-        shared = shares.obstacle(self._first) if shares is not None else None
-        return shared or (self._own.obstacle() if self._own is not None else None)
+        own = self._own.obstacle() if self._own is not None else None
+        return self._channel.obstacle(self._first) or own
 
     async def check(self) -> None:
         """Ask every server whether it has this model and these weights.
@@ -337,33 +333,13 @@ class ServersLLM(TokenLLM):
         return msgspec.structs.replace(published, run=self._run, origin=origin)
 
     def _write(self, snapshot: PolicySnapshot) -> Weights:
-        if self._options.adapter:
-            return self._write_adapter(snapshot)
         self._written = True
-        if isinstance(self._channel, SharedWeights):
+        if not self._options.adapter:
             return self._channel.publish(snapshot.version, self._tensors(snapshot))
-        # Once to the processor's memory, for the digest and for the files.
-        tensors = {name: each.detach().cpu() for name, each in self._tensors(snapshot).items()}
-
-        def write(folder: Path) -> str:
-            with ThreadPoolExecutor(1) as beside:
-                digest = beside.submit(weights.digest, tensors)
-                weights.write(folder, tensors)
-                return digest.result()
-
-        return self._channel.publish(snapshot.version, write)
-
-    def _write_adapter(self, snapshot: PolicySnapshot) -> Weights:
         if snapshot.weights not in (None, self.policy) or snapshot.path is not None:
             raise AleError("llm.adapter: only adapters of this process's model can be given alone")
-
-        def write(folder: Path) -> str:
-            with self.policy.lock:
-                return adapters.write(folder, self.policy.base)
-
-        assert isinstance(self._channel, WeightFolder)
-        self._written = True
-        published = self._channel.publish(snapshot.version, write)
+        assert isinstance(self._channel, FolderWeights)
+        published = self._channel.publish_adapter(snapshot.version, self.policy)
         return msgspec.structs.replace(published, adapter=self._options.adapter)
 
     def _tensors(self, snapshot: PolicySnapshot) -> dict[str, Tensor]:

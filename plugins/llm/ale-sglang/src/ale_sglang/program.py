@@ -159,7 +159,7 @@ class SGLang:
 
     async def check(self, weights: Weights) -> None:
         """As `Program.check`."""
-        if weights.memory is not None:
+        if not weights.folder:
             raise WeightsError(
                 "SGLang reads weights from a folder only; set 'weights_channel: folder' in the "
                 "trainer's 'llm: {type: servers}'"

@@ -125,18 +125,17 @@ class VLLM:
 
     async def check(self, weights: Weights) -> None:
         """As `Program.check`."""
-        if weights.memory is None:
+        if weights.folder:
             return
         try:
-            await self._asked.post("/init_weight_transfer_engine", {"init_info": _shared(weights)})
+            await self._asked.post("/init_weight_transfer_engine", {"init_info": _place(weights)})
         except RefusedError as error:
-            raise WeightsError(f"vLLM can't read the trainer's memory: {error}") from error
+            raise WeightsError(f"vLLM can't read the trainer's weights: {error}") from error
 
     async def load(self, weights: Weights, label: str) -> None:
         """As `Program.load`."""
         await self._asked.post("/start_weight_update")
-        given = {"folder": weights.folder} if weights.memory is None else _shared(weights)
-        await self._asked.post("/update_weights", {"update_info": given})
+        await self._asked.post("/update_weights", {"update_info": _place(weights)})
         await self._asked.post("/finish_weight_update", {"weight_version": label})
         await self._asked.post("/reset_prefix_cache")
 
@@ -150,5 +149,9 @@ class VLLM:
         await self._asked.post("/v1/unload_lora_adapter", {"lora_name": name})
 
 
-def _shared(weights: Weights) -> dict[str, Any]:
-    return {"memory": msgspec.to_builtins(weights.memory), "digest": weights.digest}
+def _place(weights: Weights) -> dict[str, Any]:
+    """Where the weights are, as the backend in vLLM reads it."""
+    if weights.folder:
+        return {"folder": weights.folder}
+    place = {"memory": weights.memory, "broadcast": weights.broadcast}
+    return {**msgspec.to_builtins(place), "digest": weights.digest}

@@ -7,11 +7,19 @@ from typing import Literal
 from uv import find_uv_bin
 
 from ale.errors import InputError
-from ale_servers.environment import SHARED_MEMORY, Recipe, folder_of, is_made, make, missing
+from ale_servers.environment import (
+    BROADCAST,
+    SHARED_MEMORY,
+    Recipe,
+    folder_of,
+    is_made,
+    make,
+    missing,
+)
 
 VERSION = "0.32.0"
 _EXTENSION = Path(__file__).parent / "inside"
-_MODULES = {"ale_shared_memory.py": SHARED_MEMORY}
+_MODULES = {"ale_shared_memory.py": SHARED_MEMORY, "ale_broadcast.py": BROADCAST}
 Build = Literal["cpu", "cuda"]
 
 RECIPES: dict[str, Recipe] = {

@@ -1,5 +1,5 @@
-"""The weight-transfer backend ``ale_weights``: weights from a folder of safetensors, or from memory
-that the trainer shares.
+"""The weight-transfer backend ``ale_weights``: weights from a folder of safetensors, from memory
+that the trainer shares, or sent by the trainer.
 """
 
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from ale_broadcast import Reader
 from ale_shared_memory import check_digest, opened, views
 from safetensors import safe_open
 from vllm.distributed.weight_transfer.base import (
@@ -24,20 +25,23 @@ from vllm.model_executor.model_loader.reload import (
 
 @dataclass
 class InitInfo(WeightTransferInitInfo):  # type: ignore[misc]  # vLLM is not installed here
-    """The ``init_info`` of `POST /init_weight_transfer_engine`: memory to try to open, if any."""
+    """The ``init_info`` of `POST /init_weight_transfer_engine`: weights that will come, if any."""
 
     memory: dict[str, Any] | None = None
     """The fields of ale_servers' `records.Memory`."""
+    broadcast: dict[str, Any] | None = None
+    """The fields of `records.Broadcast`."""
     digest: str = ""
 
 
 @dataclass
 class UpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
-    """The ``update_info`` of `POST /update_weights`: a folder, or memory with a digest."""
+    """The ``update_info`` of `POST /update_weights`: a folder, or another place and a digest."""
 
     folder: str = ""
     """Its ``*.safetensors`` use the same names as the model's own files."""
     memory: dict[str, Any] | None = None
+    broadcast: dict[str, Any] | None = None
     digest: str = ""
 
 
@@ -59,11 +63,21 @@ class WeightsEngine(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore
     update_info_cls = UpdateInfo
     _shared: tuple[torch.Tensor, str] | None = None
     """Memory of which this update has loaded views, and the digest that it must still have."""
+    _reader: Reader | None = None
 
     def init_transfer_engine(self, init_info: InitInfo) -> None:
-        """Try whether the memory can be opened; there is no other connection to make."""
+        """Try whether the memory can be opened, or tell the trainer that this worker will read."""
         if init_info.memory is not None:
             check_digest(opened(init_info.memory), init_info.digest)
+        if init_info.broadcast is not None:
+            self._reader_of(init_info.broadcast).ask("prepare", init_info.digest)
+
+    def _reader_of(self, place: dict[str, Any]) -> Reader:
+        """The connection to the trainer, which is kept from one update to the next."""
+        if self._reader is None or not self._reader.serves(place):
+            self.shutdown()
+            self._reader = Reader(place)
+        return self._reader
 
     def start_weight_update(self) -> None:
         """Prepare each layer to load its weights anew: those in use may be packed."""
@@ -75,6 +89,11 @@ class WeightsEngine(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore
 
     def receive_weights(self, update_info: UpdateInfo) -> None:
         """Load the weights, as the model loads a checkpoint."""
+        if update_info.broadcast is not None:
+            reader = self._reader_of(update_info.broadcast)
+            parts = update_info.broadcast["parts"]
+            self.model.load_weights(reader.read(update_info.digest, parts))
+            return
         if update_info.memory is None:
             self.model.load_weights(tensors(Path(update_info.folder)))
             return
@@ -96,4 +115,7 @@ class WeightsEngine(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore
             check_digest(*shared)  # now that every view has been read
 
     def shutdown(self) -> None:
-        """Nothing is held."""
+        """End the connection to the trainer."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
