@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,9 @@ import pytest
 from ale.testing.waiting import wait_for
 from ale_nats.testing import WorkerGroup
 from ale_nats_client.testing import running_server
+
+from .hosts import Host, hosts
+from .hosts import obstacle as hosts_obstacle
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -141,55 +144,77 @@ def test_weights_that_have_no_room_in_shared_memory_are_named_before_the_run(
 
 
 @contextmanager
-def server_without_the_runs(workshop: Any) -> Iterator[None]:
-    """A server that sees an empty folder where the runs are, as one on another machine would."""
+def servers_on(workshop: Any, others: Sequence[Host]) -> Iterator[None]:
+    """A server on each host; none of them sees the folder of the runs."""
     runs = workshop.folder / "runs"
     runs.mkdir(exist_ok=True)
-    serve = ["-m", "ale", "serve", "--config", "serve.yaml", "--register", "registry"]
-    serve += ["--port", "0"]
-    script = 'mount -t tmpfs none "$0" && exec "$@"'
-    process = subprocess.Popen(
-        ["unshare", "--mount", "sh", "-c", script, str(runs), sys.executable, *serve],
-        cwd=workshop.folder,
-        env=workshop.environ,
-        stdout=subprocess.DEVNULL,
-    )
+    serve = ("ale", "serve", "--config", "serve.yaml", "--register", "registry", "--port", "0")
+    serve += ("--api-key-env", "SERVERS_KEY")  # required for addresses that others can reach
+    processes = [
+        subprocess.Popen(
+            host.command(sys.executable, "-m", *serve, "--host", host.address, hides=str(runs)),
+            cwd=workshop.folder,
+            env=workshop.environ,
+            stdout=subprocess.DEVNULL,
+        )
+        for host in others
+    ]
     try:
 
         def registered() -> bool:
-            assert process.poll() is None
-            return any((workshop.folder / "registry").glob("*.json"))
+            assert all(process.poll() is None for process in processes)
+            return len([*(workshop.folder / "registry").glob("*.json")]) == len(others)
 
-        wait_for(registered, "the server's start")
+        wait_for(registered, "the servers' start")
         yield
     finally:
-        process.terminate()
-        process.wait(60)
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(60)
 
 
-def test_a_server_that_does_not_share_the_runs_folder_fetches_the_weights(
+def test_servers_on_other_hosts_get_the_weights_over_the_network(
     workshop: Any, config: str
 ) -> None:
-    if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
-        pytest.skip("no mount namespace can be made here")
+    if obstacle := hosts_obstacle():
+        pytest.skip(f"no hosts can be made here: {obstacle}")
     workshop.succeeds("run", config)
     workshop.write("serve.yaml", {"llm": {"type": "policy", "tiny": TINY}})
-    there = ("--set", "llm.type=servers", "--set", "llm.registry=registry")
+    workshop.environ["SERVERS_KEY"] = "a key"
     copies = Path(workshop.environ.get("TMPDIR", "/tmp"))
     before = {*copies.glob("ale-weights-*")}
-    with server_without_the_runs(workshop):
-        # The control: without an address the server can't take the first new weights.
-        failed = workshop.ale("run", config, *there)
-        assert failed.code == 1
-        assert "if the trainer does not share this folder with the server's machine" in failed.text
-        workshop.succeeds("run", config, *there, "--set", "llm.weights_address=auto")
+    with hosts(3) as (trainer, *others), servers_on(workshop, others):
+
+        def run(*options: str) -> subprocess.CompletedProcess[str]:
+            more = [part for each in options for part in ("--set", each)]
+            more += ["--set", "llm.type=servers", "--set", "llm.registry=registry"]
+            more += ["--set", "llm.api_key_env=SERVERS_KEY"]
+            return subprocess.run(
+                trainer.command(sys.executable, "-m", "ale", "run", config, *more),
+                cwd=workshop.folder,
+                env=workshop.environ,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+
+        # The control: without an address the servers can't take the first new weights.
+        failed = run()
+        assert failed.returncode == 1
+        said = "if the trainer does not share this folder with the server's machine"
+        assert said in failed.stdout + failed.stderr
+        for way in ("llm.weights_channel=gloo", "llm.weights_address=auto"):
+            done = run(way, "llm.take_over=true")
+            assert done.returncode == 0, done.stdout + done.stderr
         assert {*copies.glob("ale-weights-*")} > before
     assert {*copies.glob("ale-weights-*")} == before
-    here, _, fetched = workshop.runs
-    assert workshop.sampled(fetched) == workshop.sampled(here)
+    here, _, *elsewhere = workshop.runs
     assert len(trained(here)) > 0
-    assert trained(fetched) == trained(here)
-    assert not (fetched / "weights").exists()
+    for there in elsewhere:
+        assert workshop.sampled(there) == workshop.sampled(here)
+        assert trained(there) == trained(here)
+        assert not (there / "weights").exists()
 
 
 @pytest.mark.parametrize(
