@@ -49,6 +49,9 @@ ON_GPU = SERVER["build"] == "cuda"
 if ON_GPU:
     # With this size given, vLLM does not measure how much memory is free, which others may change.
     SERVER |= {"gpu_memory": 0.1, "arguments": ("--kv-cache-memory-bytes=2147483648",)}
+else:
+    # Two workers, each with a part of every matrix; the runs in test_vllm_run.py have one.
+    SERVER |= {"arguments": ("--tensor-parallel-size=2",)}
 
 
 def tiny(seed: int) -> Any:
