@@ -23,6 +23,8 @@ from ale_servers.records import Broadcast, Part, Weights
 
 log = logging.getLogger(__name__)
 
+_LONGEST = 4096
+"""Most bytes of a request."""
 _GATHER_S = 10.0
 """Longest wait for readers that have prepared, once one of them wants to read."""
 
@@ -145,7 +147,7 @@ class BroadcastWeights:
             self._askers.add(asker)
         try:
             with connection, connection.makefile("rb") as lines:
-                for line in lines:
+                while line := lines.readline(_LONGEST):
                     self._answer(asker, json.loads(line))
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.debug("a reader of weights left: %s", error)
@@ -186,7 +188,7 @@ class BroadcastWeights:
                     asker.prepared = asker.wants = False
             try:
                 self._send_to(readers, tensors)
-            except OSError as error:
+            except (OSError, RuntimeError) as error:  # the latter as where a GPU has no memory left
                 log.warning("%s", error)
                 self._leave()
 
