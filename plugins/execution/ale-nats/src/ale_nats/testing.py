@@ -55,7 +55,7 @@ class WorkerGroup:
         worker.wait()
 
     def stop(self) -> None:
-        """End all, with what they have started."""
+        """End all, with what they have started; prints what they have written, for failed tests."""
         for worker in self.workers:
             worker.send_signal(signal.SIGTERM)
         for worker in self.workers:
@@ -64,6 +64,8 @@ class WorkerGroup:
             worker.kill()
             worker.wait()
         self.workers.clear()
+        for output in sorted(self.folder.glob("worker-*.log")):
+            print(f"{output}:\n{output.read_text()}")
 
 
 def _ancestors(pid: int) -> Iterator[int]:
