@@ -15,7 +15,7 @@ from ale.errors import StoreError
 from ale.testing.builders import turn
 from ale.types import Trajectory
 from ale_store import schema, writing
-from ale_store.database import Database, open_database, upgrade
+from ale_store.database import Database, open_database
 from ale_store.indexing import Indexer
 from ale_store.tagging import change_tags
 
@@ -295,47 +295,6 @@ def test_an_update_that_is_killed_is_continued(tmp_path: Path, make_run: Any) ->
     database.close()
 
 
-def test_the_steps_of_the_database_make_the_tables_of_the_code(database: Database) -> None:
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-
-    def ours(thing: Any, name: str | None, kind: str, *_: Any) -> bool:
-        # Full-text search, and which runs are the same, is of one kind of database each.
-        theirs = "words" in str(name) or kind == "unique_constraint"
-        return not theirs and name != "store_version"
-
-    with database.writing() as connection:
-        options = {"include_object": ours, "compare_type": True}
-        context = MigrationContext.configure(connection, opts=options)
-        assert compare_metadata(context, schema.metadata) == []
-
-
-def reopened_from(where: str, version: str) -> Database:
-    """A database with a run of an earlier version, opened by this one."""
-    old = open_database(where)
-    with old.writing() as connection:
-        names = ["turn_words"] if old.sqlite else []
-        for name in [*names, *reversed(schema.metadata.sorted_tables), "store_version"]:
-            connection.execute(text(f"DROP TABLE {name}"))
-        upgrade(connection, version)
-        run = {"id": 1, "path": "/r", "host": "h", "run_id": "r", "n_tasks": 1}
-        run |= dict.fromkeys(("n_episodes", "n_broken", "n_graded", "n_succeeded"), 0)
-        connection.execute(schema.runs.insert().values(**run))
-    old.close()
-    return open_database(where)
-
-
-def test_a_database_of_an_older_version_is_brought_to_this_one(
-    tmp_path: Path, where: str, make_run: Any
-) -> None:
-    new = reopened_from(where, "0001")
-    store = make_run(tmp_path / "runs" / "r")
-    store.close()
-    Indexer(new).update(tmp_path / "runs")
-    assert len(rows(new, schema.turns, "text")) == 6
-    new.close()
-
-
 def test_runs_of_two_machines_may_have_one_path(
     tmp_path: Path, where: str, make_run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,11 +328,14 @@ def test_a_container_that_is_started_again_with_its_name_lists_a_run_once(
     database.close()
 
 
-def test_tables_of_the_version_before_keep_their_runs(where: str) -> None:
-    new = reopened_from(where, "0002")
-    assert rows(new, schema.runs, "path", "host") == [("/r", "h")]
-    assert rows(new, schema.episodes, "worker") == []
-    new.close()
+def test_a_database_of_before_the_first_release_is_refused(tmp_path: Path) -> None:
+    where = str(tmp_path / "index.sqlite")
+    database = open_database(where)
+    with database.writing() as connection:
+        connection.execute(text("UPDATE store_version SET version_num = '0001'"))
+    database.close()
+    with pytest.raises(StoreError, match="version 0001, from before the first release; make a new"):
+        open_database(where)
 
 
 def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:

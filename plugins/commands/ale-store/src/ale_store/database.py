@@ -28,8 +28,8 @@ from ale.errors import InputError, NotUsableError, StoreError
 
 FILE = "index.sqlite"
 """Name of the database that is made beside the run directories."""
-NEWEST = "0003"
-"""Version of the tables that this package reads and writes."""
+OLDEST, NEWEST = "0003", "0003"
+"""Versions of the tables that can be brought to the newest, which this package reads and writes."""
 _VERSION = re.compile(r"(?!0000)\d{4}")
 VERSIONS = "store_version"
 """The table that holds it."""
@@ -210,8 +210,13 @@ def _migrate(database: Database) -> None:
             f"{database.shown} was written by a newer version of ale-store (tables {found}, this "
             f"one knows {NEWEST})"
         )
+    if found is not None and found < OLDEST:
+        raise StoreError(
+            f"{database.shown} has tables of version {found}, from before the first release; make "
+            "a new database: all that is in it is read from the run directories again"
+        )
     with database.writing() as connection:
-        upgrade(connection)
+        _upgrade(connection)
 
 
 def _version(connection: Connection) -> str | None:
@@ -223,12 +228,12 @@ def _version(connection: Connection) -> str | None:
     return version
 
 
-def upgrade(connection: Connection, version: str = NEWEST) -> None:
-    """Bring the tables to a version, in the transaction of this connection."""
+def _upgrade(connection: Connection) -> None:
+    """Bring the tables to the newest version, in the transaction of this connection."""
     from alembic import command  # 0.2 s, and needed once per database
     from alembic.config import Config
 
     config = Config(attributes={"connection": connection, "versions": VERSIONS})
     config.set_main_option("script_location", "ale_store:migrations")
     config.set_main_option("path_separator", "os")
-    command.upgrade(config, version)
+    command.upgrade(config, NEWEST)

@@ -1,4 +1,4 @@
-"""The tables. `migrations` makes them; a test holds the two together.
+"""The tables. `migrations` makes them, and brings a database from one version to the next.
 
 Times are seconds since the epoch (UTC), durations seconds. A text is stored without NUL
 characters, which PostgreSQL can't hold.

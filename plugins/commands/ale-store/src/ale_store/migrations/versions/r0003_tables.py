@@ -1,12 +1,15 @@
-"""Full-text search over the turns: FTS5 in SQLite, a tsvector in PostgreSQL.
+"""The tables, and full-text search over the turns: FTS5 in SQLite, a tsvector in PostgreSQL.
 
-Both find the same words: letters and digits in a row, without regard to case.
+Both find the same words: letters and digits in a row, without regard to case. With a further step,
+this one gets the tables as they were before it, written out.
 """
 
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+from ale_store.schema import metadata
+
+revision = "0003"
+down_revision = None
 
 _SQLITE = (
     """CREATE VIRTUAL TABLE turn_words USING fts5(
@@ -17,7 +20,6 @@ _SQLITE = (
     """CREATE TRIGGER turn_words_delete AFTER DELETE ON turns BEGIN
         INSERT INTO turn_words (turn_words, rowid, text) VALUES ('delete', old.id, old.text);
     END""",
-    "INSERT INTO turn_words (turn_words) VALUES ('rebuild')",
 )
 _POSTGRESQL = (
     """ALTER TABLE turns ADD COLUMN words tsvector GENERATED ALWAYS AS (
@@ -27,7 +29,8 @@ _POSTGRESQL = (
 
 
 def upgrade() -> None:
-    """Add the index, and fill it from the turns that are stored."""
-    sqlite = op.get_bind().dialect.name == "sqlite"
-    for statement in _SQLITE if sqlite else _POSTGRESQL:
+    """Make them."""
+    connection = op.get_bind()
+    metadata.create_all(connection)
+    for statement in _SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL:
         op.execute(statement)
