@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from ale.errors import InputError, Problem, nearest
+from ale.errors import InputError, nearest
 from ale.plugin import Benchmark, Component
 from ale.runs import Registry
 
@@ -93,12 +93,11 @@ def find(registry: Registry, name: str) -> Offered:
     if found:
         owners = " or ".join(each.full_name for each in found)
         raise InputError.of(f"the benchmark '{name}' is declared twice: write {owners}")
-    problem = Problem(
-        message=f"no benchmark '{name}'" + registry.suspects(),
+    raise InputError.of(
+        f"no benchmark '{name}'" + registry.suspects(),
         expected=f"one of {', '.join(names)}" if names else "none is installed",
         hint=nearest(name, names),
     )
-    raise InputError([problem])
 
 
 def benchmark_of(registry: Registry, tasks: Mapping[str, Any]) -> Benchmark | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.runs import Causes, Registry, RunReader
 from ale.types import Episode, Task
 from ale_bench.offered import benchmark_of
@@ -113,8 +113,7 @@ def read_results(folder: Path, registry: Registry) -> Results:
     if path is None:
         expected = "a run directory, or the folder that ale bench run --out names"
         hint = None if folder.exists() else "there is no such folder"
-        problem = Problem(message="no run in here", file=str(folder), expected=expected, hint=hint)
-        raise InputError([problem])
+        raise InputError.of("no run in here", file=str(folder), expected=expected, hint=hint)
     reader = RunReader(path)
     config = reader.manifest["config"]
     tasks = {task.id: task for task in reader.tasks}

@@ -5,7 +5,7 @@ from functools import partial
 
 from attrs import evolve
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.protocols import Launch
 from ale_launch.local import gpus_here, plan_text, start_here
 from ale_launch.options import TorchrunOptions
@@ -54,8 +54,7 @@ class TorchrunLauncher:
         check_ranks(launch)
         if launch.nodes > 1 and self._options.rendezvous is None:
             message, expected = "'rendezvous' is missing", "HOST:PORT, the same on every machine"
-            problem = Problem(message=message, path="launch.rendezvous", expected=expected)
-            raise InputError([problem])
+            raise InputError.of(message, path="launch.rendezvous", expected=expected)
         node = self._options.node
         name = launch.run.name if node == 0 else f"{launch.run.name}-{node}"
         command = torchrun(launch, self._where(launch), restarts=launch.restarts)

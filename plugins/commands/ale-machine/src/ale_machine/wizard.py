@@ -194,12 +194,11 @@ def _section(asking: _Asking, given: Given, server: Server) -> dict[str, Any]:
 
 def _no_server(registry: Registry) -> InputError:
     asked = ", ".join(url for _, url in local_addresses(registry)) or "no address"
-    problem = Problem(
-        message=f"no model server answers on this machine; asked: {asked}",
+    return InputError.of(
+        f"no model server answers on this machine; asked: {asked}",
         path="--llm",
         expected="--llm NAME --model NAME, such as --llm openai --base-url URL --model M",
     )
-    return InputError([problem])
 
 
 def _write(path: Path, sections: dict[str, dict[str, Any]], registry: Registry) -> None:

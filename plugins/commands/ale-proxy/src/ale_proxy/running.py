@@ -18,7 +18,7 @@ from aiohttp import web
 from attrs import frozen
 from yarl import URL
 
-from ale.errors import AleError, InputError, Problem
+from ale.errors import AleError, InputError
 from ale.plugin import BuildContext
 from ale.processes import announced
 from ale.protocols import Middleware
@@ -123,12 +123,11 @@ def server_url(text: str) -> URL:
     """
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        problem = Problem(
-            message=f"expected a URL, found '{text}'",
+        raise InputError.of(
+            f"expected a URL, found '{text}'",
             path="URL",
             expected="http://127.0.0.1:8000/v1",
         )
-        raise InputError([problem])
     if parts.username or parts.password or parts.query:
         message = "the URL has a user, a password or a query; the agent sends the key"
         raise InputError.of(message, path="URL")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.runs import Registry
 from ale.strict import nearest
 from ale_rows.schemas import json_schemas
@@ -35,13 +35,12 @@ def made(name: str, registry: Registry) -> dict[str, Any]:
     rows = _rows()
     if name not in rows:
         known = list(catalogue())
-        problem = Problem(
-            message=f"there is no schema '{name}'",
+        raise InputError.of(
+            f"there is no schema '{name}'",
             path="NAME",
             expected="one of " + ", ".join(known),
             hint=nearest(name, known),
         )
-        raise InputError([problem])
     return rows[name]
 
 

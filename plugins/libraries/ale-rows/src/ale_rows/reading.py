@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, Generic, TypeVar, get_args
 
 import msgspec
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.types import Episode
 from ale_rows.rows import KINDS, MADE_BY, SCHEMA
 
@@ -97,8 +97,7 @@ def refused(
     if reason is None:
         return damaged(error, path, number)
     message, where, hint = reason
-    problem = Problem(message=message, file=str(path), line=number, path=where, hint=hint)
-    return InputError([problem])
+    return InputError.of(message, file=str(path), line=number, path=where, hint=hint)
 
 
 def damaged(error: Exception, path: Path, number: int | None, *, below: str = "") -> InputError:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from attrs import frozen
 
-from ale.errors import InputError, Problem, StoreError
+from ale.errors import InputError, StoreError
 from ale.files import replacing, store_errors, write_whole
 from ale.protocols import LLM, KnowsTokenizer, Policy, Trainer
 from ale.runs import lock
@@ -228,15 +228,14 @@ def _other_tokenizer(source: Path, line: int, theirs: str, own: str) -> InputErr
     message = (
         f"sampled with the tokenizer {theirs}, and the model's is {own}: ids mean other tokens"
     )
-    problem = Problem(
-        message=message,
+    return InputError.of(
+        message,
         file=str(source),
         line=line,
         path="episode.metadata.tokenizer",
         expected="rows of a model with the vocabulary of this one",
         hint="train the model that sampled them; or make rows without ids of them: ale dataset sft",
     )
-    return InputError([problem])
 
 
 def _group(rows: RowFile[ScoredRow], offsets: Sequence[int]) -> CreditedGroup:

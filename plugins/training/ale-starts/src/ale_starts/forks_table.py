@@ -1,6 +1,6 @@
 """``ale forks``: success curves as text."""
 
-from ale.errors import InputError, Problem, nearest
+from ale.errors import InputError, nearest
 from ale.text import counted, shorten, table
 from ale_forks import Curve, Curves
 
@@ -16,8 +16,7 @@ def check_task(found: Curves, task_id: str) -> str:
     names = {*found.beginnings, *(curve.task_id for curve in found.curves)}
     if task_id not in names:
         message = f"no graded episode of a task '{task_id}' among those of {len(names)} tasks"
-        problem = Problem(message=message, path="--task", hint=nearest(task_id, sorted(names)))
-        raise InputError([problem])
+        raise InputError.of(message, path="--task", hint=nearest(task_id, sorted(names)))
     return task_id
 
 

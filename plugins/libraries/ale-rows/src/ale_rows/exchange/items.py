@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale_rows.reading import damaged, opened
 
 Item = Mapping[str, Any]
@@ -52,8 +52,7 @@ def _lines(path: Path) -> Iterator[tuple[int, Item]]:
 def _object(item: Any, path: Path, number: int) -> Item:
     if isinstance(item, dict):
         return item
-    problem = Problem(message="expected an object", file=str(path), line=number)
-    raise InputError([problem])
+    raise InputError.of("expected an object", file=str(path), line=number)
 
 
 def plain_text(content: Any) -> str:

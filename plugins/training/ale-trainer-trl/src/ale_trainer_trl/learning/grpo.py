@@ -8,9 +8,9 @@ from typing import Any
 import datasets  # type: ignore[import-untyped]
 from trl import GRPOConfig  # type: ignore[attr-defined]
 
+from ale.errors import InputError
 from ale.text import counted
 from ale_trainer_trl.learning import engine, output
-from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.models import (
     check,
     context_of,
@@ -46,13 +46,13 @@ def _train(
     tokenizer = load_tokenizer(training.model_name_or_path)
     rows = list(_prompts(training, tokenizer))
     if not rows:
-        raise input_error(f"{training.dataset_path} has no row", path="dataset_path")
+        raise InputError.of(f"{training.dataset_path} has no row", path="dataset_path")
     data = hashlib.sha256(json.dumps(rows, sort_keys=True, default=str).encode()).hexdigest()
     try:
         data_set = datasets.Dataset.from_list(rows)
     except (TypeError, ValueError, OverflowError) as error:  # Arrow's are of these types
         message = f"the rows of {training.dataset_path} have no common columns: {error}"
-        raise input_error(message, path="dataset_path") from error
+        raise InputError.of(message, path="dataset_path") from error
     _check_enough(training, len(rows))
     model = load_model(training)
     checkpoint, done = output.prepare(training, "grpo", data)
@@ -94,14 +94,14 @@ def _train(
 def _check_batches(training: GrpoTraining) -> None:
     n = training.batch_size * training.gradient_accumulation
     if n % training.generations:
-        raise input_error(
+        raise InputError.of(
             f"an update takes {n} completions (batch_size * gradient_accumulation), and a prompt "
             f"has {training.generations}",
             path="batch_size",
             expected="whole groups: a multiple of generations",
         )
     if training.save_steps % training.iterations:
-        raise input_error(
+        raise InputError.of(
             f"a checkpoint every {training.save_steps} updates would fall between two updates on "
             f"the same completions, of which there are {training.iterations}",
             path="save_steps",
@@ -113,7 +113,7 @@ def _check_enough(training: GrpoTraining, n: int) -> None:
     """TRL makes no update of fewer prompts than one takes."""
     needed = training.batch_size * training.gradient_accumulation // training.generations
     if n < needed:
-        raise input_error(
+        raise InputError.of(
             f"{training.dataset_path} has {counted(n, 'prompt')}, and an update takes {needed} "
             "(batch_size * gradient_accumulation / generations)",
             path="dataset_path",
@@ -129,17 +129,17 @@ def _prompts(training: GrpoTraining, tokenizer: Any) -> Iterator[Mapping[str, An
             message = "'prompt' is missing" if prompt is None else "the prompt is empty or no text"
             expected = "prompt: text or a list of messages"
             hint = "ale dataset rl makes such rows of scored ones" if "kind" in row else None
-            raise input_error(message, file=file, line=line, expected=expected, hint=hint)
+            raise InputError.of(message, file=file, line=line, expected=expected, hint=hint)
         try:
             json.dumps(row, ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError as error:
-            raise input_error(f"no valid Unicode: {error}", file=file, line=line) from error
+            raise InputError.of(f"no valid Unicode: {error}", file=file, line=line) from error
         if taken := sorted(_RESERVED & row.keys()):
             message = f"a column '{taken[0]}', which TRL passes to reward functions itself"
-            raise input_error(message, file=file, line=line, expected="another name")
+            raise InputError.of(message, file=file, line=line, expected="another name")
         n = _length(tokenizer, row, (file, line))
         if n + training.max_completion_length > context:
-            raise input_error(
+            raise InputError.of(
                 f"a prompt of {n} tokens and max_completion_length, "
                 f"{training.max_completion_length}, are more than the model's context of {context}",
                 file=file,
@@ -156,8 +156,8 @@ def _length(tokenizer: Any, row: Row, place: Place) -> int:
         return len(tokenizer(prompt)["input_ids"])
     if not tokenizer.chat_template:
         message = "a conversation, and the model's tokenizer has no chat template"
-        raise input_error(message, file=file, line=line, expected="prompt: text")
+        raise InputError.of(message, file=file, line=line, expected="prompt: text")
     try:
         return len(of_prompt(tokenizer, prompt, tools_of(row)))
     except UnrenderableError as error:
-        raise input_error(str(error), file=file, line=line) from error
+        raise InputError.of(str(error), file=file, line=line) from error

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig
 
-from ale.errors import NotUsableError
-from ale_trainer_trl.learning.errors import input_error
+from ale.errors import InputError, NotUsableError
 from ale_trainer_trl.learning.options import Quantization, Training
 from ale_trainer_trl.learning.packages import require_packages
 from ale_training.devices import resolve_device, resolve_dtype
@@ -32,14 +31,16 @@ def check(training: Training) -> None:
     """
     for place in (training.output_dir, *training.output_dir.parents):
         if place.exists() and not place.is_dir():
-            raise input_error(f"{place} is a file", path="output_dir", expected="a folder")
+            raise InputError.of(f"{place} is a file", path="output_dir", expected="a folder")
     resolve_device(training.device, path="device")
     if training.quantization is None:
         return
     if training.merge:
-        raise input_error("an adapter can't be merged into quantised weights exactly", path="merge")
+        raise InputError.of(
+            "an adapter can't be merged into quantised weights exactly", path="merge"
+        )
     if training.lora is None:
-        raise input_error(
+        raise InputError.of(
             f"weights in {training.quantization} can't be trained themselves",
             path="lora",
             expected="adapters, as in lora: {r: 16}",
@@ -66,7 +67,7 @@ def load_tokenizer(name: str) -> Any:
     except LOAD_ERRORS as error:
         raise _unloadable(name, error) from error
     if tokenizer.eos_token is None:
-        raise input_error(f"the tokenizer of {name} has no end-of-text token", path=_PATH)
+        raise InputError.of(f"the tokenizer of {name} has no end-of-text token", path=_PATH)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
@@ -125,7 +126,7 @@ def check_layers(model: Any, options: LoraOptions | None, *, path: str) -> None:
     for target in targets:
         if names_layer(target, names):
             message = f"'{target}' is the output layer, whose adapters TRL would not train"
-            raise input_error(message, path=path, hint="ale run with trainer: {type: policy}")
+            raise InputError.of(message, path=path, hint="ale run with trainer: {type: policy}")
 
 
 @contextmanager
@@ -137,7 +138,7 @@ def refused_layers(path: str) -> Iterator[None]:
         frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
         if not any(frame.f_globals["__name__"].startswith("peft.") for frame in frames):
             raise
-        raise input_error(str(error), path=path) from error
+        raise InputError.of(str(error), path=path) from error
 
 
 def quantized(how: Quantization, dtype: torch.dtype) -> BitsAndBytesConfig:

@@ -14,10 +14,9 @@ from typing import Any
 import attrs
 from safetensors import SafetensorError, safe_open
 
-from ale.errors import StoreError
+from ale.errors import InputError, StoreError
 from ale.files import store_errors, write_whole
 from ale.runs import lock
-from ale_trainer_trl.learning.errors import input_error
 from ale_trainer_trl.learning.options import Training
 from ale_trainer_trl.learning.packages import NEEDED, installed
 from ale_trainer_trl.learning.progress import Trained
@@ -153,7 +152,7 @@ def prepare(training: Training, method: str, data: str) -> tuple[Path | None, Tr
     folder, file = training.output_dir, training.output_dir / RECORD
     others = sorted(each.name for each in folder.glob("[!.]*") if each.name != WORK)
     if others and not file.exists():
-        raise input_error(
+        raise InputError.of(
             f"{folder} holds {others[0]}, and no training",
             path="output_dir",
             hint="another output_dir: files of the same names would be replaced",
@@ -167,7 +166,7 @@ def prepare(training: Training, method: str, data: str) -> tuple[Path | None, Tr
         known = {}  # nothing was learned that another training would replace
     if known:
         if known.get("identity") != mine or known.get("method") != method:
-            raise input_error(
+            raise InputError.of(
                 f"{folder} holds another training: {_difference(known, training, method)}",
                 path="output_dir",
                 hint="another output_dir, or resume: never to start again in this one",
@@ -187,9 +186,11 @@ def _record(file: Path) -> dict[str, Any]:
     try:
         known = json.loads(file.read_text())
     except (OSError, ValueError) as error:
-        raise input_error(f"{file} can't be read: {error}", path="output_dir") from error
+        raise InputError.of(f"{file} can't be read: {error}", path="output_dir") from error
     if not isinstance(known, dict) or known.get("schema") != SCHEMA:
-        raise input_error(f"{file} is no record of a training, schema {SCHEMA}", path="output_dir")
+        raise InputError.of(
+            f"{file} is no record of a training, schema {SCHEMA}", path="output_dir"
+        )
     return known
 
 

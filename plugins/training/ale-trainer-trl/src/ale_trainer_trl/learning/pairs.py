@@ -12,7 +12,7 @@ import numpy as np
 from attrs import frozen
 from datasets.arrow_writer import ArrowWriter  # type: ignore[import-untyped]
 
-from ale_trainer_trl.learning.errors import input_error
+from ale.errors import InputError
 from ale_trainer_trl.learning.options import DpoTraining
 from ale_trainer_trl.learning.rows import Place, Row, is_conversation, read_rows
 from ale_trainer_trl.learning.tokens import (
@@ -67,7 +67,7 @@ def load_pairs(
     n_pairs, _ = writer.finalize()
     if not n_pairs:
         why = ", ".join(f"{n} {reason}" for reason, n in left_out.items() if n)
-        raise input_error(
+        raise InputError.of(
             f"{training.dataset_path} has no pair to train on" + (f": {why}" if why else ""),
             path="dataset_path",
             expected="rows of " + EXPECTED,
@@ -128,10 +128,10 @@ def pair_of(tokenizer: Any, row: Row, place: Place) -> Pair:
             f"'{lacking[0]}' is missing" if lacking else "prompt, chosen and rejected don't match"
         )
         hint = "ale dataset dpo makes such rows of scored ones" if "kind" in row else None
-        raise input_error(message, file=file, line=line, expected=EXPECTED, hint=hint)
+        raise InputError.of(message, file=file, line=line, expected=EXPECTED, hint=hint)
     if not text and not tokenizer.chat_template:
         message = "a conversation, and the model's tokenizer has no chat template"
-        raise input_error(
+        raise InputError.of(
             message, file=file, line=line, expected="prompt, chosen and rejected as text"
         )
     prompt, *answers = given
@@ -145,4 +145,4 @@ def pair_of(tokenizer: Any, row: Row, place: Place) -> Pair:
         )
         return Pair(chosen=chosen, rejected=rejected)
     except UnrenderableError as error:
-        raise input_error(str(error), file=file, line=line) from error
+        raise InputError.of(str(error), file=file, line=line) from error

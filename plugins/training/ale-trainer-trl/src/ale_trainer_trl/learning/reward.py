@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ale.errors import AleError
-from ale_trainer_trl.learning.errors import input_error
+from ale.errors import AleError, InputError
 
 Reward = Callable[..., Any]
 
@@ -26,15 +25,17 @@ def load_reward(name: str) -> Reward:
     where, colon, function = name.rpartition(":")
     expected = "module:function or file.py:function"
     if not colon or not where or not function:
-        raise input_error(f"expected {expected}, found '{name}'", path="reward")
+        raise InputError.of(f"expected {expected}, found '{name}'", path="reward")
     try:
         module = _of_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
     except Exception as error:  # whatever the module raises
         message = f"{where} can't be imported: {type(error).__name__}: {error}"
-        raise input_error(message, path="reward", expected=expected) from error
+        raise InputError.of(message, path="reward", expected=expected) from error
     found = getattr(module, function, None)
     if not callable(found):
-        raise input_error(f"{where} has no function '{function}'", path="reward", expected=expected)
+        raise InputError.of(
+            f"{where} has no function '{function}'", path="reward", expected=expected
+        )
     reward: Reward = found
     return reward
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ale_trainer_trl.learning.errors import input_error
+from ale.errors import InputError
 
 Row = Mapping[str, Any]
 Place = tuple[str, int]
@@ -30,7 +30,7 @@ def read_rows(path: Path) -> Iterator[tuple[Place, Row]]:
     if path.is_dir():
         return _folder(path)
     if not path.exists():
-        raise input_error(f"no such file: {path}", path="dataset_path", expected=EXPECTED)
+        raise InputError.of(f"no such file: {path}", path="dataset_path", expected=EXPECTED)
     if path.suffix == ".parquet":
         return _parquet(path)
     return _lines(path)
@@ -44,9 +44,9 @@ def _lines(path: Path) -> Iterator[tuple[Place, Row]]:
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise input_error(f"no JSON: {error}", file=str(path), line=number) from error
+                raise InputError.of(f"no JSON: {error}", file=str(path), line=number) from error
             if not isinstance(row, dict):
-                raise input_error("no JSON object", file=str(path), line=number)
+                raise InputError.of("no JSON object", file=str(path), line=number)
             yield (str(path), number), row
 
 
@@ -62,7 +62,7 @@ def _parquet(path: Path) -> Iterator[tuple[Place, Row]]:
                 number += 1
                 yield (str(path), number), row
     except ArrowInvalid as error:
-        raise input_error(f"{path} is no Parquet file: {error}", path="dataset_path") from error
+        raise InputError.of(f"{path} is no Parquet file: {error}", path="dataset_path") from error
 
 
 def _folder(path: Path) -> Iterator[tuple[Place, Row]]:
@@ -71,7 +71,7 @@ def _folder(path: Path) -> Iterator[tuple[Place, Row]]:
     try:
         found = load_from_disk(str(path))
     except (OSError, ValueError) as error:
-        raise input_error(
+        raise InputError.of(
             f"{path} is no folder of Hugging Face datasets: {error}",
             path="dataset_path",
             expected=EXPECTED,
@@ -79,7 +79,7 @@ def _folder(path: Path) -> Iterator[tuple[Place, Row]]:
     if isinstance(found, DatasetDict):
         if "train" not in found:
             names = ", ".join(map(str, found))
-            raise input_error(f"{path} has no split 'train', but {names}", path="dataset_path")
+            raise InputError.of(f"{path} has no split 'train', but {names}", path="dataset_path")
         found = found["train"]
     for number, row in enumerate(found, start=1):
         yield (str(path), number), row
