@@ -2,9 +2,9 @@
 
 from typing import Any, Literal
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
-from ale.types import Completion, Message, Task, Turn
+from ale.types import Completion, Episode, Message, Task, Turn
 
 State = Literal["assigned", "taken", "answered", "graded", "ended"]
 """``ended`` is without a score."""
@@ -75,7 +75,13 @@ class Done:
     task_id: str
     episode: str
     reward: float | None
-    facts: dict[str, Any] = field(factory=dict)
+    facts: dict[str, Any]
+
+    @classmethod
+    def of(cls, episode: Episode) -> "Done":
+        """As its episode says."""
+        facts = episode.metadata["assignment"]
+        return cls(task_id=episode.task_id, episode=episode.id, reward=episode.reward, facts=facts)
 
     @property
     def state(self) -> State:

@@ -354,12 +354,7 @@ class Sessions:
             secrets = self._secrets | session.secrets
             stored = self.recording.add(session.task, episode, secrets)
             if session.assignment is not None:
-                self.done[session.name] = Done(
-                    task_id=stored.task_id,
-                    episode=stored.id,
-                    reward=stored.reward,
-                    facts=session.assignment.facts(),
-                )
+                self.done[session.name] = Done.of(stored)
         self._journal.remove(session.name)
         del self._open[session.name]
         return Ended(

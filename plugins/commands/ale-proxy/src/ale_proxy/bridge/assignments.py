@@ -30,12 +30,13 @@ _LOOK_S = 1.0
 """How often a waiting worker looks whether somebody's time for a task is over."""
 
 
-class UnknownError(Exception):
-    """There is no such assignment."""
+class RefusedError(Exception):
+    """A request can't be answered; `status` is that of HTTP: 404 for what is not known, 409 for
+    what contradicts what was said before."""
 
-
-class ConflictError(Exception):
-    """It contradicts what was said before."""
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Assignments:
@@ -58,12 +59,8 @@ class Assignments:
         self._goals = {task.id: task.goal for task in reader.tasks}
         self._before: dict[str, Done] = {}
         for episode in reader.episodes:
-            facts = episode.metadata.get("assignment")
-            if facts is not None:
-                done = Done(
-                    task_id=episode.task_id, episode=episode.id, reward=episode.reward, facts=facts
-                )
-                self._before[episode.metadata["session"]] = done
+            if "assignment" in episode.metadata:
+                self._before[episode.metadata["session"]] = Done.of(episode)
         for session, _ in list(self._open()):
             assert session.task is not None
             self._goals[session.task.id] = session.task.goal
@@ -74,23 +71,25 @@ class Assignments:
         """Keep a task until a worker takes it.
 
         Raises:
-            ConflictError: the id, or the task's, is that of something else.
+            RefusedError: the id, or the task's, is that of something else.
             StoreError: the disk is full.
         """
         goal = form.prompt
         task_id = form.task_id or task_id_of(goal)
         if self._goals.get(task_id, goal) != goal:
-            raise ConflictError(f"the task '{task_id}' has another prompt")
+            raise RefusedError(409, f"the task '{task_id}' has another prompt")
         if form.id is not None and self._known(form.id):
             found = self.shown(form.id)
             if found.task_id != task_id:
-                raise ConflictError(f"'{form.id}' is an assignment of the task '{found.task_id}'")
+                raise RefusedError(
+                    409, f"'{form.id}' is an assignment of the task '{found.task_id}'"
+                )
             if found.state == "assigned" and not self._is_for(form.id, form):
-                raise ConflictError(f"'{form.id}' is for another worker or environment")
+                raise RefusedError(409, f"'{form.id}' is for another worker or environment")
             return found
         name = form.id or f"{task_id}.{secrets.token_hex(4)}"
         if self._sessions.get(name) is not None:
-            raise ConflictError(f"'{name}' is a session that was not assigned")
+            raise RefusedError(409, f"'{name}' is a session that was not assigned")
         task = Task(
             id=task_id,
             goal=goal,
@@ -122,8 +121,7 @@ class Assignments:
         """Keep a result. The same one again is no error.
 
         Raises:
-            UnknownError: no such assignment is open.
-            ConflictError: it is another worker's, or has another result.
+            RefusedError: no such assignment is open, it is another worker's, or has another result.
             StoreError: the disk is full.
         """
         worker = form.worker or ""
@@ -133,37 +131,39 @@ class Assignments:
         if done is not None:
             if done.facts["result"] == form.result:
                 return self.shown(form.id)
-            raise ConflictError(f"'{form.id}' has ended")
+            raise RefusedError(409, f"'{form.id}' has ended")
         session, assignment = self._get(form.id)
         if assignment.worker not in ("", worker):
-            raise ConflictError(f"'{form.id}' is for the worker '{assignment.worker}'")
+            raise RefusedError(409, f"'{form.id}' is for the worker '{assignment.worker}'")
         if worker and assignment.result is None and assignment.taken_by not in ("", worker):
-            raise ConflictError(f"'{form.id}' was given to the worker '{assignment.taken_by}'")
+            raise RefusedError(409, f"'{form.id}' was given to the worker '{assignment.taken_by}'")
         if assignment.result is None:
             self._sessions.settle(session)
             self._sessions.keep(session, Entry(result=result))
             assignment.result = result
             self._tell()
         elif assignment.result.text != result.text:
-            raise ConflictError(f"'{form.id}' has another result already")
+            raise RefusedError(409, f"'{form.id}' has another result already")
         return self.shown(form.id)
 
     def say(self, form: Said) -> Assigned:
         """Keep what a manager says; with a score, store the episode. The same again is no error.
 
         Raises:
-            UnknownError: no such assignment.
-            ConflictError: there is no result to be graded, or it was graded otherwise.
+            RefusedError: nothing is said; no such assignment; there is no result to be graded, or
+                it was graded otherwise.
             StoreError: the disk is full.
         """
+        if form.score is None and not form.text:
+            raise RefusedError(422, "feedback needs a score, a text, or both")
         done = self._ended(form.id)
         if done is not None:
             if form.score is not None and done.reward == form.score:
                 return self.shown(form.id)
-            raise ConflictError(f"'{form.id}' has ended with the reward {done.reward}")
+            raise RefusedError(409, f"'{form.id}' has ended with the reward {done.reward}")
         session, assignment = self._get(form.id)
         if form.score is not None and assignment.result is None:
-            raise ConflictError(f"'{form.id}' has no result yet, so there is nothing to grade")
+            raise RefusedError(409, f"'{form.id}' has no result yet, so there is nothing to grade")
         feedback = Feedback(score=form.score, text=form.text, author=form.author)
         if feedback not in session.feedback:
             self._sessions.say(session, feedback)
@@ -176,7 +176,7 @@ class Assignments:
         """Store an assignment without a score; one that has ended stays as it is.
 
         Raises:
-            UnknownError: no such assignment.
+            RefusedError: no such assignment.
             StoreError: the disk is full; it stays open.
         """
         if self._ended(name) is None:
@@ -188,7 +188,7 @@ class Assignments:
         """Where an assignment is, once it has a result or the time is over.
 
         Raises:
-            UnknownError: no such assignment.
+            RefusedError: no such assignment.
         """
 
         def with_result() -> Assigned | None:
@@ -201,7 +201,7 @@ class Assignments:
         """Where an assignment is.
 
         Raises:
-            UnknownError: no such assignment.
+            RefusedError: no such assignment.
         """
         done = self._ended(name)
         if done is not None:
@@ -323,7 +323,7 @@ class Assignments:
     def _get(self, name: str) -> tuple[Session, Assignment]:
         session = self._sessions.get(name)
         if session is None or session.assignment is None:
-            raise UnknownError(f"no task was assigned as '{name}'")
+            raise RefusedError(404, f"no task was assigned as '{name}'")
         return session, session.assignment
 
 

@@ -1,14 +1,17 @@
 """The requests of the bridge as one table, from which routes and OpenAPI document are made."""
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
-from attrs import frozen
+from aiohttp import web
+from attrs import field, frozen
 
+from ale_proxy.bridge.assignments import Assignments, RefusedError
 from ale_proxy.bridge.forms import Assign, Assigned, HandIn, Health, Said, Status, Take, Taken
 
 Role = Literal["manager", "worker", "anybody"]
+Reply = msgspec.Struct | None
 LONGEST_WAIT_S = 60.0
 _ERRORS: Mapping[int, str] = {
     400: "The body is no JSON.",
@@ -33,6 +36,8 @@ class Operation:
     summary: str
     replies: Mapping[int, type[msgspec.Struct] | None]
     errors: Sequence[int]
+    answer: Callable[[Assignments, Any, web.Request], Reply | Awaitable[Reply]] = field(repr=False)
+    """Given the form, if there is one."""
     form: type[msgspec.Struct] | None = None
     waits: bool = False
     """Takes `wait_s` in the query."""
@@ -42,6 +47,17 @@ class Operation:
         """The errors that it may be answered with, and what they mean."""
         codes = (*self.errors, *((400, 422) if self.form else ()))
         return {code: _ERRORS[code] for code in sorted(codes)}
+
+
+def _waited(assignments: Assignments, _: None, request: web.Request) -> Awaitable[Assigned]:
+    text = request.query.get("wait_s", "0")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_WAIT_S:
+        raise RefusedError(422, f"wait_s: expected 0 to {LONGEST_WAIT_S:g} seconds, found '{text}'")
+    return assignments.waited(request.match_info["id"], seconds)
 
 
 _ONE = {201: Assigned}
@@ -55,6 +71,7 @@ OPERATIONS = (
         form=Assign,
         replies=_ONE,
         errors=(401, 409, 507),
+        answer=lambda known, form, _: known.assign(form),
     ),
     Operation(
         name="take",
@@ -65,6 +82,7 @@ OPERATIONS = (
         form=Take,
         replies={200: Taken, 204: None},
         errors=(401, 500, 507),
+        answer=lambda known, form, _: known.take(form),
     ),
     Operation(
         name="result",
@@ -75,6 +93,7 @@ OPERATIONS = (
         form=HandIn,
         replies=_ONE,
         errors=(401, 404, 409, 507),
+        answer=lambda known, form, _: known.hand_in(form),
     ),
     Operation(
         name="feedback",
@@ -85,6 +104,7 @@ OPERATIONS = (
         form=Said,
         replies=_ONE,
         errors=(401, 404, 409, 507),
+        answer=lambda known, form, _: known.say(form),
     ),
     Operation(
         name="task",
@@ -94,6 +114,7 @@ OPERATIONS = (
         summary="Where an assignment is, after waiting for its result.",
         replies={200: Assigned},
         errors=(401, 404, 422),
+        answer=_waited,
         waits=True,
     ),
     Operation(
@@ -104,6 +125,7 @@ OPERATIONS = (
         summary="End an assignment without a score: its episode is stored as broken.",
         replies={200: Assigned},
         errors=(401, 404, 507),
+        answer=lambda known, _, request: known.end(request.match_info["id"]),
     ),
     Operation(
         name="status",
@@ -113,6 +135,7 @@ OPERATIONS = (
         summary="Open assignments, counts and workers.",
         replies={200: Status},
         errors=(401,),
+        answer=lambda known, *_: known.status(),
     ),
     Operation(
         name="health",
@@ -122,5 +145,6 @@ OPERATIONS = (
         summary="Whether the bridge answers.",
         replies={200: Health},
         errors=(),
+        answer=lambda *_: Health(),
     ),
 )

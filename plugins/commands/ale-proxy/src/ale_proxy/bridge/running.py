@@ -7,7 +7,7 @@ from attrs import frozen
 
 from ale.errors import InputError
 from ale.runs import Registry
-from ale_proxy.bridge.api import Bridge, Keys
+from ale_proxy.bridge.api import Keys, routes_of
 from ale_proxy.bridge.assignments import Assignments
 from ale_proxy.running import (
     ProxyOptions,
@@ -70,7 +70,7 @@ async def bridging(
     """
     proxy, keys = options.proxy, keys or Keys()
     assignments = Assignments(sessions, lease_s=options.lease_s, rewrites=not proxy.upstream)
-    routes = Bridge(assignments, keys).routes()
+    routes = routes_of(assignments, keys)
     async with AsyncExitStack() as stack:
         if proxy.upstream:
             upstream = server_url(proxy.upstream)
