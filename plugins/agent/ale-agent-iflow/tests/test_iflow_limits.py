@@ -20,7 +20,7 @@ def count(played) -> int:
 
 
 def test_the_defaults_are_these():
-    agent = IflowAgent(IflowOptions(), prompt="", monotonic=ManualClock())
+    agent = IflowAgent(IflowOptions(), BuildContext())
     assert agent.limits == Limits(
         max_steps=40,
         max_turns=80,

@@ -52,6 +52,6 @@ def source(tmp_path: Path) -> Callable[..., HarborSource]:
 
     def source(environ: Mapping[str, str] | None = None, **options: object) -> HarborSource:
         made = HarborOptions(**{"path": tmp_path / "tasks", **options})  # type: ignore[arg-type]
-        return HarborSource(made, environ=environ or {}, new_id=BuildContext().new_id)
+        return HarborSource(made, BuildContext(environ=environ or {}))
 
     return source

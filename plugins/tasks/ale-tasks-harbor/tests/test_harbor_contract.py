@@ -76,7 +76,7 @@ class TestTaskTests(CriterionContract):
         tests.mkdir()
         (tests / "test.sh").write_text(_TEST)
         options = TaskTestsOptions(tests=(str(tests),), script="test.sh")
-        return TaskTests(options, environ={}, run_directory=tmp_path / "run", places=BESIDE)
+        return TaskTests(options, BuildContext(run_directory=tmp_path / "run"), places=BESIDE)
 
     async def make_it_pass(self, sandbox: Sandbox) -> None:
         await sandbox.write("out.txt", b"this is right\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ale.errors import GradingError
+from ale.plugin import BuildContext
 from ale.testing.fakes import FolderSandbox
 from ale.types import Environment, SandboxSpec, Score, Task, Trajectory
 from ale_tasks_harbor.checks import health_s, health_step
@@ -55,7 +56,7 @@ async def graded(
         script="test.sh",
         **options,  # type: ignore[arg-type]
     )
-    criterion = TaskTests(made, environ={}, run_directory=folder / "run", places=BESIDE)
+    criterion = TaskTests(made, BuildContext(run_directory=folder / "run"), places=BESIDE)
     sandbox = _WithAnother(folder / "workspace")
     assert (await sandbox.exec(before)).exit_code == 0
     task = Task(id=task_id, goal="", environment=Environment(env=env or {}))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ale.plugin import BuildContext
 from ale.testing.fakes import FolderSandbox
 from ale.types import Score, Stop, StopReason, Task, Trajectory
 from ale_tasks_harbor.criterion import TaskTests
@@ -267,7 +268,7 @@ async def _graded(
     options = TaskTestsOptions(
         tests=(str(folder / "test.sh"),), script="test.sh", remove_tests=remove_tests
     )
-    criterion = TaskTests(options, environ={}, run_directory=None, places=BESIDE)
+    criterion = TaskTests(options, BuildContext(), places=BESIDE)
     task = Task(id="one", goal="", keep_processes=True, metadata={"kept_processes": "says so"})
     sandbox = FolderSandbox(folder / "workspace")
     server = asyncio.ensure_future(sandbox.exec("echo $$ >new; mv new pid; exec sleep 1000"))
@@ -301,7 +302,7 @@ async def test_a_reward_on_a_scale_of_the_tasks_own_is_taken_as_it_is(tmp_path: 
     script = 'echo -7.5 >"$(dirname "$0")/../logs/verifier/reward.txt"\n'
     (tmp_path / "test.sh").write_text("#!/bin/sh\n" + script)
     options = TaskTestsOptions(tests=(str(tmp_path / "test.sh"),), script="test.sh")
-    criterion = TaskTests(options, environ={}, run_directory=None, places=BESIDE)
+    criterion = TaskTests(options, BuildContext(), places=BESIDE)
     sandbox = FolderSandbox(tmp_path / "workspace")
     score = await criterion.grade(Task(id="one", goal=""), Trajectory(), sandbox)
     await sandbox.close()

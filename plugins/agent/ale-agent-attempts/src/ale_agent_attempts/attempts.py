@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from ale.agents import BadCallError
 from ale.errors import AleError
-from ale.types import Message, Observation, Stop, ToolCall, Turn, replace
+from ale.plugin import BuildContext
+from ale.types import Limits, Message, Observation, Stop, ToolCall, Turn, replace
 from ale_agent_attempts.options import AttemptsOptions
 from ale_agent_attempts.problem import fill
-from ale_agent_attempts.single_shot import SingleShotEpisode
+from ale_agent_attempts.single_shot import SingleShotEpisode, TextAgent
 from ale_agent_attempts.testing import Tested, run_tests
 from ale_answers import code
 
@@ -74,3 +75,14 @@ class AttemptsEpisode(SingleShotEpisode[AttemptsOptions]):
             seconds = f"{timeout_s or 0.0:.4g}"
             return fill(self.options.timeout_prompt, seconds=seconds, output=tested.output)
         return fill(self.options.failed_prompt, output=tested.output)
+
+
+def code_attempts(options: AttemptsOptions, context: BuildContext) -> TextAgent:
+    """The agent ``code-attempts``."""
+    limits = Limits(
+        max_turns=options.max_attempts,
+        tool_timeout_s=options.tool_timeout_s,
+        time_limit_s=options.time_limit_s,
+        context_max_tokens=options.context_max_tokens,
+    )
+    return TextAgent(limits, lambda given: AttemptsEpisode(options, given, context.monotonic))

@@ -6,6 +6,7 @@ from typing import ClassVar, Generic, TypeVar
 from attrs import frozen
 
 from ale.agents import BadCallError, EpisodeLoop
+from ale.plugin import BuildContext
 from ale.protocols import AgentContext
 from ale.types import Limits, Message, Observation, Stop, ToolCall, replace
 from ale_agent_attempts.options import AttemptsOptions, SingleShotOptions, StepsOptions
@@ -70,3 +71,9 @@ class SingleShotEpisode(EpisodeLoop, Generic[OptionsT]):
     @property
     def _own_id(self) -> str:
         return f"{self.own}_{self.budget.turns}"
+
+
+def single_shot(options: SingleShotOptions, context: BuildContext) -> TextAgent:
+    """The agent ``single-shot``."""
+    limits = Limits(max_turns=1, time_limit_s=options.time_limit_s)
+    return TextAgent(limits, lambda given: SingleShotEpisode(options, given, context.monotonic))

@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 
 from ale.agents import BadCallError
-from ale.types import Observation, Stop, ToolCall, Turn
+from ale.plugin import BuildContext
+from ale.types import Limits, Observation, Stop, ToolCall, Turn
 from ale_agent_attempts.options import StepsOptions
-from ale_agent_attempts.single_shot import SingleShotEpisode
+from ale_agent_attempts.single_shot import SingleShotEpisode, TextAgent
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
@@ -44,3 +45,9 @@ class StepsEpisode(SingleShotEpisode[StepsOptions]):
         answer = _ANSWER.search(turn.completion.message.content)
         if answer and self.stop is not None and self.stop.reason == "finished":
             self.stop = Stop(reason="finished", detail=answer[1].strip())
+
+
+def steps(options: StepsOptions, context: BuildContext) -> TextAgent:
+    """The agent ``steps``."""
+    limits = Limits(max_turns=options.max_turns, time_limit_s=options.time_limit_s)
+    return TextAgent(limits, lambda given: StepsEpisode(options, given, context.monotonic))

@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 
 from ale.agents import BadCallError, EndedError, EpisodeLoop
 from ale.errors import AleError, ToolsUnsupportedError
+from ale.plugin import BuildContext
 from ale.protocols import AgentContext
 from ale.types import Completion, Limits, Message, Observation, Stop, ToolCall, Turn, replace
 from ale_agent_iflow.context import Exchange
 from ale_agent_iflow.dialect import NATIVE, TEXT, Dialect, dialect
 from ale_agent_iflow.dialogue import Dialogue
 from ale_agent_iflow.options import IflowOptions
-from ale_agent_iflow.prompt import bad_call_hint, reminder
+from ale_agent_iflow.prompt import bad_call_hint, reminder, system_prompt
 from ale_agent_iflow.result import Result
 from ale_agent_iflow.text_format import Reading, has_text
 from ale_agent_iflow.tools import check
@@ -23,17 +24,14 @@ _log = logging.getLogger(__name__)
 class IflowAgent:
     """A model that acts by calling tools. Runs many episodes at once.
 
-    Args:
-        prompt: system prompt; ``{workdir}`` in it stands for the working directory.
-        monotonic: seconds from an arbitrary start; all durations and the time limit are by it.
+    Raises:
+        InputError: when made: its system prompt can't be read.
     """
 
-    def __init__(
-        self, options: IflowOptions, *, prompt: str, monotonic: Callable[[], float]
-    ) -> None:
+    def __init__(self, options: IflowOptions, context: BuildContext) -> None:
         self._options = options
-        self._prompt = prompt
-        self._monotonic = monotonic
+        self._prompt = system_prompt(options)
+        self._monotonic = context.monotonic
         self._tools_refused = False
 
     @property

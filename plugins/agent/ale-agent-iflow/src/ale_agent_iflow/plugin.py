@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import Agent
-    from ale_agent_iflow.options import IflowOptions
-
-
-def _build(options: IflowOptions, context: BuildContext) -> Agent:
-    from ale_agent_iflow.loop import IflowAgent
-    from ale_agent_iflow.prompt import system_prompt
-
-    return IflowAgent(options, prompt=system_prompt(options), monotonic=context.monotonic)
 
 
 @hookimpl
-def ale_agents() -> Sequence[Component[IflowOptions, Agent]]:
+def ale_agents() -> Sequence[Component[Any, Agent]]:
     """Register ``iflow``."""
     return [
         Component(
             "iflow",
             "ale_agent_iflow.options:IflowOptions",
-            _build,
+            "ale_agent_iflow.loop:IflowAgent",
             summary="Tool-calling agent: a shell that lasts, files, limits, compaction.",
             needs=("llm",),
         )

@@ -5,15 +5,13 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ale.agents import EpisodeLoop, Shell, shell_observation
+from ale.plugin import BuildContext
 from ale.protocols import AgentContext
 from ale.text import counted
 from ale.types import Completion, Limits, Message, Observation, Stop, ToolCall, Turn
-
-if TYPE_CHECKING:
-    from ale_agent_oracle.options import OracleOptions
+from ale_agent_oracle.options import OracleOptions
 
 
 class OracleAgent:
@@ -21,14 +19,11 @@ class OracleAgent:
 
     Its trajectories look like those of a model with a ``shell`` tool. A command that fails is
     recorded, and the next one runs: the criteria judge.
-
-    Args:
-        monotonic: seconds from an arbitrary start; all durations and the time limit are by it.
     """
 
-    def __init__(self, options: "OracleOptions", *, monotonic: Callable[[], float]) -> None:
+    def __init__(self, options: OracleOptions, context: BuildContext) -> None:
         self._options = options
-        self._monotonic = monotonic
+        self._monotonic = context.monotonic
 
     @property
     def limits(self) -> Limits:
@@ -52,7 +47,7 @@ class _Episode(EpisodeLoop):
 
     def __init__(
         self,
-        options: "OracleOptions",
+        options: OracleOptions,
         solution: Sequence[str],
         monotonic: Callable[[], float],
         context: AgentContext,

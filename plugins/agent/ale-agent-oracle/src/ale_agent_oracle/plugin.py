@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import Agent
-    from ale_agent_oracle.options import OracleOptions
-
-
-def _build_oracle(options: OracleOptions, context: BuildContext) -> Agent:
-    from ale_agent_oracle.oracle import OracleAgent
-
-    return OracleAgent(options, monotonic=context.monotonic)
 
 
 @hookimpl
@@ -25,7 +18,7 @@ def ale_agents() -> Sequence[Component[Any, Agent]]:
         Component(
             "oracle",
             "ale_agent_oracle.options:OracleOptions",
-            _build_oracle,
+            "ale_agent_oracle.oracle:OracleAgent",
             summary="Runs the task's reference solution: a valid task gives it reward 1.",
         ),
         Component(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ale.agents import BadCallError, EpisodeLoop, Shell, shell_observation
+from ale.plugin import BuildContext
 from ale.protocols import AgentContext
 from ale.types import ExecResult, Limits, Message, Observation, Stop, ToolCall, Turn, replace
 from ale_agent_swe.actions import HOW_BY_TOOLS, HOW_IN_TEXT, TOOLS, Phase, parsed
@@ -17,15 +18,11 @@ _LISTING_S = 60.0
 
 
 class PlanPatchTestAgent:
-    """Leads a model through the phases.
+    """Leads a model through the phases."""
 
-    Args:
-        monotonic: seconds from an arbitrary start; all durations and the time limit are by it.
-    """
-
-    def __init__(self, options: PlanPatchTestOptions, *, monotonic: Callable[[], float]) -> None:
+    def __init__(self, options: PlanPatchTestOptions, context: BuildContext) -> None:
         self._options = options
-        self._monotonic = monotonic
+        self._monotonic = context.monotonic
 
     @property
     def limits(self) -> Limits:

@@ -3,7 +3,9 @@
 import hashlib
 from collections import OrderedDict
 
+from ale.errors import InputError
 from ale.middleware import with_system_text
+from ale.plugin import BuildContext
 from ale.protocols import MiddlewareContext, Rewritten
 from ale.types import Conversation, Message
 from ale_skills.embedding import Embedder, Nearest
@@ -54,6 +56,22 @@ class Skills:
 
     def _given(self, skill: Skill, conversation: Conversation) -> bool:
         return not self._options.measure or given_in(skill.id, conversation)
+
+
+def built(options: SkillOptions, context: BuildContext) -> Skills:
+    """The middleware, with the key of the server of embeddings.
+
+    Raises:
+        InputError: the key's variable is not set, or the store can't be used.
+    """
+    asked = options.embeddings
+    if asked is None or asked.api_key_env is None:
+        return Skills(options)
+    key = context.secret(asked.api_key_env)
+    if key is None:
+        message = f"the environment variable {asked.api_key_env} is not set"
+        raise InputError.of(message, path="embeddings.api_key_env")
+    return Skills(options, key.value)
 
 
 def given_in(skill: str, conversation: Conversation) -> bool:

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
     import click
 
-    from ale_inspect.options import ReportOptions
-
-
-def _build(options: ReportOptions, context: BuildContext) -> object:
-    from ale_inspect.observer import Reporter
-
-    return Reporter(options=options)
-
 
 @hookimpl
-def ale_observers() -> Sequence[Component[ReportOptions, object]]:
+def ale_observers() -> Sequence[Component[Any, object]]:
     """Register the observer ``report``."""
     return [
         Component(
             "report",
             "ale_inspect.options:ReportOptions",
-            _build,
+            "ale_inspect.observer:Reporter",
             summary="Writes report.html when the run ends.",
         )
     ]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ale.errors import AleError
+from ale.errors import AleError, NotUsableError
 from ale.observers import BackgroundSender
-from ale.plugin import hookimpl
+from ale.plugin import BuildContext, hookimpl
 from ale.types import RunFinished, RunStarted
 from ale_store.options import StoreOptions
 
@@ -16,11 +16,20 @@ logger = logging.getLogger(__name__)
 
 
 class Updating:
-    """Reads what the run has stored so far, at most every few seconds, and at its end."""
+    """Reads what the run has stored so far, at most every few seconds, and at its end.
 
-    def __init__(self, options: StoreOptions, url: str | None) -> None:
+    Raises:
+        NotUsableError: when made: the variable with the URL is not set.
+    """
+
+    def __init__(self, options: StoreOptions, context: BuildContext) -> None:
         self._options = options
-        self._url = url
+        self._url: str | None = None
+        if options.url_env is not None:
+            secret = context.secret(options.url_env)
+            if secret is None:
+                raise NotUsableError(f"the environment variable {options.url_env} is not set")
+            self._url = secret.value
         self._sender: BackgroundSender[None] | None = None
         self._next = 0.0
 

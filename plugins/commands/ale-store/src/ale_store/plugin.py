@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ale.errors import NotUsableError
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
     import click
 
-    from ale_store.options import StoreOptions
-
-
-def _build(options: StoreOptions, context: BuildContext) -> object:
-    from ale_store.observer import Updating
-
-    url = None
-    if options.url_env is not None:
-        secret = context.secret(options.url_env)
-        if secret is None:
-            raise NotUsableError(f"the environment variable {options.url_env} is not set")
-        url = secret.value
-    return Updating(options, url)
-
 
 @hookimpl
-def ale_observers() -> Sequence[Component[StoreOptions, object]]:
+def ale_observers() -> Sequence[Component[Any, object]]:
     """Register the observer ``store``."""
     summary = "Keeps a database of runs up to date."
-    return [Component("store", "ale_store.options:StoreOptions", _build, summary=summary)]
+    build = "ale_store.observer:Updating"
+    return [Component("store", "ale_store.options:StoreOptions", build, summary=summary)]
 
 
 @hookimpl

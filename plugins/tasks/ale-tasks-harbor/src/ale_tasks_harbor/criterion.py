@@ -12,6 +12,7 @@ from attrs import frozen
 
 from ale.errors import GradingError
 from ale.files import write_whole
+from ale.plugin import BuildContext
 from ale.protocols import HasServiceContainers, ListsSessions, Sandbox, SwitchesUser
 from ale.types import ExecResult, Score, Task, Trajectory, replace
 from ale_tasks_harbor import artifacts, parsers, phases, reward, separate_verifier
@@ -62,22 +63,19 @@ class TaskTests:
     The value is 0, with the cause in the detail, if the tests fail or reach their time limit. If
     they give no verdict, `GradingError` is raised: the episode is broken and has no reward.
 
-    Args:
-        environ: the host's variables, for ``${NAME}``.
-        run_directory: where the tests' output and artifacts are kept; None keeps none.
+    Their output and artifacts are kept in the run directory, if there is one.
     """
 
     def __init__(
         self,
         options: TaskTestsOptions,
+        context: BuildContext,
         *,
-        environ: Mapping[str, str],
-        run_directory: Path | None,
         places: SandboxPaths = DEFAULT_PATHS,
     ) -> None:
         self.options = options
-        self._environ = environ
-        self._run = run_directory
+        self._environ = context.environ
+        self._run = context.run_directory
         self._places = places
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:

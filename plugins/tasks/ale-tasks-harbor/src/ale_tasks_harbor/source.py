@@ -1,10 +1,11 @@
 """The task source ``harbor``: finds task folders, reads and selects tasks, reports the others."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from ale.errors import InputError, Problem
+from ale.plugin import BuildContext
 from ale.strict import nearest
 from ale.text import counted
 from ale.types import Task, replace
@@ -20,20 +21,14 @@ _READERS = {harbor.FILE: harbor.read, terminal_bench.FILE: terminal_bench.read}
 
 
 class HarborSource:
-    """Reads every task folder below a path.
+    """Reads every task folder below a path."""
 
-    Args:
-        environ: the host's variables, for ``${NAME}`` in a task's environment.
-        new_id: random letters, for the key that signs the tasks' records.
-    """
-
-    def __init__(
-        self, options: HarborOptions, *, environ: Mapping[str, str], new_id: Callable[[], str]
-    ) -> None:
+    def __init__(self, options: HarborOptions, context: BuildContext) -> None:
         self._options = options
         # `os.environ` decodes a variable each time that it is read.
-        self._environ = dict(environ)
-        self._key = "".join(new_id() for _ in range(4))
+        self._environ = dict(context.environ)
+        self._key = "".join(context.new_id() for _ in range(4))
+        """Signs the tasks' records."""
         self.refused: list[Problem] = []
         """Why folders were left out in the last `load`."""
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from ale.errors import StoreError
+from ale.errors import InputError, StoreError
+from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.types import Batch, PolicySnapshot, StepReport
+from ale_trainer_export.options import ExportOptions
 from ale_trainer_export.rows import Row, rows_of
 from ale_trainer_export.store import RowFile
 
@@ -94,6 +96,20 @@ class ExportTrainer:
         if checkpoint.schema != 1:
             raise StoreError(f"{path}: schema {checkpoint.schema}, not 1")
         self._last_step = checkpoint.last_step
+
+
+def export_trainer(options: ExportOptions, context: BuildContext) -> ExportTrainer:
+    """The trainer ``export``.
+
+    Raises:
+        InputError: there is neither a path nor a run directory.
+    """
+    path = options.path
+    if path is None:
+        if context.run_directory is None:
+            raise InputError.of("needed where there is no run directory", path="trainer.path")
+        path = context.run_directory / "export" / "rows.jsonl"
+    return ExportTrainer(path, run_id=context.run_id, min_abs_weight=options.min_abs_weight)
 
 
 def metrics_of(rows: Sequence[Row], n_kept: int, rewards: Sequence[float]) -> Mapping[str, float]:
