@@ -262,15 +262,15 @@ def test_an_earlier_version_is_restored_and_training_continues_from_it(place: Pl
             giver.give(reward)
         place.run(lambda: len(place.decisions) == 2)
         said: list[str] = []
-        assert restore(place.config, 1, Registry.installed(), said.append) == ""
+        restore(place.config, 1, Registry.installed(), said.append, 1.0)
         assert place.served[-1] == (1, 0.8)
         for _ in range(4):
             giver.give(0.6)
         place.run(lambda: len(place.decisions) == 4)
     assert place.verdicts == [(1, "deployed"), (2, "deployed"), (1, "restored"), (3, "deployed")]
     assert place.served[-1] == (3, 0.9)
-    wrong = restore(place.config, 7, Registry.installed(), said.append)
-    assert wrong == "version 7 can't be restored; expected one of 0, 1, 2, 3"
+    with pytest.raises(AleError, match="7 can't be restored; expected one of 0, 1, 2, 3"):
+        restore(place.config, 7, Registry.installed(), said.append, 1.0)
 
 
 def test_a_running_loop_restores_when_it_is_asked(place: Place) -> None:
@@ -304,7 +304,7 @@ def test_a_version_that_was_not_decided_on_is_refused_when_an_earlier_one_is_res
     process.kill()
     process.wait()
     hold.unlink()
-    assert restore(place.config, 0, Registry.installed(), place.said.append) == ""
+    restore(place.config, 0, Registry.installed(), place.said.append, 1.0)
     assert place.decisions[1].reason == "an earlier version was restored"
     place.give(*BETTER)
     place.run(lambda: len(place.decisions) == 4)
@@ -347,7 +347,7 @@ def test_what_was_asked_first_does_not_undo_what_was_restored_later(place: Place
             giver.give(reward)
         place.run(lambda: len(place.decisions) == 2)
     ask(place.directory, 1)
-    assert restore(place.config, 0, Registry.installed(), place.said.append) == ""
+    restore(place.config, 0, Registry.installed(), place.said.append, 1.0)
     n = len(place.served)
     place.give(*BETTER)
     place.run(lambda: len(place.decisions) == 4)

@@ -71,7 +71,7 @@ def restore(registry: Any, config: Path, version: int, wait: float) -> None:
     Example:
       ale loop restore loop.yaml 3
     """
-    from ale_loop.restoring import restore as restore_version
+    from ale_loop.running import restore as restore_version
 
     restore_version(config, version, registry, click.echo, wait)
 

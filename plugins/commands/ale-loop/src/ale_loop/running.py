@@ -1,25 +1,28 @@
-"""Starts a loop, and does single things with one that does not run."""
+"""Starts a loop, and restores a version of one."""
 
 import os
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve
 
-from ale.errors import InputError, Problem
+from ale.errors import AleError, InputError, Problem
 from ale.learning import Learner, learn
 from ale.plugin import BuildContext
 from ale.processes import announced
 from ale.protocols import Policy
-from ale.runs import Registry, RunReader, build_choice, check_choice, load_plugins
+from ale.runs import Registry, RunReader, build_choice, check_choice, holder, load_plugins
 from ale.strict import Node
 from ale.types import RunFinished
 from ale_loop.intake import Intake
 from ale_loop.options import LoopConfig, read_config
-from ale_loop.record import ask
+from ale_loop.record import answered, ask
 from ale_loop.service import Service
 from ale_loop.serving import Serving, check_servers
+
+_LOOK_S = 0.1
 
 
 def run(
@@ -41,12 +44,43 @@ def run(
     return _open(path, registry, report, Service.run, clocks)
 
 
-def restore(path: Path, version: int, registry: Registry, report: Callable[[str], None]) -> str:
-    """Deploy a version with a loop that does not run; what is wrong, or nothing.
+def restore(
+    path: Path, version: int, registry: Registry, report: Callable[[str], None], wait_s: float
+) -> None:
+    """Deploy a version: ask the loop that runs, or do it where none does.
+
+    Args:
+        wait_s: how long a loop that runs may take to answer.
 
     Raises:
         InputError: with every problem of the config.
+        AleError: it can't be deployed, or the loop has not answered in time; it will yet.
     """
+    directory = read_config(path, started=True).options.directory
+    if holder(directory) is None:
+        error = _restored(path, version, registry, report)
+    else:
+        error = _asked(directory, version, wait_s)
+    if error:
+        raise AleError(error)
+    report(f"version {version} is deployed")
+
+
+def _asked(directory: Path, version: int, wait_s: float) -> str:
+    request = ask(directory, version)
+    deadline = time.monotonic() + wait_s
+    while time.monotonic() < deadline:
+        found = answered(directory)
+        if found is not None and found.id == request.id:
+            return found.error
+        time.sleep(_LOOK_S)
+    return (
+        f"the loop has not answered within {wait_s:g} s; it deploys version {version} when it has "
+        "ended what it does, or when it is started again"
+    )
+
+
+def _restored(path: Path, version: int, registry: Registry, report: Callable[[str], None]) -> str:
     found: list[str] = []
 
     async def conduct(service: Service) -> str:
