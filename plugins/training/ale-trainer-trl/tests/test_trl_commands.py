@@ -98,7 +98,7 @@ def handlers() -> Iterator[None]:
 def test_a_signal_stops_after_the_update_and_the_same_command_resumes(
     config: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int
 ) -> None:
-    train_dpo = ale_trainer_trl.learning.train_dpo
+    train = ale_trainer_trl.learning.train
 
     def interrupted(training: Any, *, progress: Callable[[Progress], None], **more: Any) -> Any:
         def listener(each: Progress) -> None:
@@ -106,10 +106,10 @@ def test_a_signal_stops_after_the_update_and_the_same_command_resumes(
             if each.step == 5:
                 os.kill(os.getpid(), number)
 
-        return train_dpo(training, progress=listener, **more)
+        return train(training, progress=listener, **more)
 
     with monkeypatch.context() as patched:
-        patched.setattr(ale_trainer_trl.learning, "train_dpo", interrupted)
+        patched.setattr(ale_trainer_trl.learning, "train", interrupted)
         cut = typed("dpo", config)
     assert cut.exit_code == status
     assert cut.stderr.endswith(

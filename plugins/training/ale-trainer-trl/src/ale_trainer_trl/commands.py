@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ale_trainer_trl.learning import Progress, Trained
+    from ale_trainer_trl.learning import DpoTraining, GrpoTraining, Progress
 
 
 @click.group("train")
@@ -48,9 +46,9 @@ def dpo(config: Path, overrides: tuple[str, ...]) -> None:
       ale train dpo dpo.yaml
       ale train dpo dpo.yaml --set beta=0.2 --set lora.r=8
     """
-    from ale_trainer_trl.learning import read_dpo, train_dpo
+    from ale_trainer_trl.learning import DpoTraining, read_training
 
-    _train(train_dpo, read_dpo(config, overrides))
+    _train(read_training(DpoTraining, config, overrides))
 
 
 @train.command("grpo")
@@ -66,21 +64,21 @@ def grpo(config: Path, overrides: tuple[str, ...]) -> None:
     Example:
       ale train grpo grpo.yaml
     """
-    from ale_trainer_trl.learning import read_grpo, train_grpo
+    from ale_trainer_trl.learning import GrpoTraining, read_training
 
-    _train(train_grpo, read_grpo(config, overrides))
+    _train(read_training(GrpoTraining, config, overrides))
 
 
-def _train(method: Callable[..., Trained], training: Any) -> None:
+def _train(training: DpoTraining | GrpoTraining) -> None:
     """Train to the end; if the user stops it, exit with the signal's status."""
-    from ale_trainer_trl.learning import StoppedError
+    from ale_trainer_trl import learning
     from ale_trainer_trl.stop_signal import StopSignal
 
     click.echo(f"training {training.model_name_or_path} on {training.dataset_path}", err=True)
     stop_signal = StopSignal()
     try:
-        trained = method(training, progress=_print_progress, stop=stop_signal)
-    except StoppedError as stopped:
+        trained = learning.train(training, progress=_print_progress, stop=stop_signal)
+    except learning.StoppedError as stopped:
         if stop_signal.signal is None:
             raise
         click.echo(f"{stopped}; the same command resumes from there", err=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ale.errors import InputError
-from ale_trainer_trl.learning import DpoTraining, GrpoTraining, train_dpo, train_grpo
+from ale_trainer_trl.learning import DpoTraining, GrpoTraining, train
 
 Write = Callable[..., Path]
 pytestmark = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")
@@ -34,7 +34,7 @@ def test_a_pair_beyond_the_context_is_left_out_and_counted(
         output_dir=tmp_path / "out",
         device="cpu",
     )
-    trained = train_dpo(training)
+    trained = train(training)
     assert trained.rows == 1
     assert trained.summary().startswith(
         "dpo: 1 update on 1 row; 1 left out: longer than the model's context\n"
@@ -59,4 +59,4 @@ def test_a_prompt_without_room_for_the_completion_is_refused(
         device="cpu",
     )
     with pytest.raises(InputError, match=r"dpo\.jsonl:1: a prompt of 3\d tokens and max_compl"):
-        train_grpo(training)
+        train(training)

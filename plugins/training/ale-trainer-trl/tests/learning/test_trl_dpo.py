@@ -23,7 +23,7 @@ from ale_trainer_trl.learning import (
     StoppedError,
     Trained,
     engine,
-    train_dpo,
+    train,
 )
 
 Write = Callable[..., Path]
@@ -67,7 +67,7 @@ def test_chosen_answers_gain_over_rejected_ones_on_pairs_it_has_not_seen(
 ) -> None:
     data, out = write_rows(lab.preferences(48, seed=0)), tmp_path / "out"
     reports: list[Progress] = []
-    done = train_dpo(training(base, data, out, epochs=4, log_steps=6), progress=reports.append)
+    done = train(training(base, data, out, epochs=4, log_steps=6), progress=reports.append)
 
     fresh = lab.preferences(12, seed=1)
     tokenizer = AutoTokenizer.from_pretrained(out)
@@ -89,7 +89,7 @@ def test_what_it_leaves_is_an_adapter_a_tokenizer_a_record_and_a_card(
     base: Path, tmp_path: Path, write_rows: Write, lab: Any
 ) -> None:
     data, out = write_rows(lab.preferences(20, seed=0)), tmp_path / "out"
-    done = train_dpo(training(base, data, out, evaluation_fraction=0.2, merge=True))
+    done = train(training(base, data, out, evaluation_fraction=0.2, merge=True))
     assert done.rows == 16
     assert done.metrics["eval_rewards/accuracies"] >= 0.0
     card = (out / "README.md").read_text()
@@ -119,7 +119,7 @@ def test_an_adapter_of_a_relative_base_model_loads_from_any_folder(
 ) -> None:
     data, out = write_rows(lab.preferences(4, seed=0)), tmp_path / "out"
     monkeypatch.chdir(base.parent)
-    train_dpo(training(Path(base.name), data, out))
+    train(training(Path(base.name), data, out))
     adapter = json.loads((out / "adapter_config.json").read_text())
     assert adapter["base_model_name_or_path"] == str(base.resolve())
 
@@ -150,13 +150,13 @@ def test_an_interrupted_training_resumes_and_ends_with_the_same_weights(
         "lora": LoraOptions(r=4, dropout=0.1),
         "gradient_accumulation": 1,
     }
-    whole = train_dpo(training(base, data, tmp_path / "whole", **fields))
+    whole = train(training(base, data, tmp_path / "whole", **fields))
     cut = training(base, data, tmp_path / "cut", **fields)
     with pytest.raises(Unplugged):
-        train_dpo(cut, progress=stopped_after(8))
+        train(cut, progress=stopped_after(8))
     assert not (tmp_path / "cut" / "adapter_model.safetensors").exists()
     steps: list[int] = []
-    done = train_dpo(cut, progress=lambda each: steps.append(each.step))
+    done = train(cut, progress=lambda each: steps.append(each.step))
     assert (whole.steps, done.steps, done.resumed_from) == (10, 10, 6)
     assert steps == [7, 8, 9, 10]
     expected, found = weights(tmp_path / "whole"), weights(tmp_path / "cut")
@@ -171,10 +171,10 @@ def test_a_stopped_training_resumes_and_ends_with_the_same_weights(
     cut = training(base, data, tmp_path / "cut")
     steps: list[int] = []
     with pytest.raises(StoppedError, match="stopped after update 3 of 5"):
-        train_dpo(cut, progress=lambda each: steps.append(each.step), stop=lambda: len(steps) >= 2)
+        train(cut, progress=lambda each: steps.append(each.step), stop=lambda: len(steps) >= 2)
     assert steps == [1, 2, 3]
-    assert train_dpo(cut).resumed_from == 3
-    train_dpo(training(base, data, tmp_path / "whole"))
+    assert train(cut).resumed_from == 3
+    train(training(base, data, tmp_path / "whole"))
     expected, found = weights(tmp_path / "whole"), weights(tmp_path / "cut")
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
@@ -200,7 +200,7 @@ def test_an_end_that_nobody_asked_for_is_not_said_to_be_a_stop(
     monkeypatch.setattr(engine, "use_callback", with_another)
     cut = training(base, write_rows(lab.preferences(40, seed=0)), tmp_path / "cut")
     with pytest.raises(AleError, match="TRL ended the training by itself after update 2 of 5") as e:
-        train_dpo(cut, stop=stop)
+        train(cut, stop=stop)
     assert not isinstance(e.value, StoppedError)
 
 
@@ -210,18 +210,18 @@ def test_an_incomplete_checkpoint_is_ignored(
     data = write_rows(lab.preferences(32, seed=0))
     cut = training(base, data, tmp_path / "cut", save_steps=1)
     with pytest.raises(Unplugged):
-        train_dpo(cut, progress=stopped_after(4))
+        train(cut, progress=stopped_after(4))
     (tmp_path / "cut" / "checkpoint-3" / "trainer_state.json").write_text('{"best_')
-    assert train_dpo(cut).resumed_from == 2
+    assert train(cut).resumed_from == 2
 
 
 def test_a_finished_training_is_not_repeated(
     base: Path, tmp_path: Path, write_rows: Write, lab: Any
 ) -> None:
     asked = training(base, write_rows(lab.preferences(8, seed=0)), tmp_path / "out")
-    done = train_dpo(asked)
+    done = train(asked)
     reports: list[Progress] = []
-    assert train_dpo(asked, progress=reports.append) == evolve(done, already_trained=True)
+    assert train(asked, progress=reports.append) == evolve(done, already_trained=True)
     assert reports == []
 
 
@@ -229,13 +229,13 @@ def test_another_training_in_the_same_folder_is_refused_unless_resume_is_never(
     base: Path, tmp_path: Path, write_rows: Write, lab: Any
 ) -> None:
     data, out = write_rows(lab.preferences(8, seed=0)), tmp_path / "out"
-    train_dpo(training(base, data, out))
+    train(training(base, data, out))
     with pytest.raises(InputError, match=r"beta was 0\.1 and is 0\.5"):
-        train_dpo(training(base, data, out, beta=0.5))
+        train(training(base, data, out, beta=0.5))
     other = write_rows(lab.preferences(8, seed=1))
     with pytest.raises(InputError, match="of other rows"):
-        train_dpo(training(base, other, out))
-    assert train_dpo(training(base, other, out, resume="never")).resumed_from is None
+        train(training(base, other, out))
+    assert train(training(base, other, out, resume="never")).resumed_from is None
 
 
 def test_weights_that_are_not_finite_end_the_training_and_are_not_written(
@@ -243,7 +243,7 @@ def test_weights_that_are_not_finite_end_the_training_and_are_not_written(
 ) -> None:
     data, out = write_rows(lab.preferences(16, seed=0)), tmp_path / "out"
     with pytest.raises(AleError, match=r"update 2 has left .*lora_.* with values that are not"):
-        train_dpo(training(base, data, out, learning_rate=1e30, save_steps=1))
+        train(training(base, data, out, learning_rate=1e30, save_steps=1))
     assert [each.parent.name for each in out.rglob("*.safetensors")] == ["checkpoint-1"]
 
 
@@ -254,7 +254,7 @@ def test_a_lack_of_memory_says_what_takes_less(
     monkeypatch.setattr(torch.Tensor, "backward", lambda *_, **__: torch.empty(1 << 60))
     data = write_rows(lab.preferences(16, seed=0))
     with pytest.raises(AleError, match=r"(?s)the training needs more memory.*smaller batch_size"):
-        train_dpo(training(base, data, tmp_path / "out"))
+        train(training(base, data, tmp_path / "out"))
 
 
 @pytest.mark.parametrize("resume", ["auto", "never"])
@@ -264,7 +264,7 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(
     data, out = write_rows(lab.preferences(8, seed=0)), tmp_path / "out"
     (out / "checkpoint-7").mkdir(parents=True)
     with pytest.raises(InputError, match=r"output_dir: .*out holds checkpoint-7, and no training"):
-        train_dpo(training(base, data, out, resume=resume))
+        train(training(base, data, out, resume=resume))
     assert [each.name for each in out.iterdir()] == ["checkpoint-7"]
 
 
@@ -274,7 +274,7 @@ def test_a_file_in_the_way_of_the_output_is_named(
     data = write_rows(lab.preferences(8, seed=0))
     for out in (data, data / "out"):
         with pytest.raises(InputError, match=f"output_dir: {data} is a file"):
-            train_dpo(training(base, data, out))
+            train(training(base, data, out))
 
 
 def test_a_layer_that_is_not_there_is_named_and_nothing_is_written(
@@ -283,7 +283,7 @@ def test_a_layer_that_is_not_there_is_named_and_nothing_is_written(
     data, out = write_rows(lab.preferences(8, seed=0)), tmp_path / "out"
     lora = LoraOptions(target=("q_proj", "v_porj"))
     with pytest.raises(InputError, match=r"lora\.target: the model has no linear layer 'v_porj'"):
-        train_dpo(training(base, data, out, lora=lora))
+        train(training(base, data, out, lora=lora))
     assert not out.exists()
 
 
@@ -291,9 +291,9 @@ def test_an_adapter_is_not_trained_further_as_if_it_were_a_model(
     base: Path, tmp_path: Path, write_rows: Write, lab: Any
 ) -> None:
     data, out = write_rows(lab.preferences(8, seed=0)), tmp_path / "out"
-    train_dpo(training(base, data, out))
+    train(training(base, data, out))
     with pytest.raises(InputError, match="model_name_or_path: the model has adapters already"):
-        train_dpo(training(out, data, tmp_path / "again"))
+        train(training(out, data, tmp_path / "again"))
     assert not (tmp_path / "again").exists()
 
 
@@ -301,7 +301,7 @@ def test_without_adapters_every_weight_is_trained(
     base: Path, tmp_path: Path, write_rows: Write, lab: Any
 ) -> None:
     data, out = write_rows(lab.preferences(16, seed=0)), tmp_path / "out"
-    done = train_dpo(training(base, data, out, lora=None, learning_rate=1e-3))
+    done = train(training(base, data, out, lora=None, learning_rate=1e-3))
     assert not done.adapter
     assert 'library_name: "transformers"' in (out / "README.md").read_text()
     before, after = (load_file(folder / "model.safetensors") for folder in (base, out))
@@ -312,13 +312,13 @@ def test_without_adapters_every_weight_is_trained(
 KILLED = """
 import os, sys
 from pathlib import Path
-from ale_trainer_trl.learning import read_dpo, train_dpo
+from ale_trainer_trl.learning import DpoTraining, read_training, train
 
 def listener(progress):
     if progress.step == 5:
         os.kill(os.getpid(), 9)
 
-train_dpo(read_dpo(Path(sys.argv[1])), progress=listener)
+train(read_training(DpoTraining, Path(sys.argv[1])), progress=listener)
 """
 
 
@@ -340,8 +340,8 @@ def test_a_killed_process_resumes_from_its_last_checkpoint(
     )
     assert done.returncode == -9, done.stderr.decode()
     asked = training(base, data, tmp_path / "cut", batch_size=4, save_steps=2)
-    finished: Trained = train_dpo(asked)
+    finished: Trained = train(asked)
     assert (finished.resumed_from, finished.steps) == (4, 8)
-    train_dpo(training(base, data, tmp_path / "whole", batch_size=4, save_steps=2))
+    train(training(base, data, tmp_path / "whole", batch_size=4, save_steps=2))
     expected, found = weights(tmp_path / "whole"), weights(tmp_path / "cut")
     assert all(torch.equal(expected[name], found[name]) for name in expected)

@@ -12,7 +12,7 @@ import torch
 from attrs import evolve
 
 from ale.errors import InputError, StoreError
-from ale_trainer_trl.learning import DpoTraining, LoraOptions, Progress, StoppedError, train_dpo
+from ale_trainer_trl.learning import DpoTraining, LoraOptions, Progress, StoppedError, train
 from ale_trainer_trl.learning.models import load_model
 
 # PEFT asks transformers under a name that is on its way out.
@@ -58,11 +58,11 @@ except StoreError as error:
             command = [sys.executable, "-c", code, str(asked.output_dir)]
             said.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
-    assert train_dpo(asked, progress=listener).steps == 8
+    assert train(asked, progress=listener).steps == 8
     (text,) = said
     assert text.startswith(f"{asked.output_dir} is in use by process ")
     # The lock ends with the training.
-    assert train_dpo(asked).already_trained
+    assert train(asked).already_trained
 
 
 def test_a_layer_that_peft_can_not_adapt_is_named_and_the_folder_is_free_for_other_options(
@@ -74,25 +74,25 @@ def test_a_layer_that_peft_can_not_adapt_is_named_and_the_folder_is_free_for_oth
         return model
 
     with monkeypatch.context() as patched:
-        patched.setattr("ale_trainer_trl.learning.dpo.load_model", with_odd_layer)
+        patched.setattr("ale_trainer_trl.learning.engine.load_model", with_odd_layer)
         with pytest.raises(InputError, match=r"^lora\.target: .*Bilinear.* is not supported"):
-            train_dpo(evolve(asked, lora=LoraOptions(target=("odd",))))
-    assert train_dpo(evolve(asked, lora=LoraOptions(target=("q_proj",)), max_steps=1)).steps == 1
+            train(evolve(asked, lora=LoraOptions(target=("odd",))))
+    assert train(evolve(asked, lora=LoraOptions(target=("q_proj",)), max_steps=1)).steps == 1
 
 
 @pytest.mark.parametrize("name", ["optimizer.pt", "rng_state.pth", "adapter_model.safetensors"])
 def test_a_checkpoint_that_was_cut_off_is_named(asked: DpoTraining, name: str) -> None:
     with pytest.raises(StoppedError):
-        train_dpo(asked, stop=stopped_after(5))
+        train(asked, stop=stopped_after(5))
     assert not (asked.output_dir / "README.md").exists(), "the model is not trained yet"
     path = asked.output_dir / "checkpoint-5" / name
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(StoreError, match=rf"checkpoint-5/{name} is damaged: .*checkpoint-5, the"):
-        train_dpo(asked)
+        train(asked)
     for file in path.parent.iterdir():
         file.unlink()
     path.parent.rmdir()
-    assert train_dpo(asked).resumed_from == 4
+    assert train(asked).resumed_from == 4
 
 
 def test_a_disk_without_room_is_an_error_and_the_training_resumes(asked: DpoTraining) -> None:
@@ -104,12 +104,12 @@ def test_a_disk_without_room_is_an_error_and_the_training_resumes(asked: DpoTrai
 
     try:
         with pytest.raises(StoreError, match=r"out can't be written: .* MB are free"):
-            train_dpo(asked, progress=fill)
+            train(asked, progress=fill)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-    assert train_dpo(asked).resumed_from == 2
+    assert train(asked).resumed_from == 2
 
 
 def test_a_folder_that_can_not_be_made_is_named(asked: DpoTraining) -> None:
     with pytest.raises(StoreError, match=r"^/proc/out can't be written: "):
-        train_dpo(evolve(asked, output_dir=Path("/proc/out")))
+        train(evolve(asked, output_dir=Path("/proc/out")))

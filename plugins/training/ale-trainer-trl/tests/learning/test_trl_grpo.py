@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3ForCausalLM
 
 from ale.errors import AleError, InputError
-from ale_trainer_trl.learning import GrpoTraining, LoraOptions, Progress, train_grpo
+from ale_trainer_trl.learning import GrpoTraining, LoraOptions, Progress, train
 from ale_trainer_trl.learning.reward import checked, load_reward
 
 Write = Callable[..., Path]
@@ -81,7 +81,7 @@ def test_the_reward_of_what_is_sampled_rises(
 ) -> None:
     training = asked(max_steps=10, log_steps=2)
     reports: list[Progress] = []
-    done = train_grpo(training, progress=reports.append)
+    done = train(training, progress=reports.append)
     tokenizer = AutoTokenizer.from_pretrained(training.output_dir)
     plain = AutoModelForCausalLM.from_pretrained(base).eval()
     before = mean_letters(plain, tokenizer)
@@ -107,10 +107,10 @@ def test_an_interrupted_training_resumes_and_ends_with_the_same_weights(
 
     fields: dict[str, Any] = {"max_steps": 6, "save_steps": 3, "batch_size": 16}
     whole, cut = asked("whole", **fields), asked("cut", **fields)
-    train_grpo(whole)
+    train(whole)
     with pytest.raises(Unplugged):
-        train_grpo(cut, progress=listener)
-    assert train_grpo(cut).resumed_from == 3
+        train(cut, progress=listener)
+    assert train(cut).resumed_from == 3
     expected, found = (
         load_file(each.output_dir / "adapter_model.safetensors") for each in (whole, cut)
     )
@@ -139,7 +139,7 @@ def test_what_can_not_be_used_is_said_before_anything_is_sampled(
     monkeypatch.chdir(tmp_path)
     Path("broken.py").write_text("1 / 0")
     with pytest.raises(InputError, match=message):
-        train_grpo(evolve(asked(), **fields))
+        train(evolve(asked(), **fields))
 
 
 @pytest.mark.parametrize("fields", [{}, {"max_steps": 2}], ids=str)
@@ -148,7 +148,7 @@ def test_fewer_prompts_than_an_update_takes_are_refused(
 ) -> None:
     data = write_rows([{"prompt": f"go {i}", "bonus": 1} for i in range(3)], "few.jsonl")
     with pytest.raises(InputError, match=r"few\.jsonl has 3 prompts, and an update takes 4 "):
-        train_grpo(evolve(asked(**fields), dataset_path=data))
+        train(evolve(asked(**fields), dataset_path=data))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_row_that_can_not_be_used_is_named(
 ) -> None:
     data = write_rows([{"prompt": "go", "bonus": 1}, row], "other.jsonl")
     with pytest.raises(InputError, match=message):
-        train_grpo(evolve(asked(), dataset_path=data))
+        train(evolve(asked(), dataset_path=data))
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_reward_that_is_missing_is_not_taken_for_zero(
     path = tmp_path / "other.py"
     path.write_text("def f(completions, **columns):\n    return [None for _ in completions]\n")
     with pytest.raises(AleError, match=r"other\.py:f returned \[None"):
-        train_grpo(asked(reward=f"{path}:f", max_steps=1))
+        train(asked(reward=f"{path}:f", max_steps=1))
 
 
 TOOLS_FIRST = "{%- for tool in tools or [] %}{{ tool | tojson }}{% endfor %}<|end|>"
@@ -257,7 +257,7 @@ def test_a_prompt_has_its_own_tools_and_arguments(
 
     monkeypatch.setattr(Qwen3ForCausalLM, "generate", watched)
     training = asked(max_steps=1, generations=2, batch_size=4)
-    train_grpo(evolve(training, model_name_or_path=str(model), dataset_path=data))
+    train(evolve(training, model_name_or_path=str(model), dataset_path=data))
     served = {
         tokenizer.apply_chat_template(
             plain["prompt"], tools=plain["tools"], add_generation_prompt=True, tokenize=False
@@ -279,7 +279,7 @@ def test_a_conversation_that_can_not_be_rendered_is_named(
 ) -> None:
     row = {**conversation("shell", "command", as_text=True), **more}
     with pytest.raises(InputError, match=message):
-        train_grpo(evolve(asked(), dataset_path=write_rows([row], "other.jsonl")))
+        train(evolve(asked(), dataset_path=write_rows([row], "other.jsonl")))
 
 
 def test_a_conversation_needs_a_chat_template(
@@ -288,7 +288,7 @@ def test_a_conversation_needs_a_chat_template(
     model = shutil.copytree(base, tmp_path / "model")
     (model / "chat_template.jinja").unlink()
     with pytest.raises(InputError, match=r"prompts\.jsonl:1: .* has no chat template"):
-        train_grpo(evolve(asked(), model_name_or_path=str(model)))
+        train(evolve(asked(), model_name_or_path=str(model)))
 
 
 @pytest.mark.parametrize(("reward", "says"), [("1.0", True), ("float(i)", False)])
@@ -300,5 +300,5 @@ def test_equal_rewards_in_all_updates_are_said(
         f"def f(completions, **columns):\n    return [{reward} for i in range(len(completions))]\n"
     )
     training = asked(reward=f"{path}:f", max_steps=2)
-    assert ("had equal rewards in all updates" in train_grpo(training).summary()) is says
-    assert ("had equal rewards in all updates" in train_grpo(training).summary()) is says
+    assert ("had equal rewards in all updates" in train(training).summary()) is says
+    assert ("had equal rewards in all updates" in train(training).summary()) is says

@@ -9,10 +9,9 @@ a data set), `learner` (training step by step inside a run), `output` (checkpoin
 """
 
 from ale_trainer_trl.learning.options import DpoTraining, GrpoTraining
-from ale_trainer_trl.learning.packages import missing_packages, require_packages
 from ale_trainer_trl.learning.progress import Progress, StoppedError, Trained
-from ale_trainer_trl.learning.reading import read_dpo, read_grpo
-from ale_trainer_trl.learning.training import train_dpo, train_grpo
+from ale_trainer_trl.learning.reading import read_training
+from ale_trainer_trl.learning.training import train
 from ale_training.lora import LoraOptions
 
 __all__ = [
@@ -22,10 +21,6 @@ __all__ = [
     "Progress",
     "StoppedError",
     "Trained",
-    "missing_packages",
-    "read_dpo",
-    "read_grpo",
-    "require_packages",
-    "train_dpo",
-    "train_grpo",
+    "read_training",
+    "train",
 ]

@@ -1,6 +1,6 @@
 """Shared by DPO and GRPO on data sets: arguments of TRL's trainers, training, and output."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,18 @@ from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
 from ale.errors import AleError
 from ale_trainer_trl.learning import card, output
-from ale_trainer_trl.learning.models import use_absolute_base
+from ale_trainer_trl.learning.models import (
+    check,
+    load_model,
+    refused_layers,
+    use_absolute_base,
+)
 from ale_trainer_trl.learning.options import Training
 from ale_trainer_trl.learning.progress import Listener, Progress, Stop, StoppedError, Trained
-from ale_trainer_trl.learning.suppressed_output import silent_arguments
+from ale_trainer_trl.learning.rows import Data
+from ale_trainer_trl.learning.suppressed_output import silent_arguments, suppressed_output
 from ale_training.devices import resolve_device
+from ale_training.lora import lora_config
 
 
 def arguments(training: Training) -> dict[str, Any]:
@@ -112,29 +119,50 @@ def use_callback(trainer: Any, metrics_callback: TrainerCallback) -> None:
     trainer.add_callback(metrics_callback)
 
 
-def run(
-    trainer: Any,
+def train(
     training: Training,
-    *,
-    method: str,
-    data: str,
-    checkpoint: Path | None,
+    load: Callable[[], tuple[Data, Callable[..., Any]]],
     progress: Listener | None,
     stop: Stop | None,
-    rows: int,
-    left_out: Mapping[str, int],
+) -> Trained:
+    """As `training.train`, with all packages installed.
+
+    Args:
+        load: reads and checks the data set, and gives what makes TRL's trainer of a model.
+    """
+    check(training)
+    with suppressed_output(), output.claimed(training.output_dir):
+        data, make = load()
+        model = load_model(training)
+        checkpoint, done = output.prepare(training, data.fingerprint)
+        if done is not None:
+            return done
+        with refused_layers("lora.target"):
+            trainer = make(
+                model=model,
+                train_dataset=data.train,
+                eval_dataset=data.held_out,
+                peft_config=lora_config(training.lora),
+            )
+        every = getattr(training, "iterations", 1)
+        callback = MetricsCallback(progress, stop, every=every)
+        return _run(trainer, training, data, checkpoint, callback)
+
+
+def _run(
+    trainer: Any,
+    training: Training,
+    data: Data,
+    checkpoint: Path | None,
+    metrics_callback: MetricsCallback,
 ) -> Trained:
     """Train to the end, from a checkpoint if there is one, evaluate on held-out rows, and write
     what was trained.
-
-    Args:
-        data: fingerprint of the training data.
 
     Raises:
         StoppedError: `stop` returned True before the end.
         AleError: a weight is no longer finite, or TRL itself ended the training early.
     """
-    metrics_callback = MetricsCallback(progress, stop, every=getattr(training, "iterations", 1))
     use_callback(trainer, metrics_callback)
     use_absolute_base(trainer.model)
     # TRL's own card, which it writes with each checkpoint, names no model and no data.
@@ -151,17 +179,17 @@ def run(
     if trainer.eval_dataset is not None:
         trainer.evaluate()
     trained = Trained(
-        method=method,
+        method=training.method,
         output_dir=training.output_dir,
         adapter=training.lora is not None,
         steps=int(trainer.state.global_step),
-        rows=rows,
-        left_out=left_out,
+        rows=len(data.train),
+        left_out=data.left_out,
         resumed_from=None if checkpoint is None else int(checkpoint.name.rpartition("-")[2]),
         metrics=dict(metrics_callback.metrics),
         equal_rewards=metrics_callback.shares_equal == {1.0},
     )
-    _write(trainer, training, trained, data)
+    _write(trainer, training, trained, data.fingerprint)
     return trained
 
 
@@ -176,4 +204,4 @@ def _write(trainer: Any, training: Training, trained: Trained, data: str) -> Non
         merged.save_pretrained(folder / "merged")
         tokenizer.save_pretrained(folder / "merged")
     card.write_card(training, trained, data)
-    output.write_record(training, trained.method, data, trained)
+    output.write_record(training, data, trained)

@@ -1,8 +1,9 @@
-"""Group-relative training on prompts. Imported late: see `training.train_grpo`."""
+"""Group-relative training on prompts. Imported late: see `training.train`."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import datasets  # type: ignore[import-untyped]
@@ -10,84 +11,48 @@ from trl import GRPOConfig  # type: ignore[attr-defined]
 
 from ale.errors import InputError
 from ale.text import counted
-from ale_trainer_trl.learning import engine, output
-from ale_trainer_trl.learning.models import (
-    check,
-    context_of,
-    load_model,
-    load_tokenizer,
-    refused_layers,
-)
+from ale_trainer_trl.learning.engine import arguments
+from ale_trainer_trl.learning.models import context_of, load_tokenizer
 from ale_trainer_trl.learning.options import GrpoTraining
-from ale_trainer_trl.learning.progress import Listener, Stop, Trained
 from ale_trainer_trl.learning.prompts import PromptTrainer, for_arrow
-from ale_trainer_trl.learning.reward import Reward, checked, load_reward
-from ale_trainer_trl.learning.rows import Place, Row, is_conversation, read_rows
-from ale_trainer_trl.learning.suppressed_output import suppressed_output
+from ale_trainer_trl.learning.reward import checked, load_reward
+from ale_trainer_trl.learning.rows import Data, Place, Row, is_conversation, read_rows
 from ale_trainer_trl.learning.tokens import UnrenderableError, of_prompt, tools_of
-from ale_training.lora import lora_config
 
 # What TRL passes to a reward function beside the columns of the rows.
 _RESERVED = {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"}
 
 
-def train(training: GrpoTraining, progress: Listener | None, stop: Stop | None) -> Trained:
-    """As `training.train_grpo`, with all packages installed."""
-    check(training)
+def load(training: GrpoTraining) -> tuple[Data, Callable[..., Any]]:
+    """The prompts, and what makes a trainer of a model."""
     _check_batches(training)
     reward = load_reward(training.reward)
-    with suppressed_output(), output.claimed(training.output_dir):
-        return _train(training, reward, progress, stop)
-
-
-def _train(
-    training: GrpoTraining, reward: Reward, progress: Listener | None, stop: Stop | None
-) -> Trained:
     tokenizer = load_tokenizer(training.model_name_or_path)
     rows = list(_prompts(training, tokenizer))
     if not rows:
         raise InputError.of(f"{training.dataset_path} has no row", path="dataset_path")
-    data = hashlib.sha256(json.dumps(rows, sort_keys=True, default=str).encode()).hexdigest()
+    fingerprint = hashlib.sha256(json.dumps(rows, sort_keys=True, default=str).encode())
     try:
         data_set = datasets.Dataset.from_list(rows)
     except (TypeError, ValueError, OverflowError) as error:  # Arrow's are of these types
         message = f"the rows of {training.dataset_path} have no common columns: {error}"
         raise InputError.of(message, path="dataset_path") from error
     _check_enough(training, len(rows))
-    model = load_model(training)
-    checkpoint, done = output.prepare(training, "grpo", data)
-    if done is not None:
-        return done
-    with refused_layers("lora.target"):
-        trainer: Any = PromptTrainer(
-            model=model,
-            reward_funcs=[checked(training.reward, reward)],
-            args=GRPOConfig(
-                **engine.arguments(training),
-                num_generations=training.generations,
-                max_completion_length=training.max_completion_length,
-                temperature=training.temperature,
-                beta=training.beta,
-                loss_type=training.loss,
-                scale_rewards=training.scale_rewards,
-                epsilon=training.epsilon,
-                epsilon_high=training.epsilon_high,
-                num_iterations=training.iterations,
-            ),
-            train_dataset=data_set,
-            processing_class=tokenizer,
-            peft_config=lora_config(training.lora),
-        )
-    return engine.run(
-        trainer,
-        training,
-        method="grpo",
-        data=data,
-        checkpoint=checkpoint,
-        progress=progress,
-        stop=stop,
-        rows=len(rows),
-        left_out={},
+    config = GRPOConfig(
+        **arguments(training),
+        num_generations=training.generations,
+        max_completion_length=training.max_completion_length,
+        temperature=training.temperature,
+        beta=training.beta,
+        loss_type=training.loss,
+        scale_rewards=training.scale_rewards,
+        epsilon=training.epsilon,
+        epsilon_high=training.epsilon_high,
+        num_iterations=training.iterations,
+    )
+    rewards: Any = [checked(training.reward, reward)]
+    return Data(train=data_set, fingerprint=fingerprint.hexdigest()), partial(
+        PromptTrainer, reward_funcs=rewards, args=config, processing_class=tokenizer
     )
 
 

@@ -1,7 +1,7 @@
 """Options of trainings on data sets."""
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from attrs import field, frozen
 
@@ -55,6 +55,7 @@ class GrpoLossOptions:
 class Training:
     """Options of every training on a data set."""
 
+    method: ClassVar[str]
     model_name_or_path: str = field(
         metadata=doc("Folder or name of a causal model of transformers.")
     )
@@ -135,6 +136,7 @@ class Training:
 class DpoTraining(DpoLossOptions, Training):
     """Direct preference optimisation (arXiv:2305.18290) on rows of prompt, chosen, rejected."""
 
+    method = "dpo"
     beta: float = field(
         default=0.1,
         validator=gt(0.0),
@@ -156,6 +158,7 @@ class DpoTraining(DpoLossOptions, Training):
 class GrpoTraining(GrpoLossOptions, Training):
     """Group-relative policy optimisation (arXiv:2402.03300) on prompts with a reward function."""
 
+    method = "grpo"
     reward: str = field(
         metadata=doc(
             "Reward function as module:function or file.py:function, called as TRL does: with "

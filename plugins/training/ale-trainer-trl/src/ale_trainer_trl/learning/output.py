@@ -52,6 +52,7 @@ def claimed(folder: Path) -> Iterator[None]:
         with _write_errors(folder):
             yield
     finally:
+        shutil.rmtree(folder / WORK, ignore_errors=True)
         if not (folder / RECORD).exists():  # the folder is not that of a training
             (folder / ".lock").unlink(missing_ok=True)
             with suppress(OSError):
@@ -139,7 +140,7 @@ def check_readable(checkpoint: Path) -> None:
             ) from error
 
 
-def prepare(training: Training, method: str, data: str) -> tuple[Path | None, Trained | None]:
+def prepare(training: Training, data: str) -> tuple[Path | None, Trained | None]:
     """Create the folder, or find what an earlier call left in it.
 
     Returns:
@@ -165,9 +166,9 @@ def prepare(training: Training, method: str, data: str) -> tuple[Path | None, Tr
             shutil.rmtree(old)
         known = {}  # nothing was learned that another training would replace
     if known:
-        if known.get("identity") != mine or known.get("method") != method:
+        if known.get("identity") != mine or known.get("method") != training.method:
             raise InputError.of(
-                f"{folder} holds another training: {_difference(known, training, method)}",
+                f"{folder} holds another training: {_difference(known, training)}",
                 path="output_dir",
                 hint="another output_dir, or resume: never to start again in this one",
             )
@@ -178,7 +179,7 @@ def prepare(training: Training, method: str, data: str) -> tuple[Path | None, Tr
             check_readable(last)
         return last, None
     folder.mkdir(parents=True, exist_ok=True)
-    write_record(training, method, data, None)
+    write_record(training, data, None)
     return None, None
 
 
@@ -194,8 +195,8 @@ def _record(file: Path) -> dict[str, Any]:
     return known
 
 
-def _difference(known: Mapping[str, Any], training: Training, method: str) -> str:
-    if known.get("method") != method:
+def _difference(known: Mapping[str, Any], training: Training) -> str:
+    if known.get("method") != training.method:
         return f"of method {known.get('method')}"
     before, now = known.get("training", {}), plain(training)
     changed = [k for k in now if k not in _FREE and before.get(k) != now[k]]
@@ -205,14 +206,14 @@ def _difference(known: Mapping[str, Any], training: Training, method: str) -> st
     return f"{key} was {before.get(key)!r} and is {now[key]!r}"
 
 
-def write_record(training: Training, method: str, data: str, trained: Trained | None) -> None:
+def write_record(training: Training, data: str, trained: Trained | None) -> None:
     """Write options, data hash and versions, and after the end the result."""
     done = None if trained is None else attrs.asdict(trained)
     if done is not None:
         done.pop("output_dir")
     record = {
         "schema": SCHEMA,
-        "method": method,
+        "method": training.method,
         "identity": identity(training, data),
         "data": data,
         "training": plain(training),

@@ -9,11 +9,6 @@ NEEDED = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "saf
 REMEDY = "pip install -e '.[train]' in a clone; else pip install ale-trainer-trl"
 
 
-def missing_packages(needed: Sequence[str] = NEEDED) -> tuple[str, ...]:
-    """The packages among `needed` that are not installed; none is imported."""
-    return tuple(name for name in needed if installed(name) is None)
-
-
 def installed(name: str) -> str | None:
     """The version of a distribution, or None."""
     try:
@@ -29,7 +24,7 @@ def require_packages(needed: Sequence[str] = NEEDED, *, remedy: str = REMEDY) ->
         NotUsableError: a package is missing; the message names each missing one, and the command
             that installs them.
     """
-    lacking = missing_packages(needed)
+    lacking = [name for name in needed if installed(name) is None]
     if lacking:
         verb = "is" if len(lacking) == 1 else "are"
         raise NotUsableError(f"{', '.join(lacking)} {verb} not installed. Install with: {remedy}")

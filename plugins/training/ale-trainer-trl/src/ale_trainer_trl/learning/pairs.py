@@ -3,18 +3,17 @@
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import datasets  # type: ignore[import-untyped]
 import numpy as np
-from attrs import frozen
 from datasets.arrow_writer import ArrowWriter  # type: ignore[import-untyped]
 
 from ale.errors import InputError
 from ale_trainer_trl.learning.options import DpoTraining
-from ale_trainer_trl.learning.rows import Place, Row, is_conversation, read_rows
+from ale_trainer_trl.learning.rows import Data, Place, Row, is_conversation, read_rows
 from ale_trainer_trl.learning.tokens import (
     Pair,
     UnrenderableError,
@@ -31,21 +30,9 @@ THE_SAME = "chosen and rejected are the same"
 EXPECTED = "prompt, chosen and rejected, all three text or all three lists of messages"
 
 
-@frozen(kw_only=True)
-class Preferences:
-    """What is trained on, and what is held out."""
-
-    train: datasets.Dataset
-    held_out: datasets.Dataset | None
-    left_out: Mapping[str, int]
-    """Number of rows left out, by reason."""
-    fingerprint: str
-    """Fingerprint of the ids of all pairs, in order."""
-
-
 def load_pairs(
     training: DpoTraining, tokenizer: Any, file: Path, *, context: int = sys.maxsize
-) -> Preferences:
+) -> Data:
     """Read, check and tokenise a data set of preferences.
 
     Args:
@@ -75,7 +62,7 @@ def load_pairs(
     whole = datasets.Dataset.from_file(str(file))
     n_held_out = _held_out(n_pairs, training.evaluation_fraction)
     order = np.random.Generator(np.random.PCG64(training.seed)).permutation(n_pairs)
-    return Preferences(
+    return Data(
         train=whole.select(np.sort(order[n_held_out:])) if n_held_out else whole,
         held_out=whole.select(np.sort(order[:n_held_out])) if n_held_out else None,
         left_out=dict(left_out),

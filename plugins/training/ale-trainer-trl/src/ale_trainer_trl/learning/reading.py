@@ -8,30 +8,22 @@ from ale.runs import apply_overrides
 from ale.strict import Node, describe, read_yaml, structure
 from ale_trainer_trl.learning.options import DpoTraining, GrpoTraining
 
-T = TypeVar("T")
+T = TypeVar("T", DpoTraining, GrpoTraining)
 PATHS = {"dataset_path", "output_dir"}
 
 
-def read_dpo(path: Path, overrides: Sequence[str] = ()) -> DpoTraining:
-    """Read the configuration of a preference training.
+def read_training(cls: type[T], path: Path, overrides: Sequence[str] = ()) -> T:
+    """Read the configuration of a training.
 
     Args:
-        path: YAML; the keys are the fields of `DpoTraining`. Paths in it are relative to the
-            working folder, as those of TRL's own commands: a model may be a folder or a name.
+        cls: `DpoTraining` or `GrpoTraining`.
+        path: YAML; the keys are the fields of `cls`. Paths in it are relative to the working
+            folder, as those of TRL's own commands: a model may be a folder or a name.
         overrides: values for single keys, such as ``lora.r=8``.
 
     Raises:
         InputError: with every problem, each with file, line and path.
     """
-    return _read(path, overrides, DpoTraining)
-
-
-def read_grpo(path: Path, overrides: Sequence[str] = ()) -> GrpoTraining:
-    """Read the configuration of a group-relative training; as `read_dpo`."""
-    return _read(path, overrides, GrpoTraining)
-
-
-def _read(path: Path, overrides: Sequence[str], cls: type[T]) -> T:
     node = read_yaml(path)
     if node.value is None:
         node = Node({}, node.file, node.line)

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from attrs import field, frozen
+
 from ale.errors import InputError
 
 Row = Mapping[str, Any]
@@ -12,6 +14,20 @@ Place = tuple[str, int]
 """File, and line (JSON Lines) or row (the other forms), from 1."""
 
 EXPECTED = "a file .jsonl or .parquet, or a folder of Hugging Face datasets"
+
+
+@frozen(kw_only=True)
+class Data:
+    """What is trained on, and what is held out."""
+
+    train: Any
+    """A `datasets.Dataset`."""
+    held_out: Any = None
+    """Another, or None."""
+    left_out: Mapping[str, int] = field(factory=dict)
+    """Number of rows left out, by reason."""
+    fingerprint: str
+    """Of all rows that were not left out, in order."""
 
 
 def is_conversation(value: Any) -> bool:

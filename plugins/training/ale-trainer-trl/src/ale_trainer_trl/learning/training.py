@@ -1,4 +1,6 @@
-"""Training from a data set: the functions behind `ale train` and `roll train-dpo`."""
+"""Training from a data set: the function behind `ale train`."""
+
+from functools import partial
 
 from ale_trainer_trl.learning.options import DpoTraining, GrpoTraining
 from ale_trainer_trl.learning.packages import require_packages
@@ -9,10 +11,15 @@ _LESS_MEMORY = (
 )
 
 
-def train_dpo(
-    training: DpoTraining, *, progress: Listener | None = None, stop: Stop | None = None
+def train(
+    training: DpoTraining | GrpoTraining,
+    *,
+    progress: Listener | None = None,
+    stop: Stop | None = None,
 ) -> Trained:
-    """Train on preferences, from the last checkpoint in ``output_dir`` if there is one.
+    """Train on preferences, or on prompts whose sampled completions a function rewards.
+
+    Training begins at the last checkpoint in ``output_dir`` if there is one.
 
     Args:
         training: model, data set, options and output folder.
@@ -31,23 +38,16 @@ def train_dpo(
         AleError: there is too little memory.
     """
     require_packages()
-    from ale_trainer_trl.learning import dpo  # late: torch and TRL take seconds
+    from ale_trainer_trl.learning import engine  # late: torch and TRL take seconds
     from ale_training.memory import naming_lack_of_memory
 
+    if isinstance(training, DpoTraining):
+        from ale_trainer_trl.learning import dpo
+
+        load = partial(dpo.load, training)
+    else:
+        from ale_trainer_trl.learning import grpo
+
+        load = partial(grpo.load, training)
     with naming_lack_of_memory("the training", _LESS_MEMORY):
-        return dpo.train(training, progress, stop)
-
-
-def train_grpo(
-    training: GrpoTraining, *, progress: Listener | None = None, stop: Stop | None = None
-) -> Trained:
-    """Train on prompts: TRL samples the completions and a function rewards them.
-
-    Arguments, result and errors are as for `train_dpo`.
-    """
-    require_packages()
-    from ale_trainer_trl.learning import grpo  # late: torch and TRL take seconds
-    from ale_training.memory import naming_lack_of_memory
-
-    with naming_lack_of_memory("the training", _LESS_MEMORY):
-        return grpo.train(training, progress, stop)
+        return engine.train(training, load, progress, stop)
