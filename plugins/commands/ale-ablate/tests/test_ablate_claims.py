@@ -166,3 +166,11 @@ def test_arms_are_tested_exactly_and_corrected_together() -> None:
     text = " ".join(terminal(comparison).split())
     assert "for the 4 tests of this table. With 6 seeds it is at least 0.125." in text
     assert "0.03125,0.125" in comma_separated(comparison)
+
+
+def test_a_difference_that_rounds_to_zero_is_not_negative() -> None:
+    grid = grid_of(2)
+    runs = runs_of(grid, {"arm": 0.5, "reward-blind": 0.5 + 1e-7, "frozen": 0.5})
+    text = terminal(compare(grid, runs))
+    assert "+0.0" in text
+    assert "-0.0" not in text

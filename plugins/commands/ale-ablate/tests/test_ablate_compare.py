@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from ale_ablate import tables
+from ale_ablate import texts
 from ale_ablate.comparing import Comparison, Measure, compare
 from ale_ablate.curves import charts
 from ale_ablate.tables import comma_separated, markdown, runs_comma_separated, terminal
@@ -174,15 +174,15 @@ def test_cells_with_different_numbers_of_rollouts_get_a_chart_over_rollouts(comp
 def test_times_use_one_unit(values: tuple[float, float], text: str) -> None:
     found = estimate(values)
     assert found is not None
-    assert tables.estimate_text(SECONDS, found.within(0.0, math.inf), 2) == text
+    assert texts.estimate_text(SECONDS, found.within(0.0, math.inf), 2) == text
 
 
 def test_a_change_has_a_sign_and_missing_seeds_are_counted() -> None:
-    assert tables.change_text(SHARE, Estimate(n=3, mean=0.1, low=-0.05, high=0.25), 3) == (
+    assert texts.change_text(SHARE, Estimate(n=3, mean=0.1, low=-0.05, high=0.25), 3) == (
         "+10.0 (-5.0 to +25.0)"
     )
-    assert tables.change_text(SHARE, Estimate(n=2, mean=-1e-9), 3) == "+0.0 n=2"
-    assert tables.estimate_text(SHARE, Estimate(n=2, mean=0.5), 5) == "50.0% n=2"
-    assert tables.estimate_text(ROLLOUTS, Estimate(n=2, mean=1234.0), 2) == "1,234"
-    assert tables.change_text(ROLLOUTS, Estimate(n=2, mean=480.0), 2) == "+480"
-    assert tables.estimate_text(ROLLOUTS, None, 2) == "-"
+    assert texts.change_text(SHARE, Estimate(n=2, mean=-1e-9), 3) == "+0.0 n=2"
+    assert texts.estimate_text(SHARE, Estimate(n=2, mean=0.5), 5) == "50.0% n=2"
+    assert texts.estimate_text(ROLLOUTS, Estimate(n=2, mean=1234.0), 2) == "1,234"
+    assert texts.change_text(ROLLOUTS, Estimate(n=2, mean=480.0), 2) == "+480"
+    assert texts.estimate_text(ROLLOUTS, None, 2) == "-"

@@ -7,6 +7,7 @@ from attrs import frozen
 
 from ale_ablate.controls import FROZEN
 from ale_ablate.measuring import Measured
+from ale_ablate.texts import points
 from ale_statistics import LEVEL, Estimate, estimate, holm, least_p, sign_flip
 
 Temperature = float | None
@@ -89,7 +90,7 @@ class Claim:
         assert found is not None
         assert best.control.mean_after is not None
         text = (
-            f"{self.arm.name}: {100 * found.mean:.1f}%, {100 * best.difference.mean:+.1f} points "
+            f"{self.arm.name}: {100 * found.mean:.1f}%, {points(best.difference.mean)} points "
             f"against the best control: {best.control.name} "
             f"({100 * best.control.mean_after.mean:.1f}%){_bounds(best.difference)}. "
         )
@@ -199,4 +200,4 @@ def _share(values: Mapping[int, float]) -> Estimate | None:
 def _bounds(found: Estimate) -> str:
     if found.low is None or found.high is None:
         return ""
-    return f", 95% interval {100 * found.low:+.1f} to {100 * found.high:+.1f}"
+    return f", 95% interval {points(found.low)} to {points(found.high)}"

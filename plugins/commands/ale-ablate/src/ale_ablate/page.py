@@ -8,11 +8,20 @@ from urllib.parse import quote
 
 from ale.text import counted
 from ale_ablate.comparing import Comparison, Measure
-from ale_ablate.control_tables import CAPTIONS, compared, decoded
 from ale_ablate.curves import charts
 from ale_ablate.grid import Grid
 from ale_ablate.measuring import Measured
-from ale_ablate.tables import arms, captions, difference_text, estimate_text, pairs, tests
+from ale_ablate.tables import (
+    CAPTIONS,
+    arms,
+    captions,
+    compared,
+    decoded,
+    difference_text,
+    pairs,
+    tests,
+)
+from ale_ablate.texts import estimate_text
 from ale_charts import render
 from ale_statistics import Estimate
 

@@ -7,8 +7,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from ale.text import counted, table
+from ale_ablate.claims import Claim
 from ale_ablate.comparing import Comparison, Measure, Row
-from ale_ablate.control_tables import CAPTIONS, compared, decoded, p_text
+from ale_ablate.texts import change_text, estimate_text, p_text, points_text, share_text
 from ale_statistics import Estimate, least_p
 
 _INTERVALS = (
@@ -19,6 +20,14 @@ _TESTS = (
     "p: exact two-sided sign-flip test of the differences by seed, corrected by Holm for the "
     "{} of this table. With {} it is at least {}."
 )
+
+CAPTIONS = (
+    "frozen: the weights that every arm begins with, decoded cooler and as in training",
+    "reward-blind: the same steps with the weight 1 for every episode",
+    "imitation: the demonstrations again, as many steps, and no further ones: equal supervision",
+    "p: exact two-sided sign-flip test of the differences by seed; Holm: corrected for all of them",
+)
+Rows = tuple[list[str], list[list[str]]]
 
 
 def terminal(comparison: Comparison) -> str:
@@ -97,7 +106,7 @@ def _difference_title(comparison: Comparison) -> str:
     return f"Differences to {first}, paired by seed (success in percentage points)"
 
 
-def _means(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+def _means(comparison: Comparison) -> Rows:
     header = ["cell", "runs", *(measure.title for measure in comparison.measures)]
     rows = [
         [
@@ -110,7 +119,7 @@ def _means(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def _differences(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+def _differences(comparison: Comparison) -> Rows:
     header = ["cell", "pairs", *(measure.title for measure in comparison.measures)]
     rows = []
     for row in arms(comparison)[1:]:
@@ -129,7 +138,7 @@ def pairs(comparison: Comparison, row: Row) -> int:
     return len(done[0] & done[1])
 
 
-def runs(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+def runs(comparison: Comparison) -> Rows:
     """Every run with its numbers and its directory."""
     header = ["cell", "seed", "state", *(m.title for m in comparison.measures), "broken", "run"]
     rows = []
@@ -149,15 +158,38 @@ def runs(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def estimate_text(measure: Measure, found: Estimate | None, expected: int) -> str:
-    """``63.5% (53.6 to 72.4)``, with ``n=4`` where seeds are missing.
+def decoded(comparison: Comparison) -> Rows:
+    """Success of arms and controls before and after."""
+    header = ["arm or control", "decoded", "seeds", "before", "after"]
+    rows = [
+        [
+            each.cell,
+            each.how,
+            str(len(each.after)),
+            share_text(each.mean_before, len(each.before)),
+            share_text(each.mean_after, len(each.after)),
+        ]
+        for each in comparison.decoded
+    ]
+    return header, rows
 
-    Args:
-        expected: number of seeds when complete.
-    """
-    if found is None:
-        return "-"
-    return _format(found, expected, _Scale(measure, found), "{:,.{}f}", "%")
+
+def compared(claims: Sequence[Claim]) -> Rows:
+    """Each arm against each control."""
+    header = ["arm", "against", "pairs", "difference", "p", "Holm"]
+    rows = [
+        [
+            claim.arm.name,
+            each.control.name,
+            str(each.difference.n),
+            points_text(each.difference, each.difference.n),
+            p_text(each.p),
+            p_text(each.corrected),
+        ]
+        for claim in claims
+        for each in claim.compared
+    ]
+    return header, rows
 
 
 def difference_text(measure: Measure, row: Row, expected: int) -> str:
@@ -165,48 +197,6 @@ def difference_text(measure: Measure, row: Row, expected: int) -> str:
     text = change_text(measure, row.differences[measure.key], expected)
     test = row.tests.get(measure.key)
     return text if test is None else f"{text} p={p_text(test.corrected)}"
-
-
-def change_text(measure: Measure, found: Estimate | None, expected: int) -> str:
-    """``+3.1 (-2.0 to +8.2)``; of shares in percentage points."""
-    if found is None:
-        return "-"
-    return _format(found, expected, _Scale(measure, found), "{:+,.{}f}", "")
-
-
-def _format(found: Estimate, expected: int, scale: "_Scale", form: str, percent: str) -> str:
-    def number(value: float) -> str:
-        text = form.format(value / scale.size, scale.digits)
-        # A value that rounds to zero has no sign.
-        return text.replace("-", "+") if float(text.replace(",", "")) == 0 else text
-
-    text = number(found.mean) + (scale.unit or percent * scale.share)
-    if found.low is not None and found.high is not None and found.high > found.low:
-        text += f" ({number(found.low)} to {number(found.high)})"
-    return text if found.n == expected else f"{text} n={found.n}"
-
-
-class _Scale:
-    """Unit and number of decimals of a mean and its bounds."""
-
-    def __init__(self, measure: Measure, found: Estimate) -> None:
-        self.share, self.size, self.unit, self.digits = measure.share, 1.0, "", 1
-        if measure.share:
-            self.size = 0.01
-        elif measure.seconds:
-            far = max(abs(value) for value in (found.mean, found.low or 0.0, found.high or 0.0))
-            self.size, self.unit = next(
-                (each for each in _TIMES if far >= each[0] * _ENOUGH), _TIMES[-1]
-            )
-            self.digits = 1 if far / self.size >= _ROUND else 2
-        elif found.mean == round(found.mean):
-            self.digits = 0
-
-
-_TIMES = ((3600.0, " h"), (60.0, " min"), (1.0, " s"))
-_ENOUGH = 2
-"""The least number of a unit for that unit to be used."""
-_ROUND = 10
 
 
 def _grid_of_text(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
