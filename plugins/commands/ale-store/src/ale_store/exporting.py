@@ -1,6 +1,5 @@
 """Write what was found to files: rows of episodes for data sets, tables as Parquet."""
 
-import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +7,11 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Connection, Float, Integer, Select, Table, select
 
-from ale.errors import InputError, NotUsableError, StoreError
+from ale.errors import InputError, StoreError
 from ale.runs import Lines
 from ale.types import Episode
 from ale_rows import EpisodeRow, write_rows
+from ale_rows.tables import optional
 from ale_rows.writing import replacing
 from ale_store import schema
 
@@ -44,7 +44,7 @@ def export(connection: Connection, ids: Select[Any], out: Path) -> int:
         message = f"'{out.suffix}' is not the suffix of a known form"
         expected = ".jsonl, .parquet, or no suffix for a folder of Parquet files"
         raise InputError.of(message, file="--out", expected=expected)
-    _arrow()
+    optional("pyarrow")
     if out.suffix:
         with replacing(out) as partial:
             return _write_table(connection, schema.episodes, ids, partial)
@@ -93,16 +93,8 @@ def _whole(connection: Connection, ids: Select[Any]) -> Iterator[EpisodeRow]:
         yield EpisodeRow(run=run_id, episode=episode)
 
 
-def _arrow(module: str = "pyarrow") -> Any:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError:
-        remedy = 'pip install "pyarrow>=17"'
-        raise NotUsableError(f"Parquet needs pyarrow: {remedy}") from None
-
-
 def _write_table(connection: Connection, table: Table, ids: Select[Any], path: Path) -> int:
-    arrow, parquet = _arrow(), _arrow("pyarrow.parquet")
+    arrow, parquet = optional("pyarrow"), optional("pyarrow.parquet")
     columns = arrow.schema([(column.name, _type(arrow, column.type)) for column in table.c])
     written = 0
     with parquet.ParquetWriter(path, columns, compression="zstd") as writer:
