@@ -11,8 +11,9 @@ from ale.protocols import Expert
 from ale.runs import SUCCESS, RunReader
 from ale.types import Episode, Task
 from ale_starts.experts import Check, EpisodeExpert, Exchange, SolutionExpert, exchanges
-from ale_starts.names import DEMONSTRATION
 
+DEMONSTRATION = "demo"
+"""Name of a start in which the expert takes every turn."""
 Prefer = Literal["shortest", "newest"]
 
 

@@ -11,8 +11,12 @@ from ale.protocols import Start, StartScheme
 from ale.runs import SUCCESS
 from ale.types import Episode, Task
 from ale_forks import Place
-from ale_starts.demonstrations import Demonstration, Experts, demonstration_of
-from ale_starts.names import DEMONSTRATION
+from ale_starts.demonstrations import (
+    DEMONSTRATION,
+    Demonstration,
+    Experts,
+    demonstration_of,
+)
 from ale_starts.options import InitialOptions, ParallelOptions, RollbackOptions
 
 SuccessCount = tuple[int, int]
