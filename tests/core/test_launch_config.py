@@ -12,9 +12,10 @@ from ale._cli.main import cli
 from ale._config import load_config
 from ale._registry import Registry
 from ale.errors import InputError
-from ale.plugin import Component, Ranks, doc, hookimpl
+from ale.plugin import BuildContext, Component, Ranks, doc, hookimpl
 from ale.protocols import LOGS, Launch, Process
 from ale.runs import check_config
+from ale.testing.fakes import FakeChunker
 
 Ale = Callable[..., Result]
 BASE = "tasks: {type: list, n: 3}\nagent: {type: bench}\n"
@@ -161,6 +162,27 @@ def test_a_folder_with_anything_else_is_refused(ale: Ale, tmp_path: Path) -> Non
 
 def test_a_directory_and_a_resume_are_one_too_many(ale: Ale) -> None:
     assert ale("run", "--resume", "a", "--directory", "b").exit_code == 2
+
+
+def test_a_part_is_told_whether_its_config_is_only_checked(
+    ale: Ale, registry: Registry, tmp_path: Path
+) -> None:
+    told = []
+
+    class Asks:
+        @hookimpl
+        def ale_chunkers(self) -> list[Component[Any, Any]]:
+            def build(_: Any, context: BuildContext) -> FakeChunker:
+                told.append(context.checking)
+                return FakeChunker()
+
+            return [Component("asks", None, build, summary="Asks.")]
+
+    registry.add(Asks(), "ale-asks")
+    check_config(tmp_path / "c.yaml", registry, ["chunker.type=asks"])
+    for command in ("check", "run"):
+        assert ale(command, "c.yaml", "--set", "chunker.type=asks").exit_code == 0
+    assert told == [True, True, False]
 
 
 def test_a_checked_config_says_where_it_is_stored(

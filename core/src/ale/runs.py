@@ -120,7 +120,7 @@ def check_config(
         InputError: with every problem.
     """
     loaded = load_config(path, registry, overrides, format)
-    ready = check_run(loaded, path.stem, Host(registry=registry), directory)
+    ready = check_run(loaded, path.stem, Host(registry=registry, checking=True), directory)
     planned = planned_episodes(loaded, ready.tasks)
     episodes = None if planned is None else sum(planned.values())
     return Checked(

@@ -28,7 +28,7 @@ def command(
 
     gc.disable()  # until the end: of what is imported and built nothing is garbage
     ctx.call_on_close(gc.enable)
-    host = Host(registry=registry_of(ctx))
+    host = Host(registry=registry_of(ctx), checking=True)
     loaded = load_config(config, host.registry, overrides, format)
     ready = check_run(loaded, config.stem, host)
     for note in ready.notes:

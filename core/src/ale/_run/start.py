@@ -54,6 +54,8 @@ class Host:
     report: Callable[[str], None] = field(default=lambda text: print(text, file=sys.stderr))
     clocks: Mapping[str, Any] = field(factory=dict)
     """`clock`, `monotonic` and `new_id` of `BuildContext`, to replace the real ones."""
+    checking: bool = False
+    """As of `BuildContext`."""
 
     def context(self, config: RunConfig, path: Path, run_id: str) -> BuildContext:
         """The context to build this run's parts with."""
@@ -63,6 +65,7 @@ class Host:
             run_directory=path,
             staleness=config.run.staleness,
             exceeds_staleness=exceeds_staleness(config),
+            checking=self.checking,
             tags={"run": run_id},
             environ={**self.environ, **config.environ},
             **(seeded_clocks(config.run.seed) if config.run.deterministic else self.clocks),

@@ -1,5 +1,6 @@
 """What can't be trained is refused where the trainer is built: before the run."""
 
+import multiprocessing
 from types import SimpleNamespace
 from typing import Any
 
@@ -146,6 +147,15 @@ def test_parts_of_a_decay_that_never_comes_are_refused(fields: dict[str, Any]) -
     with pytest.raises(ValueError, match=f"'{next(iter(fields))}' needs decay_updates"):
         PolicyOptions(**fields)
     assert PolicyOptions(decay_updates=4, **fields).decay_updates == 4
+
+
+def test_a_check_starts_no_ranks_and_finds_what_a_run_would(lab: Any) -> None:
+    options, checking = PolicyOptions(sync="copy", processes=2), BuildContext(checking=True)
+    policy_trainer(options, checking).attach(lab.InProcessLLM(lab.tiny_model()))
+    assert multiprocessing.active_children() == []
+    impossible = evolve(options, lora=LoraOptions(target=("odd",)))
+    with pytest.raises(InputError, match=r"trainer\.lora\.target"):
+        policy_trainer(impossible, checking).attach(lab.InProcessLLM(lab.tiny_model()))
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrain
         critic=options.critic,
         values=run and run / "values",
         seed=context.seed,
+        checking=context.checking,
     )
 
 
@@ -71,6 +72,7 @@ def sft_trainer(options: SftOptions, context: BuildContext) -> PolicyTrainer:
         old_policy=OldPolicy("rollout_engine", 1),
         bad_batches=BadBatches(_folder(options, context)),
         seed=context.seed,
+        checking=context.checking,
     )
 
 

@@ -62,6 +62,7 @@ class PolicyTrainer:
         critic: values the episodes' units; None leaves the credit as it is.
         values: folder for the critic's values and advantages of each step; None writes nothing.
         seed: for the order of minibatches.
+        checking: the config is only checked: `attach` starts no ranks.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class PolicyTrainer:
         critic: CriticOptions | None = None,
         values: Path | None = None,
         seed: int,
+        checking: bool = False,
     ) -> None:
         self._name = name
         self._options = options
@@ -88,6 +90,7 @@ class PolicyTrainer:
         self._critic = critic
         self._values = values
         self._seed = seed
+        self._checking = checking
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._lock = threading.Lock()
         self._model_lock: AbstractContextManager[Any] = nullcontext()
@@ -145,6 +148,8 @@ class PolicyTrainer:
         ):
             critic = make_critic(policy, self._options, self._critic)
             model = prepare(policy, self._options)
+            if self._checking and self._options.is_sharded:
+                return
             self._learner = make_learner(model, self._options, critic, device)
         self._old_policy.store_version(self._version, self._learner)
 
