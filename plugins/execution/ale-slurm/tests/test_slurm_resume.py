@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -132,6 +133,21 @@ def test_the_script_has_a_component_for_each_process(launch: Launch) -> None:
     assert "serve 'a b'" in text
     assert "srun --het-group=0 --nodes=2 --ntasks-per-node=1" in text
     assert "--node-rank $SLURM_NODEID --master-addr $head --master-port $port" in text
+
+
+@pytest.mark.parametrize("job", [1, 34_155, 67_043_328])
+def test_ranks_meet_at_a_port_that_linux_gives_to_no_connection(launch: Launch, job: int) -> None:
+    run = Process(name="run", role="run", command=("ale",), ranks=2, rank_command=("x",))
+    wanted = Launch(name="r", directory=launch.directory, run=run, nodes=2)
+    (port,) = re.findall(r" port=(\$\(\(.*?\)\))", script_of(wanted, SlurmOptions()))
+    shown = subprocess.run(
+        ["bash", "-c", f"echo {port}"],
+        env={"SLURM_JOB_ID": str(job)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 20_000 <= int(shown.stdout) < 32_768
 
 
 def test_ranks_that_can_not_be_spread_evenly_are_refused(launch: Launch) -> None:

@@ -108,7 +108,8 @@ def _run(launch: Launch, options: SlurmOptions, *, het: bool) -> str:
     if launch.nodes == 1:
         command = shlex.join((*_INTERRUPTIBLE, *run.command))
         return f"run {_environ(run, run.name)} {command}"
-    port = "$((20000 + SLURM_JOB_ID % 20000))" if options.port is None else str(options.port)
+    # Below 32768, where Linux begins to take ports for connections.
+    port = "$((20000 + SLURM_JOB_ID % 12000))" if options.port is None else str(options.port)
     where = ("--nnodes", str(launch.nodes), "--node-rank", "NODE", "--master-addr", "HEAD")
     ranks = shlex.join(torchrun(launch, (*where, "--master-port", "PORT"), restarts=0))
     # Evaluated by each node's shell: its number; by the script: where the ranks meet.
