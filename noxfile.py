@@ -122,7 +122,7 @@ SHARED: dict[str, Any] = {"venv_backend": "none", "requires": ["workspace"]}
 def workspace(session: nox.Session) -> None:
     """The environment of all sessions that do not test a package by itself."""
     groups = {line for name in PLUGINS for line in test_needs(name)}
-    session.install("-e", ".[dev,docs,train]", *sorted(groups))
+    session.install("-e", ".[dev,docs,train,ray]", *sorted(groups))
     # Compiled here once, before several sessions do so at the same time: see `reuse_bytecode`.
     if not next(site_packages(session).glob("torch/__pycache__/*"), None):
         session.run("python", "-c", "import openai, peft, pytest, torch, transformers, trl")
@@ -239,6 +239,7 @@ def long(session: nox.Session) -> None:
 E2E = {
     "learning": ["learning", "stream", "controls", "model", "dataset", "trl"],
     "pages": ["docs", "newcomer", "configs"],
+    "launchers": ["launch_anywhere"],
     "tasks": ["harbor*", "tasks*"],
     "failures": [
         *("bad_input", "broken_plugins", "crowd", "full_disk", "kill", "outcome", "server"),
@@ -394,14 +395,6 @@ def lite(session: nox.Session) -> None:
     session.env.update(QUIET)
     session.run("python", "tests/e2e/lite_chain.py", *session.posargs)
     session.log(f"the commands are in {Path(session.bin).relative_to(ROOT)}")
-
-
-@nox.session
-def launchers(session: nox.Session) -> None:
-    """One config by every launcher: the same episodes and weights. Needs Slurm; minutes."""
-    session.install("-e", ".[dev,train,ray]")
-    session.env.update(QUIET)
-    session.run("pytest", "-m", "long", "tests/e2e/test_launch_anywhere.py", *session.posargs)
 
 
 @nox.session

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
@@ -247,21 +248,17 @@ def preloaded() -> Iterator[Preloaded]:
     made.close()
 
 
-@pytest.fixture
-def workshop(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Workshop]:
-    """A workshop of its own, with the state folder of its sandboxes in it.
-
-    In a test that ``needs`` torch its commands start without importing torch each time.
-    """
+@contextmanager
+def workshop_in(folder: Path, preloaded: Preloaded | None = None) -> Iterator[Workshop]:
+    """A workshop with the state folder of its sandboxes in it; its commands end with it."""
     environ = {
         "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
+        "HOME": str(folder),
         "LANG": "C.UTF-8",
-        "XDG_RUNTIME_DIR": str(tmp_path / "runtime"),
+        "XDG_RUNTIME_DIR": str(folder / "runtime"),
         "OMP_NUM_THREADS": "1",
     }
-    heavy = request.node.get_closest_marker("needs") is not None
-    made = Workshop(tmp_path, environ, request.getfixturevalue("preloaded") if heavy else None)
+    made = Workshop(folder, environ, preloaded)
     yield made
     for running in made.started:
         if running.process.poll() is None:
@@ -269,6 +266,17 @@ def workshop(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Worksho
             running.process.wait()
         running.out.close()
         running.err.close()
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Workshop]:
+    """A workshop of its own.
+
+    In a test that ``needs`` torch its commands start without importing torch each time.
+    """
+    heavy = request.node.get_closest_marker("needs") is not None
+    with workshop_in(tmp_path, request.getfixturevalue("preloaded") if heavy else None) as made:
+        yield made
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """One config by every launcher: the same episodes once each, and the same weights to the bit.
 
 The hosts are emulated: nodes of Ray, Slurm's daemons and torchrun's hosts on this machine. Needs
-torch and ray, and Slurm's programs: `nox -s launchers`.
+torch and ray, and Slurm's programs.
 """
 
 import hashlib
@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ import pytest
 
 from ale_servers.program import free_port
 
+from .conftest import workshop_in
+
 pytestmark = [
     pytest.mark.needs("torch", "ray"),
-    pytest.mark.long,
     pytest.mark.filterwarnings("ignore"),
 ]
 
@@ -30,25 +32,28 @@ PLUGINS = Path(__file__).resolve().parents[2] / "plugins" / "execution"
 EPISODES = {f"{step}-t{task}-{i}" for step in range(3) for task in range(2) for i in range(2)}
 AGENT = """\
 import asyncio
+import os
 from pathlib import Path
 
 from ale.plugin import Component, hookimpl
 from ale.types import CompletionRequest, Limits, Message, Stop, Turn
 
 
-def held():
-    # After the first step of a run that a test wants to disturb.
-    here = Path(__file__).parent
-    names = [path.name for path in here.glob("held/*")]
-    return any((here / "runs" / name / "checkpoints" / "00000").is_dir() for name in names)
+async def not_held():
+    # A test that wants to disturb the run has written how many of its steps may end before.
+    run = Path(os.environ["ALE_RUN_DIRECTORY"])
+    held, ended = run.with_suffix(".held"), [*run.glob("checkpoints/[0-9]*")]
+    if held.exists() and len(ended) >= int(held.read_text()):
+        run.with_suffix(".waits").touch()
+        while held.exists():
+            await asyncio.sleep(0.05)
 
 
 class OneAnswer:
     limits = Limits()
 
     async def run(self, context):
-        while held():
-            await asyncio.sleep(0.05)
+        await not_held()
         prompt = (Message(role="user", content=context.task.goal),)
         completion = await context.llm.complete(
             CompletionRequest(
@@ -88,43 +93,70 @@ def ray_nodes() -> Iterator[Any]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        head = {"num_cpus": 0, "object_store_memory": ray.STORE, "include_dashboard": False}
-        made = Cluster(initialize_head=True, head_node_args=head)
+        made = Cluster(initialize_head=True, head_node_args=ray.HEAD)
         for _ in range(3):
-            made.add_node(num_cpus=2, object_store_memory=ray.STORE)
+            made.add_node(num_cpus=1, object_store_memory=ray.STORE)
         yield made
         made.shutdown()
 
 
-@pytest.fixture
-def config(workshop: Any) -> str:
-    """Two ranks that train, with a server beside them for which the run waits."""
-    for number in range(2):
-        workshop.task(f"t{number}")
-    workshop.write("one_answer.py", AGENT)
-    workshop.write("corpus.txt", "Do t0. Do t1. done\n" * 20)
-    port = str(free_port())
-    server = {
-        "name": "web",
-        "role": "server",
-        "command": [sys.executable, "-m", "http.server", port, "--bind", "127.0.0.1"],
-        "url": f"http://127.0.0.1:{port}/",
-    }
-    workshop.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    workshop.config(
-        plugins=["one_answer.py"],
-        agent={"type": "one-answer"},
-        llm={
-            "type": "policy",
-            "tiny": {"corpus": "corpus.txt", "layers": 2, "width": 64, "heads": 2, "mlp": 128},
-            "max_tokens": 8,
-        },
-        credit={"type": "ipa", "failure_reward": -0.5},
-        trainer={"type": "policy", "lr": 1e-2, "sync": "copy", "processes": 2},
-        launch={"type": "local", "restarts": 2, "processes": [server]},
-        run={"steps": 3, "rollouts": 2, "concurrency": 1, "deterministic": True},
+@pytest.fixture(scope="module")
+def on_ray(ray_nodes: Any) -> Sequence[str]:
+    """Each rank is on a node of its own. With a CPU each they are not on the head, with none."""
+    return (
+        "--nodes",
+        "2",
+        "--set",
+        "launch.cpus=1",
+        "--set",
+        f"launch.address={ray_nodes.address}",
     )
-    return "run.yaml"
+
+
+@pytest.fixture(scope="module")
+def on_slurm(slurm: Any, workshop: Any) -> Sequence[str]:
+    """Each rank is on a node of its own."""
+    workshop.environ["SLURM_CONF"] = os.environ["SLURM_CONF"]
+    return ("--nodes", "2")
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory, preloaded: Any) -> Iterator[Any]:
+    """One for all launches, which have the config `run.yaml`: two ranks that train, with a server
+    beside them for which the run waits."""
+    with workshop_in(tmp_path_factory.mktemp("anywhere"), preloaded) as made:
+        for number in range(2):
+            made.task(f"t{number}")
+        made.write("one_answer.py", AGENT)
+        made.write("corpus.txt", "Do t0. Do t1. done\n" * 20)
+        port = str(free_port())
+        server = {
+            "name": "web",
+            "role": "server",
+            "command": [sys.executable, "-m", "http.server", port, "--bind", "127.0.0.1"],
+            "url": f"http://127.0.0.1:{port}/",
+        }
+        made.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        made.config(
+            plugins=["one_answer.py"],
+            agent={"type": "one-answer"},
+            llm={
+                "type": "policy",
+                "tiny": {"corpus": "corpus.txt", "layers": 2, "width": 64, "heads": 2, "mlp": 128},
+                "max_tokens": 8,
+            },
+            credit={"type": "ipa", "failure_reward": -0.5},
+            trainer={"type": "policy", "lr": 1e-2, "sync": "copy", "processes": 2},
+            launch={"type": "local", "restarts": 2, "processes": [server]},
+            run={"steps": 3, "rollouts": 2, "concurrency": 1, "deterministic": True},
+        )
+        yield made
+
+
+@pytest.fixture(scope="module")
+def local(workshop: Any) -> dict[str, str]:
+    """What a launch without any trouble on this machine has trained."""
+    return launched(workshop, "local")
 
 
 def outcome(workshop: Any, run: Path) -> dict[str, str]:
@@ -141,50 +173,45 @@ def outcome(workshop: Any, run: Path) -> dict[str, str]:
     return found
 
 
-def by(workshop: Any, config: str, name: str, *more: str) -> dict[str, str]:
-    """What one `ale launch` has trained."""
+def launched(workshop: Any, name: str, *more: str) -> dict[str, str]:
+    """What one `ale launch` has trained, by the launcher that the name begins with."""
     given = ("--directory", f"runs/{name}", "--on", name.partition("-")[0], *more)
-    done = workshop.ale("launch", config, *given, timeout_s=400)
+    done = workshop.ale("launch", "run.yaml", *given, timeout_s=400)
     log = workshop.folder / "runs" / name / "logs" / "run.log"
     assert done.code == 0, done.text + (log.read_text() if log.exists() else "")
     assert (log.parent / "web.log").exists()
     return outcome(workshop, workshop.folder / "runs" / name)
 
 
-def by_two_hosts(workshop: Any, config: str) -> dict[str, str]:
+def test_torchrun_on_two_hosts_ends_as_local(workshop: Any, local: dict[str, str]) -> None:
     meeting = f"launch.rendezvous=127.0.0.1:{free_port()}"
     given = ("--on", "torchrun", "--nodes", "2", "--set", meeting, "--directory", "runs/hosts")
     hosts = [
         workshop.start(
-            *("launch", config, *given, "--set", f"launch.node={i}"),
+            *("launch", "run.yaml", *given, "--set", f"launch.node={i}"),
             *("--set", "launch.address=127.0.0.1"),
         )
         for i in range(2)
     ]
     done = [host.ended(400) for host in hosts]
     assert [each.code for each in done] == [0, 0], done
-    return outcome(workshop, workshop.folder / "runs" / "hosts")
+    assert outcome(workshop, workshop.folder / "runs" / "hosts") == local
 
 
-def test_one_config_ends_alike_by_local_torchrun_and_two_hosts(workshop: Any, config: str) -> None:
-    local = by(workshop, config, "local")
-    assert by(workshop, config, "torchrun") == local
-    assert by_two_hosts(workshop, config) == local
-
-
-def held(workshop: Any, config: str, name: str, *more: str) -> tuple[Any, Path]:
-    """A launch whose first step has ended, and whose second one waits for `release`."""
+def held(workshop: Any, name: str, *more: str, steps: int = 1) -> tuple[Any, Path]:
+    """A launch of which some steps have ended, and the next one waits for `release`."""
     directory = workshop.folder / "runs" / name
-    workshop.write(f"held/{name}", "")
+    workshop.write(f"runs/{name}.held", str(steps))
     given = ("--directory", str(directory), "--on", name.partition("-")[0], *more)
-    running = workshop.start("launch", config, *given)
-    workshop.wait_for((directory / "checkpoints" / "00000").is_dir, 400)
+    running = workshop.start("launch", "run.yaml", *given)
+    waits = directory.with_suffix(".waits")
+    workshop.wait_for(lambda: waits.exists() or running.process.poll() is not None, 400)
+    assert waits.exists(), running.ended().text
     return running, directory
 
 
-def release(workshop: Any) -> None:
-    for each in (workshop.folder / "held").iterdir():
-        each.unlink()
+def release(directory: Path) -> None:
+    directory.with_suffix(".held").unlink()
 
 
 def ended_alike(workshop: Any, running: Any, directory: Path) -> dict[str, str]:
@@ -193,18 +220,12 @@ def ended_alike(workshop: Any, running: Any, directory: Path) -> dict[str, str]:
     return outcome(workshop, directory)
 
 
-def test_one_config_ends_alike_by_local_and_by_ray_with_a_lost_node(
-    workshop: Any, ray_nodes: Any, config: str
+def test_ray_with_a_lost_node_ends_as_local(
+    workshop: Any, ray_nodes: Any, on_ray: Sequence[str], local: dict[str, str]
 ) -> None:
-    local = by(workshop, config, "local")
-    # With a CPU each the ranks are not on the head, which has none.
-    where = ("--nodes", "2", "--set", "launch.cpus=1")
-    where += ("--set", f"launch.address={ray_nodes.address}")
-    assert by(workshop, config, "ray", *where) == local
-    running, directory = held(workshop, config, "ray-lost", *where)
-    lost = node_of_rank_0(ray_nodes, directory)
-    ray_nodes.remove_node(lost, allow_graceful=False)
-    release(workshop)
+    running, directory = held(workshop, "ray-lost", *on_ray)
+    ray_nodes.remove_node(node_of_rank_0(ray_nodes, directory), allow_graceful=False)
+    release(directory)
     assert ended_alike(workshop, running, directory) == local
     assert running.has_printed("started again (1 of 2)")
 
@@ -223,16 +244,13 @@ def node_of_rank_0(cluster: Any, directory: Path) -> Any:
     return found
 
 
-def test_one_config_ends_alike_by_local_and_by_slurm_with_a_lost_node(
-    workshop: Any, slurm: Any, config: str
+def test_slurm_with_a_lost_node_ends_as_local(
+    workshop: Any, slurm: Any, on_slurm: Sequence[str], local: dict[str, str]
 ) -> None:
-    workshop.environ["SLURM_CONF"] = os.environ["SLURM_CONF"]
-    local = by(workshop, config, "local")
-    assert by(workshop, config, "slurm", "--nodes", "2") == local
-    running, directory = held(workshop, config, "slurm-lost", "--nodes", "2")
+    running, directory = held(workshop, "slurm-lost", *on_slurm)
     job, lost = job_and_node()
     slurm.kill_node(lost)
-    release(workshop)
+    release(directory)
     begin_again(workshop, job)
     # Slurm gives each part of a job nodes of its own, and here are no more than three.
     slurm.start_node(lost)
@@ -262,36 +280,49 @@ def begin_again(workshop: Any, job: str) -> None:
         subprocess.run(["scontrol", "update", f"jobid={part}", "StartTime=now"])
 
 
-def interrupted(workshop: Any, config: str, name: str, *more: str) -> dict[str, str]:
-    """What Ctrl-C and the same command again have trained; nothing is left in between."""
-    running, directory = held(workshop, config, name, *more)
+def interrupted(workshop: Any, launcher: str, *more: str, steps: int) -> dict[str, str]:
+    """What Ctrl-C after some steps and the same command again have trained.
+
+    Nothing is left in between. With no step, all of it is trained by the second command.
+    """
+    running, directory = held(workshop, f"{launcher}-interrupted", *more, steps=steps)
     running.signal(signal.SIGINT)
     log = directory / "logs" / "run.log"
     workshop.wait_for(lambda: "Finishing" in log.read_text(), 200)
-    release(workshop)
+    release(directory)
     done = running.ended()
     assert done.code == 130, done.text + log.read_text()
-    found = subprocess.run(["pgrep", "-af", str(workshop.folder)], capture_output=True, text=True)
-    assert found.stdout == ""
+    assert processes_of(directory) == []
     assert len(workshop.episodes(directory)) < len(EPISODES)
-    return by(workshop, config, name, *more)
+    return launched(workshop, directory.name, *more)
 
 
-def test_an_interrupt_ends_everything_and_the_same_command_ends_alike(
-    workshop: Any, slurm: Any, config: str
+def processes_of(directory: Path) -> list[str]:
+    """The processes of a launch, by their environment."""
+    mark, found = f"ALE_RUN_DIRECTORY={directory}".encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_bytes().decode())
+    return found
+
+
+@pytest.mark.parametrize("launcher", ["local", "torchrun"])
+def test_the_same_command_after_an_interrupt_ends_as_local(
+    workshop: Any, local: dict[str, str], launcher: str
 ) -> None:
-    workshop.environ["SLURM_CONF"] = os.environ["SLURM_CONF"]
-    local = by(workshop, config, "local")
-    assert interrupted(workshop, config, "local-interrupted") == local
-    assert interrupted(workshop, config, "torchrun-interrupted") == local
-    assert interrupted(workshop, config, "slurm-interrupted", "--nodes", "2") == local
+    assert interrupted(workshop, launcher, steps=1) == local
+
+
+def test_the_same_command_after_an_interrupt_on_ray_ends_as_local(
+    workshop: Any, on_ray: Sequence[str], local: dict[str, str]
+) -> None:
+    assert interrupted(workshop, "ray", *on_ray, steps=0) == local
+
+
+def test_the_same_command_after_an_interrupt_on_slurm_ends_as_local(
+    workshop: Any, on_slurm: Sequence[str], local: dict[str, str]
+) -> None:
+    assert interrupted(workshop, "slurm", *on_slurm, steps=0) == local
     left = subprocess.run(["squeue", "-h"], capture_output=True, text=True, check=True)
     assert left.stdout == ""
-
-
-def test_an_interrupt_on_ray_ends_everything_and_the_same_command_ends_alike(
-    workshop: Any, ray_nodes: Any, config: str
-) -> None:
-    local = by(workshop, config, "local")
-    where = ("--set", f"launch.address={ray_nodes.address}")
-    assert interrupted(workshop, config, "ray-interrupted", *where) == local

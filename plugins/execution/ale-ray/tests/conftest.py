@@ -17,6 +17,13 @@ os.environ |= {
     "RAY_health_check_failure_threshold": "2",
 }
 STORE = 80 * 2**20
+HEAD: dict[str, Any] = {
+    "num_cpus": 0,
+    "object_store_memory": STORE,
+    **{"include_dashboard": False, "include_log_monitor": False, "no_monitor": True},
+    "dashboard_agent_listen_port": 0,  # any: another cluster may have the default one
+}
+"""It runs nothing: neither work nor, of Ray's own, what no test looks at."""
 
 
 @pytest.fixture(scope="session")
@@ -29,8 +36,7 @@ def cluster() -> Iterator[Any]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        head = {"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False}
-        made = Cluster(initialize_head=True, head_node_args=head)
+        made = Cluster(initialize_head=True, head_node_args=HEAD)
         made.add_node(num_cpus=2, resources={"one": 100}, object_store_memory=STORE)
         ray.init(made.address, namespace=NAMESPACE, log_to_driver=False)
         yield made

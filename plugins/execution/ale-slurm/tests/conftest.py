@@ -16,6 +16,7 @@ from ale.testing.waiting import wait_for
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo")
 # A lost node is noticed after some 6 seconds, and a job that was cancelled is killed after one.
 # Heterogeneous jobs are started by the backfill scheduler only, by default twice a minute.
+# Jobs of two clusters on this machine need other ids, from which the port of their ranks follows.
 _CONF = """
 ClusterName=ale
 SlurmctldHost={host}(127.0.0.1)
@@ -43,6 +44,7 @@ MessageTimeout=2
 TCPTimeout=1
 KillWait=1
 SlurmdParameters=config_overrides
+FirstJobId={first}
 {nodes}
 PartitionName=cpu Nodes=n[1-3] Default=YES MaxTime=INFINITE State=UP
 """
@@ -142,7 +144,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={each} CPUs=4 RealMemory=2000"
         for i, each in enumerate(ports, 1)
     )
-    text = _CONF.format(host=host, port=port, user="root", folder=folder, nodes=nodes)
+    text = _CONF.format(
+        host=host, port=port, user="root", folder=folder, nodes=nodes, first=1 + port % 10_000
+    )
     (folder / "slurm.conf").write_text(text)
     key = folder / "munge.key"
     key.write_bytes(os.urandom(1024))
