@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 from attrs import frozen
 
 NETWORK = "10.77.0"
+INTERFACE = "eth0"
+"""Of each host."""
 
 
 @frozen
@@ -55,16 +57,16 @@ def hosts(n: int) -> Iterator[Sequence[Host]]:
             assert holder.stdout.readline() == b"\n"  # it is in its namespace
             made.append(Host(holder.pid, f"{NETWORK}.{number + 1}"))
         first, *others = made
-        _ip(first, "link add bridge type bridge")
-        _ip(first, f"addr add {first.address}/24 dev bridge")
+        _ip(first, f"link add {INTERFACE} type bridge")
+        _ip(first, f"addr add {first.address}/24 dev {INTERFACE}")
         for number, host in enumerate(others):
-            _ip(first, f"link add port{number} type veth peer name eth0 netns {host.holder}")
-            _ip(first, f"link set port{number} master bridge up")
-            _ip(host, f"addr add {host.address}/24 dev eth0")
-            _ip(host, "link set eth0 up")
+            _ip(first, f"link add port{number} type veth peer name {INTERFACE} netns {host.holder}")
+            _ip(first, f"link set port{number} master {INTERFACE} up")
+            _ip(host, f"addr add {host.address}/24 dev {INTERFACE}")
+            _ip(host, f"link set {INTERFACE} up")
         for host in made:
             _ip(host, "link set lo up")
-        _ip(first, "link set bridge up")
+        _ip(first, f"link set {INTERFACE} up")
         yield made
 
 

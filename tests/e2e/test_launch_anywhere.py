@@ -13,6 +13,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ import pytest
 
 from ale_servers.program import free_port
 
-from .conftest import workshop_in
+from .conftest import ALE, workshop_in
+from .hosts import INTERFACE, hosts
+from .hosts import obstacle as hosts_obstacle
 
 pytestmark = [
     pytest.mark.needs("torch", "ray"),
@@ -129,13 +132,6 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, preloaded: Any) -> Iterat
             made.task(f"t{number}")
         made.write("one_answer.py", AGENT)
         made.write("corpus.txt", "Do t0. Do t1. done\n" * 20)
-        port = str(free_port())
-        server = {
-            "name": "web",
-            "role": "server",
-            "command": [sys.executable, "-m", "http.server", port, "--bind", "127.0.0.1"],
-            "url": f"http://127.0.0.1:{port}/",
-        }
         made.environ["GLOO_SOCKET_IFNAME"] = "lo"
         made.config(
             plugins=["one_answer.py"],
@@ -147,10 +143,21 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, preloaded: Any) -> Iterat
             },
             credit={"type": "ipa", "failure_reward": -0.5},
             trainer={"type": "policy", "lr": 1e-2, "sync": "copy", "processes": 2},
-            launch={"type": "local", "restarts": 2, "processes": [server]},
+            launch={"type": "local", "restarts": 2, "processes": [server("127.0.0.1")]},
             run={"steps": 3, "rollouts": 2, "concurrency": 1, "deterministic": True},
         )
         yield made
+
+
+def server(address: str) -> dict[str, Any]:
+    """For which every machine of a launch waits."""
+    port = str(free_port())
+    return {
+        "name": "web",
+        "role": "server",
+        "command": [sys.executable, "-m", "http.server", port, "--bind", address],
+        "url": f"http://{address}:{port}/",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -184,17 +191,30 @@ def launched(workshop: Any, name: str, *more: str) -> dict[str, str]:
 
 
 def test_torchrun_on_two_hosts_ends_as_local(workshop: Any, local: dict[str, str]) -> None:
-    meeting = f"launch.rendezvous=127.0.0.1:{free_port()}"
-    given = ("--on", "torchrun", "--nodes", "2", "--set", meeting, "--directory", "runs/hosts")
-    hosts = [
-        workshop.start(
-            *("launch", "run.yaml", *given, "--set", f"launch.node={i}"),
-            *("--set", "launch.address=127.0.0.1"),
+    if obstacle := hosts_obstacle():
+        pytest.skip(f"no hosts can be made here: {obstacle}")
+    launch = (str(ALE), "launch", "run.yaml", "--on", "torchrun", "--nodes", "2")
+    launch += ("--directory", "runs/hosts")
+    with hosts(2) as both, ThreadPoolExecutor(2) as threads:
+        same = (
+            f"launch.rendezvous={both[0].address}:29500",
+            f"launch.processes={json.dumps([server(both[0].address)])}",
         )
-        for i in range(2)
-    ]
-    done = [host.ended(400) for host in hosts]
-    assert [each.code for each in done] == [0, 0], done
+
+        def launched_on(number: int) -> subprocess.CompletedProcess[str]:
+            own = (f"launch.node={number}", f"launch.address={both[number].address}")
+            given = [word for each in (*own, *same) for word in ("--set", each)]
+            return subprocess.run(
+                both[number].command(*launch, *given),
+                cwd=workshop.folder,
+                env={**workshop.environ, "GLOO_SOCKET_IFNAME": INTERFACE},
+                capture_output=True,
+                text=True,
+                timeout=200,
+            )
+
+        done = [*threads.map(launched_on, range(2))]
+    assert [each.returncode for each in done] == [0, 0], done
     assert outcome(workshop, workshop.folder / "runs" / "hosts") == local
 
 
@@ -286,6 +306,7 @@ def interrupted(workshop: Any, launcher: str, *more: str, steps: int) -> dict[st
     Nothing is left in between. With no step, all of it is trained by the second command.
     """
     running, directory = held(workshop, f"{launcher}-interrupted", *more, steps=steps)
+    assert processes_of(directory)
     running.signal(signal.SIGINT)
     log = directory / "logs" / "run.log"
     workshop.wait_for(lambda: "Finishing" in log.read_text(), 200)

@@ -64,9 +64,12 @@ class TorchrunLauncher:
     def _where(self, launch: Launch) -> Sequence[str]:
         if launch.nodes == 1:
             return ("--standalone",)
-        address = self._options.address
+        address, rendezvous = self._options.address, str(self._options.rendezvous)
+        # torchrun knows this machine only by its name and the addresses that this resolves to.
+        meets_here = self._options.node == 0 and rendezvous.rpartition(":")[0] == address
         return (
             *("--nnodes", str(launch.nodes), "--rdzv-id", launch.name, "--rdzv-backend", "c10d"),
-            *("--rdzv-endpoint", str(self._options.rendezvous)),
+            *("--rdzv-endpoint", rendezvous),
             *(() if address is None else ("--local-addr", address)),
+            *(("--rdzv-conf", "is_host=1") if meets_here else ()),
         )
