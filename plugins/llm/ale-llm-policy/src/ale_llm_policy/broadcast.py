@@ -90,7 +90,9 @@ class BroadcastWeights:
         """
         if obstacle := self.obstacle(tensors):
             raise AleError(obstacle)
-        copies = {name: each.detach().cpu().clone().contiguous() for name, each in tensors.items()}
+        copies = {
+            name: each.detach().to("cpu", copy=True).contiguous() for name, each in tensors.items()
+        }
         digest = weights.digest(copies)
         place = self._started()
         parts = tuple(
