@@ -19,6 +19,7 @@ import click
 import pytest
 from attrs import evolve
 
+from ale.plugin import BuildContext
 from ale.testing.observer import (
     ObserverContract,
     ended,
@@ -113,7 +114,7 @@ def build(
 ) -> object:
     monkeypatch.setattr("sys.stderr", stream)
     options = ConsoleOptions(**fields)  # type: ignore[arg-type]
-    return make(options, environ=environ, monotonic=time.monotonic)
+    return make(options, BuildContext(environ=environ, monotonic=time.monotonic))
 
 
 class TestPlain(ObserverContract):
@@ -338,5 +339,5 @@ def test_listing_the_plugin_imports_neither_its_options_nor_the_observer() -> No
 
 def test_a_closed_standard_error_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", None)
-    made = make(ConsoleOptions(), environ={}, monotonic=lambda: 0.0)
+    made = make(ConsoleOptions(), BuildContext())
     assert not [name for name in dir(made) if name.startswith("ale_")]

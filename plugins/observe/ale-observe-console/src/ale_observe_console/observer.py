@@ -2,9 +2,9 @@
 
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from ale.plugin import hookimpl
+from ale.plugin import BuildContext, hookimpl
 from ale.types import (
     EpisodeFinished,
     EpisodeStage,
@@ -126,23 +126,21 @@ class Console:
             self._error = error
 
 
-def make(
-    options: ConsoleOptions, *, environ: Mapping[str, str], monotonic: Callable[[], float]
-) -> object:
+def make(options: ConsoleOptions, context: BuildContext) -> object:
     """The observer for the current standard error."""
     if options.mode == "off" or sys.stderr is None:  # None: it was closed (2>&-)
         return object()  # which implements no hook
-    screen = Screen(sys.stderr, environ)
+    screen = Screen(sys.stderr, context.environ)
     if options.mode == "terminal" or (options.mode == "auto" and screen.isatty()):
         return Console(
             TerminalView(screen, options.name_running),
             least_s=options.refresh_s,
             idle_s=max(IDLE_S, options.refresh_s),
-            monotonic=monotonic,
+            monotonic=context.monotonic,
         )
     return Console(
         PlainView(screen),
         least_s=options.quiet_interval_s,
         idle_s=options.quiet_interval_s,
-        monotonic=monotonic,
+        monotonic=context.monotonic,
     )
