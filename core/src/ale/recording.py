@@ -17,7 +17,7 @@ from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import decoder, encode, invalid_record
 from ale._store.index import SUCCESS
 from ale.attempts import mean
-from ale.errors import AleError, InputError, Problem
+from ale.errors import AleError, InputError
 from ale.types import Episode, Task
 
 __all__ = ["Recording", "masked", "run_folder"]
@@ -129,8 +129,7 @@ def _check_recorded_so(path: Path, config: Mapping[str, Any]) -> None:
     expected = (config.get("llm") or {}).get("type")
     if found != expected:
         message = f"this run was not recorded by the same program: llm.type is {found}"
-        problem = Problem(message=message, file=str(path), expected=str(expected))
-        raise InputError([problem])
+        raise InputError.of(message, file=str(path), expected=str(expected))
 
 
 def _manifest(path: Path, config: Mapping[str, Any], registry: Registry) -> dict[str, Any]:

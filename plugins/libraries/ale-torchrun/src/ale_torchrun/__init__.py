@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.protocols import Launch
 
 __all__ = [
@@ -29,8 +29,7 @@ def check_ranks(launch: Launch) -> None:
     run, nodes = launch.run, launch.nodes
     if run.rank_command is None:
         message = "the trainer has no processes that torchrun could start"
-        problem = Problem(message=message, path="trainer", expected="trainer: {type: policy}")
-        raise InputError([problem])
+        raise InputError.of(message, path="trainer", expected="trainer: {type: policy}")
     if run.ranks % nodes:
         message = f"{run.ranks} trainer processes can't be spread evenly over {nodes} nodes"
         raise InputError.of(message, path="launch.nodes")

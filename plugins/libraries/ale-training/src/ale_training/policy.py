@@ -59,14 +59,13 @@ def training_device(llm: LLM | None) -> torch.device:
 
 
 def _refused(message: str) -> InputError:
-    problem = Problem(
+    return InputError.of(
+        message,
         path="trainer.type",
-        message=message,
         expected="a model in this process that records token ids and log-probabilities",
         hint="llm: {type: policy, ...}; or run without a trainer, and train on the data set that "
         "`ale dataset` makes of the run",
     )
-    return InputError([problem])
 
 
 @frozen
@@ -112,8 +111,7 @@ def sampled_temperature(given: float | None, llm: LLM | None, *, uses_ratio: boo
         if given is None:
             message = f"the model {type(llm).__name__} does not state its sampling temperature"
             expected = "trainer.temperature: that of the sampler"
-            problem = Problem(path="trainer.temperature", message=message, expected=expected)
-            raise InputError([problem])
+            raise InputError.of(message, path="trainer.temperature", expected=expected)
         return given
     sampled = float(sampling.temperature)
     if not uses_ratio:

@@ -10,7 +10,7 @@ import torch
 from attrs import asdict, evolve
 from torch import Tensor
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.runs import Registry, check_choice
 from ale.strict import from_plain
@@ -238,13 +238,12 @@ def _forward(policy: TorchPolicy, options: PolicyOptions) -> Forward:
     packs = is_packable(policy.base)
     if options.decoder == "packed" and not packs:
         name = type(policy.base).__name__
-        problem = Problem(
-            message=f"{name} can't be packed",
+        raise InputError.of(
+            f"{name} can't be packed",
             path="llm.decoder",
             expected="Qwen2, Qwen3 or Llama with full attention, not quantised",
             hint="decoder: auto",
         )
-        raise InputError([problem])
     packed = packs and options.decoder != "modules"
     model: Forward = Packed(policy.base) if packed else Modules(policy.base)
     _check(policy, model)
