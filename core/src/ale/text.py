@@ -25,9 +25,9 @@ def number(value: float, digits: int = 3, *, sign: bool = False) -> str:
 
     Args:
         digits: after the point.
-        sign: ``+`` in front of what is not negative.
+        sign: ``+`` in front of what is not negative. 0 never has a ``-``.
     """
-    return f"{value:{'+' if sign else ''}{f'.{digits}f' if abs(value) < 1e9 else '.4g'}}"
+    return f"{value:{'+z' if sign else 'z'}{f'.{digits}f' if abs(value) < 1e9 else '.4g'}}"
 
 
 def counted(n: int, noun: str) -> str:

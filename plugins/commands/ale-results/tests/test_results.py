@@ -8,7 +8,9 @@ from click.testing import CliRunner
 
 from ale._store import Redactor, RunDirectory
 from ale.types import Episode, Failure
+from ale_results.against import Difference, difference_line
 from ale_results.plugin import ale_commands
+from ale_statistics import Estimate
 
 
 def episode(task: str, rollout: int, reward: float | None, **more: object) -> Episode:
@@ -75,6 +77,12 @@ def test_json_has_the_same_and_every_reward(run: Path) -> None:
     assert results["tasks"]["a"]["pass_at"] == {"1": 0.5, "2": 1.0}
     assert {task["seconds"] for task in results["tasks"].values()} == {2.0}
     assert [mean["tasks"] for mean in results["pass_at"]] == [2, 2]
+
+
+def test_a_difference_that_rounds_to_0_has_no_minus() -> None:
+    tiny = Estimate(mean=-1e-17, low=-0.0004, high=0.0004, n=3)
+    line = difference_line(Difference(k=1, estimate=tiny, p=1.0, corrected=1.0))
+    assert line.startswith("pass@1  +0.000 over 3 tasks  (95% interval +0.000 to +0.000)")
 
 
 def test_two_runs_are_compared_task_by_task(run: Path, tmp_path: Path) -> None:

@@ -29,5 +29,5 @@ def worth_of(worth: Estimate | None) -> str:
     if worth is None:
         return "not measured"
     low, high = worth.low, worth.high
-    between = "" if low is None or high is None else f" [{low:+.3f}, {high:+.3f}]"
-    return f"{worth.mean:+.3f}{between}, {worth.n} pairs"
+    between = "" if low is None or high is None else f" [{low:+z.3f}, {high:+z.3f}]"
+    return f"{worth.mean:+z.3f}{between}, {worth.n} pairs"

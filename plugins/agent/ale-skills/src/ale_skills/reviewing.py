@@ -46,7 +46,7 @@ def _judged(skill: Skill, store: Store, pairs: int) -> Reviewed:
         return Reviewed(skill, worth, "not measured enough")
     if worth.low is not None and worth.low > 0:
         return Reviewed(skill, worth, "helps")
-    reason = f"not shown to help: {worth.mean:+.3f} in {worth.n} pairs"
+    reason = f"not shown to help: {worth.mean:+z.3f} in {worth.n} pairs"
     store.retire(skill.id, reason)
     return Reviewed(skill, worth, "retired")
 

@@ -115,7 +115,7 @@ def comparison_text(found: Comparison) -> str:
             f"pass@{each.k}",
             number(each.a),
             number(each.b),
-            "-" if each.change is None else f"{each.change.mean:+.3f}",
+            "-" if each.change is None else f"{each.change.mean:+z.3f}",
             _bounds(each.change),
             "0" if each.change is None else str(each.change.n),
         ]
@@ -149,7 +149,7 @@ def _bounds(found: Estimate | None) -> str:
         return "-"
     if math.isclose(found.low, found.high, abs_tol=1e-9):
         return "- (all equal)"
-    return f"{found.low:+.3f} to {found.high:+.3f}"
+    return f"{found.low:+z.3f} to {found.high:+z.3f}"
 
 
 def _alone(letter: str, ids: Sequence[str]) -> str:

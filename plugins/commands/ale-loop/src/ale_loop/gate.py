@@ -37,12 +37,12 @@ class Compared:
     def line(self) -> str:
         """It in words."""
         interval = (
-            "" if self.low is None else f" (95% interval {self.low:+.3f} to {self.high:+.3f})"
+            "" if self.low is None else f" (95% interval {self.low:+z.3f} to {self.high:+z.3f})"
         )
         broken = f", {self.broken} of them broken, which count 0" if self.broken else ""
         left_out = f"; {self.left_out} that break under both are left out" if self.left_out else ""
         return (
-            f"{sampling_name(self.temperature)}: {self.difference:+.3f}{interval}, "
+            f"{sampling_name(self.temperature)}: {self.difference:+z.3f}{interval}, "
             f"{self.new:.3f} after {self.deployed:.3f}, {self.n} tasks{broken}{left_out}"
         )
 
@@ -101,7 +101,7 @@ def refusal(compared: Sequence[Compared], options: GateOptions) -> str | None:
             )
         found = each.difference if options.measure == "mean" else each.low
         if found is None or found < options.threshold:
-            return f"{name}: {options.measure} {found:+.3f} is below {options.threshold:+.3f}"
+            return f"{name}: {options.measure} {found:+z.3f} is below {options.threshold:+z.3f}"
     return None
 
 

@@ -73,7 +73,7 @@ def history_text(made: Sequence[Decision]) -> str:
 
 def _differences(made: Decision) -> str:
     return ", ".join(
-        f"{sampling_name(each['temperature'])} {each['difference']:+.3f}" for each in made.compared
+        f"{sampling_name(each['temperature'])} {each['difference']:+z.3f}" for each in made.compared
     )
 
 

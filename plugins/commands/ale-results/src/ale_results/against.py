@@ -58,7 +58,7 @@ def difference_line(difference: Difference) -> str:
     """``pass@1  +0.083 over 12 tasks  (95% interval -0.020 to +0.186)  p 0.21, by Holm 0.42``."""
     found = difference.estimate
     tasks = "1 task" if found.n == 1 else f"{found.n} tasks"
-    line = f"pass@{difference.k}  {found.mean:+.3f} over {tasks}"
+    line = f"pass@{difference.k}  {found.mean:+z.3f} over {tasks}"
     if found.low is not None and found.high is not None:
-        line += f"  (95% interval {found.low:+.3f} to {found.high:+.3f})"
+        line += f"  (95% interval {found.low:+z.3f} to {found.high:+z.3f})"
     return f"{line}  p {difference.p:.2g}, by Holm {difference.corrected:.2g}"
