@@ -51,6 +51,20 @@ class Node:
         """An entry of a mapping, or None."""
         return self.value.get(key) if isinstance(self.value, dict) else None
 
+    def section(self, name: str) -> "Node":
+        """The section of a config that selects a component.
+
+        Raises:
+            InputError: it is missing, or is no mapping.
+        """
+        found, expected = self.get(name), f"{name}: {{type: ...}}"
+        if found is None:
+            raise self.error(f"section '{name}' is missing", expected=expected)
+        if found.mapping is None:
+            message = f"expected a mapping, found {describe(found.value)}"
+            raise found.error(message, path=name, expected=expected)
+        return found
+
     def plain(self) -> Any:
         """The value as plain Python types."""
         if isinstance(self.value, dict):

@@ -79,6 +79,9 @@ def test_a_config_without_a_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("agent: {type: iflow}\n")
     with pytest.raises(InputError, match="section 'llm' is missing"):
         chosen(None, tmp_path / "c.yaml")
+    (tmp_path / "c.yaml").write_text("llm: fake\n")
+    with pytest.raises(InputError, match=r"c.yaml:1: llm: expected a mapping, found the text"):
+        chosen(None, tmp_path / "c.yaml")
 
 
 def test_options_of_nats_need_a_registry_there(registry: Registry, tmp_path: Path) -> None:

@@ -136,11 +136,7 @@ def _llm(flags: Flags, registry: Registry) -> Node:
 def _model_section(flags: Flags) -> Node:
     if flags.config is None:
         return parse_choice(flags.llm or "openai", option="--llm" if flags.llm else "--model")
-    root = read_yaml(flags.config)
-    section = root.get("llm")
-    if section is None or section.mapping is None:
-        raise root.error("section 'llm' is missing", expected="llm: {type: ...}")
-    return section
+    return read_yaml(flags.config).section("llm")
 
 
 def _has_temperature(section: Node, registry: Registry) -> bool:

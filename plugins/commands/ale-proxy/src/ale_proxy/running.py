@@ -1,7 +1,6 @@
 """Starts the proxy, and ends its sessions when it is stopped."""
 
 import asyncio
-import errno
 import gc
 import logging
 import os
@@ -18,13 +17,14 @@ from aiohttp import web
 from attrs import frozen
 from yarl import URL
 
-from ale.errors import AleError, InputError
+from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.processes import announced
 from ale.protocols import Middleware
 from ale.recording import Recording, run_folder
 from ale.runs import Registry, build_choice
 from ale.strict import read_yaml
+from ale_openai_wire import cannot_listen, key_from
 from ale_proxy.control import Control
 from ale_proxy.forwarding import SESSION, Forwarder
 from ale_proxy.sessions import Sessions
@@ -152,17 +152,13 @@ def built_middleware(config: Path | None, registry: Registry) -> Sequence[tuple[
 
 
 def key_in(variable: str | None, option: str) -> str | None:
-    """The key in an environment variable; None where none is named.
+    """The key in the environment variable that an option names; None where it names none.
 
     Raises:
-        InputError: it is not set.
+        InputError: as `key_from`.
     """
-    if variable is None:
-        return None
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise InputError.of(f"the environment variable {variable} is not set", path=option)
-    return key
+    key = key_from(variable, os.environ, path=option)
+    return None if key is None else key.value
 
 
 async def serve(
@@ -192,7 +188,7 @@ async def serve(
                 say(str(run))
                 await ended.wait()
     except OSError as error:
-        raise _cannot_listen(options, error) from error
+        raise cannot_listen(options.host, options.port, error) from error
 
 
 def check_address(options: ProxyOptions) -> None:
@@ -206,15 +202,7 @@ def check_address(options: ProxyOptions) -> None:
         family, *_, address = found[0]
         socket.create_server(address[:2], family=family).close()
     except OSError as error:
-        raise _cannot_listen(options, error) from error
-
-
-def _cannot_listen(options: ProxyOptions, error: OSError) -> AleError:
-    unknown = isinstance(error, socket.gaierror)  # whose errno is not one of the system
-    reason = os.strerror(error.errno) if error.errno and not unknown else str(error)
-    other = unknown or error.errno == errno.EADDRNOTAVAIL
-    remedy = "--host is an address of this machine" if other else "--port 0 takes a free port"
-    return AleError(f"can't listen at {options.host}:{options.port}: {reason}; {remedy}")
+        raise cannot_listen(options.host, options.port, error) from error
 
 
 @asynccontextmanager

@@ -1,12 +1,11 @@
 """Builds a model, serves it over HTTP, and closes it at the end."""
 
 import asyncio
-import errno
 import ipaddress
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -26,6 +25,7 @@ from ale.processes import announced
 from ale.runs import Registry, build_choice, parse_choice
 from ale.strict import Node, read_yaml
 from ale_nats_client.options import ServerOptions
+from ale_openai_wire import cannot_listen, key_from
 from ale_serve.answering import Served
 from ale_servers.places import registry_at
 from ale_servers.registry import Writable, namesake, own_entry, registered
@@ -60,11 +60,7 @@ def chosen(llm: str | None, config: Path | None) -> Node:
     if llm is not None:
         return parse_choice(llm, option="LLM")
     assert config is not None
-    root = read_yaml(config)
-    section = root.get("llm")
-    if section is None:
-        raise root.error("section 'llm' is missing", expected="llm: {type: ...}")
-    return section
+    return read_yaml(config).section("llm")
 
 
 def run(section: Node, registry: Registry, endpoint: Endpoint, say: Callable[[str], None]) -> None:
@@ -75,9 +71,13 @@ def run(section: Node, registry: Registry, endpoint: Endpoint, say: Callable[[st
         AleError: the server can't listen at the address.
     """
     environ = dict(os.environ)
-    key = _key(endpoint.api_key_env, environ)
+    key = key_from(endpoint.api_key_env, environ, path="--api-key-env")
     name, llm = build_choice(section, "llm", registry, BuildContext(environ=environ))
-    served = Served(llm=llm, name=endpoint.name or _model_name(section) or name, key=key)
+    served = Served(
+        llm=llm,
+        name=endpoint.name or _model_name(section) or name,
+        key=None if key is None else key.value,
+    )
     if endpoint.register is not None and served.inference is None:
         message = f"the model {name} does not sample by token ids, so no run can use it as a server"
         hint = "register a model of type policy or vllm-server"
@@ -110,15 +110,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _key(variable: str | None, environ: Mapping[str, str]) -> str | None:
-    if variable is None:
-        return None
-    key = environ.get(variable, "").strip()
-    if not key:
-        raise InputError.of(f"the environment variable {variable} is not set", path="--api-key-env")
-    return key
 
 
 def _model_name(section: Node) -> str | None:
@@ -162,12 +153,7 @@ async def _listened(stack: AsyncExitStack, served: Served, endpoint: Endpoint) -
     try:
         return await stack.enter_async_context(listening(served, endpoint))
     except OSError as error:
-        unknown = isinstance(error, socket.gaierror)  # whose errno is not one of the system
-        reason = os.strerror(error.errno) if error.errno and not unknown else str(error)
-        other = unknown or error.errno == errno.EADDRNOTAVAIL
-        remedy = "--host is an address of this machine" if other else "--port 0 takes a free port"
-        address = f"{endpoint.host}:{endpoint.port}"
-        raise AleError(f"can't listen at {address}: {reason}; {remedy}") from error
+        raise cannot_listen(endpoint.host, endpoint.port, error) from error
 
 
 async def _first_of(*works: Coroutine[Any, Any, object]) -> None:

@@ -1,11 +1,12 @@
 """Options that models of this kind share, and the key that one of them names."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from attrs import field, frozen
 
-from ale.errors import InputError, Problem
-from ale.plugin import BuildContext, Secret, doc, ge, gt, le, optional
+from ale.errors import InputError
+from ale.plugin import Secret, doc, ge, gt, le, optional
 
 
 @frozen(kw_only=True)
@@ -81,10 +82,17 @@ class ChatOptions:
             raise ValueError("'retry_max_s' is less than 'retry_min_s'")
 
 
-def key_from(variable: str | None, context: BuildContext, *, otherwise: str = "") -> Secret | None:
-    """The key in an environment variable, the option ``llm.api_key_env``; None for no variable.
+def key_from(
+    variable: str | None,
+    environ: Mapping[str, str],
+    *,
+    path: str = "llm.api_key_env",
+    otherwise: str = "",
+) -> Secret | None:
+    """The key in an environment variable; None for no variable.
 
     Args:
+        path: the option that names the variable, for messages.
         otherwise: an alternative to setting it, as the end of the hint.
 
     Raises:
@@ -92,17 +100,13 @@ def key_from(variable: str | None, context: BuildContext, *, otherwise: str = ""
     """
     if variable is None:
         return None
-    found = context.secret(variable)
-    key = "" if found is None else found.value.strip()
+    key = environ.get(variable, "").strip()
     if not key:
-        problem = Problem(
-            path="llm.api_key_env",
-            message=f"the environment variable {variable} is not set",
-            hint=f"export {variable}=...{otherwise}",
-        )
-        raise InputError([problem])
+        message = f"the environment variable {variable} is not set"
+        hint = f"export {variable}=...{otherwise}"
+        raise InputError.of(message, path=path, hint=hint)
     if not (key.isascii() and key.isprintable()):
         message = f"the key in {variable} has characters that no header can have"
         expected = "printable ASCII characters"
-        raise InputError.of(message, path="llm.api_key_env", expected=expected)
+        raise InputError.of(message, path=path, expected=expected)
     return Secret(key)

@@ -18,7 +18,7 @@ REMEDY = "pip install litellm"
 def _build(options: LiteLLMOptions, context: BuildContext) -> LLM:
     from ale_openai_wire import key_from
 
-    key = key_from(options.api_key_env, context)
+    key = key_from(options.api_key_env, context.environ)
     found = probe()
     if not found.usable:
         raise NotUsableError(f"{found.reason}: {found.remedy}")

@@ -16,7 +16,7 @@ def _build(options: OpenAIOptions, context: BuildContext) -> LLM:
     from ale_openai_wire import key_from
 
     otherwise = ", or leave api_key_env out for a server that checks no key"
-    key = key_from(options.api_key_env, context, otherwise=otherwise)
+    key = key_from(options.api_key_env, context.environ, otherwise=otherwise)
     from ale_llm_openai.client import OpenAILLM
 
     return OpenAILLM(options, key=key, context=context)

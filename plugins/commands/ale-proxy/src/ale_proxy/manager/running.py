@@ -190,10 +190,7 @@ def _built(config: Path, registry: Registry, *, details: bool) -> tuple[list[Tas
     """The tasks of a config, and what grades them."""
     root = read_yaml(config)
     context = BuildContext(environ=dict(os.environ))
-    section = root.get("tasks")
-    if section is None:
-        raise root.error("section 'tasks' is missing", expected="tasks: {type: ...}")
-    tasks = list(build_choice(section, "tasks", registry, context)[1].load())
+    tasks = list(build_choice(root.section("tasks"), "tasks", registry, context)[1].load())
     llm: LLM | None = None
     if (chosen := root.get("llm")) is not None:
         llm = build_choice(chosen, "llm", registry, context)[1]
