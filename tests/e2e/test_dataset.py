@@ -80,6 +80,10 @@ def test_a_trainer_learns_from_the_rows_and_resumes(scored: Path, workshop: Any,
     unscored = workshop.ale(*train, "--in", "raw.jsonl", timeout_s=PATIENCE_S)
     assert unscored.code == 2
     assert "ale score writes such rows" in unscored.err
+    workshop.write("empty.jsonl", "")
+    empty = workshop.ale(*train, "--in", "empty.jsonl", timeout_s=PATIENCE_S)
+    assert empty.code == 2
+    assert "empty.jsonl: the file has no rows" in empty.err.replace(str(workshop.folder), "")
     assert not (workshop.folder / "offline").exists()
     assert ale(*train).splitlines() == ["step 0: policy 0", "1 step; offline/checkpoints/00000"]
     written = rows(workshop.folder / "offline" / "export" / "rows.jsonl")

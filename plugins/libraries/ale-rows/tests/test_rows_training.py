@@ -98,6 +98,19 @@ def test_whole_groups_are_learned_from_in_the_order_of_the_file(scored: Path) ->
     assert done.checkpoint == scored.with_name("out") / "checkpoints" / "00003"
 
 
+def test_a_file_without_rows_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "scored.jsonl").touch()
+    with pytest.raises(InputError) as refused:
+        trained(tmp_path / "scored.jsonl", Remembering())
+    (problem,) = refused.value.problems
+    assert problem.file == str(tmp_path / "scored.jsonl")
+    assert (problem.message, problem.expected) == (
+        "the file has no rows",
+        "scored rows: what `ale score` writes",
+    )
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("lazy", [False, True])
 def test_the_result_tells_whether_the_policy_was_updated(scored: Path, lazy: bool) -> None:
     trainer = Remembering()

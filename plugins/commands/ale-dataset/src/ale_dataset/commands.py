@@ -256,7 +256,7 @@ def train(
         raise
     if done.resumed:
         click.echo(f"{counted(done.resumed, 'step')} done earlier")
-    click.echo(f"{counted(done.steps, 'step')}; {done.checkpoint or 'no rows, so no checkpoint'}")
+    click.echo(f"{counted(done.steps, 'step')}; {done.checkpoint}")
     if done.learned is False and done.resumed < done.steps:
         why = f"see the metrics in {out / 'events.jsonl'}"
         click.echo(f"No step changed the policy; {why}.", err=True)

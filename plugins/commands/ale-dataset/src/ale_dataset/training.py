@@ -12,7 +12,7 @@ from ale.protocols import LLM, Trainer
 from ale.runs import Registry, build_choice, check_config
 from ale.strict import from_plain
 from ale.types import StepReport
-from ale_rows import ScoredRow, Trained, read_rows, train
+from ale_rows import Trained, check_scored, train
 
 
 def train_on_rows(
@@ -34,13 +34,13 @@ def train_on_rows(
         overrides: as of ``--set``.
 
     Raises:
-        InputError: the config is invalid or has no trainer, or the rows are not scored.
+        InputError: the config is invalid or has no trainer, or the file has no scored rows.
         AleError: a component failed.
     """
     whole = check_config(config, registry, overrides).config
     if whole.get("trainer") is None:
         raise InputError.of("needed to train", file=str(config), path="trainer")
-    next(read_rows(source, ScoredRow), None)  # reject a wrong file before loading a model
+    check_scored(source)  # before a model is loaded
     context = BuildContext(
         seed=whole["run"]["seed"],
         run_id=out.name,

@@ -23,7 +23,7 @@ from ale_rows.rows import (
     SftRow,
 )
 from ale_rows.scoring import make_crediting, score
-from ale_rows.training import Trained, train
+from ale_rows.training import Trained, check_scored, train
 from ale_rows.transfer import export_rows, import_rows
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "chat",
     "chat_tools",
     "chats",
+    "check_scored",
     "chunk_answer",
     "collect",
     "export_rows",

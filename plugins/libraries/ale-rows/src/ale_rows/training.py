@@ -18,6 +18,7 @@ from ale.protocols import LLM, KnowsTokenizer, Policy, Trainer
 from ale.runs import lock
 from ale.text import counted
 from ale.types import Batch, CreditedGroup, Group, Rollout, StepReport
+from ale_rows.files import read_rows
 from ale_rows.reading import RowFile, refuse_schema
 from ale_rows.rows import ScoredRow
 from ale_rows.stored import EpisodeHead, GroupKey
@@ -66,10 +67,21 @@ class Trained:
     """Steps done in total."""
     resumed: int
     """The number of these steps that earlier calls did."""
-    checkpoint: Path | None
-    """The newest checkpoint; None if the file has no rows."""
+    checkpoint: Path
+    """The newest checkpoint."""
     learned: bool | None
     """Whether a step of this call changed the policy; None if no policy is trained here."""
+
+
+def check_scored(source: Path) -> None:
+    """Check that a file begins with a scored row; the others are not read.
+
+    Raises:
+        InputError: it has no rows, or the first is not a scored one.
+    """
+    if next(read_rows(source, ScoredRow), None) is None:
+        expected = "scored rows: what `ale score` writes"
+        raise InputError.of("the file has no rows", file=str(source), expected=expected)
 
 
 async def train(
@@ -108,11 +120,13 @@ async def train(
         on_step: called after each step of this call.
 
     Raises:
-        InputError: the file has no scored rows, or rows of another tokenizer than the model's; the
-            trainer can't train this model; or `out` has a run or checkpoints of another training.
+        InputError: the file has no rows, or rows that are not scored or of another tokenizer than
+            the model's; the trainer can't train this model; or `out` has a run or checkpoints of
+            another training.
         StoreError: a checkpoint or ``events.jsonl`` can't be written or read, or another process
             trains in `out`.
     """
+    check_scored(source)
     where = list(_groups(source, llm).values())
     steps = [where[i : i + groups] for i in range(0, len(where), groups)] * epochs
     trainer.attach(llm)
@@ -134,8 +148,8 @@ async def train(
             _save(trainer, _checkpoint(out, step))
             _tidy(out, keep, keep_every)
             on_step(report)
-    newest = _checkpoint(out, len(steps) - 1) if steps else None
     learned = after != before if isinstance(llm, Policy) else None
+    newest = _checkpoint(out, len(steps) - 1)
     return Trained(steps=len(steps), resumed=done, checkpoint=newest, learned=learned)
 
 
