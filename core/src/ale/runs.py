@@ -35,6 +35,7 @@ from ale._run.products import build
 from ale._run.start import Host, check_run, secret_names
 from ale._store import Redactor, RunReader
 from ale._store.branch import BRANCHED_FROM, branch_run
+from ale._store.checkpoints import Checkpoints
 from ale._store.codec import encode
 from ale._store.diagnosis import Causes, Learning, learning
 from ale._store.index import SUCCESS, Index
@@ -54,6 +55,7 @@ __all__ = [
     "TERMINATED",
     "Causes",
     "Checked",
+    "Checkpoints",
     "Crediting",
     "EvaluationOptions",
     "Index",

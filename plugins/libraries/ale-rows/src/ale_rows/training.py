@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from attrs import frozen
 from ale.errors import InputError, StoreError
 from ale.files import replacing, store_errors, write_whole
 from ale.protocols import LLM, KnowsTokenizer, Policy, Trainer
-from ale.runs import lock
+from ale.runs import Checkpoints, lock
 from ale.text import counted
 from ale.types import Batch, CreditedGroup, Group, Rollout, StepReport
 from ale_rows.files import read_rows
@@ -130,9 +129,10 @@ async def train(
     where = list(_groups(source, llm).values())
     steps = [where[i : i + groups] for i in range(0, len(where), groups)] * epochs
     trainer.attach(llm)
+    checkpoints = _checkpoints(out)
     with _claimed(out), RowFile(source, ScoredRow) as rows:
         _begin(out, source, groups, options, section)
-        done = await _restored(out, trainer, llm)
+        done = await _restored(checkpoints, trainer, llm)
         if done > len(steps):
             message = f"{done} steps are done, more than the {len(steps)} of this call"
             raise InputError.of(message, file=str(out))
@@ -145,11 +145,11 @@ async def train(
                 await llm.load_policy(trainer.snapshot())
             after = report.policy_version
             _note(out, report)  # before its checkpoint: a killed training may lose no line
-            _save(trainer, _checkpoint(out, step))
-            _tidy(out, keep, keep_every)
+            _save(trainer, checkpoints.folder(step))
+            checkpoints.keep_newest(keep, keep_every)
             on_step(report)
     learned = after != before if isinstance(llm, Policy) else None
-    newest = _checkpoint(out, len(steps) - 1)
+    newest = checkpoints.folder(len(steps) - 1)
     return Trained(steps=len(steps), resumed=done, checkpoint=newest, learned=learned)
 
 
@@ -161,7 +161,7 @@ def _claimed(out: Path) -> Iterator[None]:
         InputError: the folder has a run or checkpoints of another training.
         StoreError: another process trains there, or the folder can't be written.
     """
-    others = _saved(out) and not (out / "training.json").exists()
+    others = _checkpoints(out).steps() and not (out / "training.json").exists()
     if others or (out / "manifest.json").exists():
         message, hint = "a run or another training is stored there", "choose another folder"
         raise InputError.of(message, file=str(out), hint=hint)
@@ -189,7 +189,7 @@ def _begin(
         None if each is None else json.loads(json.dumps(each)) for each in (options, section)
     )
     training = _Training(rows=digest, groups=groups, options=plain, llm=llm)
-    if not _saved(out):
+    if not _checkpoints(out).steps():
         write_whole(path, encode(training) + b"\n")
         return
     try:
@@ -264,41 +264,24 @@ def _group(rows: RowFile[ScoredRow], offsets: Sequence[int]) -> CreditedGroup:
     return CreditedGroup(group=group, credits=tuple(row.credit for row in read))
 
 
-def _checkpoint(out: Path, step: int) -> Path:
-    return out / "checkpoints" / f"{step:05d}"
+def _checkpoints(out: Path) -> Checkpoints:
+    return Checkpoints(out / "checkpoints")
 
 
-def _saved(out: Path) -> list[Path]:
-    return sorted((out / "checkpoints").glob("[0-9]*"))
-
-
-async def _restored(out: Path, trainer: Trainer, llm: LLM | None) -> int:
+async def _restored(checkpoints: Checkpoints, trainer: Trainer, llm: LLM | None) -> int:
     """Restore the newest checkpoint; returns the number of steps done."""
-    saved = _saved(out)
-    if not saved:
-        return 0
-    trainer.load(saved[-1])
-    if isinstance(llm, Policy):
-        await llm.load_policy(trainer.snapshot())
-    return int(saved[-1].name) + 1
+    newest = checkpoints.newest()
+    if newest >= 0:
+        trainer.load(checkpoints.folder(newest))
+        if isinstance(llm, Policy):
+            await llm.load_policy(trainer.snapshot())
+    return newest + 1
 
 
 def _save(trainer: Trainer, target: Path) -> None:
     with store_errors(target), replacing(target) as partial:
         partial.mkdir()
         trainer.save(partial)
-
-
-def _tidy(out: Path, keep: int | None, every: int | None) -> None:
-    """Remove older checkpoints, and what killed processes have left of some."""
-    folder = out / "checkpoints"
-    with store_errors(folder):
-        for left in folder.glob(".*.partial"):
-            shutil.rmtree(left)
-        for old in [] if keep is None else _saved(out)[:-keep]:
-            if every is None or (int(old.name) + 1) % every:
-                # Renamed first: a partly removed one must not be taken for a complete one.
-                shutil.rmtree(old.replace(old.with_name(f".{old.name}.partial")))
 
 
 def _forget(out: Path, done: int) -> None:

@@ -16,8 +16,9 @@ import attrs
 from ale.errors import InputError, StoreError
 from ale.files import replacing, store_errors
 from ale.plugin import BuildContext
-from ale.runs import Registry, RunReader, apply_overrides, build_choice
+from ale.runs import Checkpoints, Registry, RunReader, apply_overrides, build_choice
 from ale.strict import Node, from_plain, structure
+from ale.text import counted
 from ale_trainer_policy import adapters
 from ale_trainer_policy.checkpoint import State
 from ale_trainer_policy.models import fingerprint_of
@@ -61,7 +62,7 @@ class ExportedModel:
         """Text for the terminal."""
         section = ", ".join(f"{key}: {json.dumps(value)}" for key, value in self.llm.items())
         return [
-            f"{self.out}: the {self.form} after {_count(self.steps)}, "
+            f"{self.out}: the {self.form} after {counted(self.steps, 'step')}, "
             f"policy version {self.version}, of {self.checkpoint}",
             f"llm: {{{section}}}",
         ]
@@ -94,12 +95,12 @@ def write_model(
     """
     manifest, seed = _manifest(run)
     trainer, options = _trainer(manifest)
-    checkpoint = _checkpoint(run, after)
+    steps, checkpoint = _checkpoint(run, after)
     if merge and options.lora is None:
         message = "this run trained all weights, so there is nothing to merge"
-        raise _refused(message, "--merge", hint="leave --merge out")
+        raise InputError.of(message, path="--merge", hint="leave --merge out")
     if out.exists() or out.is_symlink():
-        raise _refused(f"{out} exists", "--out", expected="a folder that does not exist")
+        raise InputError.of(f"{out} exists", path="--out", expected="a folder that does not exist")
     section = _overridden(_part(manifest, "llm"), overrides)
     state = read_state(checkpoint, State, trainer=trainer)
     check_digest(checkpoint, state)
@@ -111,7 +112,7 @@ def write_model(
     return ExportedModel(
         out=out,
         checkpoint=checkpoint,
-        steps=_steps(checkpoint),
+        steps=steps,
         version=state.version,
         form=form,
         llm=_sampling_section(section, registry, out, merged=merge),
@@ -160,30 +161,22 @@ def _trainer(manifest: Node) -> tuple[str, LearnOptions]:
     return name, structure(Node(entries, part.file, part.line), TRAINERS[name], path="trainer")
 
 
-def _checkpoint(run: Path, after: int | None) -> Path:
-    """The folder of the checkpoint after some number of steps.
+def _checkpoint(run: Path, after: int | None) -> tuple[int, Path]:
+    """The checkpoint after some number of steps: that number, and its folder.
 
     Raises:
         InputError: there is no such checkpoint, or none at all.
     """
-    folders = run.glob("checkpoints/[0-9]*")
-    found = {_steps(path): path for path in folders if path.name.isdecimal()}
+    checkpoints = Checkpoints(run / "checkpoints")
+    found = [step + 1 for step in checkpoints.steps()]
     if not found:
         hint = "a run writes one after each finished step"
         raise InputError.of("no checkpoint", file=str(run), hint=hint)
-    chosen = max(found) if after is None else after
+    chosen = found[-1] if after is None else after
     if chosen not in found:
-        message = f"{run} has no checkpoint after {_count(chosen)}"
-        raise _refused(message, "--after", expected=_ranges(sorted(found)))
-    return found[chosen]
-
-
-def _steps(checkpoint: Path) -> int:
-    return int(checkpoint.name) + 1
-
-
-def _count(steps: int) -> str:
-    return "1 step" if steps == 1 else f"{steps} steps"
+        message = f"{run} has no checkpoint after {counted(chosen, 'step')}"
+        raise InputError.of(message, path="--after", expected=_ranges(found))
+    return chosen, checkpoints.folder(chosen - 1)
 
 
 def _ranges(steps: Sequence[int]) -> str:
@@ -201,7 +194,7 @@ def _overridden(section: Node, overrides: Sequence[str]) -> Node:
     for text in overrides:
         if not re.match(r"llm\.[^=]", text):
             message = f"expected llm.key=value, found '{text}'"
-            raise _refused(message, "--set", hint="for example --set llm.model=FOLDER")
+            raise InputError.of(message, path="--set", hint="for example --set llm.model=FOLDER")
     merged = apply_overrides(Node({"llm": section}, section.file), overrides).get("llm")
     assert merged is not None
     return merged
@@ -264,7 +257,7 @@ def _write(
         return "adapter"
     else:
         message = "the adapters' base model was created from the run's seed and is in no folder"
-        raise _refused(message, "--out", hint="--merge writes a whole model")
+        raise InputError.of(message, path="--out", hint="--merge writes a whole model")
     with _new_folder(out) as partial:
         policy.save(partial)
     return "model" if lora is None else "merged model"
@@ -276,7 +269,7 @@ def _new_folder(out: Path) -> Iterator[Path]:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _refused(f"{out} can't be created: {error.strerror}", "--out") from error
+        raise InputError.of(f"{out} can't be created: {error.strerror}", path="--out") from error
     with store_errors(out), replacing(out) as partial:
         partial.mkdir()
         yield partial
@@ -305,9 +298,3 @@ def _sampling_section(
 def _same(value: Any, field: attrs.Attribute[Any]) -> bool:
     default = list(field.default) if isinstance(field.default, tuple) else field.default
     return bool(value == default)
-
-
-def _refused(
-    message: str, option: str, *, expected: str | None = None, hint: str | None = None
-) -> InputError:
-    return InputError.of(message, path=option, expected=expected, hint=hint)
