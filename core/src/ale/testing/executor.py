@@ -28,6 +28,7 @@ import ale
 from ale.protocols import Executor, RunningRun, Workers
 from ale.runs import Registry
 from ale.testing._marks import async_tests
+from ale.testing.waiting import until
 from ale.types import CriterionSpec, Episode, Job, RunSpec, Stage, Task, replace
 from ale.workers import WORKER, Worker
 
@@ -197,9 +198,7 @@ class KitRun:
 
 async def appears(*paths: Path) -> None:
     """Wait until these files exist."""
-    async with asyncio.timeout(LIMIT_S):
-        while not all(path.exists() for path in paths):  # noqa: ASYNC110 - files have no event
-            await asyncio.sleep(0.02)
+    await until(lambda: all(path.exists() for path in paths), "the writing of a file", LIMIT_S)
 
 
 def endless(process: Path) -> str:
@@ -209,9 +208,7 @@ def endless(process: Path) -> str:
 
 async def ends(process: Path) -> None:
     """Wait until the process whose id is in the file is gone."""
-    async with asyncio.timeout(LIMIT_S):
-        while _runs(process):  # noqa: ASYNC110 - another process's child gives no sign
-            await asyncio.sleep(0.02)
+    await until(lambda: not _runs(process), "the end of a job's process", LIMIT_S)
 
 
 def _runs(process: Path) -> bool:

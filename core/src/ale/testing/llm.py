@@ -37,6 +37,7 @@ from ale.testing._marks import async_tests
 from ale.testing._openai_script import Script
 from ale.testing.builders import conversation
 from ale.testing.openai_server import ScriptedServer, openai_server
+from ale.testing.waiting import until
 from ale.testing.wire import Step
 from ale.types import (
     Completion,
@@ -387,8 +388,7 @@ class LLMServerContract(LLMContract):
         text = "A text of some length that stops."
         async with self._session(connect, [{"fault": fault, "text": text}]) as (llm, server):
             task = asyncio.create_task(llm.complete(ask(CAPITAL)))
-            while not server.requests():  # noqa: ASYNC110 (another process writes it)
-                await asyncio.sleep(0.01)
+            await until(server.requests, "the request's arrival")
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

@@ -92,6 +92,7 @@ from typing import Any, TextIO
 from attrs import frozen
 
 from ale.testing._openai_script import NoStepError, Player, Script
+from ale.testing.waiting import until
 from ale.testing.wire import Step, Wire
 
 OPENAI = "ale.testing._openai_script:OpenAIWire"
@@ -368,11 +369,9 @@ class ScriptedServer:
         """How the request at `index` of `outcomes` ended, waiting for its end.
 
         Raises:
-            TimeoutError: fewer requests were over by then.
+            AssertionError: fewer requests were over by then.
         """
-        async with asyncio.timeout(timeout_s):
-            while len(self.outcomes()) <= index:  # noqa: ASYNC110 (another process writes it)
-                await asyncio.sleep(0.01)
+        await until(lambda: len(self.outcomes()) > index, f"the end of request {index}", timeout_s)
         return self.outcomes()[index]
 
 
