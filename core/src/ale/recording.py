@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ale._registry import Registry
 from ale._run.manifest import host_facts, run_id_for, versions
 from ale._store import Redactor, RunDirectory, RunReader
-from ale._store.codec import decoder, encode, invalid_record
+from ale._store.codec import encode, invalid_record
 from ale._store.index import SUCCESS
 from ale.attempts import mean
 from ale.errors import AleError, InputError
@@ -88,9 +90,9 @@ class Recording:
         if problem := invalid_record(episode):
             raise AleError(f"episode {episode.id} can't be stored: {problem}")
         if task.id not in self._tasks:
-            self._store.add_task(decoder(Task).decode(masked(encode(task), secrets)))
+            self._store.add_task(msgspec.json.decode(masked(encode(task), secrets), type=Task))
             self._tasks.add(task.id)
-        stored: Episode = decoder(Episode).decode(masked(encode(episode), secrets))
+        stored = msgspec.json.decode(masked(encode(episode), secrets), type=Episode)
         self._store.add_episode(stored)
         return stored
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
 from attrs import field, frozen
 
 from ale._config import RunOptions
@@ -38,7 +39,7 @@ from ale._run.products import build, not_pruned
 from ale._run.start import close_parts, secret_names, seeded_clocks
 from ale._run.timeouts import Supervisor
 from ale._store import Redactor
-from ale._store.codec import decoder, encode
+from ale._store.codec import encode
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale.protocols import Start
@@ -59,7 +60,7 @@ def decode(data: bytes, cls: type[T]) -> T:
     Raises:
         msgspec.MsgspecError: it is something else.
     """
-    return decoder(cls).decode(data)
+    return msgspec.json.decode(data, type=cls)
 
 
 def broken(job: Job, kind: str, message: str, *, stage: Stage = "queued") -> Episode:

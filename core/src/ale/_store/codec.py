@@ -2,13 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from ale.errors import InputError
-
-T = TypeVar("T")
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
@@ -35,15 +33,10 @@ def _as_utf8(value: Any) -> Any:
     return [_as_utf8(child) for child in value] if isinstance(value, list | tuple) else value
 
 
-def decoder(cls: type[T]) -> "msgspec.json.Decoder[T]":
-    """A decoder of lines that hold such a record."""
-    return msgspec.json.Decoder(cls)
-
-
 def invalid_record(record: Any) -> str | None:
     """Why a record could not be read back, or None: plugins may put any value into it."""
     try:
-        decoder(type(record)).decode(encode(record))
+        msgspec.json.decode(encode(record), type=type(record))
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         return str(error)
     return None

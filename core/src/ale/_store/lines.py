@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from ale._store.codec import cannot_read, decoder, encode, unreadable
+from ale._store.codec import cannot_read, encode, unreadable
 from ale._store.redact import Redactor
 from ale.errors import StoreError
 from ale.files import store_errors
@@ -87,7 +87,7 @@ class Lines(Generic[T]):
 
     def __init__(self, path: Path, cls: type[T]) -> None:
         self.path = path
-        self._decoder = decoder(cls)
+        self._decoder = msgspec.json.Decoder(cls)
 
     def __iter__(self) -> Iterator[T]:
         """Every record in order. Raises as `with_offsets`."""
