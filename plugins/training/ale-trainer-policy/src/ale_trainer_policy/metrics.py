@@ -48,7 +48,7 @@ class MetricsAccumulator:
     _values: "defaultdict[str, list[Floats]]" = field(factory=lambda: defaultdict(list))
     _log_weights: list[Floats] = field(factory=list)
     """log pi_theta - log mu_old of the tokens with a weight."""
-    _losses: "Counter[str]" = field(factory=Counter)
+    _losses: "defaultdict[str, float]" = field(factory=lambda: defaultdict(float))
     _norms: list[Sequence[float]] = field(factory=list)
     log_ratios: dict[str, Floats] = field(factory=dict)
     """log pi_theta - log mu_old of each token of an episode, (T,), from the last pass over it, by
@@ -74,20 +74,20 @@ class MetricsAccumulator:
             where = causes[f"{name}_fraction"][sampled]
             chunks = _chunks_with(datum.chunk_id[sampled], where)
             self._values[f"{name}_chunks_fraction"].append(chunks)
-        self._losses["loss"] += float(terms.loss.detach())  # type: ignore[assignment]
+        self._losses["loss"] += float(terms.loss.detach())
         if measured.value is not None and datum.value_weight.any():
             self._add_value(datum, measured.value)
-        self._losses["loss_rl"] += float(terms.reinforcement)  # type: ignore[assignment]
-        self._losses["loss_imitation"] += float(terms.imitation)  # type: ignore[assignment]
+        self._losses["loss_rl"] += float(terms.reinforcement)
+        self._losses["loss_imitation"] += float(terms.imitation)
         if datum.regularised.any():
-            self._losses["loss_kl"] += float(terms.kl)  # type: ignore[assignment]
-            self._losses["loss_entropy"] += float(terms.entropy)  # type: ignore[assignment]
+            self._losses["loss_kl"] += float(terms.kl)
+            self._losses["loss_entropy"] += float(terms.entropy)
         self.counts["tokens_trained"] += int(trained.sum())
         self.counts["tokens_computed"] += measured.computed
         self.counts["tokens_in_rows"] += sum(sample.n_tokens for sample in datum.samples)
 
     def _add_value(self, datum: Datum, terms: ValueTerms) -> None:
-        self._losses["loss_value"] += float(terms.loss)  # type: ignore[assignment]
+        self._losses["loss_value"] += float(terms.loss)
         clipped: Bools = terms.clipped.cpu().numpy()
         counted = clipped[datum.value_weight != 0].astype(np.float64)
         self._values["value_clipped_fraction"].append(counted)
@@ -108,11 +108,11 @@ class MetricsAccumulator:
     def add_lengths(self, batch: Batch) -> None:
         """Add the sampled tokens of each episode, by its outcome."""
         for rollout in (each for group in batch.groups for each in group.group.rollouts):
-            name = "tokens_of_successes" if rollout.episode.reward == SUCCESS else None
+            name = "successes" if rollout.episode.reward == SUCCESS else "others"
             completions = [turn.completion for turn in rollout.episode.trajectory.turns]
             traces = [each.tokens for each in completions if not each.forced]
             if n := sum(len(trace.output_ids) for trace in traces if trace is not None):
-                self._values[name or "tokens_of_others"].append(np.array([float(n)]))
+                self._values[f"tokens_of_{name}"].append(np.array([float(n)]))
 
     def _record_log_ratios(self, datum: Datum, log_ratio: Floats) -> None:
         for sample, part in zip(datum.samples, by_sample(datum.samples, log_ratio), strict=True):
@@ -122,7 +122,7 @@ class MetricsAccumulator:
         """Add an update: gradient norms before clipping, and the policy's learning rate."""
         self._norms.append(norms)
         self.counts["updates"] += 1
-        self._losses["lr"] = rate  # type: ignore[assignment]
+        self._losses["lr"] = rate
 
     def reset_updates(self) -> None:
         """Drop the updates: they were rolled back."""
@@ -140,7 +140,7 @@ class MetricsAccumulator:
         if self._norms:
             means = np.mean(self._norms, axis=0)
             found |= {n: float(x) for n, x in zip(NORMS, means, strict=False)}
-            found |= {name: float(value) for name, value in self._losses.items()}
+            found |= self._losses
         for name, parts in self._values.items():
             values = np.concatenate(parts)
             if not len(values):

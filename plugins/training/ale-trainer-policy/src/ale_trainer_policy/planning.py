@@ -25,6 +25,7 @@ from ale_trainer_policy.memory_plan import (
 )
 from ale_trainer_policy.models import check_quantised
 from ale_trainer_policy.options import TRAINERS, LearnOptions
+from ale_training.devices import resolve_dtype
 from ale_training.hub import only_local
 
 _WIDTH = 36
@@ -108,17 +109,15 @@ def _sampler(
     text = model.get_text_config()
     own = context or options.context or text.max_position_embeddings
     concurrency = int(config.get("run", {}).get("concurrency", 8))
-    half = options.dtype == "bfloat16" or (
-        options.dtype == "auto" and _device(section).type == "cuda"
-    )
+    device = _device(section)
     elsewhere = registration.component.name == "servers"
     return model, Sampler(
-        dtype=torch.bfloat16 if half else torch.float32,
+        dtype=resolve_dtype(options.dtype, device),
         context=int(own),
         rows=1 if elsewhere else min(options.max_batch, concurrency),
         packed=options.decoder != "modules" and not elsewhere,
         prefix_cache=0 if elsewhere else options.prefix_cache_mb << 20,
-        on_host=_device(section).type == "cpu",
+        on_host=device.type == "cpu",
         quantised=None if options.model is None else options.quantise is not None,
         elsewhere=elsewhere,
     )
