@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from ale.types import Chunk, Span, Trajectory, Turn, call_count, whole_turn
-from ale_chunkers.micro_steps import pieces
+from ale_chunkers.micro_steps import MICRO_STEP, pieces
 from ale_chunkers.spans import Cut, cut_turn
 
 Part = tuple[str, Span]
@@ -68,6 +68,16 @@ class TagChunker:
         cuts[-1] = (cuts[-1][0], call_count(turn))
         for (kind, _), span in zip(found, cut_turn(index, turn, cuts), strict=True):
             yield kind, span
+
+
+def micro_step_chunker() -> TagChunker:
+    """``micro-step``."""
+    return TagChunker(MICRO_STEP)
+
+
+def step_tag_chunker() -> TagChunker:
+    """``step-tags``."""
+    return TagChunker(("step", "answer"))
 
 
 class AleLiteChunker:

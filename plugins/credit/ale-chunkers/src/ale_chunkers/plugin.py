@@ -5,30 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import Chunker
-    from ale_chunkers.options import PhaseOptions
-
-
-def _micro_step(options: None, context: BuildContext) -> Chunker:
-    from ale_chunkers.micro_steps import MICRO_STEP
-    from ale_chunkers.parts import TagChunker
-
-    return TagChunker(MICRO_STEP)
-
-
-def _step_tags(options: None, context: BuildContext) -> Chunker:
-    from ale_chunkers.parts import TagChunker
-
-    return TagChunker(("step", "answer"))
-
-
-def _phase(options: PhaseOptions, context: BuildContext) -> Chunker:
-    from ale_chunkers.turns import PhaseChunker
-
-    return PhaseChunker({tool: tool for tool in options.tools}, rest="unfinished")
 
 
 @hookimpl
@@ -57,13 +37,13 @@ def ale_chunkers() -> Sequence[Component[Any, Chunker]]:
         Component(
             "micro-step",
             None,
-            _micro_step,
+            "ale_chunkers.parts:micro_step_chunker",
             summary="Assistant messages, split at <micro-step> tags.",
         ),
         Component(
             "step-tags",
             None,
-            _step_tags,
+            "ale_chunkers.parts:step_tag_chunker",
             summary="Assistant messages, split at <step> and <answer> tags.",
         ),
         Component(
@@ -75,7 +55,7 @@ def ale_chunkers() -> Sequence[Component[Any, Chunker]]:
         Component(
             "phase",
             "ale_chunkers.options:PhaseOptions",
-            _phase,
+            "ale_chunkers.turns:phase_chunker",
             summary="One chunk per phase: a plan, a patch, a test, a repair.",
         ),
         Component(

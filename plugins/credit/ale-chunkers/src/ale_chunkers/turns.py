@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ale.types import Chunk, Span, Trajectory, Turn, call_count, whole_turn
-from ale_chunkers.options import AttemptOptions, InteractionOptions
+from ale_chunkers.options import AttemptOptions, InteractionOptions, PhaseOptions
 
 
 def _joined(
@@ -80,6 +80,11 @@ class PhaseChunker:
 
     def _end(self, turn: Turn) -> str | None:
         return next((self._tools[o.tool] for o in turn.observations if o.tool in self._tools), None)
+
+
+def phase_chunker(options: PhaseOptions) -> PhaseChunker:
+    """``phase``."""
+    return PhaseChunker({tool: tool for tool in options.tools}, rest="unfinished")
 
 
 class AttemptChunker(PhaseChunker):
