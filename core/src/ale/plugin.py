@@ -51,6 +51,15 @@ class Probe:
     facts: Mapping[str, str] = field(factory=dict)
     """More for `ale doctor`: versions, enforced limits, notes."""
 
+    def check(self) -> None:
+        """Raise a `NotUsableError` with reason and remedy, unless it is usable."""
+        if not self.usable:
+            from ale.errors import NotUsableError  # late: it takes a while
+
+            raise NotUsableError(
+                "; to make it usable: ".join(filter(None, [self.reason, self.remedy]))
+            )
+
     @classmethod
     def of_package(cls, name: str, *, remedy: str) -> "Probe":
         """Usable if the distribution `name`, such as an SDK, is installed; it is not imported."""

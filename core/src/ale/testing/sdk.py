@@ -66,8 +66,9 @@ class SdkContract:
         self, component: Component[Any, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("importlib.metadata.version", _absent)
-        with pytest.raises(NotUsableError, match=f"{self.sdk} is not installed"):
+        with pytest.raises(NotUsableError, match=f"{self.sdk} is not installed") as refused:
             component.build(component.options and component.options(), BuildContext())
+        assert self.remedy in str(refused.value)
 
     def test_with_the_sdk_the_probe_gives_its_version(self, component: Component[Any, Any]) -> None:
         pytest.importorskip(self.sdk, reason=f"{self.sdk} is not installed here")

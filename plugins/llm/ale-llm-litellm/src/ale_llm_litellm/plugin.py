@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 
 if TYPE_CHECKING:
@@ -19,9 +18,7 @@ def _build(options: LiteLLMOptions, context: BuildContext) -> LLM:
     from ale_openai_wire import key_from
 
     key = key_from(options.api_key_env, context.environ)
-    found = probe()
-    if not found.usable:
-        raise NotUsableError(f"{found.reason}: {found.remedy}")
+    probe().check()
     from ale_llm_litellm.client import LiteLLM
 
     return LiteLLM(options, key=key, context=context)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 
 if TYPE_CHECKING:
@@ -18,9 +17,7 @@ def probe() -> Probe:
 
 
 def _build(options: TensorBoardOptions, context: BuildContext) -> object:
-    found = probe()
-    if not found.usable:
-        raise NotUsableError(found.reason)
+    probe().check()
     from ale_observe_tensorboard.sink import make
 
     return make(options)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ale.errors import NotUsableError
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 
 if TYPE_CHECKING:
@@ -19,9 +18,7 @@ def probe() -> Probe:
 
 
 def _build(options: WandbOptions, context: BuildContext) -> object:
-    found = probe()
-    if not found.usable:
-        raise NotUsableError(found.reason)
+    probe().check()
     if options.mode != "online":
         # Must be set before the import: otherwise wandb sends usage data even when offline.
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ale.commands import PATH, overrides_option
+from ale_trainer_policy.packages import probe
 
 if TYPE_CHECKING:
     from ale.runs import Registry
@@ -51,7 +52,7 @@ def model(
       ale model RUN --out outputs/after-40 --after 40
       ale model RUN --out outputs/merged --merge
     """
-    _need_torch()
+    probe().check()
     from ale_trainer_policy.export import write_model
 
     written = write_model(run, out, registry, after=after, merge=merge, overrides=overrides)
@@ -96,19 +97,9 @@ def plan(
       ale plan train.yaml --context 8192 --memory 80
       ale plan train.yaml --memory 24 --set trainer.activations=recompute
     """
-    _need_torch()
+    probe().check()
     from ale_trainer_policy.planning import planned
 
     lines = planned(config, registry, overrides, context=context, memory=memory, as_json=as_json)
     for line in lines:
         click.echo(line)
-
-
-def _need_torch() -> None:
-    """Raise NotUsableError if torch is not installed."""
-    from ale.errors import NotUsableError
-    from ale_trainer_policy.packages import probe
-
-    found = probe()
-    if not found.usable:
-        raise NotUsableError(f"{found.reason}. Install with: {found.remedy}")
