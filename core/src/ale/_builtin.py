@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -39,12 +39,8 @@ class LocalWorkers:
         """Whatever was asked for has begun, and is finished."""
 
 
-def _local(options: None, context: BuildContext) -> Executor:
-    return Local()
-
-
 @hookimpl
 def ale_executors() -> Sequence[Component[Any, Executor]]:
     """The executor that needs nothing else."""
     summary = "Runs the episodes in the process of the run itself."
-    return [Component("local", None, _local, summary=summary)]
+    return [Component("local", None, "ale._builtin:Local", summary=summary)]

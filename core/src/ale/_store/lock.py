@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from ale.errors import StoreError
+from ale.files import store_errors
 
 _MOMENT_S = 0.05
 
@@ -20,10 +21,8 @@ def lock(path: Path) -> int:
         import fcntl  # here: what only reads works without it
     except ModuleNotFoundError:
         raise StoreError(f"{path} can't be locked: runs need Linux, macOS or WSL") from None
-    try:
+    with store_errors(path):
         descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise StoreError(f"{path} can't be written: {error.strerror}") from error
     try:
         # The kernel releases it when the process ends, even by a signal.
         try:

@@ -14,6 +14,7 @@ from typing import Any
 from attrs import frozen
 
 from ale.errors import InputError, StoreError
+from ale.files import store_errors
 
 NAME = "audit.jsonl"
 START = "0" * 64
@@ -87,11 +88,9 @@ class Chain:
         self.path = path
         self._fsync = fsync
         self._seq, self._previous = 0, START
-        try:
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        with store_errors(path):
             self._descriptor = os.open(path, flags, 0o644)
-        except OSError as error:
-            raise StoreError(f"{path} can't be written: {error.strerror}") from error
         try:
             repaired = self._continue()
         except BaseException:
