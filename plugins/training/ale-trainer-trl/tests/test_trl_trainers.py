@@ -306,4 +306,7 @@ async def test_credits_that_do_not_match_are_refused_before_any_training(lab: An
     broken = replace(batch.groups[0], credits=batch.groups[0].credits[1:])
     with pytest.raises(AleError, match="2 credits for 3 rollouts of task t0"):
         await trainer.step(lab.batch_of(broken))
+    swapped = replace(batch.groups[0], credits=batch.groups[0].credits[::-1])
+    with pytest.raises(AleError, match="credit of episode 0-t0-2 given for episode 0-t0-0"):
+        await trainer.step(lab.batch_of(swapped))
     assert trainer.snapshot().version == 0

@@ -84,20 +84,14 @@ def rows_of(group: CreditedGroup, *, run: str, step: int) -> Iterator[Row]:
     A turn in which no chunk has a part gives no row.
 
     Raises:
-        AleError: credits and rollouts do not match, or a number is not finite.
+        AleError: as `CreditedGroup.pairs`.
     """
-    if len(group.credits) != len(group.group.rollouts):
-        raise AleError(
-            f"{len(group.credits)} credits for {len(group.group.rollouts)} rollouts "
-            f"of task {group.group.task_id}"
-        )
-    for rollout, credit in zip(group.group.rollouts, group.credits, strict=True):
+    for rollout, credit in group.pairs():
         yield from _rows(rollout, credit, run=run, step=step)
 
 
 def _rows(rollout: Rollout, credit: Credit, *, run: str, step: int) -> Iterator[Row]:
     episode = rollout.episode
-    _check(rollout, credit)
     assert episode.reward is not None
     for number, parts in sorted(_by_turn(rollout.chunks, credit).items()):
         turn = episode.trajectory.turns[number]
@@ -119,23 +113,6 @@ def _rows(rollout: Rollout, credit: Credit, *, run: str, step: int) -> Iterator[
             chunks=parts,
             tokens=None if trace is None else _tokens(trace, parts, episode.id),
         )
-
-
-def _check(rollout: Rollout, credit: Credit) -> None:
-    episode = rollout.episode
-    if credit.episode_id != episode.id:
-        raise AleError(f"credit of episode {credit.episode_id} given for episode {episode.id}")
-    if episode.reward is None:
-        raise AleError(f"episode {episode.id} broke; it must not be credited")
-    columns = (credit.rewards, credit.returns, credit.weights)
-    if any(len(column) != len(rollout.chunks) for column in columns):
-        raise AleError(
-            f"episode {episode.id} has {len(rollout.chunks)} chunks, and its credit by "
-            f"{credit.scheme} has {', '.join(str(len(c)) for c in columns)} "
-            "rewards, returns, weights"
-        )
-    if not all(math.isfinite(value) for column in columns for value in column):
-        raise AleError(f"credit of episode {episode.id} by {credit.scheme} is not finite")
 
 
 def _by_turn(chunks: Sequence[Chunk], credit: Credit) -> dict[int, list[ChunkPart]]:

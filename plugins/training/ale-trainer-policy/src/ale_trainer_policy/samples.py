@@ -124,25 +124,19 @@ def read_group(group: CreditedGroup, counts: "Counter[str]") -> Iterator[tuple[R
     """The samples of a group, one per rollout.
 
     Raises:
-        AleError: credits, chunks and episodes do not match, or a number is not finite.
+        AleError: as `CreditedGroup.pairs`, or a chunk has tokens that its turn lacks.
     """
     rollouts = group.group.rollouts
-    if len(group.credits) != len(rollouts):
-        raise AleError(
-            f"{len(group.credits)} credits for {len(rollouts)} rollouts "
-            f"of task {group.group.task_id}"
-        )
     rewards = {rollout.episode.reward for rollout in rollouts}
     counts["groups_empty"] += not rollouts
     counts["groups_equal_rewards"] += len(rollouts) > 1 and len(rewards) == 1
     counts["groups_all_succeeded"] += len(rollouts) > 1 and rewards == {SUCCESS}
     counts["groups_all_failed"] += len(rollouts) > 1 and rewards == {0.0}
-    for rollout, credit in zip(rollouts, group.credits, strict=True):
+    for rollout, credit in group.pairs():
         yield rollout, _sample(rollout, credit, counts)
 
 
 def _sample(rollout: Rollout, credit: Credit, counts: "Counter[str]") -> Sample:
-    _check(rollout, credit)
     episode = rollout.episode
     rows: list[Ints] = []
     parts: list[dict[str, Any]] = []
@@ -292,18 +286,3 @@ def _chunks_by_turn(rollout: Rollout, counts: "Counter[str]") -> list[Ints]:
 def _n_tokens(trajectory: Trajectory, turn: int) -> int:
     trace = trajectory.turns[turn].completion.tokens
     return 0 if trace is None else len(trace.output_ids)
-
-
-def _check(rollout: Rollout, credit: Credit) -> None:
-    episode = rollout.episode
-    if credit.episode_id != episode.id:
-        raise AleError(f"credit of episode {credit.episode_id} given for episode {episode.id}")
-    if episode.reward is None:
-        raise AleError(f"episode {episode.id} broke; it must not be credited")
-    if len(credit.weights) != len(rollout.chunks):
-        raise AleError(
-            f"episode {episode.id} has {len(rollout.chunks)} chunks, and its credit by "
-            f"{credit.scheme} {len(credit.weights)} weights"
-        )
-    if not all(math.isfinite(value) for value in (*credit.weights, *credit.rewards)):
-        raise AleError(f"credit of episode {episode.id} by {credit.scheme} is not finite")

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 
 from attrs import field, frozen
 
-from ale.errors import AleError
 from ale.types import Batch, Credit, CreditedGroup, Rollout
 from ale_trainer_trl.contexts import Context, contexts_of
 from ale_trainer_trl.learning.groups import Sampled
@@ -60,14 +59,8 @@ def pairs_of(batch: Batch, options: DpoOptions) -> Pairs:
 
 
 def _usable(group: CreditedGroup, counts: Counts) -> list[Usable]:
-    rollouts = group.group.rollouts
-    if len(group.credits) != len(rollouts):
-        raise AleError(
-            f"{len(group.credits)} credits for {len(rollouts)} rollouts "
-            f"of task {group.group.task_id}"
-        )
     found = []
-    for rollout, credit in zip(rollouts, group.credits, strict=True):
+    for rollout, credit in group.pairs():
         contexts = contexts_of(rollout)
         counts["episodes_without_tokens"] += not contexts
         if contexts:
