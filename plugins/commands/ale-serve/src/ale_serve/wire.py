@@ -16,6 +16,7 @@ from ale.types import (
     ToolCall,
     ToolSpec,
 )
+from ale_openai_wire import messages as written
 from ale_openai_wire import reshaping
 
 
@@ -157,7 +158,7 @@ def answer(done: Completion, head: Mapping[str, Any], asked: ChatRequest) -> dic
     """A whole answer; `head` has id, created and model."""
     choice: dict[str, Any] = {
         "index": 0,
-        "message": {"role": "assistant", **_wire_message(done.message)},
+        "message": _wire_message(done.message),
         "finish_reason": _reason(done),
     }
     body = {**head, "object": "chat.completion", "choices": [choice], "usage": _usage(done)}
@@ -173,7 +174,7 @@ def events(
     """The same as the events of a stream: role, content, finish reason, usage."""
     message = _wire_message(done.message)
     calls = [{"index": i, **call} for i, call in enumerate(message.pop("tool_calls", []))]
-    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas: list[dict[str, Any]] = [{"role": message.pop("role"), "content": ""}]
     deltas += [{name: text} for name, text in message.items() if text]
     deltas += [{"tool_calls": [call]} for call in calls]
     top = {**head, "object": "chat.completion.chunk"}
@@ -189,19 +190,8 @@ def events(
 
 
 def _wire_message(message: Message) -> dict[str, Any]:
-    wire: dict[str, Any] = {"content": message.content or None}
-    if message.reasoning is not None:
-        wire["reasoning_content"] = message.reasoning
-    if message.tool_calls:
-        wire["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in message.tool_calls
-        ]
-    return wire
+    (wire,) = written([message], reasoning_field="reasoning_content")
+    return {**wire, "content": message.content or None}
 
 
 def _reason(done: Completion) -> str:
