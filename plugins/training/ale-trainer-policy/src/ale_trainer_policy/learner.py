@@ -19,7 +19,7 @@ from ale_trainer_policy.objective import Terms, Tokens, evaluate
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.samples import Floats, Sample
 from ale_trainer_policy.scorer import Scorer
-from ale_trainer_policy.scoring import Scored, score, value_states
+from ale_trainer_policy.scoring import Scored, value_states
 from ale_trainer_policy.stored import Stored, check_shards, stored
 from ale_trainer_policy.tree import Datum
 from ale_training.lora import full_weights
@@ -138,15 +138,7 @@ class Learner(Scorer):
     def scored(self, datum: Datum, *, entropy_gradient: bool) -> Scored:
         """A forward pass over one datum, with its gradient; inside `training`."""
         with self._precision():
-            return score(
-                self.model,
-                datum,
-                packing=self.options.packing,
-                temperature=self.temperature,
-                logits_mb=self.options.logits_mb,
-                entropy_gradient=entropy_gradient,
-                states=self._values_states,
-            )
+            return self._score(datum, entropy_gradient=entropy_gradient, states=self._values_states)
 
     def forward_backward_each(
         self, pieces: Sequence[Sequence[Sample]], parts: ObjectiveParts
@@ -357,13 +349,7 @@ class Learner(Scorer):
         with self._mode(training=False), torch.no_grad(), self._precision():
             states = None
             if self._values_states:
-                states = score(
-                    self.model,
-                    datum,
-                    packing=self.options.packing,
-                    logits_mb=self.options.logits_mb,
-                    states=True,
-                ).states
+                states = self._score(datum, states=True).states
             found: Floats = self._values(datum, states).double().cpu().numpy()
         return found
 

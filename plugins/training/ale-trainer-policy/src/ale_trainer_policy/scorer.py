@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ale_trainer_policy.options import LearnOptions
 from ale_trainer_policy.samples import Floats, Sample
-from ale_trainer_policy.scoring import score
+from ale_trainer_policy.scoring import Scored, score
 from ale_trainer_policy.tree import Datum, pack
 
 
@@ -43,16 +43,20 @@ class Scorer:
             weights: parameters to use instead of the model's own, by name.
         """
         with self._mode(training=False), torch.no_grad(), self._precision():
-            scored = score(
-                self.model,
-                self.packed(samples),
-                packing=self.options.packing,
-                temperature=self.temperature,
-                logits_mb=self.options.logits_mb,
-                weights=weights,
-            )
+            scored = self._score(self.packed(samples), weights=weights)
         found: Floats = scored.logp.double().cpu().numpy()
         return found
+
+    def _score(self, datum: Datum, **how: Any) -> Scored:
+        """`score`, as the options say."""
+        return score(
+            self.model,
+            datum,
+            packing=self.options.packing,
+            temperature=self.temperature,
+            logits_mb=self.options.logits_mb,
+            **how,
+        )
 
     def _precision(self) -> AbstractContextManager[Any]:
         if self.options.precision == "bf16":
