@@ -284,9 +284,12 @@ def test_a_run_without_a_model_is_refused(name: str) -> None:
         build(name).attach(None)
 
 
-async def test_ids_of_another_model_are_refused(make_llm: Callable[..., Any], lab: Any) -> None:
-    episode = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[lab.VOCAB])])
-    with pytest.raises(AleError, match="token id 64 is outside the model's vocabulary of 64"):
+@pytest.mark.parametrize("wrong", [64, -1])
+async def test_ids_of_another_model_are_refused(
+    make_llm: Callable[..., Any], lab: Any, wrong: int
+) -> None:
+    episode = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[2, wrong])])
+    with pytest.raises(AleError, match=f"token id {wrong} is outside the model's vocabulary of 64"):
         await attached(make_llm()).step(lab.batch_of(lab.credited(episode)))
 
 

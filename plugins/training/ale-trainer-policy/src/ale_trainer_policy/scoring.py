@@ -60,11 +60,12 @@ def score(
     Raises:
         AleError: a token is not in the model's vocabulary.
     """
-    highest, size = int(datum.tree.ids.max()), int(model.config.vocab_size)
-    if highest >= size or int(datum.tree.ids.min()) < 0:
+    size = int(model.config.vocab_size)
+    outside = datum.tree.ids[(datum.tree.ids < 0) | (datum.tree.ids >= size)]
+    if len(outside):
         raise AleError(
-            f"token id {highest} is outside the model's vocabulary of {size}: these episodes were "
-            "sampled from another model"
+            f"token id {outside[0]} is outside the model's vocabulary of {size}: these episodes "
+            "were sampled from another model"
         )
     inputs, row, column = _inputs(datum, device_of(model), packing)
     # Logits are computed only for columns that predict a target token in some row.
