@@ -1,5 +1,6 @@
 """Build records for tests, with defaults for every field that does not matter."""
 
+import math
 from collections.abc import Sequence
 
 from ale.types import (
@@ -104,7 +105,7 @@ def episode(
 def group(*rollouts: tuple[Episode, Sequence[Chunk]], mean_reward: float | None = None) -> Group:
     """A group of (episode, chunks); the batch's mean reward is the group's own unless given."""
     rewards = [e.reward for e, _ in rollouts if e.reward is not None]
-    mean = mean_reward if mean_reward is not None else sum(rewards) / max(1, len(rewards))
+    mean = mean_reward if mean_reward is not None else math.fsum(rewards) / max(1, len(rewards))
     return Group(
         task_id=rollouts[0][0].task_id if rollouts else "demo",
         rollouts=tuple(Rollout(episode=e, chunks=tuple(chunks)) for e, chunks in rollouts),

@@ -10,7 +10,7 @@ from ale.protocols import ComparesRollouts, CreditScheme, CriticCredit
 from ale.testing import builders
 from ale.testing.chunker import random_trajectory
 from ale.testing.fakes import FakeChunker
-from ale.types import BatchStatistics, Chunk, Credit, Episode, Group, Rollout, Trajectory
+from ale.types import Chunk, Credit, Episode, Group, Rollout, Trajectory
 
 _REWARDS = (0.0, 0.0, 1.0, 1.0, 1.0, 0.5, 1 / 3, 0.1)
 
@@ -34,13 +34,8 @@ def rollout(reward: float, trajectory: Trajectory, number: int = 0) -> Rollout:
 
 def group_of(rollouts: Sequence[Rollout], mean_reward: float | None = None) -> Group:
     """A group of these rollouts; the batch's mean reward is theirs unless given."""
-    rewards = [one.episode.reward or 0.0 for one in rollouts]
-    mean = math.fsum(rewards) / max(1, len(rewards)) if mean_reward is None else mean_reward
-    return Group(
-        task_id="demo",
-        rollouts=tuple(rollouts),
-        batch=BatchStatistics(n_episodes=len(rollouts), mean_reward=mean),
-    )
+    pairs = ((one.episode, one.chunks) for one in rollouts)
+    return builders.group(*pairs, mean_reward=mean_reward)
 
 
 def random_group(rng: random.Random, n_rollouts: int | None = None) -> Group:
