@@ -14,7 +14,7 @@ from ale_sandbox_remote.jobs import KEEP, Jobs
 from ale_sandbox_remote.options import RemoteOptions
 from ale_sandbox_remote.owners import owner_alive, owner_text
 from ale_sandbox_remote.quota import Quota
-from ale_sandbox_remote.sandbox import Opened, RemoteSandbox, Setup
+from ale_sandbox_remote.sandbox import RemoteSandbox, Setup
 from ale_sandbox_remote.service import Listed, Remote, Request, Service
 from ale_sandbox_shell.owner import Owner
 
@@ -95,8 +95,7 @@ class RemoteBackend:
 
     async def _set_up(self, remote: Remote, spec: SandboxSpec) -> RemoteSandbox:
         assert remote.id is not None
-        opened = Opened(remote.id)
-        jobs = Jobs(self._client, remote, opened.check)
+        jobs = Jobs(self._client, remote)
         workdir = self._options.workdir if spec.workdir is None else spec.workdir
         place = await jobs.install(workdir, _WORKDIR)
 
@@ -115,7 +114,7 @@ class RemoteBackend:
             release=release,
             sibling=self.open,
         )
-        return RemoteSandbox(setup, opened)
+        return RemoteSandbox(setup)
 
     async def _remove(
         self, creating: "Sequence[asyncio.Future[None]]", remote: Remote, id: str

@@ -69,16 +69,13 @@ class Outcome:
 
 
 class Jobs:
-    """The jobs of one sandbox.
+    """The jobs of one sandbox."""
 
-    Args:
-        check_open: raises SandboxError once the sandbox is closed.
-    """
-
-    def __init__(self, client: Client, remote: Remote, check_open: Callable[[], None]) -> None:
+    def __init__(self, client: Client, remote: Remote) -> None:
+        self.closed = False
+        """Set when the sandbox is closed: nothing is asked of it any more."""
         self._client = client
         self._remote = remote
-        self._check_open = check_open
         self._root = f"/tmp/.ale-{secrets.token_hex(8)}"  # noqa: S108  in the sandbox
         self._finished: list[str] = []
 
@@ -112,13 +109,14 @@ class Jobs:
         """The first line of an action's answer, as words, and the rest.
 
         Raises:
-            SandboxError: the sandbox is gone, or does not answer.
+            SandboxError: the sandbox is closed or gone, or does not answer.
         """
         forgotten = self._finished[:50]
         argv = ["/bin/sh", self.path("jobs.sh"), action, " ".join(forgotten), *words]
 
         async def call() -> tuple[list[str], bytes]:
-            self._check_open()
+            if self.closed:
+                raise SandboxError(f"sandbox {self._remote.id} is closed")
             answer = await self._remote.exec(argv)
             line, newline, rest = answer.partition(b"\n")
             if not newline:

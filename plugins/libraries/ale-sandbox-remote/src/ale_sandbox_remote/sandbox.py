@@ -32,27 +32,13 @@ class Setup:
     sibling: Callable[[SandboxSpec], AbstractAsyncContextManager["RemoteSandbox"]]
 
 
-class Opened:
-    """Whether a sandbox is open; its jobs know it before the sandbox itself is made."""
-
-    def __init__(self, id: str) -> None:
-        self.id = id
-        self.closed = False
-
-    def check(self) -> None:
-        """Raise where it was closed."""
-        if self.closed:
-            raise SandboxError(f"sandbox {self.id} is closed")
-
-
 class RemoteSandbox(BaseSandbox):
     """Runs commands as jobs. See `ale.protocols.Sandbox` for what each method promises."""
 
-    def __init__(self, setup: Setup, opened: Opened) -> None:
+    def __init__(self, setup: Setup) -> None:
         files = Files(jobs=setup.jobs, place=setup.place)
         super().__init__(setup.id, setup.place.workdir, setup.capabilities, files)
         self._setup = setup
-        self._opened = opened
         self._jobs = setup.jobs
         self._sessions: list[RemoteSession] = []
 
@@ -156,7 +142,7 @@ class RemoteSandbox(BaseSandbox):
 
     async def release(self) -> None:
         """End the sandbox."""
-        self._opened.closed = True
+        self._jobs.closed = True
         for session in self._sessions:
             session.closed = True
         await self._setup.release()
