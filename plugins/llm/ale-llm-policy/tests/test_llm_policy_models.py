@@ -1,6 +1,9 @@
 """Models of other families, adapters, and models that this loop can't sample."""
 
 import asyncio
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from ale.errors import InputError
 from ale_llm_policy.build import wrap_policy
 from ale_llm_policy.options import PolicyOptions
 from ale_llm_policy.packed import Packed, weight_of
-from ale_llm_policy.pretrained import TorchPolicy
+from ale_llm_policy.pretrained import TinyShape, TorchPolicy, tiny_policy
 from ale_llm_policy.testing import CORPUS, forward_logits, new_policy, request
 
 SIZE = {
@@ -153,3 +156,32 @@ def test_adapters_are_merged_into_what_is_packed() -> None:
     adapted.disable_adapters = True
     assert torch.equal(weight_of(adapted), base.weight)
     assert weight_of(base).data_ptr() == base.weight.data_ptr()
+
+
+LOADED = """
+import sys
+from pathlib import Path
+from ale_llm_policy.pretrained import load_policy
+
+def anonymous():
+    (line,) = (l for l in Path("/proc/self/status").read_text().splitlines() if "RssAnon" in l)
+    return int(line.split()[1]) * 1024
+
+load_policy(sys.argv[1], device="cpu", dtype=sys.argv[2])  # what it imports is not counted
+before = anonymous()
+policy = load_policy(sys.argv[1], device="cpu", dtype=sys.argv[2])
+for weight in policy.model.parameters():
+    weight.sum()
+print(anonymous() - before)
+"""
+
+
+@pytest.mark.parametrize(("dtype", "share"), [("float32", 0.0), ("bfloat16", 0.5)])
+def test_a_model_is_mapped_from_its_files(tmp_path: Path, dtype: str, share: float) -> None:
+    """Not copied, except to another type. Trainers with several ranks rely on it."""
+    shape = TinyShape(layers=2, width=1024, heads=8, kv_heads=8, head_dim=128, mlp=2048)
+    tiny_policy(CORPUS, shape).save(tmp_path)
+    command = [sys.executable, "-c", LOADED, str(tmp_path), dtype]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    size = (tmp_path / "model.safetensors").stat().st_size
+    assert int(done.stdout) / size == pytest.approx(share, abs=0.1)
