@@ -4,11 +4,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+import torch
 
 from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.protocols import LLM, Policy
 from ale.testing.llm import LLMContract
+from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.options import PolicyOptions, TinyOptions
 from ale_llm_policy.plugin import ale_llms, probe
 
@@ -33,6 +35,15 @@ class TestModules(LLMContract):
         llm = build(max_tokens=32, decoder="modules")
         yield llm
         await llm.aclose()
+
+
+def test_who_only_checks_a_config_takes_no_memory_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "ale_llm_policy.build.resolve_device", lambda *_, **__: torch.device("cuda")
+    )
+    llm = ale_llms()[0].build(PolicyOptions(tiny=TINY), BuildContext(checking=True))
+    assert isinstance(llm, PolicyLLM)
+    assert (llm.policy.device.type, llm.policy.dtype) == ("cpu", torch.bfloat16)
 
 
 def test_it_is_a_policy() -> None:

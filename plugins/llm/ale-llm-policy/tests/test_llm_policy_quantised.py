@@ -12,6 +12,7 @@ import pytest_asyncio
 import torch
 
 from ale.errors import InputError
+from ale.plugin import BuildContext
 from ale_llm_policy.build import build
 from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.modules import Modules
@@ -31,7 +32,7 @@ async def quantised(folder: str) -> AsyncIterator[PolicyLLM]:
     if find_spec("bitsandbytes") is None:
         assert os.environ.get("CI") != "true", "CI must have bitsandbytes"
         pytest.skip("bitsandbytes is not installed")
-    llm = build(PolicyOptions(model=folder, quantise="nf4"), seed=0)
+    llm = build(PolicyOptions(model=folder, quantise="nf4"), BuildContext())
     yield llm
     await llm.aclose()
 
@@ -72,7 +73,7 @@ def test_linear_layers_are_in_4_bits_and_another_model_to_a_checkpoint(
 def test_without_the_extra_it_is_named(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     with pytest.raises(InputError, match="need bitsandbytes, not installed") as refused:
-        build(PolicyOptions(model=folder, quantise="nf4"), seed=0)
+        build(PolicyOptions(model=folder, quantise="nf4"), BuildContext())
     (problem,) = refused.value.problems
     assert problem.path == "llm.quantise"
     assert "pip install 'ale-llm-policy[qlora]'" in str(problem.hint)
@@ -81,7 +82,7 @@ def test_without_the_extra_it_is_named(folder: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.usefixtures("quantised")
 def test_a_packed_copy_is_refused(folder: str) -> None:
     with pytest.raises(InputError, match="can't be packed"):
-        build(PolicyOptions(model=folder, quantise="nf4", decoder="packed"), seed=0)
+        build(PolicyOptions(model=folder, quantise="nf4", decoder="packed"), BuildContext())
 
 
 @pytest.mark.parametrize(

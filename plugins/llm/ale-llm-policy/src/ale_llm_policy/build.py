@@ -4,7 +4,7 @@ import logging
 import os
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from attrs import asdict, evolve
@@ -38,15 +38,20 @@ from ale_servers.registry import Registry as ServerRegistry
 from ale_training.devices import resolve_device, resolve_dtype
 
 log = logging.getLogger(__name__)
+Options = TypeVar("Options", bound=PolicyOptions)
 
 
-def build(options: PolicyOptions, *, seed: int) -> PolicyLLM:
+def build(options: PolicyOptions, context: BuildContext) -> PolicyLLM:
     """Load or create the policy. The sampling thread starts with the first request.
 
     Raises:
         InputError: the model can't be loaded, or is not supported by the engine.
     """
-    return wrap_policy(_policy(options, seed), options)
+    device = resolve_device(options.device, path="llm.device")
+    if context.checking and options.quantise is None:
+        # PyTorch would keep a GPU's memory for this process, as long as a launch may take.
+        options = _on_host(options, device)
+    return wrap_policy(_policy(options, context.seed), options)
 
 
 def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
@@ -121,9 +126,9 @@ def _channel(options: ServersOptions, folder: Path, device: torch.device) -> Cha
             return BroadcastWeights(backend, device, options.hands_out_at or Address(ANY))
 
 
-def _on_host(options: ServersOptions, device: torch.device) -> ServersOptions:
-    """The options with the model in the processor's memory, since nothing samples from it here,
-    but in the device's precision.
+def _on_host(options: Options, device: torch.device) -> Options:
+    """The options with the model in the processor's memory, where nothing samples from it here, but
+    in the device's precision.
     """
     dtype: Any = str(resolve_dtype(options.dtype, device)).removeprefix("torch.")
     return evolve(options, device="cpu", dtype=dtype)

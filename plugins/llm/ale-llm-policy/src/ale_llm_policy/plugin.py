@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.plugin import Component, Probe, hookimpl
 
 if TYPE_CHECKING:
     from ale.protocols import LLM
-    from ale_llm_policy.options import PolicyOptions
-
-
-def _build(options: PolicyOptions, context: BuildContext) -> LLM:
-    from ale_llm_policy.build import build
-
-    return build(options, seed=context.seed)
 
 
 def probe() -> Probe:
@@ -31,7 +24,7 @@ def ale_llms() -> Sequence[Component[Any, LLM]]:
         Component(
             "policy",
             "ale_llm_policy.options:PolicyOptions",
-            _build,
+            "ale_llm_policy.build:build",
             summary="A transformer in this process, exact to the token; what a trainer trains.",
             probe=probe,
         ),
