@@ -2,14 +2,20 @@
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from attrs import frozen
+
+from ale.testing.waiting import wait_for
 
 NETWORK = "10.77.0"
 INTERFACE = "eth0"
 """Of each host."""
+SERVERS_KEY = "SERVERS_KEY"
+"""The variable with the servers' key."""
 
 
 @frozen
@@ -77,3 +83,35 @@ def _ip(host: Host, arguments: str) -> None:
 def _end(holder: "subprocess.Popen[bytes]") -> None:
     holder.kill()
     holder.communicate()
+
+
+@contextmanager
+def servers_on(workshop: Any, others: Sequence[Host]) -> Iterator[None]:
+    """A server of `serve.yaml` on each host, in the folder `registry`; none of them sees `runs`."""
+    runs = workshop.folder / "runs"
+    runs.mkdir(exist_ok=True)
+    serve = ("ale", "serve", "--config", "serve.yaml", "--register", "registry", "--port", "0")
+    serve += ("--api-key-env", SERVERS_KEY)  # required for addresses that others can reach
+    workshop.environ[SERVERS_KEY] = "a key"
+    processes = [
+        subprocess.Popen(
+            host.command(sys.executable, "-m", *serve, "--host", host.address, hides=str(runs)),
+            cwd=workshop.folder,
+            env=workshop.environ,
+            stdout=subprocess.DEVNULL,
+        )
+        for host in others
+    ]
+    try:
+
+        def registered() -> bool:
+            assert all(process.poll() is None for process in processes)
+            return len([*(workshop.folder / "registry").glob("*.json")]) == len(others)
+
+        wait_for(registered, "the servers' start")
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(60)

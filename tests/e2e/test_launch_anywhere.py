@@ -23,7 +23,7 @@ import pytest
 from ale_servers.program import free_port
 
 from .conftest import ALE, workshop_in
-from .hosts import INTERFACE, hosts
+from .hosts import INTERFACE, SERVERS_KEY, Host, hosts, servers_on
 from .hosts import obstacle as hosts_obstacle
 
 pytestmark = [
@@ -33,6 +33,11 @@ pytestmark = [
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins" / "execution"
 EPISODES = {f"{step}-t{task}-{i}" for step in range(3) for task in range(2) for i in range(2)}
+LLM = {
+    "type": "policy",
+    "tiny": {"corpus": "corpus.txt", "layers": 2, "width": 64, "heads": 2, "mlp": 128},
+    "max_tokens": 8,
+}
 AGENT = """\
 import asyncio
 import os
@@ -136,11 +141,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, preloaded: Any) -> Iterat
         made.config(
             plugins=["one_answer.py"],
             agent={"type": "one-answer"},
-            llm={
-                "type": "policy",
-                "tiny": {"corpus": "corpus.txt", "layers": 2, "width": 64, "heads": 2, "mlp": 128},
-                "max_tokens": 8,
-            },
+            llm=LLM,
             credit={"type": "ipa", "failure_reward": -0.5},
             trainer={"type": "policy", "lr": 1e-2, "sync": "copy", "processes": 2},
             launch={"type": "local", "restarts": 2, "processes": [server("127.0.0.1")]},
@@ -190,32 +191,63 @@ def launched(workshop: Any, name: str, *more: str) -> dict[str, str]:
     return outcome(workshop, workshop.folder / "runs" / name)
 
 
-def test_torchrun_on_two_hosts_ends_as_local(workshop: Any, local: dict[str, str]) -> None:
-    if obstacle := hosts_obstacle():
-        pytest.skip(f"no hosts can be made here: {obstacle}")
+def on_two_hosts(workshop: Any, name: str, both: Sequence[Host], *more: str) -> dict[str, str]:
+    """What the ranks on two hosts have trained together."""
     launch = (str(ALE), "launch", "run.yaml", "--on", "torchrun", "--nodes", "2")
-    launch += ("--directory", "runs/hosts")
-    with hosts(2) as both, ThreadPoolExecutor(2) as threads:
-        same = (
-            f"launch.rendezvous={both[0].address}:29500",
-            f"launch.processes={json.dumps([server(both[0].address)])}",
+    launch += ("--directory", f"runs/{name}")
+    same = (
+        f"launch.rendezvous={both[0].address}:29500",
+        f"launch.processes={json.dumps([server(both[0].address)])}",
+        *more,
+    )
+
+    def launched_on(number: int) -> subprocess.CompletedProcess[str]:
+        own = (f"launch.node={number}", f"launch.address={both[number].address}")
+        given = [word for each in (*own, *same) for word in ("--set", each)]
+        return subprocess.run(
+            both[number].command(*launch, *given),
+            cwd=workshop.folder,
+            env={**workshop.environ, "GLOO_SOCKET_IFNAME": INTERFACE},
+            capture_output=True,
+            text=True,
+            timeout=200,
         )
 
-        def launched_on(number: int) -> subprocess.CompletedProcess[str]:
-            own = (f"launch.node={number}", f"launch.address={both[number].address}")
-            given = [word for each in (*own, *same) for word in ("--set", each)]
-            return subprocess.run(
-                both[number].command(*launch, *given),
-                cwd=workshop.folder,
-                env={**workshop.environ, "GLOO_SOCKET_IFNAME": INTERFACE},
-                capture_output=True,
-                text=True,
-                timeout=200,
-            )
-
+    with ThreadPoolExecutor(2) as threads:
         done = [*threads.map(launched_on, range(2))]
     assert [each.returncode for each in done] == [0, 0], done
-    assert outcome(workshop, workshop.folder / "runs" / "hosts") == local
+    return outcome(workshop, workshop.folder / "runs" / name)
+
+
+@pytest.fixture
+def four_hosts() -> Iterator[Sequence[Host]]:
+    if obstacle := hosts_obstacle():
+        pytest.skip(f"no hosts can be made here: {obstacle}")
+    with hosts(4) as made:
+        yield made
+
+
+def test_torchrun_on_two_hosts_ends_as_local(
+    workshop: Any, local: dict[str, str], four_hosts: Sequence[Host]
+) -> None:
+    assert on_two_hosts(workshop, "hosts", four_hosts[:2]) == local
+
+
+def test_torchrun_on_two_hosts_with_servers_on_two_others_ends_as_local(
+    workshop: Any, local: dict[str, str], four_hosts: Sequence[Host]
+) -> None:
+    workshop.write("serve.yaml", {"llm": LLM})
+    servers = (
+        "llm.type=servers",
+        "llm.registry=registry",
+        f"llm.api_key_env={SERVERS_KEY}",
+        "llm.weights_channel=gloo",
+    )
+    with servers_on(workshop, four_hosts[2:]):
+        assert on_two_hosts(workshop, "servers", four_hosts[:2], *servers) == local
+    sampled = workshop.sampled(workshop.folder / "runs" / "servers")
+    versions = {v for turns in sampled.values() for turn in turns for v in turn["policy_versions"]}
+    assert versions == {0, 1, 2}
 
 
 def held(workshop: Any, name: str, *more: str, steps: int = 1) -> tuple[Any, Path]:

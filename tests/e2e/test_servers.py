@@ -2,18 +2,15 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ale.testing.waiting import wait_for
 from ale_nats.testing import WorkerGroup
 from ale_nats_client.testing import running_server
 
-from .hosts import Host, hosts
+from .hosts import SERVERS_KEY, hosts, servers_on
 from .hosts import obstacle as hosts_obstacle
 
 pytestmark = pytest.mark.needs("torch")
@@ -143,37 +140,6 @@ def test_weights_that_have_no_room_in_shared_memory_are_named_before_the_run(
     assert "nothing was started" in done.stderr
 
 
-@contextmanager
-def servers_on(workshop: Any, others: Sequence[Host]) -> Iterator[None]:
-    """A server on each host; none of them sees the folder of the runs."""
-    runs = workshop.folder / "runs"
-    runs.mkdir(exist_ok=True)
-    serve = ("ale", "serve", "--config", "serve.yaml", "--register", "registry", "--port", "0")
-    serve += ("--api-key-env", "SERVERS_KEY")  # required for addresses that others can reach
-    processes = [
-        subprocess.Popen(
-            host.command(sys.executable, "-m", *serve, "--host", host.address, hides=str(runs)),
-            cwd=workshop.folder,
-            env=workshop.environ,
-            stdout=subprocess.DEVNULL,
-        )
-        for host in others
-    ]
-    try:
-
-        def registered() -> bool:
-            assert all(process.poll() is None for process in processes)
-            return len([*(workshop.folder / "registry").glob("*.json")]) == len(others)
-
-        wait_for(registered, "the servers' start")
-        yield
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait(60)
-
-
 def test_servers_on_other_hosts_get_the_weights_over_the_network(
     workshop: Any, config: str
 ) -> None:
@@ -181,7 +147,6 @@ def test_servers_on_other_hosts_get_the_weights_over_the_network(
         pytest.skip(f"no hosts can be made here: {obstacle}")
     workshop.succeeds("run", config)
     workshop.write("serve.yaml", {"llm": {"type": "policy", "tiny": TINY}})
-    workshop.environ["SERVERS_KEY"] = "a key"
     copies = Path(workshop.environ.get("TMPDIR", "/tmp"))
     before = {*copies.glob("ale-weights-*")}
     with hosts(3) as (trainer, *others), servers_on(workshop, others):
@@ -189,7 +154,7 @@ def test_servers_on_other_hosts_get_the_weights_over_the_network(
         def run(*options: str) -> subprocess.CompletedProcess[str]:
             more = [part for each in options for part in ("--set", each)]
             more += ["--set", "llm.type=servers", "--set", "llm.registry=registry"]
-            more += ["--set", "llm.api_key_env=SERVERS_KEY"]
+            more += ["--set", f"llm.api_key_env={SERVERS_KEY}"]
             return subprocess.run(
                 trainer.command(sys.executable, "-m", "ale", "run", config, *more),
                 cwd=workshop.folder,
