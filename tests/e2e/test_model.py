@@ -58,11 +58,12 @@ def sampler_distance(folder: str, traces: list[Any], **options: Any) -> float:
 
     They are equal where the products of a machine don't depend on the batch that a row is in.
     """
+    from ale.plugin import BuildContext
     from ale_llm_policy.build import build
     from ale_llm_policy.jobs import Job, Rules
     from ale_llm_policy.options import PolicyOptions
 
-    llm = build(PolicyOptions(model=folder, **options), seed=0)
+    llm = build(PolicyOptions(model=folder, **options), BuildContext())
     rules = Rules(temperature=1.0, top_p=1.0, max_tokens=99, ends=frozenset())
     found = 0.0
     try:
