@@ -16,9 +16,9 @@ Message = tuple[int, str, bytes]
 """Key of the job; ``episode``, ``failed`` or the stage that it has entered; the episode, or why
 there is none."""
 EPISODE, FAILED = "episode", "failed"
-_EPISODE_S, _STAGE_S = 0.05, 0.2
-"""Seconds that a message waits for others to be delivered with: each delivery costs Ray some
-milliseconds of CPU time. Stages are only shown to people."""
+_PAUSE_S, _STAGE_S = 0.05, 0.2
+"""Seconds between two deliveries, and those that a stage waits for one, as it is only shown to
+people: each delivery costs Ray some milliseconds of CPU time."""
 
 
 class Rollouts:
@@ -29,6 +29,7 @@ class Rollouts:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._messages: list[Message] = []
         self._some = asyncio.Event()
+        self._delivered = 0.0
 
     async def build(self, spec: bytes) -> str:
         """Build the parts of a run; why that is not possible here, or nothing."""
@@ -51,21 +52,22 @@ class Rollouts:
         del self._tasks[key]
         if not task.cancelled() and (error := task.exception()) is not None:
             reason = "".join(traceback.format_exception(error))
-            self._send((key, FAILED, reason.encode()), _EPISODE_S)
+            self._send((key, FAILED, reason.encode()))
 
     async def _run(self, key: int, data: bytes) -> None:
         job = decode(data, Job)
 
         def on_stage(_: Job, stage: Stage) -> None:
-            self._send((key, stage, b""), _STAGE_S)
+            self._send((key, stage, b""), wait_s=_STAGE_S)
 
         assert self._worker is not None, "built before the first job"
         episode = await self._worker.run(job, on_stage)
-        self._send((key, EPISODE, encode(episode)), _EPISODE_S)
+        self._send((key, EPISODE, encode(episode)))
 
-    def _send(self, message: Message, within_s: float) -> None:
+    def _send(self, message: Message, *, wait_s: float = 0.0) -> None:
         self._messages.append(message)
-        asyncio.get_running_loop().call_later(within_s, self._some.set)
+        loop = asyncio.get_running_loop()
+        loop.call_at(max(loop.time() + wait_s, self._delivered + _PAUSE_S), self._some.set)
 
     async def results(self) -> AsyncIterator[list[Message]]:
         """All that happens, as it happens; ends with `close`."""
@@ -74,6 +76,7 @@ class Rollouts:
             self._some.clear()
             messages, self._messages = self._messages, []
             if messages:
+                self._delivered = asyncio.get_running_loop().time()
                 yield messages
 
     async def cancel(self, key: int) -> None:

@@ -20,7 +20,7 @@ from ale_ray.options import RayOptions
 _LOOK_S = 1.0
 """Seconds between two looks at the cluster's nodes."""
 _LONGEST_PAUSE_S = 30.0
-_SUBMIT_S = 0.02
+_SUBMIT_S = 0.01
 """Seconds that a job waits for others to be sent with: episodes end together, as they come in one
 message, and so the next ones are asked for together."""
 
