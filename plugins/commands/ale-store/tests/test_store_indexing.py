@@ -328,23 +328,22 @@ def test_a_container_that_is_started_again_with_its_name_lists_a_run_once(
     database.close()
 
 
-def test_a_database_of_before_the_first_release_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("0001", "version 0001, from before the first release; make a new"),
+        ("9999", "newer version of ale-store"),
+    ],
+)
+def test_a_database_of_a_version_that_is_too_old_or_newer_is_refused(
+    tmp_path: Path, version: str, said: str
+) -> None:
     where = str(tmp_path / "index.sqlite")
     database = open_database(where)
     with database.writing() as connection:
-        connection.execute(text("UPDATE store_version SET version_num = '0001'"))
+        connection.execute(text(f"UPDATE store_version SET version_num = '{version}'"))
     database.close()
-    with pytest.raises(StoreError, match="version 0001, from before the first release; make a new"):
-        open_database(where)
-
-
-def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    where = str(tmp_path / "index.sqlite")
-    database = open_database(where)
-    with database.writing() as connection:
-        connection.execute(text("UPDATE store_version SET version_num = '9999'"))
-    database.close()
-    with pytest.raises(StoreError, match="newer version of ale-store"):
+    with pytest.raises(StoreError, match=said):
         open_database(where)
 
 

@@ -316,6 +316,20 @@ def test_options_of_the_folder_are_refused(more: dict[str, Any]) -> None:
         ServersOptions(urls=("http://127.0.0.1:1",), weights_channel="gloo", **more)
 
 
+@pytest.mark.parametrize(
+    ("own", "host"), [({"start": 1}, "127.0.0.1"), ({"urls": ("http://127.0.0.1:1",)}, "")]
+)
+def test_only_servers_that_somebody_else_starts_are_reached_from_other_machines(
+    tmp_path: Path, own: dict[str, Any], host: str
+) -> None:
+    options = ServersOptions(weights_channel="gloo", **own)
+    channel = build_servers(options, BuildContext(run_directory=tmp_path))._channel
+    published = channel.publish(1, tensors(1))
+    channel.remove()
+    assert published.broadcast is not None
+    assert published.broadcast.host == host
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 async def test_nccl_needs_a_gpu() -> None:
     options = ServersOptions(urls=("http://127.0.0.1:1",), weights_channel="nccl")

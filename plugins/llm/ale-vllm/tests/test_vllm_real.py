@@ -7,7 +7,7 @@ Torch and the tiny model are imported in fixtures: the package's other tests do 
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -203,48 +203,59 @@ class TestVLLM(Real, ServerContract):
             check_exact(lab, request, sampled)
 
 
-class SharedLab(Lab):
-    """Each version stays in memory of its own: on a GPU in that, read through CUDA IPC."""
+class ChannelLab(Lab):
+    """Each version stays in a channel of its own."""
 
-    def __init__(self, folder: Path, device: str | None) -> None:
+    def __init__(self, folder: Path, channel: Callable[[], Any]) -> None:
         super().__init__(folder)
-        self._device = device
-        self.shared: list[Any] = []
+        self._channel = channel
+        self.channels: list[Any] = []
 
     def publish(self, version: int) -> Weights:
+        self.channels.append(self._channel())
+        return self.replace(version)
+
+    def replace(self, version: int) -> Weights:
+        """Publish a version in place of the last one."""
+        tensors = dict(tiny(version).model.named_parameters())
+        made: Weights = self.channels[-1].publish(version, tensors)
+        return made
+
+
+class OfChannel(Real):
+    def channel(self) -> Any:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def lab(self, tmp_path: Path) -> Iterator[Any]:
+        lab = ChannelLab(tmp_path / "weights", self.channel)
+        yield lab
+        for each in lab.channels:
+            each.remove()
+
+    @pytest.fixture
+    def wrong(self, lab: ChannelLab) -> list[Weights]:
+        good, replaced = lab.publish(1), lab.publish(2)
+        lab.replace(3)
+        return self.wrong_of(good, replaced)
+
+    def wrong_of(self, good: Weights, replaced: Weights) -> list[Weights]:
+        """Weights that no server can take, of some that are there and some that were replaced."""
+        raise NotImplementedError
+
+
+class InMemory(OfChannel):
+    device: str | None = None
+
+    def channel(self) -> Any:
         import torch
 
         from ale_llm_policy.shared import SharedWeights
 
-        device = None if self._device is None else torch.device(self._device)
-        self.shared.append(SharedWeights(device))
-        return self._publish(version)
+        return SharedWeights(None if self.device is None else torch.device(self.device))
 
-    def _publish(self, version: int) -> Weights:
-        made: Weights = self.shared[-1].publish(
-            version, dict(tiny(version).model.named_parameters())
-        )
-        return made
-
-    def wrong(self) -> list[Weights]:
-        good, replaced = self.publish(1), self.publish(2)
-        self._publish(3)
+    def wrong_of(self, good: Weights, replaced: Weights) -> list[Weights]:
         return wrong_in_memory(good, replaced)
-
-
-class InMemory(Real):
-    device: str | None = None
-
-    @pytest.fixture
-    def lab(self, tmp_path: Path) -> Iterator[Any]:
-        lab = SharedLab(tmp_path / "weights", self.device)
-        yield lab
-        for each in lab.shared:
-            each.remove()
-
-    @pytest.fixture
-    def wrong(self, lab: SharedLab) -> list[Weights]:
-        return lab.wrong()
 
 
 class TestSharedMemory(InMemory, ServerContract):
@@ -256,45 +267,18 @@ class TestCudaIPC(InMemory, ServerContract):
     device = "cuda"
 
 
-class SendingLab(Lab):
-    """Each version has a sender of its own: through gloo, as NCCL needs two GPUs."""
+class TestGloo(OfChannel, ServerContract):
+    """NCCL needs two GPUs."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.senders: list[Any] = []
-
-    def publish(self, version: int) -> Weights:
+    def channel(self) -> Any:
         import torch
 
         from ale_llm_policy.broadcast import BroadcastWeights
 
-        here = Address("127.0.0.1")
-        self.senders.append(BroadcastWeights("gloo", torch.device("cpu"), here))
-        return self._publish(version)
+        return BroadcastWeights("gloo", torch.device("cpu"), Address("127.0.0.1"))
 
-    def _publish(self, version: int) -> Weights:
-        made: Weights = self.senders[-1].publish(
-            version, dict(tiny(version).model.named_parameters())
-        )
-        return made
-
-    def wrong(self) -> list[Weights]:
-        good, replaced = self.publish(1), self.publish(2)
-        self._publish(3)
+    def wrong_of(self, good: Weights, replaced: Weights) -> list[Weights]:
         return [msgspec.structs.replace(good, digest="0" * 64), replaced]
-
-
-class TestGloo(Real, ServerContract):
-    @pytest.fixture
-    def lab(self, tmp_path: Path) -> Iterator[Any]:
-        lab = SendingLab(tmp_path / "weights")
-        yield lab
-        for each in lab.senders:
-            each.remove()
-
-    @pytest.fixture
-    def wrong(self, lab: SendingLab) -> list[Weights]:
-        return lab.wrong()
 
 
 class TestAdapters(Real, AdapterContract):

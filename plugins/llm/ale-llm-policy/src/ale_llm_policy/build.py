@@ -123,7 +123,8 @@ def _channel(options: ServersOptions, folder: Path, device: torch.device) -> Cha
         case "cuda_ipc":
             return SharedWeights(device)
         case backend:
-            return BroadcastWeights(backend, device, options.hands_out_at or Address(ANY))
+            default = Address("127.0.0.1" if options.start else ANY)
+            return BroadcastWeights(backend, device, options.hands_out_at or default)
 
 
 def _on_host(options: Options, device: torch.device) -> Options:

@@ -40,7 +40,7 @@ class FolderWeights:
         self._folder = folder
 
     def obstacle(self, tensors: Mapping[str, Tensor]) -> str | None:
-        """None: how much room there is shows when they are written."""
+        """None: whether the disk has enough space shows when they are written."""
         return None
 
     def publish(self, version: int, tensors: Mapping[str, Tensor]) -> Weights:
