@@ -101,7 +101,8 @@ class BuildContext:
     exceeds_staleness: bool = False
     """Slow groups of a stream may be learned from when they are older than that."""
     checking: bool = False
-    """The config is only checked, as by `ale check` and before a launch: start no processes."""
+    """The config is only checked, as by `ale check` and before a launch: start no processes, and
+    take no memory of a GPU."""
     tags: Mapping[str, str] = field(factory=dict)
     """Labels for resources that a crash could leave behind, such as containers."""
     environ: Mapping[str, str] = field(factory=dict, repr=False)
