@@ -87,6 +87,13 @@ def test_what_does_not_fit_is_answered_with_what_would(ask: Ask) -> None:
     assert changed["peak_bytes"] < limit
 
 
+def test_the_longest_episode_is_what_the_model_or_the_question_allows(ask: Ask) -> None:
+    allowed = ask().output
+    assert "episodes of 300 tokens" in allowed
+    assert ask("--set", "llm.context=900").output == allowed
+    assert "episodes of 900 tokens" in ask("--context", "900").output
+
+
 def test_a_run_whose_servers_sample_is_planned_without_them(ask: Ask) -> None:
     changes = ("llm.type=servers", "llm.start=1", "trainer.sync=copy")
     printed = ask(*(word for each in changes for word in ("--set", each))).output

@@ -293,6 +293,16 @@ async def test_ids_of_another_model_are_refused(
         await attached(make_llm()).step(lab.batch_of(lab.credited(episode)))
 
 
+async def test_episodes_beyond_the_models_context_are_refused(
+    make_llm: Callable[..., Any], lab: Any
+) -> None:
+    llm = make_llm()
+    context = llm.policy.model.config.max_position_embeddings
+    turn = lab.TokenTurn(prompt=[1] * context, output=[2])
+    with pytest.raises(AleError, match=f"{context + 1} tokens in one context, and .* {context}:"):
+        await attached(llm).step(lab.batch_of(lab.credited(lab.TokenEpisode(turns=[turn]))))
+
+
 async def test_without_a_model_there_is_no_step() -> None:
     with pytest.raises(AleError, match="call attach first"):
         await build().step(credited_batch(0))

@@ -288,13 +288,24 @@ def test_a_layer_that_is_not_there_or_can_have_no_adapters_is_named(lab: Any) ->
         attached(llm, "grpo", lora=LoraOptions(target=("lm_head",)))
 
 
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ([5000], "token id 5000 is outside the model's vocabulary of 258"),
+        ([-100], "token id -100 is outside the model's vocabulary of 258"),
+        ([2] * 600, "an episode has 601 tokens in one context, and the model's holds 512"),
+    ],
+    ids=["above", "below", "too long"],
+)
 @pytest.mark.parametrize("name", ["dpo", "grpo"])
-async def test_tokens_of_another_model_are_refused(lab: Any, name: str) -> None:
+async def test_tokens_of_another_model_are_refused(
+    lab: Any, name: str, output: list[int], message: str
+) -> None:
     episodes = [
-        lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[token])], reward=reward)
-        for token, reward in ((5000, 1.0), (2, 0.0))
+        lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=ids)], reward=reward)
+        for ids, reward in ((output, 1.0), ([2], 0.0))
     ]
-    with pytest.raises(AleError, match="token id 5000 is outside the model's vocabulary of 258"):
+    with pytest.raises(AleError, match=message):
         await attached(lab.llm(), name).step(lab.batch_of(lab.credited(*episodes)))
 
 

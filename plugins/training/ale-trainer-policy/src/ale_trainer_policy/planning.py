@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from ale_trainer_policy.models import check_quantised
 from ale_trainer_policy.options import TRAINERS, LearnOptions
 from ale_training.devices import resolve_dtype
 from ale_training.hub import only_local
+from ale_training.tokens import context_of
 
 _WIDTH = 36
 
@@ -106,14 +108,19 @@ def _sampler(
         raise tree.error(message, path="llm.type", expected=expected)
     options: Any = structure(from_plain(given), kind, path="llm")
     model = _model_config(section, options, registry, int(config.get("run", {}).get("seed", 0)))
-    text = model.get_text_config()
-    own = context or options.context or text.max_position_embeddings
+    most = context_of(model)
+    own = context or min(options.context or most, most)
+    if own == sys.maxsize:
+        message = "the model's config does not say how many tokens its context holds"
+        raise tree.error(message, path="llm.context", expected="a number of tokens, or --context")
+    if own > most:  # the same model, made for longer contexts
+        model.get_text_config().max_position_embeddings = own
     concurrency = int(config.get("run", {}).get("concurrency", 8))
     device = _device(section)
     elsewhere = registration.component.name == "servers"
     return model, Sampler(
         dtype=resolve_dtype(options.dtype, device),
-        context=int(own),
+        context=own,
         rows=1 if elsewhere else min(options.max_batch, concurrency),
         packed=options.decoder != "modules" and not elsewhere,
         prefix_cache=0 if elsewhere else options.prefix_cache_mb << 20,

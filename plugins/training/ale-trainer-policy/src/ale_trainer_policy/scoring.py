@@ -10,13 +10,13 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from ale.errors import AleError
 from ale_trainer_policy.attention import make_plan, tree_attention_enabled
 from ale_trainer_policy.logit_slices import LogprobReader, read_instead
 from ale_trainer_policy.options import Packing
 from ale_trainer_policy.placement import device_of
 from ale_trainer_policy.samples import Ints
 from ale_trainer_policy.tree import Datum
+from ale_training.tokens import check_tokens
 
 
 @frozen(kw_only=True, eq=False)
@@ -58,22 +58,23 @@ def score(
         states: return hidden states too, with their gradient.
 
     Raises:
-        AleError: a token is not in the model's vocabulary.
+        AleError: the model can't read these tokens; see `check_tokens`.
     """
-    size = int(model.config.vocab_size)
-    outside = datum.tree.ids[(datum.tree.ids < 0) | (datum.tree.ids >= size)]
-    if len(outside):
-        raise AleError(
-            f"token id {outside[0]} is outside the model's vocabulary of {size}: these episodes "
-            "were sampled from another model"
-        )
+    tree = datum.tree
+    check_tokens(
+        model,
+        lowest=int(tree.ids.min()),
+        highest=int(tree.ids.max()),
+        longest=int(tree.position.max()) + 1,
+    )
     inputs, row, column = _inputs(datum, device_of(model), packing)
     # Logits are computed only for columns that predict a target token in some row.
     needed, which = np.unique(column, return_inverse=True)
     at = row * len(needed) + which
     inputs["logits_to_keep"] = torch.as_tensor(needed, device=inputs["input_ids"].device)
-    rows = sys.maxsize if logits_mb is None else max(1, int(logits_mb * 2**20 / (4 * size)))
-    ids = datum.tree.ids[datum.token]
+    vocabulary = int(model.config.get_text_config().vocab_size)
+    rows = sys.maxsize if logits_mb is None else max(1, int(logits_mb * 2**20 / (4 * vocabulary)))
+    ids = tree.ids[datum.token]
     reader = LogprobReader(
         at=at[: datum.n_targets],
         ids=ids,

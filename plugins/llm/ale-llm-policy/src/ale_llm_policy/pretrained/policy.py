@@ -15,6 +15,7 @@ from transformers.utils import logging
 
 from ale_llm_policy.pretrained import weights
 from ale_llm_policy.pretrained.template import ChatTemplate
+from ale_training.tokens import context_of
 
 
 class TorchPolicy:
@@ -76,8 +77,7 @@ class TorchPolicy:
     @property
     def context(self) -> int:
         """Most tokens that the model was designed for, prompt and answer together."""
-        config = self._base.config.get_text_config()
-        return int(getattr(config, "max_position_embeddings", 0) or 2**31 - 1)
+        return context_of(self._base.config)
 
     def load_weights(self, source: Any) -> None:
         """Take weights in place: a mapping of names to tensors, or a folder of safetensors.

@@ -5,6 +5,7 @@ So each step builds a new TRL trainer around the same model and optimiser, in mi
 """
 
 import copy
+import itertools
 import random
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,6 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from trl import DPOConfig, GRPOConfig  # type: ignore[attr-defined]
 
-from ale.errors import AleError
 from ale_trainer_trl.learning.engine import MetricsCallback, use_callback
 from ale_trainer_trl.learning.groups import GroupTrainer, Sampled, padded_groups
 from ale_trainer_trl.learning.models import check_layers, refused_layers, use_absolute_base
@@ -29,6 +29,7 @@ from ale_trainer_trl.learning.preference import PairCollator, PairTrainer
 from ale_trainer_trl.learning.suppressed_output import silent_arguments, suppressed_output
 from ale_trainer_trl.learning.tokens import Pair
 from ale_training.lora import LoraOptions, full_weights, lora_config
+from ale_training.tokens import check_tokens
 
 
 @frozen(kw_only=True)
@@ -99,10 +100,10 @@ class Learner:
             TRL's metrics, averaged over the updates.
 
         Raises:
-            AleError: a token is not in the model's vocabulary.
+            AleError: the model can't read these tokens; see `check_tokens`.
         """
         settings = self._settings
-        self._check_vocabulary(side.ids for pair in pairs for side in (pair.chosen, pair.rejected))
+        self._check(side.ids for pair in pairs for side in (pair.chosen, pair.rejected))
         rows = datasets.Dataset.from_list([as_row(pair) for pair in pairs])
         with self._trainer_folder() as shared:
             trainer = PairTrainer(
@@ -123,14 +124,11 @@ class Learner:
             )
             return self._run_trainer(trainer)
 
-    def _check_vocabulary(self, sequences: Iterable[Sequence[int]]) -> None:
-        highest = max(id for ids in sequences for id in ids)
-        size = int(self._inner.config.get_text_config().vocab_size)
-        if highest >= size:
-            raise AleError(
-                f"token id {highest} is outside the model's vocabulary of {size}: these episodes "
-                "were sampled from another model"
-            )
+    def _check(self, rows: Iterable[Sequence[int]]) -> None:
+        rows = list(rows)
+        ids = {*itertools.chain.from_iterable(rows)}
+        longest = max(map(len, rows))
+        check_tokens(self._inner, lowest=min(ids), highest=max(ids), longest=longest)
 
     def grpo_update(self, groups: Sequence[Sequence[Sampled]]) -> dict[str, float]:
         """GRPO on the rollouts of some prompts: one update, or `epochs` updates on the same ones.
@@ -139,10 +137,10 @@ class Learner:
             TRL's metrics, averaged over the updates.
 
         Raises:
-            AleError: a token is not in the model's vocabulary.
+            AleError: the model can't read these tokens; see `check_tokens`.
         """
         settings = self._settings
-        self._check_vocabulary([*each.prompt_ids, *each.ids] for group in groups for each in group)
+        self._check([*each.prompt_ids, *each.ids] for group in groups for each in group)
         even = padded_groups(groups)
         n_rows = len(even) * len(even[0])
         size = max(n for n in range(1, settings.batch_size + 1) if n_rows % n == 0)

@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig
 from ale.errors import InputError, NotUsableError
 from ale_trainer_trl.learning.options import Quantization, Training
 from ale_trainer_trl.learning.packages import require_packages
+from ale_training import tokens
 from ale_training.devices import resolve_device, resolve_dtype
 from ale_training.hub import only_local, unloadable
 from ale_training.lora import LoraOptions, check_targets, check_without_adapters, names_layer
@@ -80,10 +81,9 @@ def context_of(name: str) -> int:
     """
     local = only_local(name, path=_PATH)
     try:
-        config = AutoConfig.from_pretrained(name, local_files_only=local).get_text_config()
+        return tokens.context_of(AutoConfig.from_pretrained(name, local_files_only=local))
     except LOAD_ERRORS:
         return sys.maxsize
-    return int(getattr(config, "max_position_embeddings", 0) or sys.maxsize)
 
 
 def load_model(training: Training) -> Any:
