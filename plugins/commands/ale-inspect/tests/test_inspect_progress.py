@@ -58,7 +58,9 @@ def test_a_steady_rise_goes_to_the_end_and_the_last_update_is_named() -> None:
     found = progress(values, {step: float(step < 15) for step in range(20)})
     assert found is not None
     assert found.value == "until the end, step 19"
-    assert found.reason == "steps 12 to 19 are the last with a rise; no update after step 14"
+    assert found.reason == (
+        "steps 12 to 19 show a rise, and no fewer of the last steps do; no update after step 14"
+    )
 
 
 def test_it_is_read_from_the_steps_of_a_run() -> None:
@@ -72,5 +74,5 @@ def test_it_is_read_from_the_steps_of_a_run() -> None:
     found = progress_of([{"event": "run_started"}, *map(finished, range(40))])
     assert found is not None
     assert found.rising_from is not None
-    assert found.value == f"until step {found.rising_from}, at least"
+    assert found.value == f"at least until step {found.rising_from}"
     assert 5 <= found.rising_from <= 10

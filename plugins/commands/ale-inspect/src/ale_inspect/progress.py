@@ -32,7 +32,7 @@ class Progress:
             return "not visibly"
         if self.steps.index(self.rising_from) == len(self.steps) - FEWEST:
             return f"until the end, step {self.steps[-1]}"
-        return f"until step {self.rising_from}, at least"
+        return f"at least until step {self.rising_from}"
 
     @property
     def reason(self) -> str:
@@ -40,7 +40,10 @@ class Progress:
         after = "" if self.last_update is None else f"; no update after step {self.last_update}"
         if self.rising_from is None:
             return f"no rise of the mean reward can be told from noise{after}"
-        return f"steps {self.rising_from} to {self.steps[-1]} are the last with a rise{after}"
+        return (
+            f"steps {self.rising_from} to {self.steps[-1]} show a rise, and no fewer of the last steps "
+            f"do{after}"
+        )
 
 
 def progress(rewards: Mapping[int, float], updates: Mapping[int, float]) -> Progress | None:
