@@ -148,6 +148,13 @@ def test_older_fields_of_openai_are_read(tmp_path: Path) -> None:
     assert row.tools[0].name == "f"
 
 
+def test_numbers_as_ids_of_calls_become_texts(tmp_path: Path) -> None:
+    call = {"id": 7, "function": {"name": "f", "arguments": "{}"}}
+    chat = {"messages": [{"role": "assistant", "content": None, "tool_calls": [call]}]}
+    (row,) = imported(given(tmp_path / "chats.jsonl", chat), "openai")
+    assert row.episode.trajectory.turns[0].completion.message.tool_calls[0].id == "7"
+
+
 @pytest.mark.parametrize(
     ("item", "reason"),
     [
@@ -156,6 +163,9 @@ def test_older_fields_of_openai_are_read(tmp_path: Path) -> None:
         ({"messages": [{"role": "judge", "content": ""}]}, "not a chat message"),
         ({"prompt": "a"}, "no list 'messages'"),
         ({"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}, "names no function"),
+        ({"messages": [{"role": "assistant", "function_call": True}]}, "names no function"),
+        ({"messages": [{"role": "assistant", "tool_calls": True}]}, "no list 'tool_calls'"),
+        ({"messages": [{"role": ["user"], "content": ""}]}, "not a chat message"),
         ({"messages": CHAT, "tools": "[1"}, "not a list of functions"),
     ],
 )
@@ -378,8 +388,8 @@ def test_imported_episodes_can_be_scored_and_paired(tmp_path: Path, registry: An
     ],
 )
 def test_items_that_are_not_atif_are_skipped_and_counted(tmp_path: Path, item: Any) -> None:
-    whole = atif({"source": "user", "message": "a"}, {"source": "agent", "message": "b"})
-    path = given(tmp_path / "a.jsonl", item, whole)
+    steps = {"source": "user", "message": "a"}, {"source": "agent", "message": "b"}
+    path = given(tmp_path / "a.jsonl", item, atif(*steps, extra=True))
     report = import_rows([path], tmp_path / "out.jsonl", form="atif")
     assert (report.read, report.written, sum(report.dropped.values())) == (2, 1, 1)
 

@@ -15,6 +15,7 @@ from ale_rows import (
     EpisodeRow,
     RlRow,
     ScoredRow,
+    SftRow,
     collect,
     collecting,
     found_runs,
@@ -310,6 +311,17 @@ def test_a_damaged_line_is_named(raw: Path, registry: Registry) -> None:
         score(raw, raw.with_name("scored.jsonl"), registry)
     raw.write_text("".join([*text[:4], text[4][:50]]))
     assert f"{raw}:5" in refusal(raw, EpisodeRow)
+
+
+def test_a_conversation_with_a_weight_too_few_is_named(raw: Path) -> None:
+    sft = raw.with_name("sft.jsonl")
+    make_sft(raw, sft)
+    first, _, rest = sft.read_text().partition("\n")
+    row = json.loads(first)
+    row["loss_weights"].pop()
+    sft.write_text(json.dumps(row) + "\n" + rest)
+    n = len(row["messages"])
+    assert f"{sft}:1: {n - 1} loss_weights for {n} messages" in refusal(sft, SftRow)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from ale.text import counted
 from ale.types import BatchStatistics, Chunk, Credit, Episode, ToolSpec
 
 SCHEMA = 1
@@ -150,6 +151,11 @@ class SftRow(msgspec.Struct, frozen=True, kw_only=True):
     episode: EpisodeId
     task: Task
     reward: Annotated[float | None, Meta(description="Of the episode; null if not graded.")]
+
+    def __post_init__(self) -> None:
+        weights, messages = len(self.loss_weights), len(self.messages)
+        if weights != messages:
+            raise ValueError(f"{weights} loss_weights for {counted(messages, 'message')}")
 
 
 class ChunkTokens(msgspec.Struct, frozen=True, kw_only=True):

@@ -159,7 +159,8 @@ def _episode(item: Item, form: Format, file: Path, number: int, reward: float | 
     tools: ChatTools
     if form == "atif":
         episode, tools = atif_in.read_episode(item, name, reward)
-        ours = "ale" in (item.get("extra") or {})
+        extra = item.get("extra")
+        ours = isinstance(extra, Mapping) and "ale" in extra
         run = str(item.get("session_id") or run) if ours else run
     else:
         read = _FORMATS[form].read(item)

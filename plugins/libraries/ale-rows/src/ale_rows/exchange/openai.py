@@ -45,11 +45,13 @@ def message_of(message: Any) -> ChatMessage:
     """
     if not isinstance(message, Mapping):
         raise LeftOutError("a message that is not an object")
-    calls = message.get("tool_calls") or []
-    if message.get("function_call"):
-        calls = [{"id": message["function_call"].get("name"), "function": message["function_call"]}]
+    role = str(message.get("role"))
+    calls = listed(message, "tool_calls") if message.get("tool_calls") else []
+    if function := message.get("function_call"):
+        name = function.get("name") if isinstance(function, Mapping) else None
+        calls = [{"id": name, "function": function}]
     whole = {
-        "role": _ROLES.get(message.get("role", ""), message.get("role")),
+        "role": _ROLES.get(role, role),
         "content": plain_text(message.get("content")),
         "tool_calls": [call_of(call, number) for number, call in enumerate(calls)] or None,
         "tool_call_id": message.get("tool_call_id") or _of_function(message),
@@ -74,7 +76,7 @@ def call_of(call: Any, number: int) -> ChatCall:
     if not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments or {}).decode()
     return ChatCall(
-        id=call.get("id") or f"call_{number}",
+        id=str(call.get("id") or f"call_{number}"),
         function=ChatFunction(name=function["name"], arguments=arguments),
     )
 
