@@ -40,10 +40,8 @@ class Progress:
         after = "" if self.last_update is None else f"; no update after step {self.last_update}"
         if self.rising_from is None:
             return f"no rise of the mean reward can be told from noise{after}"
-        return (
-            f"steps {self.rising_from} to {self.steps[-1]} show a rise, and no fewer of the last steps "
-            f"do{after}"
-        )
+        steps = f"steps {self.rising_from} to {self.steps[-1]}"
+        return f"{steps} show a rise, and no fewer of the last steps do{after}"
 
 
 def progress(rewards: Mapping[int, float], updates: Mapping[int, float]) -> Progress | None:

@@ -15,7 +15,7 @@ from attrs import define, frozen
 from ale.errors import ContextLengthError, LLMError
 from ale_servers.channel import check_broadcast, check_memory, files_of
 from ale_servers.program import Answered, Program, RefusedError, until_ready
-from ale_servers.protocol import NotSampledError, WeightsError
+from ale_servers.protocol import NotSampledError, WeightsError, check_ids
 from ale_servers.records import (
     Held,
     Interruption,
@@ -39,6 +39,7 @@ class Model:
         folder: the model's, in the format of transformers.
         name: for records.
         context: most tokens of prompt and answer.
+        vocabulary: number of token ids.
         max_running: most answers sampled at once.
         start_s: seconds within which a starting program must answer.
         adapters: most adapters; 0 for none.
@@ -47,6 +48,7 @@ class Model:
     folder: Path
     name: str
     context: int
+    vocabulary: int
     max_running: int
     start_s: float
     adapters: int = 0
@@ -175,6 +177,7 @@ class Gateway:
             raise ContextLengthError(
                 f"{n + len(forced)} tokens, and the context holds {self._model.context}"
             )
+        check_ids(request, self._model.vocabulary)
         program = _program_name(request.adapter, held) if request.adapter else None
         job = self._jobs[request.id] = _Job(program)
         try:

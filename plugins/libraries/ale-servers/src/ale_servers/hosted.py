@@ -83,7 +83,8 @@ def model_in(options: HostedOptions) -> Model:
     folder = options.model.absolute()
     try:
         config = json.loads((folder / "config.json").read_text())
-        own = int({**config, **config.get("text_config", {})}["max_position_embeddings"])
+        config = {**config, **config.get("text_config", {})}
+        own, vocabulary = (int(config[key]) for key in ("max_position_embeddings", "vocab_size"))
     except (OSError, ValueError, KeyError) as error:
         message = f"{folder} holds no model of transformers: {error!r}"
         raise InputError.of(message, path="llm.model") from error
@@ -92,6 +93,7 @@ def model_in(options: HostedOptions) -> Model:
         name=folder.name,
         # Leave a place for the token that programs sample even when asked only for scores.
         context=min(own, options.context or own) - 1,
+        vocabulary=vocabulary,
         max_running=options.max_batch,
         start_s=options.start_s,
         adapters=options.adapters,

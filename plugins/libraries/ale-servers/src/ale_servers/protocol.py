@@ -26,6 +26,17 @@ REFUSALS: Mapping[str, type[ContextLengthError | NotSampledError | WeightsError]
 """Errors by the kind of refusal that stands for them on the wire."""
 
 
+def check_ids(request: SampleRequest, vocabulary: int) -> None:
+    """Refuse ids at which some engines fail, with every answer in progress.
+
+    Raises:
+        LLMError: an id is not in the vocabulary of this size.
+    """
+    highest = max((*request.prompt_ids, *request.answer_ids, *request.forced_ids))
+    if highest >= vocabulary:
+        raise LLMError(f"token id {highest} is outside the model's vocabulary of {vocabulary}")
+
+
 @runtime_checkable
 class InferenceServer(Protocol):
     """A server that samples for training, or a client of one."""

@@ -1,8 +1,9 @@
 """What clients and servers exchange. JSON on the wire."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 Interruption = Literal["keep", "abort"]
 """What a pause does to requests in progress: ``keep`` holds them, and on resumption they continue
@@ -10,22 +11,25 @@ under the weights present then, with keys and values computed anew; ``abort`` en
 they have so far."""
 
 
+TokenIds = tuple[Annotated[int, Meta(ge=0, lt=2**31)], ...]
+
+
 class SampleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Sample an answer to token ids."""
 
     id: str
     """Id by which this request can be aborted; unique among those in progress."""
-    prompt_ids: tuple[int, ...]
-    answer_ids: tuple[int, ...] = ()
+    prompt_ids: TokenIds
+    answer_ids: TokenIds = ()
     """The beginning of an interrupted request's answer, after which the rest is sampled."""
-    forced_ids: tuple[int, ...] = ()
+    forced_ids: TokenIds = ()
     """Ids to score instead of sampling: at temperature 1, over all tokens."""
-    max_tokens: int
-    """Most new tokens, at least 1; the server may stop earlier at its context."""
-    temperature: float = 1.0
+    max_tokens: Annotated[int, Meta(ge=1)]
+    """Most new tokens; the server may stop earlier at its context."""
+    temperature: Annotated[float, Meta(ge=0)] = 1.0
     """0 is greedy."""
-    top_p: float = 1.0
-    stop_ids: tuple[int, ...] = ()
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    stop_ids: TokenIds = ()
     """Tokens that end the answer, and are part of it."""
     stop: tuple[str, ...] = ()
     """Texts; the token that completes one is the answer's last."""

@@ -63,7 +63,7 @@ def _route(
             return Response(status_code=_CLIENT_LEFT)
         except _TooLongError as error:
             return _refused("invalid", str(error), status=413)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return _refused("invalid", str(error))
         except Exception as error:
             return _failed(error)
@@ -80,8 +80,8 @@ class _Asked:
 
     async def sample(self, request: Request) -> Response:
         asked = await _read(request, SampleRequest)
-        if asked.max_tokens < 1 or not (asked.prompt_ids or asked.answer_ids):
-            return _refused("invalid", "expected max_tokens of at least 1, and ids")
+        if not (asked.prompt_ids or asked.answer_ids):
+            return _refused("invalid", "expected prompt_ids or answer_ids")
 
         async def work() -> Response:
             return _json(await self.server.sample(asked))

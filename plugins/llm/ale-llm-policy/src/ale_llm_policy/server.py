@@ -21,7 +21,7 @@ from ale_llm_policy.jobs import Job, Rules
 from ale_llm_policy.pretrained import TorchPolicy, weights
 from ale_servers.broadcast import OtherWeightsError, Reader
 from ale_servers.channel import check_memory, files_of
-from ale_servers.protocol import NotSampledError, WeightsError
+from ale_servers.protocol import NotSampledError, WeightsError, check_ids
 from ale_servers.records import (
     Broadcast,
     Held,
@@ -83,6 +83,7 @@ class EngineServer:
                 f"it has version {self._policy.version}, and the request needs "
                 f"{request.least_version} or later"
             )
+        check_ids(request, int(self._policy.base.config.get_text_config().vocab_size))
         await self._digest()  # before the weights can change
         sampled = await self.run(request)
         digests = {version: self._digests[version] for version in {*sampled.versions}}

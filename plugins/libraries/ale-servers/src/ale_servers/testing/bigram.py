@@ -15,7 +15,7 @@ from attrs import define, field
 
 from ale.errors import ContextLengthError
 from ale_servers.channel import WeightFolder, files_of
-from ale_servers.protocol import NotSampledError, WeightsError
+from ale_servers.protocol import NotSampledError, WeightsError, check_ids
 from ale_servers.records import (
     Held,
     Interruption,
@@ -117,6 +117,7 @@ class BigramServer:
         version = self._present(request)[1]
         if version < request.least_version:
             raise NotSampledError(f"it has version {version}")
+        check_ids(request, VOCABULARY)
 
     def _present(self, request: SampleRequest) -> tuple[str, int, str]:
         """The table that a request is sampled from, with its version and digest."""

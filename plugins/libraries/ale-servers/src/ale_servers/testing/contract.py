@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from ale.errors import ContextLengthError
+from ale.errors import AleError, ContextLengthError
 from ale_servers.protocol import InferenceServer, NotSampledError, WeightsError
 from ale_servers.records import Interruption, Sampled, SampleRequest, Weights
 
@@ -190,6 +190,15 @@ class ServerContract(Kit):
         for request, sampled in zip(requests, answers, strict=True):
             assert len(sampled.ids) == request.max_tokens
             check_exact(lab, request, sampled)
+
+    async def test_an_id_outside_the_vocabulary_is_refused_and_the_others_continue(
+        self, server: InferenceServer, lab: ServerLab
+    ) -> None:
+        request = ask(lab, 24)
+        sampling = _begin(server.sample(request))
+        with pytest.raises(AleError):
+            await server.sample(ask(lab, 4, prompt_ids=(*lab.prompt, 2**31 - 1)))
+        check_exact(lab, request, await sampling)
 
     async def test_the_next_turn_extends_the_ids_of_the_last(
         self, server: InferenceServer, lab: ServerLab

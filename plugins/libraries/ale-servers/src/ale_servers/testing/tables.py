@@ -5,7 +5,7 @@ import struct
 from pathlib import Path
 
 from ale_servers.tensors import digest_of, stored_in
-from ale_servers.testing.bigram import CONTEXT, BigramLab
+from ale_servers.testing.bigram import CONTEXT, VOCABULARY, BigramLab
 
 _LETTERS = 32
 
@@ -35,7 +35,8 @@ def read(folder: Path) -> str:
 def write_model(folder: Path) -> None:
     """Write a model of version 0 with which a gateway can be started."""
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": CONTEXT + 1}))
+    config = {"max_position_embeddings": CONTEXT + 1, "vocab_size": VOCABULARY}
+    (folder / "config.json").write_text(json.dumps(config))
     write(folder / "model.safetensors", "table 0")
 
 
