@@ -72,7 +72,9 @@ async def test_top_p_is_refused_as_its_log_probabilities_would_be_wrong(
 
 def test_the_command_line(lab: GatewayLab) -> None:
     options = SGLangServerOptions(model=lab.model, adapters=3, arguments=("--tp-size=2",))
-    model = Model(folder=lab.model, name="m", context=99, vocabulary=32, max_running=4, start_s=1, adapters=3)
+    model = Model(
+        folder=lab.model, name="m", context=99, vocabulary=32, max_running=4, start_s=1, adapters=3
+    )
     given = arguments(options, model, "http://127.0.0.1:4")
     wanted = ("--port=4", "--context-length=100", "--max-loras-per-batch=6", "--tp-size=2")
     assert {*wanted} <= {*given}

@@ -63,7 +63,9 @@ async def test_an_answer_says_nothing_of_weights_that_were_changed_under_its_ada
 
 def test_the_command_line_asks_for_the_log_probabilities_of_the_sampler(lab: GatewayLab) -> None:
     options = VLLMServerOptions(model=lab.model, adapters=3, arguments=("--seed=1",))
-    model = Model(folder=lab.model, name="m", context=99, vocabulary=32, max_running=4, start_s=1, adapters=3)
+    model = Model(
+        folder=lab.model, name="m", context=99, vocabulary=32, max_running=4, start_s=1, adapters=3
+    )
     given = arguments(options, model, "cpu", "http://127.0.0.1:4")
     wanted = (
         "--logprobs-mode=processed_logprobs",
