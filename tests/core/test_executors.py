@@ -187,7 +187,7 @@ async def test_an_episode_of_another_job_ends_the_run(
     distant: Distant, workplace: Any, finish: Finish
 ) -> None:
     distant.give = lambda job, episode: replace(episode, id="0-t9-0")
-    run = workplace.prepared(config_of(workplace))
+    run = workplace.prepared(config_of(workplace, n=1, run={"rollouts": 1}))
     with pytest.raises(PluginError, match="for the job 0-t0-0"):
         await finish(run)
     assert stored_in(run) == {}

@@ -149,7 +149,7 @@ class OpensNaiveSessions(Folder):
     async def session(
         self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
     ) -> FolderSession:
-        return NaiveSession(self, await self._start(["bash", "--norc"], env, cwd))
+        return NaiveSession(await self._start(["bash", "--norc"], env, cwd))
 
 
 @contextlib.asynccontextmanager

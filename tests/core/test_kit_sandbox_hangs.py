@@ -64,7 +64,7 @@ class OpensSilentSessions(FolderSandbox):
     async def session(
         self, *, env: Mapping[str, str] | None = None, cwd: str | None = None
     ) -> FolderSession:
-        return SilentSession(self, await self._start(["bash", "--norc"], env, cwd))
+        return SilentSession(await self._start(["bash", "--norc"], env, cwd))
 
 
 class IgnoresCancellation(FolderSandbox):

@@ -247,6 +247,3 @@ class OpenAIWire(Wire):
     def events(self, step: Step, body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]] | None:
         """The chunks of a completion."""
         return Answer(step=step, body=body).events() if body.get("stream") else None
-
-
-__all__ = ["Answer", "NoStepError", "OpenAIWire", "Player", "Script"]

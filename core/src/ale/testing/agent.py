@@ -102,11 +102,7 @@ class AgentAttempt:
 
     async def hangs(self) -> None:
         """Wait until the agent has asked for an answer that the model does not give."""
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await self.llm.hanging.wait()
-        except TimeoutError:
-            pytest.fail(f"the agent did not ask the model again within {PATIENCE_S:g} s")
+        await until(lambda: self.llm.hanging, "another question to the model", PATIENCE_S)
 
     @property
     def trajectory(self) -> Trajectory:
@@ -125,7 +121,7 @@ class WatchedLLM(FakeLLM):
     def __init__(self, answers: Sequence[Answer], recorder: ListRecorder) -> None:
         super().__init__(answers)
         self.turns_on_record: list[int] = []
-        self.hanging = asyncio.Event()
+        self.hanging = False
         self._left = len(answers)
         self._recorder = recorder
 
@@ -134,7 +130,7 @@ class WatchedLLM(FakeLLM):
         self.turns_on_record.append(len(self._recorder.turns))
         self._left -= 1
         if self._left < 0:
-            self.hanging.set()
+            self.hanging = True
             await asyncio.Event().wait()
         return await super().complete(request)
 

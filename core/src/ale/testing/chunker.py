@@ -235,13 +235,3 @@ class ChunkerContract:
             random_trajectory(random.Random(seed), tokens=True, offsets=True)
             for seed in range(100, 110)
         ]
-
-
-__all__ = [
-    "HOSTILE_TEXTS",
-    "ChunkerContract",
-    "assert_partition",
-    "random_trace",
-    "random_trajectory",
-    "random_turn",
-]

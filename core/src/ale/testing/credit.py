@@ -158,13 +158,3 @@ class CreditContract:
 
     def _groups(self) -> list[Group]:
         return [random_group(random.Random(seed)) for seed in range(100, 110)]
-
-
-__all__ = [
-    "CreditContract",
-    "assert_credits",
-    "chunk_per_turn",
-    "group_of",
-    "random_group",
-    "rollout",
-]

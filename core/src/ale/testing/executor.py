@@ -142,14 +142,14 @@ def episodes_of(directory: Path) -> list[str]:
     return [json.loads(line)["id"] for line in lines]
 
 
-def spec_of(folder: Path, run_id: str, *, retries: int = 0) -> RunSpec:
+def spec_of(folder: Path, run_id: str) -> RunSpec:
     """A run whose parts are a plugin file in `folder`."""
     file = folder / "kit_parts.py"
     file.write_text(PARTS)
     config = {
         "sandbox": {"type": "kit-folder"},
         "agent": {"type": "kit-agent"},
-        "run": {"deterministic": True, "retries": retries, "seed": 7},
+        "run": {"deterministic": True, "seed": 7},
         "plugins": [str(file)],
     }
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -372,6 +372,3 @@ class RemoteExecutorContract(ExecutorContract):
         assert [each.reward for each in episodes] == [1.0] * 5
         # A killed worker leaves folders behind, which must be the test's own.
         assert Path(where.read_text().strip()).parent == tmp_path
-
-
-__all__ = ["ExecutorContract", "KitRun", "RemoteExecutorContract", "job", "spec_of"]

@@ -75,8 +75,6 @@ class FakeLLM:
     An exception in the list is raised instead; a callable is called with the request.
     """
 
-    capabilities = LLMCapabilities(tools=True, deterministic=True)
-
     def __init__(
         self,
         answers: Iterable[Completion | Exception | Callable[[CompletionRequest], Completion]],
@@ -252,8 +250,7 @@ def _result(code: int, stdout: bytes, stderr: bytes, limit: int, timed_out: bool
 class FolderSession:
     """A bash that runs commands one after the other, with their output going to files."""
 
-    def __init__(self, sandbox: "FolderSandbox", process: asyncio.subprocess.Process) -> None:
-        self._sandbox = sandbox
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.closed = False
 
@@ -384,13 +381,13 @@ class FolderSandbox(BaseSandbox):
         except asyncio.CancelledError:
             await _end(process)
             raise
-        code = process.returncode if process.returncode is not None else 137
+        code = await process.wait()
         code = code if code >= 0 else 128 - code
         return _result(code, out, err, command.max_output_bytes, timed_out)
 
     async def open_session(self, env: Mapping[str, str], cwd: str | None) -> FolderSession:
         """A persistent bash."""
-        return FolderSession(self, await self._start(["bash", "--norc", "--noprofile"], env, cwd))
+        return FolderSession(await self._start(["bash", "--norc", "--noprofile"], env, cwd))
 
     async def end_processes(self) -> int:
         """Kill the processes that are still running."""

@@ -24,7 +24,7 @@ errors included::
 import asyncio
 import math
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, get_args
 
@@ -221,11 +221,10 @@ _PARIS: Step = {
     "tokens": _TOKENS,
 }
 _SUM: Step = {"calls": [{"name": "add", "arguments": {"a": 17, "b": 25}, "id": "call_sum"}]}
-_ONE = {"text": "One", "finish_reason": "length"}
-_USUAL: Mapping[str, Step] = {
-    CAPITAL: _PARIS,
-    COUNT: {**_ONE, "usage": {"prompt_tokens": 4, "completion_tokens": 1}},
-    "*": {"text": "Hm."},
+_ONE: Step = {
+    "text": "One",
+    "finish_reason": "length",
+    "usage": {"prompt_tokens": 4, "completion_tokens": 1},
 }
 
 
@@ -277,9 +276,9 @@ class LLMServerContract(LLMContract):
             "conversations": [
                 {"match": "17 plus 25", "steps": [_SUM, {"text": "42."}]},
                 {"match": "This is message", "steps": [{"text": "Long."}] * 120},
-                {"match": "capital of France", "steps": [_USUAL[CAPITAL]]},
-                {"match": "Count", "steps": [_USUAL[COUNT]]},
-                {"match": "", "steps": [_USUAL["*"]]},
+                {"match": "capital of France", "steps": [_PARIS]},
+                {"match": "Count", "steps": [_ONE]},
+                {"match": "", "steps": [{"text": "Hm."}]},
             ]
         }
         with cls.serve(script) as server:

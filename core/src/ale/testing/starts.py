@@ -323,22 +323,3 @@ class StartSchemeContract:
                     ids = [call.id for call in message.tool_calls]
                     assert all(ids), "a call without an id can't be answered"
                     assert len(set(ids)) == len(ids), "two calls with one id"
-
-
-__all__ = [
-    "FINISH",
-    "SHELL",
-    "StartSchemeContract",
-    "answered",
-    "assert_starts",
-    "described",
-    "drawn",
-    "graded",
-    "next_message",
-    "output_of",
-    "replayed",
-    "request",
-    "rolled_out",
-    "solved",
-    "trained",
-]

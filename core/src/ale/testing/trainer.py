@@ -362,25 +362,11 @@ class CriticTrainerContract(TrainerContract):
     ) -> None:
         """`Credit.weights` assume that every state is worth 0; rewards and values decide."""
         reports = []
-        for made in (batch(0), _with_other_weights(batch(0))):
+        other = _with_credits(
+            batch(0), lambda credit: replace(credit, weights=(7.0,) * len(credit.weights))
+        )
+        for made in (batch(0), other):
             trainer = make_trainer()
             await trainer.step(made)
             reports.append(self._computed(await trainer.step(batch(1))))
         assert reports[1] == pytest.approx(reports[0], rel=self.tolerance)
-
-
-def _with_other_weights(batch: Batch) -> Batch:
-    return _with_credits(
-        batch, lambda credit: replace(credit, weights=(7.0,) * len(credit.weights))
-    )
-
-
-__all__ = [
-    "BackgroundSaverContract",
-    "CriticTrainerContract",
-    "TrainerContract",
-    "batch_for_critic",
-    "credited_batch",
-    "credited_group",
-    "without_credit",
-]

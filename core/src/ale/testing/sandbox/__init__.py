@@ -53,6 +53,3 @@ class SandboxContract(
         """An open sandbox."""
         async with guarded(backend).open(SandboxSpec()) as sandbox:
             yield sandbox
-
-
-__all__ = ["SandboxContract"]

@@ -79,34 +79,30 @@ def _short(value: object) -> str:
 
 async def keeps_beating(sandbox: Sandbox, name: str) -> None:
     """Wait for one more line, which shows that something still writes to the file."""
-    before = await size(sandbox, name)
+    await started(sandbox, name, await size(sandbox, name))
+
+
+async def started(sandbox: Sandbox, name: str, before: int = 0) -> None:
+    """Wait until something has written to the file, which had `before` bytes."""
 
     async def grown() -> bool:
         return await size(sandbox, name) > before
 
-    await until(grown, f"another write to {name}", TIMEOUT_S)
+    await until(grown, f"a write to {name}", TIMEOUT_S)
 
 
-async def started(sandbox: Sandbox, name: str) -> None:
-    """Wait until something has written to the file."""
-
-    async def there() -> bool:
-        return await size(sandbox, name) > 0
-
-    await until(there, f"the first write to {name}", TIMEOUT_S)
+def command_lines() -> dict[int, bytes]:
+    """The command line of every process, as this host sees them."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or we may not read it
+            found[int(folder.name)] = (folder / "cmdline").read_bytes()
+    return found
 
 
 def host_processes(word: str) -> list[int]:
-    """Processes, as this host sees them, with `word` in their command line."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (folder / "cmdline").read_bytes()
-        except OSError:  # it has ended, or we may not read it
-            continue
-        if word.encode() in line:
-            found.append(int(folder.name))
-    return found
+    """Processes with `word` in their command line."""
+    return [pid for pid, line in command_lines().items() if word.encode() in line]
 
 
 def no_process_left(word: str) -> None:
