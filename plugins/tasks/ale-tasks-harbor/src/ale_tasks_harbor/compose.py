@@ -138,9 +138,9 @@ def _read(
 def client_of(
     text: str,
     *,
-    implied: bool = False,
-    variables: tuple[tuple[str, str], ...] = tuple(_GIVEN.items()),
-    secrets: frozenset[str] = frozenset(),
+    implied: bool,
+    variables: tuple[tuple[str, str], ...],
+    secrets: frozenset[str],
 ) -> Client:
     """As `read`. Most tasks have the same file, letter by letter.
 
@@ -183,9 +183,19 @@ def _is_odd(service: dict[str, Any], plain: dict[str, Any]) -> bool:
     """Does it ask for what only docker compose gives?"""
     if any(key not in _NOTHING | _HANDLED for key in service):
         return True
-    if "build" in plain and _build_problem(plain["build"]):
+    if "build" in plain and not _is_plain_build(plain["build"]):
         return True
-    return "volumes" in service and _volumes_problem(service["volumes"]) is not None
+    volumes = service.get("volumes", [])
+    listed = volumes if isinstance(volumes, list) else [volumes]
+    return any(not str(volume).startswith(compose_policy.LOGS) for volume in listed)
+
+
+def _is_plain_build(build: Any) -> bool:
+    """Is it of the Dockerfile in the task's folder, and nothing more?"""
+    wanted = build if isinstance(build, dict) else {"context": build}
+    context, file = wanted.get("context", "."), wanted.get("dockerfile", "Dockerfile")
+    own = str(context).rstrip("/") in (".", "") and str(file).removeprefix("./") == "Dockerfile"
+    return own and set(wanted) <= {"context", "dockerfile"}
 
 
 def _secrets_of(
@@ -236,15 +246,6 @@ def _text(service: dict[str, Any], key: str) -> str | None:
     return str(service[key]) if key in service else None
 
 
-def _build_problem(build: Any) -> str | None:
-    wanted = build if isinstance(build, dict) else {"context": build}
-    context, file = wanted.get("context", "."), wanted.get("dockerfile", "Dockerfile")
-    if str(context).rstrip("/") not in (".", "") or str(file).removeprefix("./") != "Dockerfile":
-        return f"only the Dockerfile of the task's folder can be built, not {build!r}"
-    more = sorted(set(wanted) - {"context", "dockerfile"})
-    return f"{', '.join(more)}: not supported yet" if more else None
-
-
 def _command(command: Any) -> tuple[str, ...]:
     """What the container is to run; nothing where it would only wait."""
     words = list(map(str, command)) if isinstance(command, list) else shlex.split(str(command))
@@ -252,13 +253,6 @@ def _command(command: Any) -> tuple[str, ...]:
     if not text or (_IDLE.match(text) and "&" not in text and ";" not in text):
         return ()
     return tuple(words)
-
-
-def _volumes_problem(volumes: Any) -> str | None:
-    for volume in volumes if isinstance(volumes, list) else [volumes]:
-        if not str(volume).startswith(compose_policy.LOGS):
-            return f"a volume is not supported yet ({volume})"
-    return None
 
 
 def _platform_problem(wanted: Any) -> str | None:

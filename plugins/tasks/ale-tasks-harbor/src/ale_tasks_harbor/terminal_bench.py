@@ -49,9 +49,6 @@ class _Reader:
         self._folder = folder
         self._root = root
         self._environ = environ
-        self._background = background()
-        """Script that lists what starts with the container."""
-        self._several = False
 
     def task(self, key: str) -> Task:
         root = self._root
@@ -60,22 +57,23 @@ class _Reader:
             root.refuse("instruction", "'instruction' is missing")
         same_shell = root.flag("run_tests_in_same_shell") is True
         category = root.text("category")
-        environment = self._machine()
+        client = compose.read(self._folder, self._environ, {}, self._root)
+        script = background(client.entrypoint, client.command)
         commands, facts = self._solution()
-        criterion = self._criterion(key, same_shell)
-        requires = required(criterion.options, several=self._several)
+        criterion = self._criterion(key, script, same_shell=same_shell)
+        requires = required(criterion.options, several=client.several)
         return Task(
             id=task_id(self._folder.name),
             goal=instruction or "",
             origin=self._root.file,
             tags=tuple(dict.fromkeys((*root.texts("tags"), *([category] if category else [])))),
-            setup_steps=(*started(self._background), integrity.setup_step(key)),
+            setup_steps=(*started(script), integrity.setup_step(key)),
             criteria=(criterion,),
             keep_processes=same_shell,
             constraints=Constraints(
                 network=True, time_limit_s=root.seconds("max_agent_timeout_sec", 360.0)
             ),
-            environment=replace(environment, requires=requires),
+            environment=replace(self._environment(client), requires=requires),
             solution=commands,
             metadata={
                 "environment": "terminal",
@@ -86,14 +84,11 @@ class _Reader:
             },
         )
 
-    def _machine(self) -> Environment:
+    def _environment(self, client: compose.Client) -> Environment:
         folder = self._folder
-        client = compose.read(folder, self._environ, {}, self._root)
         has_own = folder.has("Dockerfile") or not client.several
         if client.image is None and has_own and not folder.has_file("Dockerfile"):
             self._root.note(folder.at("Dockerfile"), "there is no such file")
-        self._background = background(client.entrypoint, client.command)
-        self._several = client.several
         build = folder.at(compose.FILE) if client.several else folder.path
         return Environment(
             image=client.image,
@@ -106,7 +101,8 @@ class _Reader:
             own_files=True,
         )
 
-    def _criterion(self, key: str, same_shell: bool) -> CriterionSpec:
+    def _criterion(self, key: str, script: str, *, same_shell: bool) -> CriterionSpec:
+        """The tests; `script` lists what starts with the container."""
         folder = self._folder
         if not folder.has_file(_SCRIPT):
             self._root.note(folder.at(_SCRIPT), "there is no such file")
@@ -119,7 +115,7 @@ class _Reader:
                 "result": self._root.choice("parser_name", tuple(PARSERS), "pytest"),
                 "timeout_s": self._root.seconds("max_test_timeout_sec", 60.0),
                 "env": {"TEST_DIR": "/tests"},
-                "restart_command": again(self._background),
+                "restart_command": again(script),
                 "same_shell": same_shell,
                 "record_key": key,
             },
