@@ -11,7 +11,7 @@ from typing import Any
 from ale.errors import InputError, NotUsableError
 from ale.plugin import BuildContext
 from ale.types import SandboxInfo, SandboxSpec
-from ale_sandbox_bubblewrap import facts, planning
+from ale_sandbox_bubblewrap import facts, planning, process_lock
 from ale_sandbox_bubblewrap.capabilities import capabilities_of
 from ale_sandbox_bubblewrap.cgroups import Group, Wanted
 from ale_sandbox_bubblewrap.client import ForkServer, SupervisorClient
@@ -34,11 +34,8 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
     def __init__(self, options: BubblewrapOptions, context: BuildContext) -> None:
         super().__init__(options, context, BubblewrapRecord)
         if not self.root.is_dir():
-            message, hint = (
-                f"no such folder: {self.root}",
-                f"mkdir -p {shlex.quote(str(self.root))}",
-            )
-            raise InputError.of(message, path="sandbox.root", hint=hint)
+            hint = f"mkdir -p {shlex.quote(str(self.root))}"
+            raise InputError.of(f"no such folder: {self.root}", path="sandbox.root", hint=hint)
         found = facts.find(self.root)
         if found.missing is not None:
             raise NotUsableError(f"bubblewrap: {found.missing}")
@@ -198,7 +195,7 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
     async def end_orphans(self, record: BubblewrapRecord) -> None:
         """Also wait for the processes that hold the sandbox."""
         await super().end_orphans(record)
-        await self._store.wait_for_owner_processes(record.owner)
+        await process_lock.wait_released(self._store.owners, record.owner)
 
     async def prune(self) -> Sequence[SandboxInfo]:
         """Remove what belongs to host processes that have ended, and empty folders."""

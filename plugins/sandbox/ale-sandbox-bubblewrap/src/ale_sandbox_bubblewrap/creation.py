@@ -50,6 +50,14 @@ def enter_user_namespace() -> None:
     kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
 
 
+def become(uid: int) -> None:
+    """Give up root's rights for those of an ordinary user."""
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    kernel.set_dumpable(True)  # or its own /proc entries are closed to it
+
+
 def make(plan: launch.Plan, request: Mapping[str, Any], sock: socket.socket) -> Inside:
     """Create the sandbox and join it.
 

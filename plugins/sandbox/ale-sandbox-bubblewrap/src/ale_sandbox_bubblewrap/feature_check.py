@@ -20,14 +20,9 @@ def main(uid: int, folder: str) -> None:
         folder: made for the check, and owned by this user.
     """
     found: dict[str, str | None] = {"namespaces": None, "overlay": None, "memory": None}
+    os.chdir(folder)
     if os.geteuid() != uid:
-        os.chdir(folder)
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-        kernel.set_dumpable(True)
-    else:
-        os.chdir(folder)
+        creation.become(uid)
     found["namespaces"] = _refusal(creation.enter_user_namespace)
     if found["namespaces"] is None:
         Path("disk").mkdir()

@@ -70,10 +70,7 @@ def _prepare(plan: launch.Plan, settings: Mapping[str, Any]) -> None:
         kernel.unshare(kernel.CLONE_NEWNS)
         kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
         _mount_staging(settings["store"], uid=uid)
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-        kernel.set_dumpable(True)  # or its own /proc entries are closed to it
+        creation.become(uid)
         creation.enter_user_namespace()
     os.chdir(layers.STAGING)
     Path(layers.ROOT).mkdir()

@@ -1,6 +1,7 @@
 """The host's side of `upload` and `download`: one entry at a time, never through a link."""
 
 import os
+import shutil
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,8 +51,7 @@ class Entry:
     def fill(self, descriptor: int) -> None:
         """Copy a file into an open one, and close that."""
         with self.path.open("rb") as file, os.fdopen(descriptor, "wb") as copy:
-            while data := file.read(_CHUNK):
-                copy.write(data)
+            shutil.copyfileobj(file, copy, _CHUNK)
             copy.flush()
             os.fchmod(descriptor, stat.S_IMODE(self.mode))
             os.utime(descriptor, ns=(self.time, self.time))
@@ -62,8 +62,7 @@ def save(descriptor: int, target: Path, about: Mapping[str, Any]) -> None:
     with os.fdopen(descriptor, "rb") as file:
         _clear(target)
         with target.open("xb") as copy:
-            while data := file.read(_CHUNK):
-                copy.write(data)
+            shutil.copyfileobj(file, copy, _CHUNK)
             copy.flush()
             os.fchmod(copy.fileno(), about["mode"] & _PLAIN)
             os.utime(copy.fileno(), ns=(about["time"], about["time"]))

@@ -72,12 +72,13 @@ class Store:
         layers = self.folder / LAYERS
         layers.mkdir(mode=0o700, exist_ok=True)
         self.give(layers)
-        self._owners.mkdir(mode=0o700, exist_ok=True)
+        self.owners.mkdir(mode=0o700, exist_ok=True)
         if self._lock_fd is None:
-            self._lock_fd = process_lock.acquire(self._owners, self._owner)
+            self._lock_fd = process_lock.acquire(self.owners, self._owner)
 
     @property
-    def _owners(self) -> Path:
+    def owners(self) -> Path:
+        """The folder of the host processes' locks; see `process_lock`."""
         return self.folder / "owners"
 
     @property
@@ -86,20 +87,12 @@ class Store:
         assert self._lock_fd is not None, "the store is open"
         return self._lock_fd
 
-    async def wait_for_owner_processes(self, owner: Owner) -> None:
-        """Wait until all processes that a dead host process started have ended.
-
-        Raises:
-            SandboxError: they do not end in time.
-        """
-        await process_lock.wait_released(self._owners, owner)
-
     def close(self) -> None:
         """Release the folders, and remove them if they are empty. May be called again."""
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None
-            process_lock.is_released(self._owners, self._owner)
+            process_lock.is_released(self.owners, self._owner)
         if self._in_use is not None:
             os.close(self._in_use)
             self._in_use = None
