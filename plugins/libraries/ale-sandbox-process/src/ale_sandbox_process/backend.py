@@ -1,9 +1,9 @@
 """What backends of sandboxes on the host's kernel have in common: records, listing, pruning."""
 
 import asyncio
-import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -97,20 +97,13 @@ class HostBackend(ABC, Generic[RecordT, SandboxT]):
                 return record
         raise SandboxError(f"there is no snapshot {ref!r}; its run may have been pruned")
 
-    @contextlib.asynccontextmanager
-    async def open(self, spec: SandboxSpec) -> AsyncIterator[SandboxT]:
-        """A fresh sandbox, removed on exit."""
-        async with self._opened(spec, None) as sandbox:
-            yield sandbox
-
-    @contextlib.asynccontextmanager
-    async def restore(self, ref: str, spec: SandboxSpec) -> AsyncIterator[SandboxT]:
+    def restore(self, ref: str, spec: SandboxSpec) -> AbstractAsyncContextManager[SandboxT]:
         """A fresh sandbox with the files of a snapshot."""
-        async with self._opened(spec, ref) as sandbox:
-            yield sandbox
+        return self.open(spec, ref)
 
-    @contextlib.asynccontextmanager
-    async def _opened(self, spec: SandboxSpec, snapshot: str | None) -> AsyncIterator[SandboxT]:
+    @asynccontextmanager
+    async def open(self, spec: SandboxSpec, snapshot: str | None = None) -> AsyncIterator[SandboxT]:
+        """A fresh sandbox, with the files of a snapshot if one is given; removed on exit."""
         wanted = spec.image or spec.build
         if wanted is not None and not self._ignore_image:
             raise UnsupportedError(

@@ -47,11 +47,8 @@ def private(folder: Path) -> None:
     Raises:
         SandboxError: another user owns it.
     """
-    try:
+    with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
-    except FileExistsError:
-        pass
-    else:
         return
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
