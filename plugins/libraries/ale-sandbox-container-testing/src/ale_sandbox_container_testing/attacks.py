@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from ale.errors import SandboxError
-from ale.types import SandboxSpec
-from ale_sandbox_container.sandbox import ContainerSandbox
-from ale_sandbox_container_testing.tools import (
-    PATIENCE_S,
-    Make,
+from ale.testing.sandbox._probes import (
+    beat,
     command_lines,
     host_processes,
-    opened,
-    out,
-    until,
+    keeps_beating,
+    stopped,
 )
+from ale.testing.waiting import until
+from ale.types import SandboxSpec
+from ale_sandbox_container.sandbox import ContainerSandbox
+from ale_sandbox_container_testing.tools import PATIENCE_S, Make, opened, out
 
 # The processes of the supervisor: 1, and whatever else runs its shell.
 _SUPERVISORS = """\
@@ -190,15 +190,11 @@ class AttackProbes:
         backend = make()
         assert any(note.startswith("timeouts:") for note in backend.capabilities.notes)
         async with opened(backend) as sandbox:
-            beat = "while :; do echo x >>beat; sleep 0.02; done"
-            hide = f"(ulimit -m 1000; {beat}) & sleep 60"
+            hide = f"(ulimit -m 1000; {beat('beat')}) & sleep 60"
             assert (await sandbox.exec(hide, timeout_s=2.0)).timed_out
-            before = len(await sandbox.read("beat"))
-            await until(lambda: _grown(sandbox, before), "a beat after the timeout")
+            await keeps_beating(sandbox, "beat")
             assert await sandbox.end_processes() >= 1
-            silent = len(await sandbox.read("beat"))
-            await asyncio.sleep(0.2)
-            assert len(await sandbox.read("beat")) == silent
+            await stopped(sandbox, "beat", after="`end_processes`")
 
     async def test_no_escape_outlives_the_sandbox(self, make: Make) -> None:
         word = f"86400.{secrets.randbelow(10**9)}"
@@ -215,14 +211,14 @@ class AttackProbes:
     async def test_a_supervisor_that_is_stopped_keeps_no_sandbox_open(self, make: Make) -> None:
         word = f"86400.{secrets.randbelow(10**9)}"
 
-        def stopped() -> bool:
+        def all_stopped() -> bool:
             states = [Path(f"/proc/{pid}/stat").read_text() for pid in host_processes(f"{word}\0")]
             return bool(states) and all(") T " in state for state in states)
 
         async with opened(make()) as sandbox:
             stop = f"sleep {word} & sleep 0.2; kill -STOP -1"
             running = asyncio.ensure_future(sandbox.exec(stop))
-            await until(stopped, "the stop of all that runs")
+            await until(all_stopped, "the stop of all that runs")
             await sandbox.close()
             with pytest.raises(SandboxError, match="closed"):
                 await running
@@ -300,7 +296,3 @@ class AttackProbes:
         else:
             assert (tmp_path / "hole").stat().st_size < 1 << 32
         assert time.monotonic() - started_at < PATIENCE_S
-
-
-async def _grown(sandbox: ContainerSandbox, before: int) -> bool:
-    return len(await sandbox.read("beat")) > before

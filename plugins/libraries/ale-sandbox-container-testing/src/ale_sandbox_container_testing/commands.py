@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from ale.errors import SandboxError
+from ale.testing.waiting import until
 from ale_sandbox_container import worker
 from ale_sandbox_container.sandbox import ContainerSandbox
-from ale_sandbox_container_testing.tools import PATIENCE_S, Make, opened, out, until
+from ale_sandbox_container_testing.tools import PATIENCE_S, Make, opened, out
 
 
 class CommandProbes:

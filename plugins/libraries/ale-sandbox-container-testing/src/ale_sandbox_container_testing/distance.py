@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from ale.errors import SandboxError
+from ale.testing.waiting import until
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.sandbox import ContainerSandbox
-from ale_sandbox_container_testing.tools import PATIENCE_S, Make, out, until
+from ale_sandbox_container_testing.tools import PATIENCE_S, Make, out
 
 _PIECE = 1 << 16
 
@@ -102,9 +103,8 @@ class DistanceProbes:
             async with backend.open(SandboxSpec()) as box:
                 session = await box.session()
                 for run in (session.run, box.exec, session.run, session.run, box.exec):
-                    await run(
-                        "true"
-                    )  # each looks once at processes that it sees for the first time
+                    # Each looks once at processes that it sees for the first time.
+                    await run("true")
                 commands = box._commands
                 await until(lambda: not commands._tasks, "the end of that")
                 for run in (session.run, box.exec):

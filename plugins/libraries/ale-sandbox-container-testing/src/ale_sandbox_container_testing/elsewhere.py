@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ from typing import IO, Any, cast
 
 from attrs import evolve
 
+from ale.testing.waiting import wait_for
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.probing import ask
@@ -88,18 +88,15 @@ class OwnEngine:
                 stderr=log,
                 cwd=self._log.parent,
             )
-        deadline = time.monotonic() + _WAIT_S
-        while not self._answers():
-            assert self._engine.poll() is None, self.said
-            assert time.monotonic() < deadline, self.said
-            time.sleep(0.1)
+        wait_for(self._answers, lambda: f"an answer, after {self.said},", _WAIT_S)
 
     def _answers(self) -> bool:
-        try:
+        assert self._engine is not None
+        assert self._engine.poll() is None, self.said
+        with contextlib.suppress(OSError):
             ask(self.address, "/_ping", 5.0)
-        except OSError:
-            return False
-        return True
+            return True
+        return False
 
     @property
     def said(self) -> str:
@@ -114,10 +111,8 @@ class OwnEngine:
         for pid in found:
             os.kill(pid, signal.SIGKILL)
         self._engine.wait()
-        deadline = time.monotonic() + _WAIT_S
-        while any(Path(f"/proc/{pid}").exists() for pid in found):
-            assert time.monotonic() < deadline, found
-            time.sleep(0.02)
+        places = [Path(f"/proc/{pid}") for pid in found]
+        wait_for(lambda: not any(map(Path.exists, places)), "the engine's end", _WAIT_S)
 
     def close(self) -> None:
         """End all of it. May be called again."""

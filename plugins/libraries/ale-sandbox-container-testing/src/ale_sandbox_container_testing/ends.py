@@ -20,6 +20,8 @@ from typing import Any, NoReturn
 import pytest
 
 from ale.errors import SandboxError
+from ale.testing.sandbox._probes import command_lines, host_processes
+from ale.testing.waiting import until
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.engine import Found
@@ -30,13 +32,10 @@ from ale_sandbox_container_testing.tools import (
     PATIENCE_S,
     TEST,
     Make,
-    command_lines,
-    host_processes,
     left_of,
     opened,
     out,
     tags_of,
-    until,
 )
 
 _PLACES = {

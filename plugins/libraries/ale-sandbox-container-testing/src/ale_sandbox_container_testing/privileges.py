@@ -3,8 +3,9 @@
 import asyncio
 from pathlib import Path
 
+from ale.testing.waiting import until
 from ale.types import SandboxSpec
-from ale_sandbox_container_testing.tools import Make, folder_of, opened, out, until
+from ale_sandbox_container_testing.tools import Make, folder_of, opened, out
 
 _SETUID = """\
 FROM {image}

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from ale.errors import SandboxError
+from ale.testing.sandbox._probes import host_processes
+from ale.testing.waiting import until
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container_testing.elsewhere import OwnEngine
 from ale_sandbox_container_testing.ends import start_host
 from ale_sandbox_container_testing.images import BUSYBOX
-from ale_sandbox_container_testing.tools import PATIENCE_S, built, host_processes, left_of, until
+from ale_sandbox_container_testing.tools import PATIENCE_S, built, left_of
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <.*ocket:ResourceWarning")

@@ -1,9 +1,7 @@
 """What several probes share."""
 
-import asyncio
 import contextlib
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -68,33 +66,6 @@ def folder_of(parent: Path, dockerfile: str) -> str:
     folder.mkdir()
     (folder / "Dockerfile").write_text(dockerfile)
     return str(folder)
-
-
-async def until(condition: Callable[[], Awaitable[bool] | bool], what: str) -> None:
-    """Wait for a condition that must become true."""
-    end = time.monotonic() + PATIENCE_S
-    while True:
-        found = condition()
-        if found if isinstance(found, bool) else await found:
-            return
-        assert time.monotonic() < end, f"{what} did not happen within {PATIENCE_S:.0f} s"
-        await asyncio.sleep(0.02)
-
-
-def command_lines() -> dict[int, bytes]:
-    """Of every process, as this host sees them."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            found[int(folder.name)] = (folder / "cmdline").read_bytes()
-        except OSError:  # it has ended, or is not ours to see
-            continue
-    return found
-
-
-def host_processes(word: str) -> list[int]:
-    """Processes with `word` in their command line."""
-    return [pid for pid, line in command_lines().items() if word.encode() in line]
 
 
 async def out(sandbox: ContainerSandbox, command: str, **options: object) -> str:

@@ -138,6 +138,13 @@ class Engine(ABC):
             labels=config.get("Labels") or {},
         )
 
+    def find_image(self, ref: str) -> Image | None:
+        """An image; None where it is not there."""
+        try:
+            return self.image(ref)
+        except NotFoundError:
+            return None
+
     def pull(self, ref: str, *, silence_s: float, progress: Callable[[str], object]) -> None:
         """Fetch an image. Not through the SDKs' `pull`, which wait for ever.
 
@@ -255,11 +262,8 @@ class Engine(ABC):
 
     def prepare(self, container: str, argv: Sequence[str], user: str | None) -> str:
         """Describe one more process for a running container; the id to start it by."""
-        return self._prepare(container, argv, user, AttachStdin=True)
-
-    def _prepare(self, container: str, argv: Sequence[str], user: str | None, **how: object) -> str:
-        streams = {"AttachStdout": True, "AttachStderr": True}
-        process = {**streams, **how, "Cmd": list(argv), "User": user or ""}
+        streams = dict.fromkeys(("AttachStdin", "AttachStdout", "AttachStderr"), True)
+        process = {**streams, "Cmd": list(argv), "User": user or ""}
         return str(self._ask("POST", f"/containers/{container}/exec", json=process).json()["Id"])
 
     def exit_code(self, prepared: str) -> int | None:

@@ -119,11 +119,8 @@ class ContainerBackend:
             spec = replace(spec, image=composed.main, build=None)
         image = await self._images.of(spec)
         origin = Origin(image=image, shell=image.id, composed=composed)
-        sandbox = await self._start(spec, origin)
-        try:
+        async with self._started(spec, origin) as sandbox:
             yield sandbox
-        finally:
-            await sandbox.close()
 
     async def _composed(self, spec: SandboxSpec) -> Composed | None:
         """The containers of a task that needs several; None where it needs one."""
@@ -148,27 +145,25 @@ class ContainerBackend:
     @contextlib.asynccontextmanager
     async def restore(self, ref: str, spec: SandboxSpec) -> AsyncIterator[ContainerSandbox]:
         """A fresh container with the files of a snapshot."""
-        try:
-            image = await self._threads.call(lambda: self._engine.image(_tag("snapshot", ref)))
-        except NotFoundError:
-            raise SandboxError(f"there is no snapshot {ref!r} (any more)") from None
+        image = await self._threads.call(lambda: self._engine.find_image(_tag("snapshot", ref)))
+        if image is None:
+            raise SandboxError(f"there is no snapshot {ref!r} (any more)")
         kept = parse(image.labels[LABEL], f"image {image.id}")
         # The snapshot's own shell may not be what it was in the image that it began as.
-        shell = await self._threads.call(lambda: self._known(kept.shell) or image.id)
+        first = await self._threads.call(lambda: self._engine.find_image(kept.shell))
         # What the spec says is relative to the image that the snapshot began as.
         workdir = None if spec.workdir is None else kept.workdir or None
-        sandbox = await self._start(spec, Origin(image=image, shell=shell, workdir=workdir))
+        origin = Origin(image=image, shell=(first or image).id, workdir=workdir)
+        async with self._started(spec, origin) as sandbox:
+            yield sandbox
+
+    @contextlib.asynccontextmanager
+    async def _started(self, spec: SandboxSpec, origin: Origin) -> AsyncIterator[ContainerSandbox]:
+        sandbox = await self._start(spec, origin)
         try:
             yield sandbox
         finally:
             await sandbox.close()
-
-    def _known(self, image: str) -> str | None:
-        """An image's id, where it is still there."""
-        try:
-            return self._engine.image(image).id
-        except NotFoundError:
-            return None
 
     def _record(
         self, id: str, kind: Kind, tags: Mapping[str, str] = MappingProxyType({})
@@ -377,7 +372,7 @@ class ContainerBackend:
             self._engine.kill(box.name)
             self._engine.start(box.name)
 
-        await asyncio.shield(asyncio.wrap_future(self._threads.heavy(again)))
+        await self._threads.heavily(again)
         supervisor = await self._supervisor(box)
         await network.again()
         return supervisor
@@ -395,12 +390,9 @@ class ContainerBackend:
 
         async def commit() -> None:
             async with box.starting:
-                await asyncio.wrap_future(
-                    self._threads.heavy(
-                        lambda: self._engine.commit(
-                            box.name, tag=_tag(kind, kept.id), labels=kept.labels
-                        )
-                    )
+                tag = _tag(kind, kept.id)
+                await self._threads.heavily(
+                    lambda: self._engine.commit(box.name, tag=tag, labels=kept.labels)
                 )
 
         # Shielded: the lock is held until the engine has finished.
@@ -430,7 +422,7 @@ class ContainerBackend:
         self._orphans.leaving(box.record.id)
         end = self._engine.end if box.origin.composed is None else self._engine.kill
         try:
-            await asyncio.shield(asyncio.wrap_future(self._threads.heavy(lambda: end(box.name))))
+            await self._threads.heavily(lambda: end(box.name))
         finally:
             self._threads.background(lambda: self._clear(box))
 

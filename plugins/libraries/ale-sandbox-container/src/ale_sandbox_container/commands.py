@@ -42,14 +42,6 @@ class Running:
     """Where its worker has ended: why the connection was lost, None where it was killed."""
 
 
-@frozen(kw_only=True)
-class Outcome:
-    """How a command has ended."""
-
-    code: int
-    timed_out: bool
-
-
 class Commands:
     """Runs commands in the workers of a container.
 
@@ -205,8 +197,11 @@ class Commands:
             found, _ = await self._supervisor.ask(question)
         return bool(found)
 
-    async def outcome(self, running: Running, timeout_s: float | None) -> Outcome:
+    async def outcome(self, running: Running, timeout_s: float | None) -> tuple[int, bool]:
         """Wait for a command's end; kill it on cancellation, or that long after it was asked for.
+
+        Returns:
+            Its exit code, and whether the time limit has ended it.
 
         Raises:
             SandboxError: the sandbox was closed, its container has ended, or the connection to
@@ -231,7 +226,7 @@ class Commands:
             await self.check_open()
             if lost is not None:
                 raise SandboxError(lost)
-        return Outcome(code=KILLED if code is None else code, timed_out=timed_out)
+        return KILLED if code is None else code, timed_out
 
     async def check_open(self) -> None:
         """Raise where the sandbox was closed while a command ran, or its container is no more."""

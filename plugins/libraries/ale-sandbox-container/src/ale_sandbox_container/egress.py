@@ -32,7 +32,6 @@ _NEW_NET = 0x40000000
 _HEAD = 1 << 16
 _PIECE = 1 << 16
 _DIAL_S = 30.0
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class AllowedHosts:
@@ -61,20 +60,14 @@ class AllowedHosts:
 
     def allow(self, host: str) -> bool:
         """May this host be asked for?"""
-        name = host.lower().rstrip(".")
-        address = _address(name)
         if self._all:
             return True
-        if address is not None:
-            return any(address in network for network in self._networks)
-        return name in self._names or name.endswith(tuple(self._below))
-
-
-def _address(host: str) -> _Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
+        name = host.lower().rstrip(".")
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return name in self._names or name.endswith(tuple(self._below))
+        return any(address in network for network in self._networks)
 
 
 def leads_inside(address: str) -> bool:
@@ -117,17 +110,11 @@ def _listening(pid: int, port: int) -> socket.socket:
     except OSError as error:
         message = f"an allow-list of hosts needs root on the engine's own machine: {error}"
         raise UnsupportedError(message) from error
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(("127.0.0.1", port))
-        found.listen(64)
-        found.setblocking(False)
+        return socket.create_server(("127.0.0.1", port), backlog=64)
     except OSError as error:
-        found.close()
         message = f"the proxy of a container can't listen on its port {port}: {error}"
         raise SandboxError(message) from error
-    return found
 
 
 class EgressProxy:
@@ -174,7 +161,9 @@ class EgressProxy:
         line, _, rest = head.partition(b"\r\n")
         method, target, version = _request(line)
         url = urlsplit(f"//{target}" if method == "CONNECT" else target)
-        host, port = url.hostname, _port(url.port, method)
+        host, port = url.hostname, url.port
+        if port is None:
+            port = 443 if method == "CONNECT" else 80
         if host is None:
             await _refuse(writer, 400, "this is a proxy: ask for an absolute address")
             return
@@ -205,10 +194,6 @@ def _request(line: bytes) -> tuple[str, str, str]:
     if len(words) != 3:
         raise asyncio.IncompleteReadError(line, None)
     return words[0], words[1], words[2]
-
-
-def _port(port: int | None, method: str) -> int:
-    return port if port is not None else 443 if method == "CONNECT" else 80
 
 
 def _for_one(headers: bytes) -> bytes:

@@ -109,7 +109,7 @@ class Files:
             folder = posixpath.dirname(folder)
         with Pack(folder, self.owner) as pack:
             for name in reversed(missing):
-                pack.add_folder(name, 0o755, self.clock())
+                pack.add_folder(name, self.clock())
             yield pack
             try:
                 self.engine.put(self.container, folder, pack.pieces)
@@ -140,7 +140,7 @@ class Files:
         """Make the workspace the user's own. Not where it is a volume, or the image's."""
         parent = posixpath.dirname(self.workdir)
         with Pack(parent, self.owner) as pack:
-            pack.add_folder(self.workdir, 0o755, self.clock())
+            pack.add_folder(self.workdir, self.clock())
             self.engine.put(self.container, parent, pack.pieces)
 
 

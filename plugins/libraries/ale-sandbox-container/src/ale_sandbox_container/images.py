@@ -11,7 +11,7 @@ from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_container.api import Engine
 from ale_sandbox_container.context import digest_of
-from ale_sandbox_container.engine import Build, Image, NotFoundError
+from ale_sandbox_container.engine import Build, Image
 from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_container.threads import EngineThreads
 
@@ -71,10 +71,8 @@ class Images:
             del self._known[key]
 
     def _there(self, ref: str) -> Image:
-        try:
-            return self._engine.image(ref)
-        except NotFoundError:
-            pass
+        if (found := self._engine.find_image(ref)) is not None:
+            return found
         name = self._engine.name
         if self._options.pull == "never":
             raise SandboxError(
@@ -95,11 +93,9 @@ class Images:
         if dockerfile is None:
             raise SandboxError(f"there is no Dockerfile in {folder}")
         tag, labels = f"ale-build:{digest}", {"ale.kind": "build"}
+        if (found := self._engine.find_image(tag)) is not None:
+            return found
         build = Build(folder=folder, dockerfile=dockerfile, tag=tag, labels=labels)
-        try:
-            return self._engine.image(tag)
-        except NotFoundError:
-            pass
         self.logs.mkdir(parents=True, exist_ok=True)
         path = self.logs / f"build-{digest}.log"
         last: list[str] = []
@@ -122,13 +118,8 @@ class Images:
 
     def why_not_built(self, dockerfile: Path) -> str:
         """Names the base images that are not there, even after the engine has tried to get them."""
-        missing = []
-        for ref in bases_of(dockerfile.read_text(encoding="utf-8", errors="replace")):
-            try:
-                self._engine.image(ref)
-            except NotFoundError:
-                missing.append(repr(ref))
-        named = ", ".join(missing)
+        bases = bases_of(dockerfile.read_text(encoding="utf-8", errors="replace"))
+        named = ", ".join(repr(ref) for ref in bases if self._engine.find_image(ref) is None)
         return f", because its base image {named} can't be pulled" if named else ""
 
 

@@ -58,37 +58,30 @@ class Network:
         return {} if network or self._gate is None else PROXIES
 
     async def _through_gate(self, hosts: Sequence[str] | None) -> None:
-        if self._gate is None:
-            if not hosts:
-                return
-            self._gate = EgressProxy(AllowedHosts(hosts))
-            await self._serve(self._gate)
-            return
-        self._gate.hosts = AllowedHosts(hosts)
-        if hosts is not None:
-            self._gate.cut()
+        if self._gate is not None:
+            self._gate.hosts = AllowedHosts(hosts)
+            if hosts is not None:
+                self._gate.cut()
+        elif hosts:
+            await self._serve(AllowedHosts(hosts))
 
-    async def _serve(self, gate: EgressProxy) -> None:
+    async def _serve(self, hosts: AllowedHosts) -> None:
+        self._gate = None
         state = await self._threads.call(lambda: self._engine.state(self._container))
         if not is_here(state.pid, state.id):
-            self._gate = None
             raise UnsupportedError(
                 f"an allow-list of hosts needs the engine's own machine; {self._engine.name} runs "
                 "on another one, or ale in a container"
             )
-        try:
-            await gate.serve(state.pid)
-        except BaseException:
-            self._gate = None
-            raise
+        gate = EgressProxy(hosts)
+        await gate.serve(state.pid)
+        self._gate = gate
 
     async def again(self) -> None:
         """The container was started again, which ends the proxy's socket in it."""
         if self._gate is not None:
-            gate = EgressProxy(self._gate.hosts)
             self._gate.close()
-            self._gate = gate
-            await self._serve(gate)
+            await self._serve(self._gate.hosts)
 
     def close(self) -> None:
         """Close the proxy and the container's connections."""

@@ -114,12 +114,12 @@ class ContainerSandbox(BaseSandbox):
             )
         except NoProcessError:
             return ExecResult(exit_code=_NO_PROCESS, stdout=b"", stderr=_TOO_MANY)
-        outcome = await self._commands.outcome(running, command.timeout_s)
+        code, timed_out = await self._commands.outcome(running, command.timeout_s)
         return result_of(
-            outcome.code,
+            code,
             running.job.output[STDOUT],
             running.job.output[STDERR],
-            timed_out=outcome.timed_out,
+            timed_out=timed_out,
             duration_s=self._backend.monotonic() - started,
         )
 

@@ -162,10 +162,10 @@ class ContainerSession:
         """The exit code of a command, or of the shell that it has ended."""
         if (code := await job.ended) is not None:
             return code
-        outcome = await self._commands.outcome(self._running, None)
+        code, _ = await self._commands.outcome(self._running, None)
         # All that the shell has printed comes before what the holder's worker prints at its end.
         await asyncio.wait([self._holders[-1].job.ended], timeout=worker.ANSWER_S)
-        return outcome.code
+        return code
 
     async def _change_holder(self, processes: frozenset[bytes]) -> None:
         """Leave the stream to what the last command has left running, where that writes to it."""

@@ -59,10 +59,10 @@ class Pack:
         entry.size, entry.mode, entry.mtime = len(data), mode, int(mtime)
         self._tar.addfile(entry, io.BytesIO(data))
 
-    def add_folder(self, path: str, mode: int, mtime: float) -> None:
-        """Add a folder by itself."""
+    def add_folder(self, path: str, mtime: float) -> None:
+        """Add a folder by itself, of mode 0755."""
         entry = self._own(tarfile.TarInfo(self._name(path)))
-        entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, mode, int(mtime)
+        entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, 0o755, int(mtime)
         self._tar.addfile(entry)
 
     def add_tree(self, path: str, source: Path, *, with_top: bool = True) -> None:

@@ -33,6 +33,10 @@ class EngineThreads:
         """Run it in the small pool."""
         return self._heavy.submit(work)
 
+    async def heavily(self, work: Callable[[], object]) -> None:
+        """Run it in the small pool and wait. Cancelling stops the wait, not the work."""
+        await asyncio.shield(asyncio.wrap_future(self.heavy(work)))
+
     def background(self, work: Callable[[], None]) -> None:
         """Run it in the small pool in the background; `drain` waits for it."""
         future = self._heavy.submit(work)

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container.context import digest_of
-from ale_sandbox_container.engine import NotFoundError, Plan
+from ale_sandbox_container.engine import Plan
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.images import DOCKERFILES, Images
 from ale_sandbox_container.tarball import Ownership
@@ -147,7 +147,11 @@ class Composer:
         made = Composed(
             engine=self._engine, stack=stack, named=named, main=main, variables=variables
         )
-        missing = [name for name, about in services.items() if self._is_missing(about)]
+        missing = [
+            name
+            for name, about in services.items()
+            if "build" in about and self._engine.find_image(about["image"]) is None
+        ]
         if not missing:
             return made
         log = images.logs / f"build-{digest}.log"
@@ -169,15 +173,6 @@ class Composer:
             ) from error
         log.write_text(said, encoding="utf-8")
         return made
-
-    def _is_missing(self, about: Document) -> bool:
-        if "build" not in about:
-            return False
-        try:
-            self._engine.image(about["image"])
-        except NotFoundError:
-            return True
-        return False
 
     async def service(
         self, project: str, name: str, threads: EngineThreads, clock: Callable[[], float]
