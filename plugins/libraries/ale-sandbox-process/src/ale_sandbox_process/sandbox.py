@@ -216,14 +216,7 @@ class HostSandbox(BaseSandbox, Generic[RunningT]):
             except NotStartedError as error:
                 raise SandboxError(f"could not open a session: {error}") from error
             on_failure.pop_all()
-        shell = HostShell(
-            self.pipes,
-            running.ended,
-            script=writer,
-            finish=self.drains.finish,
-            end=lambda: self.end_command(number, running),
-            closed=lambda: self.closed,
-        )
+        shell = HostShell(self, number, running, writer)
         session = self.session_of(shell, running)
         session.start(as_bytes(f"{self.limits(number, bash=self._bash)}\n"))
         return session

@@ -3,16 +3,18 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import frozen
 
 from ale.errors import SandboxError
-from ale_sandbox_shell.capture import Capture
 from ale_sandbox_shell.channel import Lines, Writer
 from ale_sandbox_shell.output import Pump
 from ale_sandbox_shell.session import File, Outlet
+
+if TYPE_CHECKING:
+    from ale_sandbox_process.sandbox import HostSandbox, Running
 
 _PIPES_OF_A_COMMAND = 2
 
@@ -44,36 +46,27 @@ class HostShell:
     """See `ale_sandbox_shell.session.Shell`.
 
     Args:
-        ended: the exit code of its process.
+        number: of the command that its process is.
         script: the pipe that it reads.
-        finish: ends a pump; see `Drains.finish`.
-        end: kills it and all that it has started.
-        closed: whether its sandbox is closed.
     """
 
     def __init__(
-        self,
-        pipes: Pipes,
-        ended: "asyncio.Future[int]",
-        *,
-        script: int,
-        finish: Callable[[Pump], Capture],
-        end: Callable[[], Awaitable[None]],
-        closed: Callable[[], bool],
+        self, sandbox: "HostSandbox[Any]", number: int, running: "Running", script: int
     ) -> None:
-        self._pipes = pipes
+        self._sandbox = sandbox
+        self._number = number
+        self._running = running
         self._script = Writer(script)
-        self.finish = finish
-        self._end = end
-        self._closed = closed
+        self._pipes = sandbox.pipes
+        self.finish = sandbox.drains.finish
         self._spare: list[Pipe] = []
-        self._report = pipes.pipe()
+        self._report = self._pipes.pipe()
         self.report = self._report.path
         self.on_line: Callable[[bytes], object] = lambda _: None
         self._lines = Lines(self._report.reader, lambda line: self.on_line(line))
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[int] = self._loop.create_future()
-        ended.add_done_callback(self._on_end)
+        running.ended.add_done_callback(self._on_end)
 
     def _on_end(self, ended: "asyncio.Future[int]") -> None:
         self._lines.take()  # a report may have arrived just before the end
@@ -85,7 +78,7 @@ class HostShell:
             pipe.release()
             os.close(pipe.reader)
         error = ended.exception()
-        if self._closed():
+        if self._sandbox.closed:
             error = SandboxError("the sandbox was closed while the command ran")
         elif error is not None and not isinstance(error, SandboxError):
             error = SandboxError(f"could not open a session: {error}")
@@ -119,5 +112,5 @@ class HostShell:
     async def end(self) -> None:
         """Kill the shell and all that it has started."""
         if not self.ended.done():
-            await self._end()
+            await self._sandbox.end_command(self._number, self._running)
             await asyncio.wait([self.ended])
