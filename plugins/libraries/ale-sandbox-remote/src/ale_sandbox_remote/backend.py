@@ -14,7 +14,7 @@ from ale_sandbox_remote.jobs import KEEP, Jobs
 from ale_sandbox_remote.options import RemoteOptions
 from ale_sandbox_remote.owners import owner_alive, owner_text
 from ale_sandbox_remote.quota import Quota
-from ale_sandbox_remote.sandbox import RemoteSandbox, Setup
+from ale_sandbox_remote.sandbox import RemoteSandbox
 from ale_sandbox_remote.service import Listed, Remote, Request, Service
 from ale_sandbox_shell.owner import Owner
 
@@ -35,6 +35,7 @@ class RemoteBackend:
     ) -> None:
         self.name = service.name
         self.capabilities = capabilities
+        self.monotonic = context.monotonic
         self._service = service
         self._options = options
         self._context = context
@@ -94,27 +95,17 @@ class RemoteBackend:
             raise
 
     async def _set_up(self, remote: Remote, spec: SandboxSpec) -> RemoteSandbox:
-        assert remote.id is not None
         jobs = Jobs(self._client, remote)
         workdir = self._options.workdir if spec.workdir is None else spec.workdir
         place = await jobs.install(workdir, _WORKDIR)
+        return RemoteSandbox(self, remote, jobs, place)
 
-        async def release() -> None:
-            try:
-                await self._client.stop(remote)
-            finally:
-                self._quota.leave()
-
-        setup = Setup(
-            id=remote.id,
-            jobs=jobs,
-            place=place,
-            capabilities=self.capabilities,
-            monotonic=self._context.monotonic,
-            release=release,
-            sibling=self.open,
-        )
-        return RemoteSandbox(setup)
+    async def release(self, remote: Remote) -> None:
+        """End a sandbox."""
+        try:
+            await self._client.stop(remote)
+        finally:
+            self._quota.leave()
 
     async def _remove(
         self, creating: "Sequence[asyncio.Future[None]]", remote: Remote, id: str

@@ -36,7 +36,7 @@ workdir=${3:-$(pwd)}
 case $workdir in /) workdir=$4 ;; /*) ;; *) workdir=$(pwd)/$workdir ;; esac
 umask 022
 mkdir -p -- "$workdir" && cd -- "$workdir" || exit
-printf '%s\\n' "$(id -u)" "$(id -g)" "$(command -v bash)" "$HOME" "$(pwd -P)" installed
+printf '%s\\n' "$(id -u)" "$(id -g)" "$(command -v bash)" "$(pwd -P)" installed
 """
 
 
@@ -47,7 +47,6 @@ class Place:
     uid: int
     gid: int
     bash: str | None
-    home: str
     workdir: str
 
 
@@ -102,8 +101,8 @@ class Jobs:
                 raise BrokenAnswerError(f"no folder {workdir or default} could be made: {lines}")
             return lines
 
-        uid, gid, bash, home, place, _ = await self._client.again(call, "set a sandbox up")
-        return Place(uid=int(uid), gid=int(gid), bash=bash or None, home=home, workdir=place)
+        uid, gid, bash, place, _ = await self._client.again(call, "set a sandbox up")
+        return Place(uid=int(uid), gid=int(gid), bash=bash or None, workdir=place)
 
     async def ask(self, action: str, *words: str) -> tuple[list[str], bytes]:
         """The first line of an action's answer, as words, and the rest.

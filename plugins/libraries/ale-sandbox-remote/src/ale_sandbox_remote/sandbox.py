@@ -2,49 +2,40 @@
 
 import asyncio
 import posixpath
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-
-from attrs import frozen
+from typing import TYPE_CHECKING
 
 from ale.errors import SandboxError
 from ale.sandboxes import BaseSandbox, Command
-from ale.types import Capabilities, ExecResult, SandboxSpec
+from ale.types import ExecResult, SandboxSpec
 from ale_sandbox_remote.files import Files
 from ale_sandbox_remote.jobs import Jobs, Place, new_token
+from ale_sandbox_remote.service import Remote
 from ale_sandbox_remote.session import RemoteSession
 from ale_sandbox_shell.text import as_bytes, quoted
 
+if TYPE_CHECKING:
+    from ale_sandbox_remote.backend import RemoteBackend
+
 _SHELL = b"/bin/sh"
-
-
-@frozen(kw_only=True)
-class Setup:
-    """What a sandbox gets from its backend."""
-
-    id: str
-    jobs: Jobs
-    place: Place
-    capabilities: Capabilities
-    monotonic: Callable[[], float]
-    release: Callable[[], Awaitable[None]]
-    """Ends it."""
-    sibling: Callable[[SandboxSpec], AbstractAsyncContextManager["RemoteSandbox"]]
 
 
 class RemoteSandbox(BaseSandbox):
     """Runs commands as jobs. See `ale.protocols.Sandbox` for what each method promises."""
 
-    def __init__(self, setup: Setup) -> None:
-        files = Files(jobs=setup.jobs, place=setup.place)
-        super().__init__(setup.id, setup.place.workdir, setup.capabilities, files)
-        self._setup = setup
-        self._jobs = setup.jobs
+    def __init__(self, backend: "RemoteBackend", remote: Remote, jobs: Jobs, place: Place) -> None:
+        files = Files(jobs=jobs, place=place)
+        super().__init__(str(remote.id), place.workdir, backend.capabilities, files)
+        self._backend = backend
+        self._remote = remote
+        self._jobs = jobs
+        self._bash = place.bash
         self._sessions: list[RemoteSession] = []
 
     async def execute(self, command: Command) -> ExecResult:
         """Run one command. See `ale.protocols.Sandbox.exec`."""
-        started = self._setup.monotonic()
+        started = self._backend.monotonic()
         scripts: list[str] = []
         tokens: list[str] = []
         try:
@@ -65,7 +56,7 @@ class RemoteSandbox(BaseSandbox):
             )
         finally:
             self._jobs.forget(*map(posixpath.basename, scripts))
-        return outcome.result(timed_out=timed_out, duration_s=self._setup.monotonic() - started)
+        return outcome.result(timed_out=timed_out, duration_s=self._backend.monotonic() - started)
 
     async def _argv(
         self, command: str | Sequence[str], env: Mapping[str, str], scripts: list[str]
@@ -95,7 +86,7 @@ class RemoteSandbox(BaseSandbox):
 
     async def open_session(self, env: Mapping[str, str], cwd: str | None) -> RemoteSession:
         """Open a shell: bash where the image has one, else ``/bin/sh``."""
-        bash = self._setup.place.bash
+        bash = self._bash
         prefix = ["env", *(f"{name}={value}" for name, value in env.items())] if env else []
         shell = ["/bin/sh"] if bash is None else [bash, "--norc", "--noprofile"]
         tokens = [new_token()]
@@ -107,7 +98,7 @@ class RemoteSandbox(BaseSandbox):
         if state[0] != "ready":
             raise SandboxError(f"the shell has ended with {state[-1]} before its first command")
         session = RemoteSession(
-            self._jobs, tokens[-1], resets_lines=bash is not None, monotonic=self._setup.monotonic
+            self._jobs, tokens[-1], resets_lines=bash is not None, monotonic=self._backend.monotonic
         )
         self._sessions = [*self.sessions, session]
         return session
@@ -130,7 +121,7 @@ class RemoteSandbox(BaseSandbox):
     def open_sibling(self, spec: SandboxSpec) -> AbstractAsyncContextManager["RemoteSandbox"]:
         """Open another sandbox. See `ale.protocols.OpensSiblings`."""
         self.check_open()
-        return self._setup.sibling(spec)
+        return self._backend.open(spec)
 
     async def end_processes(self) -> int:
         """Kill every process but those that keep the sandbox; the number killed."""
@@ -145,4 +136,4 @@ class RemoteSandbox(BaseSandbox):
         self._jobs.closed = True
         for session in self._sessions:
             session.closed = True
-        await self._setup.release()
+        await self._backend.release(self._remote)

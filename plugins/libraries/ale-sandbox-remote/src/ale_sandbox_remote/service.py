@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
-from attrs import field, frozen
+from attrs import frozen
 
 from ale.types import SandboxSpec
 
@@ -46,7 +46,7 @@ class Failure:
     """
 
     kind: Literal["full", "unanswered", "unclear", "refused"]
-    retry_after_s: float | None = field(default=None)
+    retry_after_s: float | None = None
     """Seconds to wait, where the service has named them."""
 
 
