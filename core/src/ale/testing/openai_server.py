@@ -89,7 +89,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TextIO
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from ale.testing._openai_script import NoStepError, Player, Script
 from ale.testing.waiting import until
@@ -99,12 +99,11 @@ OPENAI = "ale.testing._openai_script:OpenAIWire"
 _SEND_BYTES = 1 << 16
 
 
-class _ClientLeftError(Exception):
-    """The other side has closed the connection."""
+class _OverError(Exception):
+    """The connection ends without a whole answer; its text is the outcome in the record."""
 
 
-class _DropError(Exception):
-    """The script says to close the connection."""
+_CLIENT_LEFT, _DROPPED = "client_left", "dropped"
 
 
 @frozen(kw_only=True)
@@ -125,7 +124,7 @@ async def _read_request(reader: asyncio.StreamReader) -> _Request:
         }
         data = await reader.readexactly(int(headers.get("content-length", "0")))
     except (asyncio.IncompleteReadError, ConnectionError) as error:
-        raise _ClientLeftError from error
+        raise _OverError(_CLIENT_LEFT) from error
     method, path, _ = line.split(" ")
     return _Request(
         method=method, path=path, headers=headers, body=json.loads(data) if data else {}
@@ -164,17 +163,14 @@ class _Connection:
 
     async def serve(self) -> None:
         """Answer until either side closes."""
-        with contextlib.suppress(_ClientLeftError, _DropError):
+        with contextlib.suppress(_OverError):
             while True:
                 request = await _read_request(self._reader)
                 n = self._record.arrived(request, self._number)
                 try:
                     await self._answer(request)
-                except _ClientLeftError:
-                    self._record.over(n, "client_left")
-                    raise
-                except _DropError:
-                    self._record.over(n, "dropped")
+                except _OverError as error:
+                    self._record.over(n, str(error))
                     raise
                 self._record.over(n, "answered")
         self._writer.close()
@@ -204,10 +200,8 @@ class _Connection:
     async def _play(self, step: Step, body: Mapping[str, Any]) -> None:
         await asyncio.sleep(step.get("delay_s", 0))
         fault = step.get("fault")
-        if fault == "drop":
-            raise _DropError
-        if fault == "silence":
-            await self._wait_for_the_end()
+        if fault in ("drop", "silence"):
+            await self._break_off(fault)
         if fault == "context_length":
             await self._send_json(400, self._wire.error(step))
         elif isinstance(fault, int):
@@ -240,14 +234,11 @@ class _Connection:
         await self._write(b"0\r\n\r\n")
 
     async def _break_off(self, fault: str) -> None:
-        if fault == "half":
-            raise _DropError
-        await self._wait_for_the_end()
-
-    async def _wait_for_the_end(self) -> None:
+        if fault in ("drop", "half"):
+            raise _OverError(_DROPPED)
         with contextlib.suppress(ConnectionError):
             await self._reader.read(1)
-        raise _ClientLeftError
+        raise _OverError(_CLIENT_LEFT)
 
     async def _send_json(
         self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
@@ -269,7 +260,7 @@ class _Connection:
                 self._writer.write(data[start : start + _SEND_BYTES])
                 await self._writer.drain()
         except ConnectionError as error:
-            raise _ClientLeftError from error
+            raise _OverError(_CLIENT_LEFT) from error
 
 
 class _Record:
@@ -288,16 +279,10 @@ class _Record:
     def arrived(self, request: _Request, connection: int) -> int:
         """Note a request; its number."""
         self._n += 1
-        self._write(
-            n=self._n - 1,
-            at=time.monotonic(),
-            connection=connection,
-            method=request.method,
-            path=request.path,
-            headers=dict(request.headers),
-            body=dict(request.body),
-        )
-        return self._n - 1
+        n = self._n - 1
+        about = asdict(request, recurse=False)
+        self._write(n=n, at=time.monotonic(), connection=connection, **about)
+        return n
 
     def over(self, n: int, outcome: str) -> None:
         """Note how a request ended."""
