@@ -145,7 +145,7 @@ class E2bService:
 
     async def list(self, request_id: str | None = None) -> Sequence[Listed]:
         """All sandboxes of `ale`, or those of one request."""
-        wanted = metadata.MARK if request_id is None else metadata.of_request(request_id)
+        wanted = metadata.MARK if request_id is None else {metadata.ID: request_id}
         pages = e2b.AsyncSandbox.list(
             query=e2b.SandboxQuery(metadata=wanted), request_timeout=LIST_S, **self._place
         )
@@ -185,7 +185,7 @@ def _listed(info: e2b.SandboxInfo) -> Listed:
     return Listed(
         id=info.sandbox_id,
         tags=metadata.tags_of(info.metadata),
-        owner=metadata.owner_of(info.metadata),
+        owner=info.metadata.get(metadata.OWNER),
         created=info.started_at.timestamp(),
         detail=f"{info.state.value}, {info.name or info.template_id}",
     )
