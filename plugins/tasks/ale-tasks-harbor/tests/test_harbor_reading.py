@@ -170,6 +170,22 @@ def test_a_compose_file_of_harbors_may_add_to_the_one_container(
     assert (wants.cpus, wants.memory_mb, wants.requires) == (2.0, 64, ())
 
 
+@pytest.mark.parametrize("file", ["one/docker-compose.yaml", "two/environment/docker-compose.yaml"])
+def test_limits_of_zero_in_a_compose_file_are_none(write: Write, source: Source, file: str) -> None:
+    folder, _, name = file.partition("/")
+    compose = "services: {main: {build: ., mem_limit: 0, cpus: 0}}\n"
+    write(folder, {**(BENCH if folder == "one" else HARBOR), name: compose})
+    wants = only(source()).environment
+    assert (wants.cpus, wants.memory_mb) == (None, None)
+
+
+def test_a_limit_in_a_compose_file_that_is_no_size_is_refused(write: Write, source: Source) -> None:
+    compose = "services: {main: {build: ., mem_limit: 2 giga}}\n"
+    write("one", {**BENCH, "docker-compose.yaml": compose})
+    with pytest.raises(InputError, match="expected a size such as 2G or 512M, found '2 giga'"):
+        list(source().load())
+
+
 _TWO = "services: {NAME: {build: .}, store: {image: a}}\n"
 
 

@@ -7,13 +7,17 @@ from collections.abc import Mapping
 from ale_tasks_harbor.values import Values
 
 _UNITS = {"": 1 / (1 << 20), "b": 1 / (1 << 20), "k": 1 / 1024, "m": 1.0, "g": 1024.0}
+NO_SIZE = "expected a size such as 2G or 512M, found {text!r}"
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([bkmg]?)(?:i?b)?\s*", re.IGNORECASE)
 
 
 def mebibytes(text: str) -> int | None:
-    """``512M``, ``2G``, ``1.5gb``, or bytes; None where it is no size."""
+    """``512M``, ``2G``, ``1.5gb``, or bytes; 0 only for 0, None where it is no size."""
     match = _SIZE.fullmatch(text)
-    return None if match is None else max(1, int(float(match[1]) * _UNITS[match[2].lower()]))
+    if match is None:
+        return None
+    size = float(match[1]) * _UNITS[match[2].lower()]
+    return max(1, int(size)) if size else 0
 
 
 def memory_mb(values: Values, key: str, legacy: str) -> int | None:
@@ -27,8 +31,8 @@ def memory_mb(values: Values, key: str, legacy: str) -> int | None:
         return None
     found = mebibytes(text) if text.strip()[-1:].isalpha() else None
     if found is None:
-        values.refuse(legacy, f"expected a size such as 2G or 512M, found {text!r}")
-    return found
+        values.refuse(legacy, NO_SIZE.format(text=text))
+    return found or None
 
 
 _BESIDES_S = 120.0

@@ -17,7 +17,7 @@ import yaml
 from attrs import evolve, field, frozen
 
 from ale_tasks_harbor import compose_policy, health, interpolation
-from ale_tasks_harbor.checks import mebibytes
+from ale_tasks_harbor.checks import NO_SIZE, mebibytes
 from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.values import Values
 from ale_tasks_harbor.variables import STORED, looks_secret
@@ -267,7 +267,11 @@ def _limits(service: dict[str, Any]) -> tuple[float | None, int | None]:
     limits = resources.get("limits", {}) if isinstance(resources, dict) else {}
     cpus = str(service.get("cpus", limits.get("cpus", "")))
     memory = str(service.get("mem_limit", limits.get("memory", "")))
-    return float(cpus) if cpus else None, mebibytes(memory) if memory else None
+    size = mebibytes(memory) if memory else 0
+    if size is None:
+        raise ValueError(NO_SIZE.format(text=memory))
+    # Docker takes 0 as no limit.
+    return float(cpus or 0) or None, size or None
 
 
 def _environment(written: Any, variables: Mapping[str, str]) -> dict[str, str]:
