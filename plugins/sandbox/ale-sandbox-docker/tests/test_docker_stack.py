@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 
 from ale.errors import SandboxError
-from ale_sandbox_container.engine import Bind, Plan, Volume
+from ale_sandbox_container.engine import Plan, Volume
 from ale_sandbox_docker.stack import read
 
 FILE = """
@@ -48,7 +48,7 @@ def plan(*, network: bool = True) -> Plan:
         workdir="/app",
         labels={"ale.id": "x"},
         shell=Volume(name="shell", target="/.ale", read_only=True),
-        binds=(Bind(source=Path("/data"), target="/data"),),
+        binds=(Path("/data"),),
         env={"TWO": "a$b"},
         network=network,
         cpus=1.5,

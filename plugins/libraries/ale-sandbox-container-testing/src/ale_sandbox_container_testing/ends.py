@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ale.errors import SandboxError
 from ale.testing.sandbox._probes import command_lines, host_processes
 from ale.testing.waiting import until
 from ale.types import SandboxSpec
@@ -32,6 +31,7 @@ from ale_sandbox_container_testing.tools import (
     PATIENCE_S,
     TEST,
     Make,
+    error_of,
     left_of,
     opened,
     out,
@@ -214,9 +214,8 @@ class EndProbes:
 
 async def _why_not_run(sandbox: ContainerSandbox) -> str:
     """Why no command runs in a container that has ended."""
-    with pytest.raises(SandboxError) as said:
-        await sandbox.exec("sleep 60", timeout_s=PATIENCE_S)
-    return str(said.value).removeprefix(f"the container of sandbox {sandbox.id} ")
+    said = await error_of(sandbox.exec("sleep 60"))
+    return said.removeprefix(f"the container of sandbox {sandbox.id} ")
 
 
 async def kill_hosts(

@@ -3,10 +3,11 @@
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
+from typing import Any, NoReturn
 
 import pytest
 
-from ale.errors import UnsupportedError
+from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.sandbox import ContainerSandbox
@@ -82,6 +83,27 @@ class NetworkProbes:
         assert await fetched(sandbox, listed, env=_PROXY) is None
         await sandbox.set_network(False)
         assert await fetched(sandbox, other, env=_PROXY) is None
+
+    async def test_an_allow_list_that_could_not_be_served_is_served_when_it_is_set_again(
+        self, make: Make
+    ) -> None:
+        backend = make()
+        engine: Any = backend._engine
+
+        def silent(container: str) -> NoReturn:
+            raise SandboxError("it does not answer")
+
+        async with (
+            served(backend, "listed") as listed,
+            backend.open(SandboxSpec(network=False)) as sandbox,
+        ):
+            state, engine.state = engine.state, silent
+            with pytest.raises(SandboxError, match="does not answer"):
+                await sandbox.set_network(False, (listed,))
+            engine.state = state
+            await sandbox.set_network(False, (listed,))
+            assert await fetched(sandbox, listed, env=_PROXY) == "listed"
+        await backend.aclose()
 
     async def test_no_name_reaches_this_machines_loopback(self, make: Make) -> None:
         async with opened(make(), network=False, allowed_hosts=("localhost", "127.0.0.1")) as box:

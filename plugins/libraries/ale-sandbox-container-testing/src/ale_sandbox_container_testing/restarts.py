@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from ale.errors import SandboxError
 from ale.testing.sandbox._probes import host_processes
 from ale.testing.waiting import until
 from ale.types import SandboxSpec
-from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container_testing.elsewhere import OwnEngine
 from ale_sandbox_container_testing.ends import start_host
 from ale_sandbox_container_testing.images import BUSYBOX
-from ale_sandbox_container_testing.tools import PATIENCE_S, built, left_of
+from ale_sandbox_container_testing.tools import PATIENCE_S, built, error_of, left_of
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <.*ocket:ResourceWarning")
@@ -34,7 +32,7 @@ class RestartProbes:
     async def test_commands_of_a_killed_engine_break_and_new_sandboxes_open(
         self, plugin: ModuleType, own: OwnEngine
     ) -> None:
-        backend = backend_at(own, plugin)
+        backend = built(plugin, host=own.address, image=BUSYBOX)
         word = f"86400.{secrets.randbelow(10**9)}"
         lost = backend.open(SandboxSpec())
         first = await lost.__aenter__()
@@ -47,13 +45,13 @@ class RestartProbes:
             await until(lambda: len(host_processes(word)) >= 2, "the commands' start")
             await asyncio.to_thread(own.kill)
             for work in running:
-                assert "can't be reached" in await _refusal(work)
-            assert "does not answer" in await _refusal(lost.__aexit__(None, None, None))
+                assert "can't be reached" in await error_of(work)
+            assert "does not answer" in await error_of(lost.__aexit__(None, None, None))
             await asyncio.to_thread(own.start)
             async with backend.open(SandboxSpec()) as fresh:
                 assert (await fresh.exec("echo new")).stdout == b"new\n"
                 # What has been lost stays lost, for the reason that it was lost for.
-                assert "can't be reached" in await _refusal(second.exec("true"))
+                assert "can't be reached" in await error_of(second.exec("true"))
         await backend.aclose()
         assert left_of(backend._engine) == []
         await until(lambda: not host_processes(word), "the processes' end")
@@ -70,19 +68,8 @@ class RestartProbes:
         assert run.stdout is not None
         run.stdout.close()
         await asyncio.to_thread(own.start)
-        backend = backend_at(own, plugin)
+        backend = built(plugin, host=own.address, image=BUSYBOX)
         assert {info.id for info in await backend.prune()} >= set(ids)
         assert left_of(backend._engine) == []
         await until(lambda: not host_processes(word), "the processes' end")
         await backend.aclose()
-
-
-def backend_at(own: OwnEngine, plugin: ModuleType) -> ContainerBackend:
-    """One of its sandboxes' backends."""
-    return built(plugin, host=own.address, image=BUSYBOX)
-
-
-async def _refusal(work: Any) -> str:
-    with pytest.raises(SandboxError) as said:
-        await asyncio.wait_for(work, PATIENCE_S)
-    return str(said.value)

@@ -1,7 +1,8 @@
 """What several probes share."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,6 +51,13 @@ async def opened(backend: ContainerBackend, **spec: object) -> AsyncIterator[Con
             yield sandbox
     finally:
         await backend.aclose()
+
+
+async def error_of(work: Awaitable[object]) -> str:
+    """What the SandboxError says that it raises."""
+    with pytest.raises(SandboxError) as said:
+        await asyncio.wait_for(work, PATIENCE_S)
+    return str(said.value)
 
 
 async def refusal(backend: ContainerBackend, **spec: object) -> str:

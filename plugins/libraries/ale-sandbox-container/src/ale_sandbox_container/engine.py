@@ -64,14 +64,6 @@ class Build:
 
 
 @frozen(kw_only=True)
-class Bind:
-    """A host path, read-only in the container."""
-
-    source: Path
-    target: str
-
-
-@frozen(kw_only=True)
 class Volume:
     """A volume by its name, and where the container sees it."""
 
@@ -105,7 +97,8 @@ class Plan:
     read_only: bool = False
     shell: Volume
     """The supervisor's shell. No program inside may read it."""
-    binds: Sequence[Bind] = ()
+    binds: Sequence[Path] = ()
+    """Paths of the host, read-only in the container under the same names."""
     volumes: Sequence[str] = ()
     """Paths that are writable in spite of `read_only`."""
     tmpfs: Mapping[str, int] = field(factory=dict)

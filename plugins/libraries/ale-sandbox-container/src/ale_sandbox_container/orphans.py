@@ -128,15 +128,8 @@ class Orphans:
         return True
 
     def _info(self, leftover: Leftover) -> SandboxInfo:
-        record = leftover.record
-        return SandboxInfo(
-            id=record.id,
-            backend=self._engine.name,
-            tags=record.tags,
-            owner_alive=record.owner.alive,
-            age_s=max(0.0, self._clock() - record.created),
-            detail=f"{record.kind} {leftover.what} {leftover.handle}",
-        )
+        detail = f"{leftover.record.kind} {leftover.what} {leftover.handle}"
+        return leftover.record.info(self._engine.name, self._clock(), detail)
 
 
 def _order(leftover: Leftover) -> tuple[int, float]:

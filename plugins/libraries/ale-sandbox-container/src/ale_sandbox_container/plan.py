@@ -9,7 +9,7 @@ from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container import health, script
 from ale_sandbox_container.egress import PROXIES
-from ale_sandbox_container.engine import Bind, Image, Plan, Volume
+from ale_sandbox_container.engine import Image, Plan, Volume
 from ale_sandbox_container.options import ContainerOptions, capabilities_added
 from ale_sandbox_container.records import LABEL, Record
 from ale_sandbox_container.sealed import SEALED
@@ -68,7 +68,7 @@ def plan_of(
         workdir=record.workdir,
         labels=record.labels,
         shell=shell,
-        binds=_binds(options.allowlist_paths),
+        binds=_checked(options.allowlist_paths),
         env={
             **_environment(options, spec, record.workdir),
             **options.env,
@@ -117,7 +117,7 @@ def _tmpfs(options: ContainerOptions) -> dict[str, int]:
     return {} if size is None else {"/tmp": size * MIB}  # noqa: S108
 
 
-def _binds(paths: Sequence[Path]) -> list[Bind]:
+def _checked(paths: Sequence[Path]) -> Sequence[Path]:
     for path in paths:
         if not path.exists():
             raise SandboxError(f"sandbox.allowlist_paths: {path} is not there")
@@ -126,7 +126,7 @@ def _binds(paths: Sequence[Path]) -> list[Bind]:
                 f"sandbox.allowlist_paths: {path} holds sockets of the host's services, which are "
                 "not read-only in any container"
             )
-    return [Bind(source=path, target=str(path)) for path in paths]
+    return paths
 
 
 def limits_of(options: ContainerOptions) -> str:

@@ -5,28 +5,23 @@ Each carries its record as a label.
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote, unquote
 
-from attrs import asdict, field, frozen
+from attrs import asdict, frozen
 
 from ale.errors import SandboxError
-from ale_sandbox_shell.owner import Owner
+from ale_sandbox_shell.owner import OwnedRecord
 
 LABEL = "ale.record"
 Kind = Literal["sandbox", "fork", "snapshot", "shell"]
 
 
 @frozen(kw_only=True)
-class Record:
+class Record(OwnedRecord):
     """One sandbox, an image made from one, or the volume of a supervisor's shell."""
 
-    id: str
     kind: Kind
-    owner: Owner
-    created: float
-    """Seconds since the epoch."""
-    tags: Mapping[str, str] = field(factory=dict)
     shell: str = ""
     """Id of the image whose own shell the supervisor runs; a fork keeps that of its origin."""
     workdir: str = ""
@@ -51,7 +46,6 @@ def parse(text: str, where: str) -> Record:
         SandboxError: it is none; `where` is named, and left for a person to look at.
     """
     try:
-        data: dict[str, Any] = json.loads(unquote(text))
-        return Record(**{**data, "owner": Owner(**data["owner"])})
+        return Record.of(json.loads(unquote(text)))
     except (ValueError, TypeError, KeyError) as error:
         raise SandboxError(f"{where} is not a record of a sandbox: {error}") from error

@@ -25,7 +25,7 @@ from ale_sandbox_container.commands import Commands, Running
 from ale_sandbox_container.stream import STDERR, STDOUT
 from ale_sandbox_container.worker import Job
 from ale_sandbox_shell.capture import KILLED, result_of
-from ale_sandbox_shell.text import as_bytes, quoted
+from ale_sandbox_shell.text import as_bytes, quoted, restored
 
 # A shell says on its stderr how its child was killed: the stream's is its descriptor 3.
 HOLD_AND_RUN = b'exec 3>&2 2>/dev/null; (exec "$@" >/dev/null 3>&-); exit $?'
@@ -133,17 +133,8 @@ class ContainerSession:
         # The blank keeps a command that starts with "-" from being read as an option of eval.
         call = b"command eval " + quoted(b" " + as_bytes(command))
         outputs = b" </dev/null >/proc/%b/fd/1 2>/proc/%b/fd/3\n" % (self._holder, self._holder)
-        text = self._prefix + self._status() + call + outputs + _marks(mark, self._holder)
+        text = self._prefix + restored(self._last) + call + outputs + _marks(mark, self._holder)
         self._running.worker.send(text)
-
-    def _status(self) -> bytes:
-        """Restore ``$?`` of the last command: the marks have overwritten it.
-
-        In front of ``||`` a failing command does not end a shell under ``set -e``.
-        """
-        if not self._last:
-            return b""
-        return b"__ale() { unset -f __ale; return %d; }; __ale || " % self._last
 
     async def _wait(self, job: Job, timeout_s: float | None) -> bool:
         """Wait for a command's end; True where it did not end in time."""

@@ -4,53 +4,29 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from attrs import asdict, field, frozen
+from attrs import asdict, frozen
 
 from ale.errors import SandboxError
 from ale.files import remove_partial, replacing
-from ale.types import SandboxInfo
 from ale_sandbox_process.claims import claim, private, sweep
 from ale_sandbox_process.process_tags import ProcessTag
-from ale_sandbox_shell.owner import Owner
+from ale_sandbox_shell.owner import OwnedRecord
 
 _TRIES = 100
 
 
 @frozen(kw_only=True)
-class Record:
-    """One sandbox or snapshot."""
+class Record(OwnedRecord):
+    """One sandbox or snapshot; so says its `kind`."""
 
-    id: str
-    kind: str
-    """``sandbox`` or ``snapshot``."""
     folder: str
-    owner: Owner
-    created: float
-    """Seconds since the epoch."""
-    tags: Mapping[str, str] = field(factory=dict)
 
     @property
     def tag(self) -> ProcessTag:
         """The tag of its processes."""
         return ProcessTag.of(self.folder, self.id)
-
-    def info(self, backend: str, now: float, detail: str) -> SandboxInfo:
-        """What ``ale sandbox list`` shows of it.
-
-        Args:
-            backend: its name.
-            now: seconds since the epoch.
-        """
-        return SandboxInfo(
-            id=self.id,
-            backend=backend,
-            tags=self.tags,
-            owner_alive=self.owner.alive,
-            age_s=max(0.0, now - self.created),
-            detail=detail,
-        )
 
 
 RecordT = TypeVar("RecordT", bound=Record)
@@ -138,15 +114,12 @@ class Records(Generic[RecordT]):
             try:
                 text = path.read_text(encoding="utf-8")
                 if text:  # else it is being written, or its writer was killed (`sweep`)
-                    found.append(self._parse(json.loads(text)))
+                    found.append(self._type.of(json.loads(text)))
             except FileNotFoundError:
                 continue  # closed concurrently
             except (ValueError, TypeError, KeyError) as error:
                 raise SandboxError(f"{path} is not a record of a sandbox: {error}") from error
         return sorted(found, key=lambda record: record.id)
-
-    def _parse(self, data: dict[str, Any]) -> RecordT:
-        return self._type(**{**data, "owner": Owner(**data["owner"])})
 
 
 def _text(record: Record) -> bytes:

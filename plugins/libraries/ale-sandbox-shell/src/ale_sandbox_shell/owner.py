@@ -1,11 +1,14 @@
 """The owner of a sandbox: a host process, distinguishable from any other."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Self
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ale.errors import SandboxError
+from ale.types import SandboxInfo
 
 
 @frozen(kw_only=True)
@@ -40,6 +43,39 @@ class Owner:
         if self.boot != _boot():
             return False
         return self.namespace != _namespace() or _start_of(self.pid) == self.start
+
+
+@frozen(kw_only=True)
+class OwnedRecord:
+    """A sandbox, or what was made from one or for one, so that a killed run can be cleaned up."""
+
+    id: str
+    kind: str
+    owner: Owner
+    created: float
+    """Seconds since the epoch."""
+    tags: Mapping[str, str] = field(factory=dict)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Self:
+        """The record of which `attrs.asdict` has made this. Raises TypeError, KeyError: of none."""
+        return cls(**{**data, "owner": Owner(**data["owner"])})
+
+    def info(self, backend: str, now: float, detail: str) -> SandboxInfo:
+        """What ``ale sandbox list`` shows of it.
+
+        Args:
+            backend: its name.
+            now: seconds since the epoch.
+        """
+        return SandboxInfo(
+            id=self.id,
+            backend=backend,
+            tags=self.tags,
+            owner_alive=self.owner.alive,
+            age_s=max(0.0, now - self.created),
+            detail=detail,
+        )
 
 
 _PROC = Path("/proc")

@@ -28,7 +28,7 @@ from ale.sandboxes import NUL_IN_COMMAND, refused
 from ale.types import ExecResult
 from ale_sandbox_shell.capture import KILLED, Capture, result_of
 from ale_sandbox_shell.output import Pump
-from ale_sandbox_shell.text import LONGEST_ARGUMENT, as_bytes, quoted
+from ale_sandbox_shell.text import LONGEST_ARGUMENT, as_bytes, quoted, restored
 
 _READY = b"ready"
 _TOKEN_BYTES = 8
@@ -109,19 +109,11 @@ def frame(
         # The blank keeps a command that starts with "-" from being read as an option of eval.
         call = b"command eval " + quoted(b" " + command)
     streams = b' </dev/null >%b 2>%b\ncommand echo "$?" %b' % (out, err, token)
-    return _status(last) + call + streams + _redirected(report)
+    return restored(last) + call + streams + _redirected(report)
 
 
 def _redirected(report: bytes) -> bytes:
     return b" >%b||exit 126\n" % report
-
-
-def _status(last: int) -> bytes:
-    """Restore ``$?`` of the last command.
-
-    In front of ``||`` a failing command does not end a shell under ``set -e``.
-    """
-    return b"__ale() { unset -f __ale; return %d; }; __ale || " % last if last else b""
 
 
 class ShellSession:

@@ -15,3 +15,11 @@ def as_bytes(text: str) -> bytes:
 def quoted(text: bytes) -> bytes:
     """`text` as one quoted word of shell script. It must not contain a NUL."""
     return b"'" + text.replace(b"'", b"'\"'\"'") + b"'"
+
+
+def restored(last: int) -> bytes:
+    """Script that restores ``$?`` of the last command, for what comes after it on its line.
+
+    In front of ``||`` a failing command does not end a shell under ``set -e``.
+    """
+    return b"__ale() { unset -f __ale; return %d; }; __ale || " % last if last else b""

@@ -143,7 +143,46 @@ class DockerEngine(Engine):
             raise SandboxError(errors[0])
 
     def _container(self, plan: Plan) -> Mapping[str, Any]:
-        return _config(plan)
+        return {
+            "Image": plan.image,
+            "Entrypoint": list(plan.entrypoint),
+            "OpenStdin": True,
+            "StdinOnce": True,
+            "Cmd": None,
+            "WorkingDir": plan.workdir,
+            "Env": [f"{name}={value}" for name, value in plan.env.items()],
+            # A third of what the start of a container takes is docker's preparation for a network.
+            "NetworkDisabled": plan.offline,
+            "User": plan.user or "",
+            "Labels": dict(plan.labels),
+            "Hostname": "sandbox",
+            # Else an engine that stops, or starts again, waits 10 s for each.
+            "StopSignal": "SIGKILL",
+            "Healthcheck": {"Test": ["NONE"]},
+            "Volumes": {path: {} for path in plan.volumes},
+            "HostConfig": {
+                "NetworkMode": "bridge" if plan.network else "none",
+                "CapDrop": ["ALL"],
+                "CapAdd": list(plan.capabilities),
+                "SecurityOpt": [] if plan.new_privileges else ["no-new-privileges"],
+                "Privileged": False,
+                "ReadonlyRootfs": plan.read_only,
+                "Memory": plan.memory_bytes or 0,
+                "MemorySwap": plan.memory_bytes or 0,
+                "PidsLimit": plan.processes or 0,
+                "NanoCpus": round((plan.cpus or 0) * 1e9),
+                "Runtime": plan.runtime or "",
+                "LogConfig": {"Type": "none"},
+                "Tmpfs": {
+                    path: f"rw,nosuid,nodev,exec,mode=1777,size={size}"
+                    for path, size in plan.tmpfs.items()
+                },
+                "Mounts": [
+                    *(_mount("bind", str(path), str(path), True) for path in plan.binds),
+                    _mount("volume", plan.shell.name, plan.shell.target, plan.shell.read_only),
+                ],
+            },
+        }
 
     def kill(self, container: str) -> None:
         """End every process in it."""
@@ -201,58 +240,5 @@ class DockerEngine(Engine):
             self._ask("POST", "/networks/bridge/disconnect", json={**body, "Force": True})
 
 
-def _config(plan: Plan) -> dict[str, Any]:
-    """The container as the engine's API takes it."""
-    return {
-        "Image": plan.image,
-        "Entrypoint": list(plan.entrypoint),
-        "OpenStdin": True,
-        "StdinOnce": True,
-        "Cmd": None,
-        "WorkingDir": plan.workdir,
-        "Env": [f"{name}={value}" for name, value in plan.env.items()],
-        # A third of what the start of a container takes is docker's preparation for a network.
-        "NetworkDisabled": plan.offline,
-        "User": plan.user or "",
-        "Labels": dict(plan.labels),
-        "Hostname": "sandbox",
-        # Else an engine that stops, or starts again, waits 10 s for each.
-        "StopSignal": "SIGKILL",
-        "Healthcheck": {"Test": ["NONE"]},
-        "Volumes": {path: {} for path in plan.volumes},
-        "HostConfig": {
-            "NetworkMode": "bridge" if plan.network else "none",
-            "CapDrop": ["ALL"],
-            "CapAdd": list(plan.capabilities),
-            "SecurityOpt": [] if plan.new_privileges else ["no-new-privileges"],
-            "Privileged": False,
-            "ReadonlyRootfs": plan.read_only,
-            "Memory": plan.memory_bytes or 0,
-            "MemorySwap": plan.memory_bytes or 0,
-            "PidsLimit": plan.processes or 0,
-            "NanoCpus": round((plan.cpus or 0) * 1e9),
-            "Runtime": plan.runtime or "",
-            "LogConfig": {"Type": "none"},
-            "Tmpfs": {
-                path: f"rw,nosuid,nodev,exec,mode=1777,size={size}"
-                for path, size in plan.tmpfs.items()
-            },
-            "Mounts": [
-                {
-                    "Type": "bind",
-                    "Source": str(bind.source),
-                    "Target": bind.target,
-                    "ReadOnly": True,
-                }
-                for bind in plan.binds
-            ]
-            + [
-                {
-                    "Type": "volume",
-                    "Source": plan.shell.name,
-                    "Target": plan.shell.target,
-                    "ReadOnly": plan.shell.read_only,
-                }
-            ],
-        },
-    }
+def _mount(kind: str, source: str, target: str, read_only: bool) -> Mapping[str, Any]:
+    return {"Type": kind, "Source": source, "Target": target, "ReadOnly": read_only}

@@ -169,8 +169,8 @@ def _own(about: Document, plan: Plan) -> Document:
     if kept.get("network_mode") == "host":
         del kept["network_mode"]
     binds = [
-        {"type": "bind", "source": str(bind.source), "target": bind.target, "read_only": True}
-        for bind in plan.binds
+        {"type": "bind", "source": str(path), "target": str(path), "read_only": True}
+        for path in plan.binds
     ]
     shell = {"type": "volume", "source": plan.shell.name, "target": plan.shell.target}
     binds.append({**shell, "read_only": True})

@@ -12,11 +12,11 @@ def spec_of(plan: Plan) -> dict[str, Any]:
     mounts = [
         {
             "type": "bind",
-            "source": str(bind.source),
-            "destination": bind.target,
+            "source": str(path),
+            "destination": str(path),
             "options": ["ro", "rbind", "nosuid", "nodev"],
         }
-        for bind in plan.binds
+        for path in plan.binds
     ]
     mounts += [
         {
