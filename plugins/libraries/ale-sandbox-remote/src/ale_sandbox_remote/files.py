@@ -92,7 +92,6 @@ class Files:
 
         # GNU's format: what else is in use does not know long or odd names in the other.
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar:
-            tar.dereference = False
             for child, inner in _tops(source, name):
                 tar.add(child, inner, filter=own)
 

@@ -55,18 +55,11 @@ class Lines:
     Args:
         descriptor: the reading end; closed at the end of the stream or by `close`.
         on_line: called with each line, without its newline.
-        on_end: called once when every writer has closed the pipe; not after `close`.
     """
 
-    def __init__(
-        self,
-        descriptor: int,
-        on_line: Callable[[bytes], object],
-        on_end: Callable[[], object] | None = None,
-    ) -> None:
+    def __init__(self, descriptor: int, on_line: Callable[[bytes], object]) -> None:
         self._descriptor = descriptor
         self._on_line = on_line
-        self._on_end = on_end
         self._rest = b""
         self._open = True
         self._loop = asyncio.get_running_loop()
@@ -83,8 +76,6 @@ class Lines:
             return
         if not data:
             self.close()
-            if self._on_end is not None:
-                self._on_end()
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:

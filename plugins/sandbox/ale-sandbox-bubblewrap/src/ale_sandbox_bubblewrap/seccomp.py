@@ -10,15 +10,7 @@ import platform
 import struct
 from collections.abc import Mapping
 
-from ale_sandbox_bubblewrap.kernel import (
-    CLONE_NEWCGROUP,
-    CLONE_NEWIPC,
-    CLONE_NEWNET,
-    CLONE_NEWNS,
-    CLONE_NEWPID,
-    CLONE_NEWUSER,
-    CLONE_NEWUTS,
-)
+from ale_sandbox_bubblewrap import kernel
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
@@ -80,15 +72,8 @@ REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "kcmp": (312, 272),
 }
 _CLONE, _CLONE3, _IOCTL, _SOCKET = (56, 220), (435, 435), (16, 29), (41, 198)
-NAMESPACES = (
-    CLONE_NEWNS
-    | CLONE_NEWCGROUP
-    | CLONE_NEWUTS
-    | CLONE_NEWIPC
-    | CLONE_NEWUSER
-    | CLONE_NEWPID
-    | CLONE_NEWNET
-)
+NAMESPACES = sum(kernel.NAMESPACES)
+"""Flags of clone(2)."""
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 SOCKET_FAMILIES = (1, 2, 10, 16)
 """AF_UNIX, AF_INET, AF_INET6, AF_NETLINK. Not AF_VSOCK, say: no namespace confines it."""

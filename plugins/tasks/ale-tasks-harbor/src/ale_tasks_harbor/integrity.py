@@ -42,15 +42,9 @@ ROOT_FILES = (
 LOOK = f"""
 ident() {{ command -p stat -L -c '%i:%s:%Z' -- "$1" 2>/dev/null || echo none; }}
 runs() {{ if [ -e "$1" ]; then printf 'S %s %s\\0' "$(ident "$1")" "$1"; fi; }}
-imports() {{
+has() {{
   while IFS= read -r line || [ -n "$line" ]; do
-    case $line in 'import '* | 'import\t'*) return 0 ;; esac
-  done <"$1"
-  return 1
-}}
-plugs() {{
-  while IFS= read -r line || [ -n "$line" ]; do
-    case $line in *pytest11*) return 0 ;; esac
+    case $line in $2) return 0 ;; esac
   done <"$1"
   return 1
 }}
@@ -74,10 +68,10 @@ look() {{
     done
     for file in "$folder"/sitecustomize* "$folder"/usercustomize*; do runs "$file"; done
     for file in "$folder"/*.pth; do
-      if [ -f "$file" ] && imports "$file"; then runs "$file"; fi
+      if [ -f "$file" ] && has "$file" 'import[ \t]*'; then runs "$file"; fi
     done
     for file in "$folder"/*-info/entry_points.txt; do
-      if [ -f "$file" ] && plugs "$file"; then runs "$file"; fi
+      if [ -f "$file" ] && has "$file" '*pytest11*'; then runs "$file"; fi
     done
   done
   for file in {" ".join(ROOT_FILES)}; do runs "$file"; done
