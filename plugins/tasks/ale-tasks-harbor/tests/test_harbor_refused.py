@@ -43,7 +43,7 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
         _toml("[environment]\ncpus = 'many'\n"),
         "task.toml",
         "environment.cpus",
-        'expected a number, found the text "many"',
+        'expected a number, at least 0, found the text "many"',
     ),
     "below-zero": (_toml("[agent]\ntimeout_sec = -1\n"), "task.toml", "agent.timeout_sec", "above"),
     "size": (

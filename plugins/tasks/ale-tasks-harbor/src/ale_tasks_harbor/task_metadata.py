@@ -64,11 +64,11 @@ def tags(metadata: Values) -> tuple[str, ...]:
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """The author's own keys as JSON values; dates and lists become text."""
-    kept = {}
-    for name, value in values.items():
-        simple = isinstance(value, str | int | float | bool | list)
-        kept[name] = value if simple and not isinstance(value, list) else str(value)
-    return {name: value for name, value in kept.items() if name not in _TAKEN}
+    return {
+        name: value if isinstance(value, str | int | float) else str(value)
+        for name, value in values.items()
+        if name not in _TAKEN
+    }
 
 
 def ignored(root: Values, steps: Sequence[Values]) -> list[str]:

@@ -73,17 +73,13 @@ class Values:
 
     def table(self, key: str) -> "Values":
         """The table under a key; an empty one if the key is missing."""
-        made = self._tables.get(key)
-        if made is None:
-            made = self._tables[key] = self._table(key)
-        return made
-
-    def _table(self, key: str) -> "Values":
-        found = self.values.get(key)
-        if found is not None and not isinstance(found, Mapping):
-            self._wrong(key, "a table")
-            found = None
-        return self._below(found or {}, self._path(key))
+        if key not in self._tables:
+            found = self.values.get(key)
+            if found is not None and not isinstance(found, Mapping):
+                self._wrong(key, "a table")
+                found = None
+            self._tables[key] = self._below(found or {}, self._path(key))
+        return self._tables[key]
 
     def _below(self, values: Mapping[str, Any], path: str) -> "Values":
         return Values(
@@ -148,19 +144,15 @@ class Values:
 
     def whole(self, key: str) -> int | None:
         """A whole number, at least 0."""
-        found = number_of(self.values.get(key))
-        if not self.has(key):
-            return None
-        if found is None or not found.is_integer() or found < 0:
-            self._wrong(key, "a whole number, at least 0")
-            return None
-        return int(found)
+        expected = "a whole number, at least 0"
+        found = self._number(key, expected, lambda number: number >= 0 and number.is_integer())
+        return None if found is None else int(found)
 
     def _number(self, key: str, expected: str, allowed: Callable[[float], bool]) -> float | None:
         found = number_of(self.values.get(key))
         if found is None:
             if self.has(key):
-                self._wrong(key, "a number")
+                self._wrong(key, expected)
         elif not allowed(found):
             self.refuse(key, f"expected {expected}, found {found:g}")
             return None
