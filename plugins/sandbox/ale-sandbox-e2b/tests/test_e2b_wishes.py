@@ -75,8 +75,11 @@ async def test_the_network_is_off_unless_task_or_option_says_on(
 
 
 async def test_an_image_without_a_template_is_refused(backend: SandboxBackend) -> None:
-    for spec in (SandboxSpec(image="debian:12"), SandboxSpec(build=".")):
-        with pytest.raises(UnsupportedError, match="made from templates"):
+    for spec, named in (
+        (SandboxSpec(image="debian:12"), "the image 'debian:12'"),
+        (SandboxSpec(build="a/folder"), "what is built of 'a/folder'"),
+    ):
+        with pytest.raises(UnsupportedError, match=f"made from templates, not from {named}"):
             async with backend.open(spec):
                 pass
 

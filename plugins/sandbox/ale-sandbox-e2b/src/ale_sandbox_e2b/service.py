@@ -160,15 +160,17 @@ class E2bService:
 
 
 def _template(options: E2bOptions, spec: SandboxSpec) -> str:
-    if spec.build is None and spec.image is None:
-        return options.template
-    named = None if spec.image is None else options.templates.get(spec.image)
-    if spec.build is not None or named is None:
-        raise UnsupportedError(
-            f"e2b: sandboxes are made from templates, not from the image {spec.image!r}; make one "
-            "of it with E2B's own tools and name it: `templates: {IMAGE: TEMPLATE}`"
-        )
-    return named
+    wanted = f"what is built of {spec.build!r}"
+    if spec.build is None:
+        if spec.image is None:
+            return options.template
+        if spec.image in options.templates:
+            return options.templates[spec.image]
+        wanted = f"the image {spec.image!r}"
+    raise UnsupportedError(
+        f"e2b: sandboxes are made from templates, not from {wanted}; make one of it with E2B's own "
+        "tools and name it: `templates: {IMAGE: TEMPLATE}`"
+    )
 
 
 def _network(options: E2bOptions, spec: SandboxSpec) -> dict[str, Any]:
