@@ -14,6 +14,7 @@ from ale_sandbox_container.api import Engine
 from ale_sandbox_container.engine import NotFoundError, Stat
 from ale_sandbox_container.tarball import Ownership, Pack
 from ale_sandbox_container.threads import EngineThreads
+from ale_sandbox_shell.kinds import must_be_file
 from ale_sandbox_shell.unpack import opened, unpack
 
 _LINKS = 40
@@ -66,7 +67,7 @@ class Files:
     def read_now(self, path: str, max_bytes: int | None = None) -> bytes:
         """Likewise, blocking."""
         place, found = self._look(path)
-        _must_be_file(found, path)
+        must_be_file(found.mode, path)
         with self.engine.get(self.container, place) as pieces, opened(pieces) as tar:
             entry = tar.next()
             content = None if entry is None else tar.extractfile(entry)
@@ -81,7 +82,7 @@ class Files:
     def _write(self, path: str, data: bytes, mode: int | None) -> None:
         place, found = self._target(path)
         if found is not None:
-            _must_be_file(found, path)
+            must_be_file(found.mode, path)
         kept = 0o644 if found is None else stat.S_IMODE(found.mode)
         with self._packing(place) as pack:
             pack.add_bytes(place, data, kept if mode is None else mode, self.clock())
@@ -93,7 +94,7 @@ class Files:
     def _upload(self, source: Path, target: str) -> None:
         place, found = self._target(target)
         if found is not None and not source.is_dir():
-            _must_be_file(found, target)
+            must_be_file(found.mode, target)
         with self._packing(place) as pack:
             # The workspace stays its user's own, with its mode.
             pack.add_tree(place, source, with_top=place != self.workdir)
@@ -151,10 +152,3 @@ def _is_of_the_path(error: SandboxError) -> bool:
     """A link on the way leads nowhere, or to what is no folder; engines have no code for it."""
     said = str(error).lower()
     return isinstance(error, NotFoundError) or any(words in said for words in _OF_THE_PATH)
-
-
-def _must_be_file(found: Stat, path: str) -> None:
-    if stat.S_ISDIR(found.mode):
-        raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
-    if not stat.S_ISREG(found.mode):
-        raise PermissionError(errno.EACCES, "not a regular file", path)

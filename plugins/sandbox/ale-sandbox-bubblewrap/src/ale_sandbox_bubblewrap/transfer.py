@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from ale_sandbox_bubblewrap import hostfiles
 from ale_sandbox_bubblewrap.base import WORKSPACE
 from ale_sandbox_bubblewrap.client import SupervisorClient
+from ale_sandbox_shell.kinds import must_be_file
 
 T = TypeVar("T")
 _INLINE_BYTES = 1 << 18
@@ -42,10 +43,11 @@ class Files:
             if error.errno == errno.ENXIO:  # a named pipe without a reader
                 raise PermissionError(errno.EACCES, "not a regular file", path) from error
             raise
-        wrong = _not_a_file(descriptor, path)
-        if wrong is not None:
+        try:
+            must_be_file(os.fstat(descriptor).st_mode, path)
+        except OSError:
             os.close(descriptor)
-            raise wrong
+            raise
         return descriptor
 
     async def read(self, path: str, max_bytes: int | None) -> bytes:
@@ -130,15 +132,6 @@ class Files:
 def place(path: str) -> str:
     """An absolute path in the sandbox. The supervisor resolves links and ``..``."""
     return posixpath.join(WORKSPACE, path) if path else WORKSPACE
-
-
-def _not_a_file(descriptor: int, path: str) -> OSError | None:
-    kind = os.fstat(descriptor).st_mode
-    if stat.S_ISDIR(kind):
-        return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    if not stat.S_ISREG(kind):
-        return PermissionError(errno.EACCES, "not a regular file", path)
-    return None
 
 
 async def _do(size: int, work: Callable[[], T]) -> T:

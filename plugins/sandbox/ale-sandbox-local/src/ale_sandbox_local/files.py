@@ -8,6 +8,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from ale_sandbox_shell.kinds import must_be_file
+
 Guard = Callable[[Path], Path]
 LEADS_OUT = "the path leads out of the sandbox"
 
@@ -63,11 +65,7 @@ class Area:
 
     def _check(self, descriptor: int, path: str) -> None:
         """Check what was really opened: a parent folder may have been swapped for a link."""
-        kind = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(kind):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if not stat.S_ISREG(kind):
-            raise PermissionError(errno.EACCES, "not a regular file", path)
+        must_be_file(os.fstat(descriptor).st_mode, path)
         if not self._holds(str(Path(f"/proc/self/fd/{descriptor}").readlink())):
             raise PermissionError(errno.EACCES, LEADS_OUT, path)
 
