@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -205,6 +206,40 @@ async def test_a_resumed_run_samples_from_the_weights_of_its_checkpoint(
     assert (last["step"], last["n_graded"], last["n_succeeded"]) == (3, 6, 6)
     ids = [episode.id for episode in again.store.reader.episodes]
     assert len(ids) == len(set(ids)) == 24
+
+
+def answers(path: Path) -> dict[str, str]:
+    """What the policy answered in each episode: its version."""
+    episodes = RunReader(path).episodes
+    return {e.id: e.trajectory.turns[0].completion.message.content for e in episodes}
+
+
+@pytest.mark.parametrize(
+    ("kept", "lacking"),
+    [
+        (3, "lacks 3 episodes of the policy after 0 steps, such as evaluation-0-exam1-1"),
+        (7, "lacks 1 episode of the policy after 0 steps, such as 0-t1-0;"),
+        (9, "lacks 1 episode of the policy after 1 step, such as 1-t1-0;"),
+    ],
+)
+async def test_a_later_policy_does_not_sample_the_episodes_of_an_earlier_one(
+    workplace: Any, finish: Finish, kept: int, lacking: str
+) -> None:
+    run = await workplace.ran(config(workplace, concurrency=1))
+    path, before = run.store.path, answers(run.store.path)
+    # As if the run had been copied while it was running: checkpoints are newer than episodes.
+    lines = (path / "episodes.jsonl").read_text().splitlines(keepends=True)
+    (path / "episodes.jsonl").write_text("".join(lines[:kept]))
+    with pytest.raises(InputError) as raised:
+        await finish(resume(path, workplace.outside()))
+    (problem,) = raised.value.problems
+    assert problem.file == str(path / "episodes.jsonl")
+    assert problem.message.startswith(lacking)
+    assert len(answers(path)) == kept
+    # What the error advises: the policies are made again, and each samples what it lacks.
+    (path / "checkpoints").rename(path / "moved")
+    await finish(resume(path, workplace.outside()))
+    assert answers(path) == before
 
 
 async def test_an_evaluation_that_was_not_reported_before_a_kill_is_reported_once(

@@ -7,6 +7,7 @@ from attrs import field, frozen
 from ale._config import RunConfig
 from ale._run.dispatch import Dispatcher
 from ale._run.hooks import Observers
+from ale._run.lost import refuse_lost
 from ale._run.parts import Parts, Tasks
 from ale._run.plan import EpisodePlan, evaluation_plans
 from ale._run.times import Times
@@ -64,6 +65,7 @@ class Evaluator:
         if not temperatures:
             return True
         await self.before()
+        refuse_lost(self.store, self.parts, step, self._plans(step, *temperatures))
         started = self.context.monotonic()
         with self.times.on("evaluation"):
             complete = await self.dispatcher.run(lambda: self._plans(step, *temperatures))

@@ -9,6 +9,7 @@ from attrs import frozen
 from ale._config import RunConfig
 from ale._run.dispatch import Dispatcher
 from ale._run.evaluation import Evaluator
+from ale._run.lost import refuse_lost
 from ale._run.parts import Parts, Tasks
 from ale._run.plan import episode_plans, starts_of_step, tasks_per_step
 from ale._run.refill import further_starts
@@ -105,6 +106,7 @@ class Loop:
         tasks, options = self.tasks["train"], self.config.run
         drawn = list(starts)
         for refill in range(options.refills + 1):
+            refuse_lost(self.store, self.parts, step, episode_plans(tasks, options, step, drawn))
             if not await self.dispatcher.run(lambda: episode_plans(tasks, options, step, drawn)):
                 return False
             if refill < options.refills:
