@@ -304,6 +304,42 @@ async def test_a_run_that_lost_its_end_at_any_point_uses_every_episode_once(
     ]
 
 
+async def test_a_step_that_was_learned_from_needs_the_line_with_its_groups(
+    workplace: Any, finish: Finish
+) -> None:
+    """As in a copy that was made while the run was running: checkpoints are the newest."""
+    run = await workplace.ran(config(workplace, steps=3))
+    path, chosen = run.store.path, batches(run)
+    leave(path / "episodes.jsonl", 2)
+    leave(path / "groups.jsonl", 3)
+    assert len(batches(run)) == 1
+    with pytest.raises(InputError, match="lacks the line 'trained' of step 1") as raised:
+        await asyncio.wait_for(finish(resume(path, workplace.outside())), 10)
+    assert raised.value.problems[0].file == str(path / "groups.jsonl")
+    for name in ("credits", "checkpoints"):  # what the error advises
+        (path / name).rename(path / f"{name}-before")
+    again = resume(path, workplace.outside())
+    await finish(again)
+    assert batches(again) == chosen
+    assert set(seen(again)) == {0, 1, 2}
+
+
+async def test_a_group_needs_the_line_that_says_when_it_was_started(
+    workplace: Any, finish: Finish
+) -> None:
+    run = await workplace.ran(config(workplace, steps=3))
+    path = run.store.path
+    shutil.rmtree(path / "checkpoints")
+    leave(path / "groups.jsonl", 4)
+    with pytest.raises(InputError, match="'started' of the group of 1-t1-0, which is stored"):
+        await finish(resume(path, workplace.outside()))
+
+
+def leave(file: Path, n: int) -> None:
+    """Remove all but the first lines."""
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:n]))
+
+
 def cut_short(path: Path, step: int, chance: random.Random) -> None:
     """Remove a checkpoint and all that came after it, and some of what ran beside it."""
     for later in range(step, 5):

@@ -19,6 +19,7 @@ from ale._run.loop import Loop
 from ale._run.plan import EpisodePlan
 from ale._run.refill import has_signal
 from ale._run.stream_plan import Drawn, StreamPlan
+from ale._store.groups import FILE as GROUPS
 from ale._store.groups import GroupKey, Groups
 from ale.errors import InputError, Problem
 
@@ -158,6 +159,7 @@ class StreamLoop(Loop):
         producer: asyncio.Task[None] | None = None
         try:
             for step in range(self.config.run.steps):
+                self._refuse_lost(step)
                 if producer is None and not self.training.has_learned(step):
                     producer = group.create_task(self._start_groups(group))
                 with self.times.on("rollouts"):
@@ -189,10 +191,39 @@ class StreamLoop(Loop):
         return await self.evaluator.evaluate(step + 1, due=last or shown, shown=shown)
 
     def _restore(self) -> None:
-        """Find the complete groups that no step has learned from."""
+        """Find the complete groups that no step has learned from.
+
+        Raises:
+            InputError: it is not known when one of them was started.
+        """
         for drawn in self._plan.groups(self.store.index.last_drawn()):
-            if not self.store.groups.is_used(drawn.key) and self._is_complete(drawn):
+            if self.store.groups.is_used(drawn.key):
+                continue
+            stored = next((p.id for p in drawn.plans() if p.key in self.store.index), None)
+            if stored is not None and drawn.key not in self.store.groups.started:
+                raise self._lost(f"'started' of the group of {stored}, which is stored")
+            if self._is_complete(drawn):
                 self._accept(drawn)
+
+    def _refuse_lost(self, step: int) -> None:
+        """Raise `InputError` if a step was learned from, but the line with its groups is gone.
+
+        Else groups of a later policy would take their place, or the step would wait forever.
+        """
+        learned = step <= self.store.checkpoints.newest() or self.training.has_learned(step)
+        if learned and step not in self.store.groups.batches:
+            more = (
+                "; or move 'checkpoints' and 'credits' away: the policy learns again from the "
+                "groups that are left, and from further ones"
+            )
+            raise self._lost(f"'trained' of step {step}, which has been learned from", more)
+
+    def _lost(self, line: str, more: str = "") -> InputError:
+        return InputError.of(
+            f"lacks the line {line}",
+            file=str(self.store.path / GROUPS),
+            hint=f"restore the file, for example from where the run was copied{more}",
+        )
 
     async def _fill(self, step: int) -> bool:
         """Choose the groups of a step as soon as there are enough; False after a Ctrl-C."""
