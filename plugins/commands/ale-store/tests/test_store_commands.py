@@ -231,6 +231,14 @@ def test_a_run_that_can_not_be_read_is_named_and_the_others_are_listed(
     assert "runs/second/manifest.json" in done.stderr
 
 
+def test_the_database_of_a_single_run_is_beside_it(folder: Path, ale: Ale) -> None:
+    before = sorted(each.name for each in (folder / "first").iterdir())
+    assert [row[0] for row in lines(ale("runs", "list", "runs/first"))] == ["run", "first"]
+    assert len(lines(ale("traj", "query", "runs/first"))) == 4
+    assert sorted(each.name for each in (folder / "first").iterdir()) == before
+    assert (folder / "index.sqlite").is_file()
+
+
 def test_a_folder_that_is_not_there_is_named(ale: Ale) -> None:
     done = ale("runs", "list")
     assert (done.exit_code, "no such folder" in done.stderr) == (2, True)

@@ -10,7 +10,7 @@ from attrs import asdict, evolve
 
 from ale.errors import InputError
 from ale.testing.builders import turn
-from ale.types import Completion, Episode, Message, Score, Trajectory, Turn
+from ale.types import Completion, Episode, Failure, Message, Score, Task, Trajectory, Turn
 from ale_store import finding
 from ale_store.database import Database, open_database
 from ale_store.finding import Filters, every, find, phrases_of, sample
@@ -243,6 +243,22 @@ def test_a_part_of_a_sentence_without_spaces_is_found(
     Indexer(database).update(tmp_path / "runs")
     with database.reading() as connection:
         assert len(find(connection, Filters(text=text))) == n
+
+
+@pytest.mark.parametrize("given", ["\u00e4ndere DIE", "\u0424\u0430\u0419\u043b"])
+def test_a_part_is_found_in_any_case_in_every_alphabet(
+    database: Database, make_run: Any, attempt: Any, tmp_path: Path, given: str
+) -> None:
+    store = make_run(tmp_path / "runs" / "one", n=0)
+    prompt = "\u00c4ndere die Datei, \u0424\u0410\u0419\u041b"
+    store.add_task(Task(id="t", goal=prompt), "train")
+    failure = Failure(stage="agent", kind="LLMError", message=prompt)
+    store.add_episode(attempt(2, task_id="t", failure=failure))
+    store.close()
+    Indexer(database).update(tmp_path / "runs")
+    with database.reading() as connection:
+        assert len(find(connection, Filters(prompt=given))) == 1
+        assert len(find(connection, Filters(error=given))) == 1
 
 
 def test_a_text_without_a_word_is_refused(filled: Database) -> None:

@@ -1,5 +1,6 @@
 """The database says what the run directories say, whatever happens to these."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -203,6 +204,17 @@ def test_a_damaged_run_is_named_and_the_others_are_read(
     assert len(done.problems) == 2
     assert "first/episodes.jsonl:4" in done.problems[0]
     assert "third/manifest.json" in done.problems[1]
+
+
+def test_a_run_whose_path_is_not_utf_8_is_named_and_the_others_are_read(
+    folder: Path, database: Database, make_run: Any
+) -> None:
+    odd = folder / os.fsdecode(b"b\xfcro")
+    make_run(folder / "second").close()
+    (folder / "second").rename(odd)
+    done = Indexer(database).update(folder)
+    (problem,) = done.problems
+    assert (done.runs, "b?ro: a path that is not UTF-8" in problem) == (1, True)
 
 
 def test_text_that_a_database_can_not_hold_is_replaced(

@@ -175,6 +175,12 @@ def _prepare(connection: Any, _: object) -> None:
     _use_wal(connection)
     for setting in ("synchronous = NORMAL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {setting}")
+    # SQLite's own changes only A to Z, and a search in any case compares what it gives.
+    connection.create_function("lower", 1, _lower, deterministic=True)
+
+
+def _lower(text: str | None) -> str | None:
+    return None if text is None else text.lower()
 
 
 def _use_wal(connection: Any) -> None:

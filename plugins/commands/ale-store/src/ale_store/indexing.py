@@ -20,7 +20,7 @@ from ale.runs import Lines, RunReader
 from ale_store import schema, writing
 from ale_store.database import Database
 from ale_store.listing import this_host
-from ale_store.rows import epoch, settings_of, task_row
+from ale_store.rows import epoch, plain, settings_of, task_row
 from ale_store.tagging import TAGS, read_tags
 
 T = TypeVar("T")
@@ -104,6 +104,9 @@ class Indexer:
             StoreError: the database can't be written.
         """
         path = path.resolve()
+        if plain(str(path)) != str(path):
+            message = "a path that is not UTF-8 can't be stored in a database"
+            raise InputError.of(message, file=plain(str(path)), hint="rename the folder")
         reader = RunReader(path)
         before = _stamps_of(path)  # a file that grows meanwhile is read again next time
         with self._database.writing() as connection:

@@ -67,7 +67,8 @@ store_option = click.option(
     envvar="ALE_STORE",
     show_envvar=True,
     metavar="FILE|URL",
-    help="Database: an SQLite file, or postgresql://... Default: index.sqlite in the folder.",
+    help="Database: an SQLite file, or postgresql://... Default: index.sqlite in the folder, or "
+    "beside it if it is a run.",
 )
 
 update_option = click.option(
@@ -140,7 +141,9 @@ def opened(folder: Path, store: str | None, *, update: bool) -> Iterator["Databa
 
     if store is None or folder != RUNS:
         check_folder(folder)
-    database = open_database(store or str(folder / FILE))
+    # A run directory holds only what the run has written.
+    beside = folder.resolve().parent if (folder / "manifest.json").is_file() else folder
+    database = open_database(store or str(beside / FILE))
     try:
         if update and folder.is_dir():
             report_problems(database, folder)
