@@ -140,6 +140,26 @@ def test_the_temperatures_of_an_evaluation_are_named_or_chosen(run: Path, tmp_pa
     assert "add --split evaluation" in CliRunner().invoke(command, [str(other), *warm]).output
 
 
+def test_the_steps_of_which_a_task_has_attempts_are_named(run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    store = RunDirectory.create(
+        other, json.loads((run / "manifest.json").read_text()), Redactor({})
+    )
+    for step in (0, 20, 40):
+        store.add_episode(episode("a", 0, step / 40, split="evaluation", step=step))
+    for step in range(20):
+        store.add_episode(episode("a", 0, 1.0, step=step))
+        store.add_episode(episode(f"b{step}", 0, 1.0, step=step))
+    store.close()
+    evaluation = (str(other), "--split", "evaluation")
+    said = "are counted together, also in pass@k: --step chooses one"
+    assert ale(*evaluation).splitlines()[-1] == f"steps 0, 20, 40 {said}"
+    assert "together" not in ale(*evaluation, "--step", "20")
+    assert ale(str(other)).splitlines()[-1] == f"steps 0 to 19 {said}"
+    assert f"in the other run, steps 0 to 19 {said}" in ale(str(run), "--against", str(other))
+    assert "together" not in ale(str(run))
+
+
 def test_evaluation_and_steps_are_counted_separately(run: Path) -> None:
     assert json.loads(ale(str(run), "--split", "evaluation", "--json"))["tasks"].keys() == {"a"}
     command = ale_commands()[0]

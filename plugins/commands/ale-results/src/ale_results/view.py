@@ -11,6 +11,7 @@ from ale_results.against import difference_line, differences, unpaired
 from ale_statistics import Attempts, mean_pass_at
 
 _CAUSE = 60
+_NAMED = 10
 
 
 def default_ks(counted: Mapping[str, Attempts]) -> tuple[int, ...]:
@@ -32,6 +33,7 @@ def as_text(
     made = [lines, "", *(_mean_line(mean) for mean in _means(counted, ks)), *_mixed(counted)]
     if other is not None:
         made += ["", "against the other run, paired by task", *_unpaired_line(counted, other)]
+        made += (f"in the other run, {line}" for line in _mixed(other))
         made += map(difference_line, differences(counted, other, ks))
     return "\n".join(made)
 
@@ -48,13 +50,18 @@ def _tasks(n: int) -> str:
 
 
 def _mixed(counted: Mapping[str, Attempts]) -> Iterator[str]:
-    """A line where attempts at several temperatures are counted together."""
+    """A line each where attempts at several temperatures, or of several steps, are one number."""
     found = {each for attempts in counted.values() for each in attempts.temperatures}
     if len(found) > 1:
         # The model's own comes last.
         ordered = sorted(found, key=lambda each: (each is None, each))
         names = ", ".join(map(sampling_name, ordered))
         yield f"{names} are counted together: --temperature chooses one"
+    repeated = [attempts.steps for attempts in counted.values() if len(attempts.steps) > 1]
+    if repeated:
+        steps = sorted(set().union(*repeated))
+        names = ", ".join(map(str, steps)) if len(steps) <= _NAMED else f"{steps[0]} to {steps[-1]}"
+        yield f"steps {names} are counted together, also in pass@k: --step chooses one"
 
 
 def _row(task: str, attempts: Attempts, ks: Sequence[int]) -> list[str]:

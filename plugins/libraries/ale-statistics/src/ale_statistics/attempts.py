@@ -36,6 +36,11 @@ class Attempts:
         return len(self.rewards)
 
     @property
+    def steps(self) -> set[int]:
+        """Training steps of the graded attempts; of an evaluation, those before it."""
+        return {step for step, _ in self._numbers}
+
+    @property
     def passed(self) -> int:
         """Attempts with a reward of 1."""
         return sum(reward == SUCCESS for reward in self.rewards)
