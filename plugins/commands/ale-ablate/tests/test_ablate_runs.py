@@ -140,6 +140,18 @@ def test_broken_episodes_make_the_status_3(workshop: Any) -> None:
     assert row["rollouts"] == "8.0"
 
 
+def test_the_cells_whose_episodes_broke_are_named_beside_their_success(workshop: Any) -> None:
+    config = workshop.config(tasks={"type": "few", "number": 4})
+    ended = workshop.ablate(config, "--vary", "agent.type=lucky,breaking", "--seeds", "2")
+    grid = workshop.folder / ended.grid
+    broken = sum(int(row["broken"]) for row in runs(grid).values())
+    assert 0 < broken < 16
+    note = f"success is that of the others: {broken} of 16 in agent.type=breaking"
+    assert note in " ".join(ended.out.split())
+    assert note in (grid / "table.md").read_text()
+    assert note in (grid / "report.html").read_text()
+
+
 def test_a_killed_grid_ends_its_runs_and_resumes_exactly(workshop: Any) -> None:
     config = workshop.config(
         tasks={"type": "few", "number": 5}, agent={"type": "lucky", "seconds": 0.1}

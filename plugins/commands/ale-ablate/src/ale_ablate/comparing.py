@@ -1,7 +1,7 @@
 """Compare cells: means over seeds, and differences to the first cell, paired by seed."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
@@ -131,10 +131,21 @@ def compare(grid: Grid, runs: Sequence[Measured], notes: Sequence[str] = ()) -> 
         measures=measures,
         rows=_tested(rows, measures),
         held_out=held_out,
-        notes=tuple(notes),
+        notes=(*notes, *_broken(rows)),
         decoded=tuple(decoded),
         claims=tuple(made),
     )
+
+
+def _broken(rows: Sequence[Row]) -> Iterator[str]:
+    """A sentence where episodes broke: other tasks may be left in one cell than in another."""
+    found = []
+    for row in rows:
+        done = [run for run in row.runs if run.state == "completed"]
+        if broken := sum(run.broken for run in done):
+            found.append(f"{broken} of {sum(run.episodes for run in done)} in {row.cell.name}")
+    if found:
+        yield f"episodes broke, and success is that of the others: {', '.join(found)}"
 
 
 _GREEDY = Measure(

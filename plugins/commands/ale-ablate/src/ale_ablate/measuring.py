@@ -65,6 +65,11 @@ class Measured:
         """Training episodes in all."""
         return sum(self.rollouts_by_step.values())
 
+    @property
+    def episodes(self) -> int:
+        """All episodes, those of evaluations too."""
+        return self.rollouts + sum(each.graded + each.broken for each in self.evaluated)
+
 
 def is_completed(slot: Slot) -> bool:
     """Is the run completed?"""
