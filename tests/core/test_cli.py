@@ -219,6 +219,24 @@ def test_a_file_that_may_not_be_read_or_written_is_named(ale: Ale, registry: Reg
     assert isinstance(ale("peek", "").exception, PermissionError)
 
 
+def test_a_full_disk_below_the_output_is_named() -> None:
+    command = [sys.executable, "-c", "from ale._cli.main import main; main(['plugins'])"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "No space left on device: the output is incomplete\n"
+
+
+def test_an_argument_that_is_not_utf_8_is_named(ale: Ale, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["run", "c.yaml", "--set", "run.name=b\udcfcro"]
+    monkeypatch.setattr(sys, "argv", ["ale", *arguments])
+    found = ale(*arguments)
+    assert found.exit_code == 2
+    assert found.stderr == "'b\ufffdro' is not UTF-8 and can't be used here\n"
+    monkeypatch.setattr(sys, "argv", ["ale"])
+    assert isinstance(ale(*arguments).exception, UnicodeEncodeError)  # a bug of ours
+
+
 def test_an_unknown_command_names_the_nearest(ale: Ale) -> None:
     done = ale("chekc")
     assert done.exit_code == 2

@@ -1,5 +1,6 @@
 """``ale``: the commands of the core and of plugins."""
 
+import errno
 import gc
 import importlib
 import os
@@ -8,12 +9,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ale.errors import AleError, InputError, PluginError
-from ale.text import counted
+from ale.text import counted, shorten
 
 if TYPE_CHECKING:
     from ale._registry import Registry
@@ -81,16 +83,36 @@ class ReportingGroup(click.Group):
                 raise
             click.echo("\nInterrupted.", err=True)
             ctx.exit(128 + signal.SIGINT)
-        except BrokenPipeError:
-            # The reader has closed the pipe (`ale show ... | head`). Flushing the buffers when the
-            # interpreter exits must not fail again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(0)
-        except PermissionError as error:
-            if error.filename is None:
+        except (OSError, UnicodeEncodeError) as error:
+            known = _of_a_file(error) if isinstance(error, OSError) else _of_an_argument(error)
+            if known is None:
                 raise
-            click.echo(f"{error.filename}: {error.strerror}", err=True)
-            ctx.exit(1)
+            message, status = known
+            if message:
+                click.echo(message, err=True)
+            ctx.exit(status)
+
+
+def _of_a_file(error: OSError) -> tuple[str, int] | None:
+    """Message and exit status for an error that is no bug; None for any other."""
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}", 1
+    full = error.errno == errno.ENOSPC and error.filename is None
+    if not full and not isinstance(error, BrokenPipeError):
+        return None
+    # Flushing the buffers when the interpreter exits must not fail again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    # A pipe is broken where its reader has closed it (`ale show ... | head`).
+    return (f"{error.strerror}: the output is incomplete", 1) if full else ("", 0)
+
+
+def _of_an_argument(error: UnicodeEncodeError) -> tuple[str, int] | None:
+    """The same where an argument, or the working folder's name, has bytes that are no text."""
+    given = [*sys.argv, str(Path.cwd())]
+    if not any(error.object[error.start : error.end] in each for each in given):
+        return None
+    shown = os.fsencode(error.object).decode("utf-8", "replace")
+    return f"'{shorten(shown, _LINE)}' is not UTF-8 and can't be used here", 2
 
 
 class Commands(ReportingGroup):

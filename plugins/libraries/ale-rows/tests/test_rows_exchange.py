@@ -309,6 +309,21 @@ def test_each_trajectory_gets_its_own_file(tmp_path: Path, run: Any) -> None:
     assert sorted(one["extra"]["ale"]["id"] for one in found) == sorted(names)
 
 
+def test_an_import_counts_the_episodes_that_keep_their_own_reward(
+    tmp_path: Path, raw: Path
+) -> None:
+    export_rows(raw, tmp_path / "lines.jsonl", form="atif")
+    rewards = [row.episode.reward for row in read_rows(raw, EpisodeRow)]
+    report = import_rows(
+        [tmp_path / "lines.jsonl"], tmp_path / "back.jsonl", form="atif", reward=0.125
+    )
+    assert [row.episode.reward for row in read_rows(tmp_path / "back.jsonl", EpisodeRow)] == rewards
+    said = "not given the reward, since they have their own or are preferences"
+    assert report.notes == {said: len(rewards)}
+    report = import_rows([tmp_path / "lines.jsonl"], tmp_path / "back.jsonl", form="atif")
+    assert said not in report.notes
+
+
 def test_an_atif_trajectory_has_the_token_usage(tmp_path: Path, run: Any) -> None:
     found = turn("Done.").completion
     counted = replace(found, usage=Usage(prompt_tokens=7, completion_tokens=2))

@@ -270,7 +270,10 @@ _FORMATS = click.Choice(["openai", "sharegpt", "trl", "atif"])
 @_out
 @click.option("--format", "form", type=_FORMATS, required=True, help="Format of the files.")
 @click.option(
-    "--reward", type=float, help="Reward to give every episode, because such files have none."
+    "--reward",
+    type=float,
+    help="Reward of the episodes, because such files have none; those that `ale dataset export` "
+    "wrote as atif keep their own.",
 )
 def import_(files: tuple[Path, ...], out: Path, form: str, reward: float | None) -> None:
     """Import FILES of another format as rows: episodes, or preferences if they hold these.

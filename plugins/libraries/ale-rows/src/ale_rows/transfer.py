@@ -32,6 +32,7 @@ from ale_rows.writing import encode, refuse_overwriting, replacing, write_lines
 Format = Literal["openai", "sharegpt", "trl", "atif"]
 _LONGEST_NAME = 200
 """Characters; a file system takes 255 bytes."""
+_OWN_REWARD = "not given the reward, since they have their own or are preferences"
 
 Preference = tuple[Read, Sequence[ChatMessage], Sequence[ChatMessage]]
 
@@ -64,8 +65,9 @@ def import_rows(
             for ATIF also folders, in which every ``trajectory*.json`` at any depth is read.
         out: JSON Lines. All items are preferences if the first is.
         form: format of `paths`.
-        reward: reward of every episode, since such files have none. With None, episodes can be
-            imitated but not scored.
+        reward: reward of the episodes, since such files have none, except ATIF that we wrote:
+            those keep theirs, also none of a broken one, and are counted. With None, episodes can
+            be imitated but not scored.
 
     Raises:
         InputError: a file does not exist or is not JSON, or no item is there that can become a row.
@@ -108,6 +110,7 @@ def _imported(
                 counts.dropped[str(error)] += 1
             else:
                 made += 1
+                _count_reward(row, reward, counts)
                 yield row
     if first is None:
         message, expected = "there is nothing to import in it", f"items of the format {form}"
@@ -116,6 +119,12 @@ def _imported(
         )
     if not made:
         raise _nothing_imported(first, form, files, counts)
+
+
+def _count_reward(row: EpisodeRow | DpoRow, given: float | None, counts: Counts) -> None:
+    own = row.episode.reward if isinstance(row, EpisodeRow) else None
+    if given is not None and own != given:
+        counts.seen[_OWN_REWARD] += 1
 
 
 def _nothing_imported(
