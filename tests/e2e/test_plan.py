@@ -103,6 +103,14 @@ def test_a_run_whose_servers_sample_is_planned_without_them(ask: Ask) -> None:
     assert "sampler" not in printed
 
 
+def test_a_config_is_planned_with_what_it_extends(ask: Ask, tmp_path: Path) -> None:
+    alone = json.loads(ask("--json").output)
+    (tmp_path / "run.yaml").rename(tmp_path / "below.yaml")
+    (tmp_path / "run.yaml").write_text("extends: below.yaml\nrun: {concurrency: 6}\n")
+    found = json.loads(ask("--json").output)
+    assert found["peak_bytes"] > alone["peak_bytes"]
+
+
 def test_a_model_that_is_not_there_is_named(ask: Ask) -> None:
     error = ask("--set", "llm.model=./other").exception
     assert "llm.model: the config of " in str(error)

@@ -24,7 +24,7 @@ from ale._config.model import (
     SandboxRequirements,
 )
 from ale._config.plugin_files import load_plugin_files
-from ale._config.source import merge, parse_overrides
+from ale._config.source import merge, parse_overrides, read_source
 from ale._registry import Registration, Registry
 from ale._run.crediting import Crediting
 from ale._run.evaluation import END_OF_DEMONSTRATIONS
@@ -81,6 +81,7 @@ __all__ = [
     "load_plugins",
     "lock",
     "parse_choice",
+    "read_source",
     "secret_names",
     "versions",
     "without_overrides",

@@ -140,6 +140,10 @@ def test_either_a_type_or_a_config_gives_the_model(bench: Bench, tmp_path: Path)
     file.write_text("llm: {type: vllm, model: small, temperature: 0.3}\n")
     printed = bench("run", "humaneval", "--config", str(file), "-k", "2", "--print-config").output
     assert "llm:\n  type: vllm\n  model: small\n  temperature: 0.3\n" in printed
+    above = tmp_path / "above.yaml"
+    above.write_text("extends: my.yaml\nllm: {model: large}\n")
+    printed = bench("run", "humaneval", "--config", str(above), "--print-config").output
+    assert "llm:\n  type: vllm\n  model: large\n  temperature: 0.3\n" in printed
     both = bench("run", "humaneval", "--config", str(file), "--llm", "vllm")
     assert "give either --llm or --config FILE" in both.output
     file.write_text("run: {}\n")

@@ -119,6 +119,9 @@ def test_the_section_of_a_config_is_built(tmp_path: Path) -> None:
     config.write_text(json.dumps({"middleware": [{"type": "adding"}]}))
     ((name, made),) = built_middleware(config, registry)
     assert (name, type(made)) == ("adding", Adding)
+    above = tmp_path / "above.yaml"
+    above.write_text("extends: c.yaml\n")
+    assert [name for name, _ in built_middleware(above, registry)] == ["adding"]
     config.write_text(json.dumps({"middleware": [{"type": "odd"}]}))
     with pytest.raises(InputError, match="no middleware 'odd'"):
         built_middleware(config, registry)

@@ -75,6 +75,13 @@ def test_a_config_gives_its_section_llm(tmp_path: Path) -> None:
     assert chosen(None, tmp_path / "c.yaml").plain() == {"type": "fake"}
 
 
+def test_a_config_has_what_it_extends(tmp_path: Path) -> None:
+    (tmp_path / "below.yaml").write_text("llm: {type: fake, stop: [x], model: m}\n")
+    (tmp_path / "c.yaml").write_text("extends: below.yaml\nllm: {type: fake, model: other}\n")
+    section = chosen(None, tmp_path / "c.yaml")
+    assert section.plain() == {"type": "fake", "stop": ["x"], "model": "other"}
+
+
 def test_a_config_without_a_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("agent: {type: iflow}\n")
     with pytest.raises(InputError, match="section 'llm' is missing"):

@@ -7,8 +7,8 @@ from typing import Any
 from attrs import frozen
 
 from ale.errors import InputError, PluginError, Problem
-from ale.runs import Registry, parse_choice
-from ale.strict import Node, from_plain, nearest_file, read_yaml
+from ale.runs import Registry, parse_choice, read_source
+from ale.strict import Node, from_plain, nearest_file
 from ale_bench.offered import Offered, has_option
 
 _ORIGINS = ("path", "dataset", "sample")
@@ -136,7 +136,7 @@ def _llm(flags: Flags, registry: Registry) -> Node:
 def _model_section(flags: Flags) -> Node:
     if flags.config is None:
         return parse_choice(flags.llm or "openai", option="--llm" if flags.llm else "--model")
-    return read_yaml(flags.config).section("llm")
+    return read_source(flags.config).section("llm")
 
 
 def _has_temperature(section: Node, registry: Registry) -> bool:

@@ -22,8 +22,7 @@ from ale.plugin import BuildContext
 from ale.processes import announced
 from ale.protocols import Middleware
 from ale.recording import Recording, run_folder
-from ale.runs import Registry, build_choice
-from ale.strict import read_yaml
+from ale.runs import Registry, build_choice, read_source
 from ale_openai_wire import cannot_listen, key_from
 from ale_proxy.control import Control
 from ale_proxy.forwarding import SESSION, Forwarder
@@ -142,7 +141,7 @@ def built_middleware(config: Path | None, registry: Registry) -> Sequence[tuple[
     """
     if config is None:
         return ()
-    root = read_yaml(config)
+    root = read_source(config)
     section = root.get("middleware")
     if section is None or section.items is None:
         expected = "middleware: [{type: ...}, ...]"

@@ -22,8 +22,8 @@ from attrs import frozen
 from ale.errors import AleError, InputError
 from ale.plugin import BuildContext
 from ale.processes import announced
-from ale.runs import Registry, build_choice, parse_choice
-from ale.strict import Node, read_yaml
+from ale.runs import Registry, build_choice, parse_choice, read_source
+from ale.strict import Node
 from ale_nats_client.options import ServerOptions
 from ale_openai_wire import cannot_listen, key_from
 from ale_serve.answering import Served
@@ -60,7 +60,7 @@ def chosen(llm: str | None, config: Path | None) -> Node:
     if llm is not None:
         return parse_choice(llm, option="LLM")
     assert config is not None
-    return read_yaml(config).section("llm")
+    return read_source(config).section("llm")
 
 
 def run(section: Node, registry: Registry, endpoint: Endpoint, say: Callable[[str], None]) -> None:

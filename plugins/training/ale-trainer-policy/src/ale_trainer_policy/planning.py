@@ -14,8 +14,8 @@ import torch
 
 from ale.errors import InputError
 from ale.plugin import BuildContext
-from ale.runs import Registry, apply_overrides, build_choice, written_config
-from ale.strict import Node, from_plain, read_yaml, structure
+from ale.runs import Registry, apply_overrides, build_choice, read_source, written_config
+from ale.strict import Node, from_plain, structure
 from ale_trainer_policy.limits import host_memory
 from ale_trainer_policy.memory_plan import (
     GIB,
@@ -51,7 +51,7 @@ def planned(
     Raises:
         InputError: the config is invalid, or names a model or trainer that can't be planned.
     """
-    tree = apply_overrides(read_yaml(path), overrides)
+    tree = apply_overrides(read_source(path), overrides)
     config = written_config(tree, registry)
     options = _trainer(tree, config)
     model, sampler = _sampler(tree, config, registry, context)

@@ -14,8 +14,8 @@ from attrs import define, evolve, frozen
 from ale.errors import AleError, GradingError, InputError, LLMError, Problem, SandboxError
 from ale.plugin import BuildContext
 from ale.protocols import LLM, Criterion, SandboxBackend
-from ale.runs import Registry, build_choice
-from ale.strict import from_plain, read_yaml
+from ale.runs import Registry, build_choice, read_source
+from ale.strict import from_plain
 from ale.text import counted
 from ale.types import ENVIRONMENT_KINDS, Task
 from ale_proxy.assignment import Result
@@ -188,7 +188,7 @@ class _Manager:
 
 def _built(config: Path, registry: Registry, *, details: bool) -> tuple[list[Task], Grader]:
     """The tasks of a config, and what grades them."""
-    root = read_yaml(config)
+    root = read_source(config)
     context = BuildContext(environ=dict(os.environ))
     tasks = list(build_choice(root.section("tasks"), "tasks", registry, context)[1].load())
     llm: LLM | None = None
