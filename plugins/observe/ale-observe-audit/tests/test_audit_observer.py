@@ -212,6 +212,20 @@ def test_a_removed_file_of_episodes_is_noticed(run: Path, ale: Ale) -> None:
     assert "as stored" not in done.stdout
 
 
+def test_a_removed_episode_is_named_and_not_all_that_follow_it(run: Path, ale: Ale) -> None:
+    path = run / "episodes.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], *lines[2:]]))
+    found = problems(ale, run)
+    assert "the episode 0-demo-1 is not as it was stored" in found
+    assert "2 episodes as stored, but not where they were (first 0-demo-2, line" in found
+    assert found.endswith("\n2 problems.\n")
+    path.write_bytes(b"".join([*lines[:2], lines[3], lines[2]]))
+    swapped = problems(ale, run)
+    assert "2 episodes as stored, but not where they were (first 0-demo-2, line" in swapped
+    assert swapped.endswith("\n1 problem.\n")
+
+
 def test_episodes_that_a_resume_removed_are_not_missed(tmp_path: Path, ale: Ale) -> None:
     run = tmp_path / "run"
     session(run, range(3), end=False)

@@ -228,12 +228,23 @@ class _Stored:
                 yield _changed(path, f"the file is gone, with {n}")
             return
         with path.open("rb") as file:
+            there = {sha256(line).hexdigest() for line in file}
+            moved = []
             for line in self._lines:
                 file.seek(line.at)
-                if sha256(file.read(line.bytes)).hexdigest() != line.sha256:
-                    where = f"line {line.audit_line} of the audit"
-                    message = f"the episode {line.episode} is not as it was stored ({where})"
-                    yield _changed(path, message)
+                if sha256(file.read(line.bytes)).hexdigest() == line.sha256:
+                    continue
+                if line.sha256 in there:
+                    moved.append(line)
+                    continue
+                where = f"line {line.audit_line} of the audit"
+                message = f"the episode {line.episode} is not as it was stored ({where})"
+                yield _changed(path, message)
+        if moved:
+            # One removed line, or one of another length, moves all that follow.
+            n, first = counted(len(moved), "episode"), moved[0]
+            where = f"first {first.episode}, line {first.audit_line} of the audit"
+            yield _changed(path, f"{n} as stored, but not where they were ({where})")
 
     def _end_problems(self, path: Path) -> Iterator[Problem]:
         ended = (RunReader(self.run).manifest.get("outcome") or {}).get("outcome")
