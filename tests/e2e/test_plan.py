@@ -111,6 +111,14 @@ def test_a_config_is_planned_with_what_it_extends(ask: Ask, tmp_path: Path) -> N
     assert found["peak_bytes"] > alone["peak_bytes"]
 
 
+def test_variables_are_planned_and_named(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = json.loads(ask("--json").output)
+    monkeypatch.setenv("ALE_RUN__CONCURRENCY", "6")
+    found = json.loads(ask("--json").output)
+    assert found["peak_bytes"] > alone["peak_bytes"]
+    assert ask().output.startswith("run.concurrency is set by ALE_RUN__CONCURRENCY\n")
+
+
 def test_a_model_that_is_not_there_is_named(ask: Ask) -> None:
     error = ask("--set", "llm.model=./other").exception
     assert "llm.model: the config of " in str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,15 @@ import torch
 
 from ale.errors import InputError
 from ale.plugin import BuildContext
-from ale.runs import Registry, apply_overrides, build_choice, read_source, written_config
+from ale.runs import (
+    Registry,
+    apply_environment,
+    apply_overrides,
+    build_choice,
+    environment_notes,
+    read_source,
+    written_config,
+)
 from ale.strict import Node, from_plain, structure
 from ale_trainer_policy.limits import host_memory
 from ale_trainer_policy.memory_plan import (
@@ -51,7 +60,7 @@ def planned(
     Raises:
         InputError: the config is invalid, or names a model or trainer that can't be planned.
     """
-    tree = apply_overrides(read_source(path), overrides)
+    tree = apply_overrides(apply_environment(read_source(path), os.environ), overrides)
     config = written_config(tree, registry)
     options = _trainer(tree, config)
     model, sampler = _sampler(tree, config, registry, context)
@@ -67,6 +76,7 @@ def planned(
     if as_json:
         yield json.dumps(_plain(found, limit, host, alone, together), indent=2)
         return
+    yield from environment_notes(tree)
     yield _head(sampler, options, found)
     yield from _table(found)
     yield _verdict("peak", found.peak, limit, source)
