@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ale.errors import LLMError, ToolsUnsupportedError
+from ale.errors import ContextLengthError, LLMError, ToolsUnsupportedError
 from ale.plugin import BuildContext
 from ale.protocols import LLM, Checkable
 from ale.testing.llm import ADD, CAPITAL, SUM, ask
@@ -225,6 +225,24 @@ async def test_an_empty_account_is_not_asked_again() -> None:
             await llm.complete(ask(CAPITAL))
         assert not caught.value.transient
         assert len(server.requests()) == 1
+
+
+async def test_an_error_with_status_200_is_taken_by_its_code() -> None:
+    """As OpenRouter sends those of the provider behind it."""
+    fault = {"fault": 200, "code": 402, "message": "You are out of credits."}
+    async with session({"*": fault}) as (llm, server):
+        with pytest.raises(LLMError, match="out of credits") as caught:
+            await llm.complete(ask(CAPITAL))
+        assert not caught.value.transient
+        assert len(server.requests()) == 1
+    long = {"fault": 200, "code": 400, "message": "maximum context length is 8 tokens"}
+    async with session({"*": long}) as (llm, _):
+        with pytest.raises(ContextLengthError):
+            await llm.complete(ask(CAPITAL))
+    busy = {"before": [{"fault": 200, "code": 503, "message": "overloaded"}], "text": "Hm."}
+    async with session([busy]) as (llm, server):
+        assert (await llm.complete(ask(CAPITAL))).message.content == "Hm."
+        assert len(server.requests()) == 2
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from ale_openai_wire.request import (
 )
 from ale_openai_wire.response import Answer, completion, from_mapping, read_answer
 from ale_openai_wire.retry import AttemptError, Redactor
-from ale_openai_wire.status import status_error, stream_error
+from ale_openai_wire.status import error_in, status_error, stream_error
 
 __all__ = [
     "TOO_LONG",
@@ -44,6 +44,7 @@ __all__ = [
     "check_model",
     "completion",
     "effective",
+    "error_in",
     "from_mapping",
     "key_from",
     "messages",

@@ -82,11 +82,26 @@ def _kind(status: int, body: "_Body", with_tools: bool) -> type[LLMError]:
     return LLMError
 
 
+def error_in(data: bytes) -> Any:
+    """The ``error`` of a body that came with status 200, as gateways send it; None without one."""
+    try:
+        return msgspec.json.decode(data, type=_Sent).error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+class _Sent(msgspec.Struct):
+    error: Any = None
+
+
 def stream_error(error: Any, *, redact: Redactor) -> AttemptError:
-    """The error for an ``error`` inside a stream: by its code; transient where it has none."""
+    """The error for an ``error`` that came with status 200, in a stream or as a body.
+
+    It is taken by its code; transient where it has none.
+    """
     body = _of(error)
     status = int(body.code) if body.code.isdigit() else 500
-    reason = f"an error in the stream ({redact(body.message or body.code)})"
+    reason = f"an error in place of the answer ({redact(body.message or body.code)})"
     if body.too_long:
         reason = f"{reason}: {hints.TOO_LONG}"
         return AttemptError(reason, transient=False, kind=ContextLengthError)

@@ -27,6 +27,7 @@ from ale_openai_wire import (
     check_model,
     completion,
     effective,
+    error_in,
     messages,
     missing_model,
     read_answer,
@@ -228,6 +229,8 @@ class OpenAILLM(ChatClient):
         try:
             return read_answer(data)
         except ValueError as error:
+            if sent := error_in(data):
+                raise StreamedError(sent) from error
             raise BrokenStreamError(str(error)) from error
 
     async def _drain(self, chunks: AsyncIterator[bytes]) -> None:
