@@ -194,6 +194,17 @@ def test_one_episode_can_be_compared_and_a_broken_one_has_no_credit(ale: Ale, ru
     assert broken.output == "0-b-0 is broken: it has no reward and so no credit\n"
 
 
+def test_an_evaluation_has_no_credit_though_it_is_graded(
+    ale: Ale, write: Write, tmp_path: Path
+) -> None:
+    held = evolve(episode(1.0, turn("Done."), task_id="e"), split="evaluation")
+    run = str(write(tmp_path / "run", [held], credited=False))
+    one = ale("credit", run, "--scheme", "scaled", "--episode", "e").output
+    assert one == f"{held.id} is of an evaluation: nothing learns from it, so it has no credit\n"
+    row = ale("credit", run, "--scheme", "scaled").output.splitlines()[-1]
+    assert row.split() == ["scaled", "0", "0", "-", "-", "0"]
+
+
 def test_a_missing_run_is_an_input_error(ale: Ale, tmp_path: Path) -> None:
     error = ale("show", str(tmp_path / "absent")).exception
     assert isinstance(error, InputError)

@@ -17,14 +17,17 @@ def compare_episode(run: RunReader, compared: Sequence[Crediting], wanted: str) 
         InputError: there is none.
     """
     found, _ = find_episode(run, wanted)
+    if found.reward is None:
+        return f"{found.id} is broken: it has no reward and so no credit"
+    if found.split != "train":
+        return f"{found.id} is of an evaluation: nothing learns from it, so it has no credit"
     step = run.index().learned_in(found)
     if step is None:
         return f"{found.id} is in no step: its group waits, or was dropped"
     group = recredited(run, compared, step=step, task_id=found.task_id)
-    for rollout, credits in group:
-        if rollout.episode.id == found.id:
-            return chunk_table(rollout, credits)
-    return f"{found.id} is broken: it has no reward and so no credit"
+    return next(
+        chunk_table(each, credits) for each, credits in group if each.episode.id == found.id
+    )
 
 
 def compare_all(run: RunReader, compared: Sequence[Crediting], limit: int) -> Iterator[str]:
@@ -89,8 +92,8 @@ def _sums_table(sums: Sequence[_Sum]) -> str:
             total.name,
             str(total.episodes),
             str(total.chunks),
-            number(total.absolute / max(1, total.chunks), 4),
-            f"{100 * total.zero / max(1, total.chunks):.1f}%",
+            number(total.absolute / total.chunks, 4) if total.chunks else "-",
+            f"{100 * total.zero / total.chunks:.1f}%" if total.chunks else "-",
             str(total.skipped),
         ]
         for total in sums
