@@ -126,7 +126,7 @@ class Place:
         prepared = start(check_run(config, "test", outside), outside)
         async with closing_parts(prepared) as going:
             await going.execute()
-        left = await prepared.parts.backend.list()
+        left = await prepared.parts.sandbox.list()
         assert [one for one in left if one.tags.get("run") == prepared.context.run_id] == []
         return sorted(prepared.store.reader.episodes, key=lambda episode: episode.id)
 

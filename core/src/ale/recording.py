@@ -17,8 +17,6 @@ from ale._registry import Registry
 from ale._run.manifest import host_facts, run_id_for, versions
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode, invalid_record
-from ale._store.index import SUCCESS
-from ale.attempts import mean
 from ale.errors import AleError, InputError
 from ale.types import Episode, Task
 
@@ -106,17 +104,9 @@ class Recording:
 
     def close(self, outcome: str = "completed") -> None:
         """Write how the recording ended, and release the directory."""
-        index = self._store.index
-        rewards = list(index.rewards())
         self.event("run_finished", outcome=outcome)
-        ended = {
-            "outcome": outcome,
-            "n_graded": len(rewards),
-            "n_broken": index.broken(),
-            "n_succeeded": sum(reward == SUCCESS for reward in rewards),
-            "mean_reward": mean(rewards) if rewards else None,
-            "seconds": self._store.earlier_s + time.monotonic() - self._began,
-        }
+        seconds = self._store.earlier_s + time.monotonic() - self._began
+        ended = {"outcome": outcome, **self._store.index.totals(), "seconds": seconds}
         self._store.set_outcome(ended, n_tasks=len(self._tasks))
         self._store.close()
 

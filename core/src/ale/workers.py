@@ -37,7 +37,6 @@ from ale._run.parts import PreparedTask, WorkerParts, missing_features, prepare
 from ale._run.plan import EpisodePlan
 from ale._run.products import build, not_pruned
 from ale._run.start import close_parts, secret_names, seeded_clocks
-from ale._run.timeouts import Supervisor
 from ale._store import Redactor
 from ale._store.codec import encode
 from ale.errors import InputError, Problem
@@ -69,15 +68,7 @@ def broken(job: Job, kind: str, message: str, *, stage: Stage = "queued") -> Epi
     Args:
         kind: of the failure, like the name of an error class: ``WorkerLostError``.
     """
-    return Episode(
-        id=job.id,
-        task_id=job.task.id,
-        split=job.split,
-        step=job.step,
-        start=job.start,
-        rollout=job.rollout,
-        seed=job.seed,
-        temperature=job.temperature,
+    return job.episode(
         reward=None,
         trajectory=Trajectory(stop=Stop(reason="agent_error", detail="the job was not run")),
         failure=Failure(stage=stage, kind=kind, message=message),
@@ -94,11 +85,8 @@ class Worker:
     name: str
     """Stands in the metadata of its episodes; empty: in none."""
     _registry: Registry = field(repr=False)
-    _parts: WorkerParts = field(repr=False)
-    _options: RunOptions = field(repr=False)
-    _context: BuildContext = field(repr=False)
+    _runner: EpisodeRunner = field(repr=False)
     _redactor: Redactor = field(repr=False)
-    _supervisor: Supervisor = field(factory=Supervisor, repr=False)
     _prepared: dict[tuple[str, str], PreparedTask] = field(factory=dict, repr=False)
 
     @classmethod
@@ -148,9 +136,7 @@ class Worker:
             sandbox=sandbox,
             name=name,
             registry=registry,
-            parts=parts,
-            options=options,
-            context=context,
+            runner=EpisodeRunner(parts=parts, options=options, context=context),
             redactor=Redactor(environ, secret_names(spec.config)),
         )
 
@@ -161,7 +147,7 @@ class Worker:
             Why it could not, which keeps no job from being run; None where it could.
         """
         try:
-            await self._parts.backend.prune()
+            await self._runner.parts.sandbox.prune()
         except Exception as error:
             return not_pruned(self.sandbox, error)
         return None
@@ -179,23 +165,9 @@ class Worker:
             prepared = self._prepare(job)
         except InputError as error:
             return broken(job, "InputError", str(error))
-        runner = EpisodeRunner(
-            parts=self._parts,
-            options=self._options,
-            context=self._context,
-            on_stage=lambda _, stage: on_stage(job, stage),
-            supervisor=self._supervisor,
-        )
-        plan = EpisodePlan(
-            split=job.split,
-            step=job.step,
-            prepared=prepared,
-            start=Start(task_id=job.task.id, rollouts=1, name=job.start),
-            rollout=job.rollout,
-            seed=job.seed,
-            temperature=job.temperature,
-        )
-        episode = await runner.run(plan)
+        start = Start(task_id=job.task.id, rollouts=1, name=job.start)
+        plan = EpisodePlan(job=job, prepared=prepared, start=start)
+        episode = await self._runner.run(plan, on_stage)
         if self.name:
             episode = replace(episode, metadata={**episode.metadata, WORKER: self.name})
         data = encode(episode)
@@ -206,16 +178,16 @@ class Worker:
         key = (job.split, job.task.id)
         known = self._prepared.get(key)
         if known is None or known.task != job.task:
-            if problems := missing_features(job.task, self._parts.backend):
+            if problems := missing_features(job.task, self._runner.parts.sandbox):
                 raise InputError(problems)
-            known = prepare(job.task, self._registry, self._context)
+            known = prepare(job.task, self._registry, self._runner.context)
             self._prepared[key] = known
         return known
 
     async def aclose(self) -> Sequence[str]:
         """Close model and sandbox; what could not be closed, a message each."""
         failed: list[str] = []
-        await close_parts(self._parts, self._supervisor, failed.append)
+        await close_parts(self._runner.parts, self._runner.supervisor, failed.append)
         return failed
 
 
@@ -267,4 +239,4 @@ def _build_parts(
         raise InputError.of(message, path="sandbox.require")
     _, llm = made.get("llm", (None, None))
     _, agent = made["agent"]
-    return WorkerParts(backend=backend, llm=llm, agent=agent, middleware=middleware), name
+    return WorkerParts(sandbox=backend, llm=llm, agent=agent, middleware=middleware), name

@@ -1,34 +1,22 @@
 """Run an agent on a task, within its time limit."""
 
-from collections.abc import Sequence
 from typing import TypeVar
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from ale._run.expert_guided import ExpertGuidedLLM
 from ale._run.plan import EpisodePlan
 from ale._run.record import EpisodeRecord
 from ale._run.timeouts import OverdueError, Supervisor
 from ale.errors import AleError, ContextLengthError, LLMError
-from ale.middleware import Rewriting, RewritingLLM
-from ale.protocols import (
-    LLM,
-    Agent,
-    AgentContext,
-    Middleware,
-    MiddlewareContext,
-    Policy,
-    Sandbox,
-)
+from ale.protocols import LLM, Agent, AgentContext, Policy
 from ale.types import (
     Completion,
     CompletionRequest,
     Constraints,
-    Conversation,
     Limits,
     LLMCapabilities,
     Stop,
-    Task,
     replace,
 )
 
@@ -68,40 +56,12 @@ def check_answered(stop: Stop) -> None:
         raise LLMError(f"no answer of the model within the agent's time limit: {stop.detail}")
 
 
-def agent_context(
-    plan: EpisodePlan, task: Task, sandbox: Sandbox, llm: LLM, limits: Limits, record: EpisodeRecord
-) -> AgentContext:
-    """The agent's context for a task, or for a step of the plan's task."""
-    return AgentContext(
-        task=task,
-        sandbox=sandbox,
-        llm=llm,
-        limits=limits,
-        conversation=Conversation(
-            episode_id=plan.id, task_id=task.id, rollout=plan.rollout, seed=plan.seed
-        ),
-        recorder=record,
-    )
-
-
-def with_middleware(
-    context: AgentContext, middleware: Sequence[tuple[str, Middleware]], record: EpisodeRecord
-) -> AgentContext:
-    """The context with the middleware applied to requests to the model and to recorded turns."""
-    if not middleware:
-        return context
-    about = MiddlewareContext(task=context.task, conversation=context.conversation)
-    rewriting = Rewriting(middleware, about)
-    record.rewritings.append(rewriting)
-    return evolve(context, llm=RewritingLLM(context.llm, rewriting))
-
-
 def model_for(llm: LLM | None, plan: EpisodePlan, record: EpisodeRecord) -> LLM:
     """The model as the agent sees it: expert-guided where the episode's start has an expert."""
     if llm is None:
         return _NoLLM()
-    if plan.temperature is not None:
-        return _AtTemperature(llm, plan.temperature)
+    if plan.job.temperature is not None:
+        return _AtTemperature(llm, plan.job.temperature)
     if plan.start.expert is None and plan.start.next_action is None:
         return llm
     assert isinstance(llm, Policy)  # checked when the parts were built

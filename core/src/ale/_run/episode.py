@@ -7,14 +7,7 @@ from datetime import UTC, datetime
 from attrs import field, frozen
 
 from ale._config import RunOptions
-from ale._run.agent import (
-    agent_context,
-    check_answered,
-    effective_limits,
-    model_for,
-    run_agent,
-    with_middleware,
-)
+from ale._run.agent import check_answered, effective_limits, model_for, run_agent
 from ale._run.grading import grade
 from ale._run.parts import PreparedTask, WorkerParts
 from ale._run.plan import EpisodePlan
@@ -22,9 +15,17 @@ from ale._run.record import BROKEN, EpisodeRecord, StageTimer, failure_from
 from ale._run.task_setup import sandbox_spec, set_up
 from ale._run.timeouts import CLEANUP_S, Supervisor, open_in_time
 from ale.errors import LLMError
+from ale.middleware import Rewriting, RewritingLLM
 from ale.plugin import BuildContext
-from ale.protocols import KnowsTokenizer, Restoring, RestoringScheme, Sandbox
-from ale.types import Episode, Failure, Limits, Stage, Task, replace
+from ale.protocols import (
+    AgentContext,
+    KnowsTokenizer,
+    MiddlewareContext,
+    Restoring,
+    RestoringScheme,
+    Sandbox,
+)
+from ale.types import Conversation, Episode, Failure, Job, Limits, Stage, Task, replace
 
 
 @frozen(kw_only=True)
@@ -34,18 +35,19 @@ class EpisodeRunner:
     parts: WorkerParts
     options: RunOptions
     context: BuildContext
-    on_stage: Callable[[EpisodePlan, Stage], None]
-    """Called whenever an episode enters a stage."""
     supervisor: Supervisor = field(factory=Supervisor)
 
-    async def run(self, plan: EpisodePlan) -> Episode:
+    async def run(self, plan: EpisodePlan, on_stage: Callable[[Job, Stage], None]) -> Episode:
         """Run an episode; repeat it while it is broken and retries are left.
 
         Raises nothing but `CancelledError`: a failure is in the result.
+
+        Args:
+            on_stage: called whenever the episode enters a stage.
         """
         failures: list[Failure] = []
         while True:
-            stages = StageTimer(self.context.monotonic, lambda stage: self.on_stage(plan, stage))
+            stages = StageTimer(self.context.monotonic, lambda stage: on_stage(plan.job, stage))
             attempt = _Attempt(runner=self, plan=plan, stages=stages)
             episode = await attempt.run()
             last = len(failures) >= self.options.retries or not attempt.record.retryable
@@ -78,7 +80,7 @@ class _Attempt:
         return self.record.episode(
             self.plan,
             failure,
-            sandbox=self.runner.parts.backend.name,
+            sandbox=self.runner.parts.sandbox.name,
             started_at=started.isoformat(timespec="milliseconds"),
             seconds=self.stages.seconds,
         )
@@ -119,8 +121,8 @@ class _Attempt:
     async def _fresh_sandbox(self) -> AsyncIterator[Sandbox]:
         """A new sandbox, set up for the task."""
         parts, options = self.runner.parts, self.runner.options
-        spec = sandbox_spec(self._task, {**self.runner.context.tags, "episode": self.plan.id})
-        opening = parts.backend.open(spec)
+        spec = sandbox_spec(self._task, {**self.runner.context.tags, "episode": self.plan.job.id})
+        opening = parts.sandbox.open(spec)
         errors = self.record.teardown_errors
         async with open_in_time(opening, options.open_timeout_s, errors) as sandbox:
             self.stages.enter("setup")
@@ -128,19 +130,30 @@ class _Attempt:
             yield sandbox
 
     async def _run_agent(self, task: Task, sandbox: Sandbox) -> None:
-        parts, options = self.runner.parts, self.runner.options
-        llm = model_for(parts.llm, self.plan, self.record)
+        parts, record, job = self.runner.parts, self.record, self.plan.job
+        llm = model_for(parts.llm, self.plan, record)
         if isinstance(parts.llm, KnowsTokenizer):
-            self.record.tokenizer = parts.llm.tokenizer_id
-        self.record.stop = BROKEN
-        context = agent_context(self.plan, task, sandbox, llm, self._limits(task), self.record)
-        context = with_middleware(context, parts.middleware, self.record)
-        n_turns = len(self.record.turns)
-        self.record.stop = await run_agent(
-            parts.agent, context, self.runner.supervisor, options.grace_s
+            record.tokenizer = parts.llm.tokenizer_id
+        conversation = Conversation(
+            episode_id=job.id, task_id=task.id, rollout=job.rollout, seed=job.seed
         )
-        if parts.llm is not None and len(self.record.turns) == n_turns:
-            check_answered(self.record.stop)
+        if parts.middleware:
+            about = MiddlewareContext(task=task, conversation=conversation)
+            record.rewritings.append(Rewriting(parts.middleware, about))
+            llm = RewritingLLM(llm, record.rewritings[-1])
+        context = AgentContext(
+            task=task,
+            sandbox=sandbox,
+            llm=llm,
+            limits=self._limits(task),
+            conversation=conversation,
+            recorder=record,
+        )
+        record.stop, n_turns = BROKEN, len(record.turns)
+        grace_s = self.runner.options.grace_s
+        record.stop = await run_agent(parts.agent, context, self.runner.supervisor, grace_s)
+        if parts.llm is not None and len(record.turns) == n_turns:
+            check_answered(record.stop)
         if not self._task.keep_processes:
             # Processes that the agent left running must not affect the verdict.
             await sandbox.end_processes()

@@ -2,19 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 
-from attrs import field, frozen
+from attrs import asdict
 
-from ale._config import RunConfig
 from ale._run.dispatch import Dispatcher
-from ale._run.hooks import Observers
 from ale._run.lost import refuse_lost
-from ale._run.parts import Parts, Tasks
 from ale._run.plan import EpisodePlan, evaluation_plans
-from ale._run.times import Times
-from ale._store import RunDirectory
+from ale._run.session import Session
 from ale._store.index import SUCCESS
 from ale.attempts import mean, repeats
-from ale.plugin import BuildContext
 from ale.protocols import Policy
 from ale.types import EvaluationFinished
 
@@ -23,29 +18,26 @@ END_OF_DEMONSTRATIONS = "end_of_demonstrations"
 _RECORDED = ("step", "policy_version", "temperature", "n_graded", "n_succeeded", "mean_reward")
 
 
-@frozen(kw_only=True)
 class Evaluator:
-    """Runs the evaluations of one run, each once."""
+    """Runs the evaluations of one run, each once.
 
-    config: RunConfig
-    parts: Parts
-    tasks: Tasks
-    store: RunDirectory
-    context: BuildContext
-    observers: Observers
-    dispatcher: Dispatcher
-    times: Times
-    record_event: Callable[..., None]
-    before: Callable[[], Awaitable[None]]
-    """Called before each evaluation, so that the training that led to it is reported first."""
-    reported: set[tuple[int, float | None]] = field(factory=set)
-    """Steps and temperatures in ``events.jsonl``: the run may be killed before one is written."""
+    Args:
+        before: called before each evaluation, so that the training that led to it is reported
+            first.
+    """
 
-    def restore(self) -> None:
-        """Find out which evaluations an earlier session of the run has reported."""
-        for event in self.store.reader.events():
-            if event["event"] == "evaluation_finished":
-                self.reported.add((event["step"], event.get("temperature")))
+    def __init__(
+        self, session: Session, dispatcher: Dispatcher, before: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.config, self.store, self.times = session.config, session.store, session.times
+        self._session, self._dispatcher, self._before = session, dispatcher, before
+        self._reported = {
+            (event["step"], event.get("temperature"))
+            for event in self.store.reader.events()
+            if event["event"] == "evaluation_finished"
+        }
+        """Steps and temperatures in ``events.jsonl``: the run may be killed before one is
+        written."""
 
     async def evaluate(self, step: int, *, due: bool, shown: bool = False) -> bool:
         """Evaluate the policy after `step` training steps, at every temperature.
@@ -64,22 +56,22 @@ class Evaluator:
         ]
         if not temperatures:
             return True
-        await self.before()
-        refuse_lost(self.store, self.parts, step, self._plans(step, *temperatures))
-        started = self.context.monotonic()
+        await self._before()
+        refuse_lost(self._session, step, self._plans(step, *temperatures))
+        started = self._session.context.monotonic()
         with self.times.on("evaluation"):
-            complete = await self.dispatcher.run(lambda: self._plans(step, *temperatures))
+            complete = await self._dispatcher.run(lambda: self._plans(step, *temperatures))
         if not complete:
             return False
-        seconds = self.context.monotonic() - started
+        seconds = self._session.context.monotonic() - started
         for temperature in temperatures:
             event = self._result(step, temperature)
             facts = {name: getattr(event, name) for name in _RECORDED}
             facts |= {name: getattr(event, name) for name in _OF_SEVERAL if event.k > 1}
             facts |= {END_OF_DEMONSTRATIONS: True} if shown else {}
-            self.record_event("evaluation_finished", **facts, seconds=seconds)
-            self.reported.add((step, temperature))
-            self.observers.notify("ale_evaluation_finished", event)
+            self._session.record_event("evaluation_finished", **facts, seconds=seconds)
+            self._reported.add((step, temperature))
+            self._session.observers.notify("ale_evaluation_finished", event)
         return True
 
     async def again(self, step: int, tasks: Collection[str] | None = None) -> bool:
@@ -91,9 +83,9 @@ class Evaluator:
             tasks: ids of the tasks; default: the tasks that have no reward.
         """
         found = self.store.index.evaluated(step)
-        await self.before()
+        await self._before()
         with self.times.on("evaluation"):
-            return await self.dispatcher.run(
+            return await self._dispatcher.run(
                 lambda: (
                     plan
                     for temperature in self.config.evaluation_temperatures
@@ -112,17 +104,17 @@ class Evaluator:
         graded = {task for (task, _), reward in found.items() if reward is not None}
         last = max((rollout for _, rollout in found), default=-1)
         for plan in self._plans(step, temperature, first=last + 1):
-            task = plan.prepared.task.id
-            if plan.rollout > last and (task not in graded if tasks is None else task in tasks):
+            task = plan.job.task.id
+            if plan.job.rollout > last and (task not in graded if tasks is None else task in tasks):
                 yield plan
 
     def _lacks(self, step: int, temperature: float | None) -> bool:
         """Is there something to sample or to report?"""
         stored = [plan.key in self.store.index for plan in self._plans(step, temperature)]
-        if (step, temperature) in self.reported:
+        if (step, temperature) in self._reported:
             return not all(stored)
         # A run by version 0.1 has only one temperature, and its policy of that step is gone.
-        earlier = not any(stored) and any(reported == step for reported, _ in self.reported)
+        earlier = not any(stored) and any(reported == step for reported, _ in self._reported)
         return not earlier
 
     def _plans(
@@ -130,7 +122,7 @@ class Evaluator:
     ) -> Iterator[EpisodePlan]:
         evaluation = self.config.evaluation
         rollouts = first + (0 if evaluation is None else evaluation.options.rollouts)
-        tasks, seed = self.tasks["evaluation"], self.config.run.seed
+        tasks, seed = self._session.tasks["evaluation"], self.config.run.seed
         for temperature in temperatures:
             yield from evaluation_plans(tasks, seed, rollouts, step, temperature)
 
@@ -138,7 +130,7 @@ class Evaluator:
         every = self.store.index.evaluation(step).get(temperature, [])
         rewards = [reward for reward in every if reward is not None]
         several = repeats(self.store.index.attempts(step).get(temperature, {}).values())
-        llm = self.parts.llm
+        llm = self._session.parts.llm
         return EvaluationFinished(
             step=step,
             policy_version=llm.policy_version if isinstance(llm, Policy) else None,
@@ -147,8 +139,6 @@ class Evaluator:
             n_broken=len(every) - len(rewards),
             n_succeeded=sum(reward == SUCCESS for reward in rewards),
             mean_reward=mean(rewards) if rewards else None,
-            k=1 if several is None else several.k,
-            pass_at_k=None if several is None else several.pass_at_k,
-            majority=None if several is None else several.majority,
-            at=self.context.clock(),
+            at=self._session.context.clock(),
+            **({} if several is None else asdict(several)),
         )

@@ -1,27 +1,27 @@
 """Hand planned episodes to the executor as jobs; refuse what can't leave the process."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from ale._config import RunConfig
-from ale._registry import Registry
 from ale._run.episode import EpisodeRunner
 from ale._run.manifest import versions
 from ale._run.parts import Parts
 from ale._run.plan import EpisodePlan
+from ale._run.session import Session
 from ale.errors import InputError, PluginError, Problem
 from ale.protocols import Policy, RunningRun, ServedPolicy, Workers
-from ale.types import Episode, Job, RunSpec, Stage
+from ale.types import Episode, EpisodeStage, Job, RunSpec, Stage
 
 WORKER_SECTIONS = ("sandbox", "llm", "agent", "middleware", "run", "plugins")
 """Sections of a config that the process that runs a job needs."""
 _NEEDS_LOCAL = "executor: {type: local}"
 
 
-@define
+@frozen
 class Jobs:
     """The jobs that the run has asked for, in the hands of its executor."""
 
@@ -35,7 +35,7 @@ class Jobs:
         Raises:
             PluginError: the executor gave back something else.
         """
-        job = job_of(plan)
+        job = plan.job
         self._plans[job.id] = plan
         try:
             episode = await self.workers.run(job)
@@ -45,73 +45,48 @@ class Jobs:
             raise PluginError(f"the executor returned {episode!r} for the job {job.id}")
         return episode
 
-    async def stored(self, plan: EpisodePlan) -> None:
-        """Tell the executor that this plan's episode is on disk."""
-        await self.workers.stored(job_of(plan))
 
-    def drain(self) -> None:
-        """Tell the executor that no further plan follows."""
-        self.workers.drain()
-
-
-def job_of(plan: EpisodePlan) -> Job:
-    """A plan as plain data."""
-    return Job(
-        id=plan.id,
-        task=plan.prepared.task,
-        split=plan.split,
-        step=plan.step,
-        start=plan.start.name,
-        rollout=plan.rollout,
-        seed=plan.seed,
-        temperature=plan.temperature,
+@asynccontextmanager
+async def executing(session: Session) -> AsyncIterator[Jobs]:
+    """The run's executor, open. Raises `AleError` if it can't be opened."""
+    plans: dict[str, EpisodePlan] = {}
+    runner = EpisodeRunner(
+        parts=session.parts,
+        options=session.config.run,
+        context=session.context,
+        supervisor=session.supervisor,
     )
 
+    async def run_here(job: Job) -> Episode:
+        return await runner.run(plans[job.id], on_stage)
 
-@frozen(kw_only=True)
-class Executing:
-    """The arguments with which a run's executor is opened."""
-
-    config: RunConfig
-    registry: Registry = field(repr=False)
-    parts: Parts
-    run_id: str
-    runner: EpisodeRunner
-    on_stage: Callable[[str, str, Stage], None]
-    """Called with the ids of an episode and its task."""
-    report: Callable[[str], None]
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[Jobs]:
-        """The run's executor, open. Raises `AleError` if it can't be opened."""
-        plans: dict[str, EpisodePlan] = {}
-
-        async def run_here(job: Job) -> Episode:
-            return await self.runner.run(plans[job.id])
-
-        def on_stage(job: Job, stage: Stage) -> None:
-            self.on_stage(job.id, job.task.id, stage)
-
-        running = RunningRun(
-            spec=await run_spec(self.config, self.registry, self.parts, self.run_id),
-            concurrency=self.config.run.concurrency,
-            run_here=run_here,
-            on_stage=on_stage,
-            report=self.report,
+    def on_stage(job: Job, stage: Stage) -> None:
+        event = EpisodeStage(
+            episode_id=job.id, task_id=job.task.id, stage=stage, at=session.context.clock()
         )
-        async with self.parts.executor.open(running) as workers:
-            yield Jobs(workers, plans)
+        session.observers.notify("ale_episode_stage", event)
+
+    running = RunningRun(
+        spec=await _spec(session),
+        concurrency=session.config.run.concurrency,
+        run_here=run_here,
+        on_stage=on_stage,
+        report=session.say,
+    )
+    async with session.parts.executor.open(running) as workers:
+        yield Jobs(workers, plans)
 
 
-async def run_spec(config: RunConfig, registry: Registry, parts: Parts, run_id: str) -> RunSpec:
+async def _spec(session: Session) -> RunSpec:
     """What a worker in another process builds the run's parts from."""
+    config, llm = session.config, session.parts.llm
     resolved = {name: config.resolved[name] for name in WORKER_SECTIONS if name in config.resolved}
-    if isinstance(parts.llm, ServedPolicy):
-        resolved["llm"] = {**resolved["llm"], **await parts.llm.client_options()}
+    if isinstance(llm, ServedPolicy):
+        resolved["llm"] = {**resolved["llm"], **await llm.client_options()}
     return RunSpec(
-        run_id=run_id,
+        run_id=session.context.run_id,
         config=_plain(resolved),
-        versions=versions(registry),
+        versions=versions(session.registry),
         plugin_files=config.plugins,
     )
 

@@ -99,19 +99,18 @@ class Learner:
         for origin, stored in _taken(loop.store.path):
             learner._taken.add(origin)
             learner._count(GroupKey(stored.step, stored.task_id, stored.start))
-        loop.evaluator.restore()
         loop.training.report_missed()
         return learner
 
     @property
     def clock(self) -> Callable[[], float]:
         """Seconds since the epoch."""
-        return self._loop.training.context.clock
+        return self._loop.session.context.clock
 
     @property
     def draining(self) -> bool:
         """Has the run been asked to end?"""
-        return self._loop.dispatcher.interrupt.draining
+        return self._loop.session.interrupt.draining
 
     @property
     def waiting(self) -> int:
@@ -309,7 +308,7 @@ def conducted(conduct: Callable[[Learner], Awaitable[str]]) -> Callable[[Loop], 
     """`Run.conduct` for a run that is given its episodes."""
 
     async def run(loop: Loop) -> str:
-        drained, interrupt = asyncio.Event(), loop.dispatcher.interrupt
+        drained, interrupt = asyncio.Event(), loop.session.interrupt
         earlier = interrupt.on_drain
 
         def on_drain() -> None:

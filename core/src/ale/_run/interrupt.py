@@ -33,12 +33,17 @@ class Interrupt:
         return None if self.signal is None else 128 + self.signal
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Handle SIGINT, SIGTERM and SIGHUP inside the block; they may cancel the current task."""
+    def listening(self, *, drain: bool = False) -> Iterator[None]:
+        """Handle SIGINT, SIGTERM and SIGHUP inside the block; they may cancel the current task.
+
+        Args:
+            drain: count a SIGTERM like a Ctrl-C.
+        """
         self._target = asyncio.current_task()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self.on_interrupt)
-        loop.add_signal_handler(signal.SIGTERM, self.on_terminate)
+        terminate = self._drain_terminated if drain else self.on_terminate
+        loop.add_signal_handler(signal.SIGTERM, terminate)
         if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
             loop.add_signal_handler(signal.SIGHUP, self.on_terminate)
         try:
@@ -87,10 +92,6 @@ class Interrupt:
         if self._target is not None:
             self._target.cancel()
         self._show(message)  # last: writing fails if the terminal is gone
-
-    def drain_on_terminate(self) -> None:
-        """From now on, inside `listening`, count a SIGTERM like a Ctrl-C."""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._drain_terminated)
 
     def _drain_terminated(self) -> None:
         self.signal = self.signal or signal.SIGTERM

@@ -10,12 +10,11 @@ from ale._config import RunConfig
 from ale._run.dispatch import Dispatcher
 from ale._run.evaluation import Evaluator
 from ale._run.lost import refuse_lost
-from ale._run.parts import Parts, Tasks
+from ale._run.parts import Tasks
 from ale._run.plan import episode_plans, starts_of_step, tasks_per_step
 from ale._run.refill import further_starts
-from ale._run.times import Times
+from ale._run.session import Session
 from ale._run.training import Training
-from ale._store import RunDirectory
 from ale.protocols import Start
 from ale.types import Split
 
@@ -30,18 +29,15 @@ class _RunningStep:
     """Ends with the step's last episode; its result is False after a Ctrl-C."""
 
 
-@frozen(kw_only=True)
 class Loop:
     """The steps of a run. What is already done is read from the run directory alone."""
 
-    config: RunConfig
-    parts: Parts
-    tasks: Tasks
-    store: RunDirectory
-    dispatcher: Dispatcher
-    training: Training
-    evaluator: Evaluator
-    times: Times
+    def __init__(
+        self, session: Session, dispatcher: Dispatcher, training: Training, evaluator: Evaluator
+    ) -> None:
+        self.session, self.config, self.parts = session, session.config, session.parts
+        self.tasks, self.store, self.times = session.tasks, session.store, session.times
+        self.dispatcher, self.training, self.evaluator = dispatcher, training, evaluator
 
     async def run(self) -> str:
         """Do what remains to be done; returns ``completed``, or ``drained`` after a Ctrl-C.
@@ -58,15 +54,13 @@ class Loop:
             raise _first_of(errors) from None
 
     async def _run(self, group: asyncio.TaskGroup) -> str:
-        self.evaluator.restore()
         await self.training.restore()
         n_steps, staleness = self.config.run.steps, self.config.run.staleness
         running: deque[_RunningStep] = deque()
         planned = [self._starts(step) for step in range(min(staleness + 1, n_steps))]
         if not await self.evaluator.evaluate(0, due=False):
             return "drained"
-        for step, starts in enumerate(planned):
-            running.append(self._start_step(group, step, starts))
+        running.extend(self._start_step(group, step, each) for step, each in enumerate(planned))
         for step in range(n_steps):
             current = running.popleft()
             with self.times.on("rollouts"):
@@ -106,7 +100,7 @@ class Loop:
         tasks, options = self.tasks["train"], self.config.run
         drawn = list(starts)
         for refill in range(options.refills + 1):
-            refuse_lost(self.store, self.parts, step, episode_plans(tasks, options, step, drawn))
+            refuse_lost(self.session, step, episode_plans(tasks, options, step, drawn))
             if not await self.dispatcher.run(lambda: episode_plans(tasks, options, step, drawn)):
                 return False
             if refill < options.refills:

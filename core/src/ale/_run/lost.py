@@ -7,23 +7,21 @@ be stored and reported as those of the earlier one.
 
 from collections.abc import Iterator
 
-from ale._run.parts import Parts
 from ale._run.plan import EpisodePlan
-from ale._store import RunDirectory
+from ale._run.session import Session
 from ale.errors import InputError
 from ale.protocols import Policy
 from ale.text import counted
 
 
-def refuse_lost(
-    store: RunDirectory, parts: Parts, version: int, plans: Iterator[EpisodePlan]
-) -> None:
+def refuse_lost(session: Session, version: int, plans: Iterator[EpisodePlan]) -> None:
     """Raise `InputError` if episodes are missing whose policy the trainer no longer has.
 
     Args:
         version: number of steps that the policy of these episodes had learned from. With staleness
             it may have been fewer.
     """
+    store, parts = session.store, session.parts
     learned = store.checkpoints.newest() + 1
     if parts.trainer is None or not isinstance(parts.llm, Policy) or version >= learned:
         return

@@ -35,7 +35,7 @@ def describe_run(
         "n_tasks": len(tasks["train"]),
         "n_evaluation_tasks": len(tasks["evaluation"]),
         "versions": versions(registry),
-        "sandbox": {"type": config.sandbox.name, "capabilities": parts.backend.capabilities},
+        "sandbox": {"type": config.sandbox.name, "capabilities": parts.sandbox.capabilities},
         "host": host_facts(),
     }
 

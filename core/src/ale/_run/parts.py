@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 
 from ale._config import RunConfig, Selected
 from ale._config.load import Problems, select
+from ale._config.model import PARTS
 from ale._registry import Registry
 from ale._run.products import build, stack_trace
 from ale.errors import InputError, Problem
@@ -41,7 +42,7 @@ _OWN_FILES = "files of its own"
 class WorkerParts:
     """The components that sample and grade."""
 
-    backend: SandboxBackend
+    sandbox: SandboxBackend
     llm: LLM | None
     agent: Agent
     starts: StartScheme | None = None
@@ -51,9 +52,9 @@ class WorkerParts:
 
 @frozen(kw_only=True)
 class Parts(WorkerParts):
-    """The built components of a run."""
+    """The built components of a run, by section of the config."""
 
-    source: TaskSource
+    tasks: TaskSource
     evaluation: TaskSource | None
     chunker: Chunker
     credit: CreditScheme
@@ -92,25 +93,14 @@ def build_parts(config: RunConfig, context: BuildContext) -> Parts:
             )
             return None
 
-    evaluation = None if config.evaluation is None else config.evaluation.tasks
-
-    built = {
-        "source": make(config.tasks, "tasks"),
-        "evaluation": make(evaluation, "evaluation.tasks"),
-        "backend": make(config.sandbox, "sandbox"),
-        "llm": make(config.llm, "llm"),
-        "agent": make(config.agent, "agent"),
-        "chunker": make(config.chunker, "chunker"),
-        "credit": make(config.credit, "credit"),
-        "starts": make(config.starts, "starts"),
-        "trainer": make(config.trainer, "trainer"),
-        "executor": make(config.executor, "executor"),
-    }
+    built = {section: make(getattr(config, section), section) for section in PARTS}
+    held_out = None if config.evaluation is None else config.evaluation.tasks
+    evaluation = make(held_out, "evaluation.tasks")
     middleware = tuple((part.name, make(part, "middleware")) for part in config.middleware)
     observers = tuple(make(observer, "observers") for observer in config.observers)
     if problems:
         raise InputError(problems)
-    parts = Parts(**built, middleware=middleware, observers=observers)
+    parts = Parts(**built, evaluation=evaluation, middleware=middleware, observers=observers)
     if parts.starts is not None and not isinstance(parts.llm, Policy):
         message = "start schemes need a model whose answers can be forced"
         expected = "a section 'llm' whose model is trained in this run, such as {type: policy}"
@@ -142,12 +132,11 @@ def read_tasks(parts: Parts, registry: Registry, context: BuildContext) -> Tasks
         InputError: with every problem of every task.
     """
     held_out = parts.evaluation
-    return {
-        "train": _read_tasks(parts.source, "tasks", registry, context),
-        "evaluation": []
-        if held_out is None
-        else _read_tasks(held_out, "evaluation.tasks", registry, context),
-    }
+    train = _read_tasks(parts.tasks, "tasks", registry, context)
+    evaluation: Sequence[PreparedTask] = ()
+    if held_out is not None:
+        evaluation = _read_tasks(held_out, "evaluation.tasks", registry, context)
+    return {"train": train, "evaluation": evaluation}
 
 
 def missing_features(task: Task, backend: SandboxBackend) -> list[Problem]:

@@ -12,36 +12,46 @@ from ale._run.parts import PreparedTask
 from ale._store import Key
 from ale.errors import PluginError
 from ale.protocols import Start, StartScheme
-from ale.types import Split
+from ale.types import Job
 
 
 @frozen(kw_only=True)
 class EpisodePlan:
     """An episode to run."""
 
-    split: Split = "train"
-    step: int
+    job: Job
     prepared: PreparedTask
     start: Start
-    rollout: int
-    seed: int
-    temperature: float | None = None
-    """Replaces the model's own temperature; None leaves it."""
 
     @property
     def key(self) -> Key:
         """Identifies the episode, also on disk."""
-        task_id = self.prepared.task.id
-        where = (self.split, self.step, task_id, self.start.name, self.rollout)
-        return (*where, self.temperature)
+        job = self.job
+        return job.split, job.step, job.task.id, job.start, job.rollout, job.temperature
 
-    @property
-    def id(self) -> str:
-        """A name that is the same in every run of the same config."""
-        split = "evaluation-" if self.split == "evaluation" else ""
-        start = f"@{self.start.name}" if self.start.name else ""
-        temperature = "" if self.temperature is None else f"-T{self.temperature:g}"
-        return f"{split}{self.step}-{self.prepared.task.id}{start}-{self.rollout}{temperature}"
+
+def _planned(prepared: PreparedTask, start: Start, key: Key, seed: int) -> EpisodePlan:
+    split, step, _, name, rollout, temperature = key
+    job = Job(
+        id=episode_id(key),
+        task=prepared.task,
+        split=split,
+        step=step,
+        start=name,
+        rollout=rollout,
+        seed=seed,
+        temperature=temperature,
+    )
+    return EpisodePlan(job=job, prepared=prepared, start=start)
+
+
+def episode_id(key: Key) -> str:
+    """An episode's name, which is the same in every run of the same config."""
+    split, step, task_id, name, rollout, temperature = key
+    of = "evaluation-" if split == "evaluation" else ""
+    start = f"@{name}" if name else ""
+    sampled = "" if temperature is None else f"-T{temperature:g}"
+    return f"{of}{step}-{task_id}{start}-{rollout}{sampled}"
 
 
 def starts_of_step(
@@ -80,32 +90,24 @@ def episode_plans(
     """The episodes of one step; the rollouts of each start are adjacent."""
     by_id = {prepared.task.id: prepared for prepared in tasks}
     for start in starts:
+        where = (start.task_id, start.name) if start.name else (start.task_id,)
         for rollout in range(start.rollouts):
-            where = (start.task_id, start.name) if start.name else (start.task_id,)
+            key: Key = ("train", step, start.task_id, start.name, rollout, None)
             seed = derive_seed(options.seed, step, *where, rollout)
-            prepared = by_id[start.task_id]
-            yield EpisodePlan(step=step, prepared=prepared, start=start, rollout=rollout, seed=seed)
+            yield _planned(by_id[start.task_id], start, key, seed)
 
 
 def evaluation_plans(
-    tasks: Sequence[PreparedTask],
-    seed: int,
-    rollouts: int,
-    step: int,
-    temperature: float | None = None,
+    tasks: Sequence[PreparedTask], seed: int, rollouts: int, step: int, temperature: float | None
 ) -> Iterator[EpisodePlan]:
     """The episodes of one evaluation, with the same seeds each time to reduce the variance."""
     for prepared in tasks:
+        task_id = prepared.task.id
+        start = Start(task_id=task_id, rollouts=rollouts)
         for rollout in range(rollouts):
-            yield EpisodePlan(
-                split="evaluation",
-                step=step,
-                prepared=prepared,
-                start=Start(task_id=prepared.task.id, rollouts=rollouts),
-                rollout=rollout,
-                seed=derive_seed(seed, "evaluation", prepared.task.id, rollout),
-                temperature=temperature,
-            )
+            key: Key = ("evaluation", step, task_id, "", rollout, temperature)
+            seed_of_task = derive_seed(seed, "evaluation", task_id, rollout)
+            yield _planned(prepared, start, key, seed_of_task)
 
 
 def tasks_of_step(
@@ -120,7 +122,9 @@ def tasks_of_step(
     if size == len(tasks):
         return tasks
     epoch, batch = divmod(step, len(tasks) // size)
-    order = _order(len(tasks), derive_seed(options.seed, epoch, "order"))
+    order = list(range(len(tasks)))
+    seed = derive_seed(options.seed, epoch, "order")
+    random.Random(seed).shuffle(order)  # noqa: S311 - not a secret
     return [tasks[number] for number in order[batch * size : (batch + 1) * size]]
 
 
@@ -128,12 +132,6 @@ def tasks_per_step(tasks: Sequence[PreparedTask], options: RunOptions) -> int:
     """How many tasks a step draws: `tasks_per_step`, at most all of them."""
     wanted = options.tasks_per_step
     return len(tasks) if wanted is None else min(wanted, len(tasks))
-
-
-def _order(n: int, seed: int) -> list[int]:
-    order = list(range(n))
-    random.Random(seed).shuffle(order)  # noqa: S311 - not a secret
-    return order
 
 
 def derive_seed(*parts: object) -> int:

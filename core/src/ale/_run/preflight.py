@@ -55,9 +55,9 @@ async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int =
         checks.append(problem("llm", parts.llm.check(), CHECK_S))
     if isinstance(parts.executor, CheckableExecutor):
         checks.append(problem("executor", parts.executor.check(), CHECK_S))
-    if isinstance(parts.backend, CheckableBackend) and not parts.executor.remote:
+    if isinstance(parts.sandbox, CheckableBackend) and not parts.executor.remote:
         spec = sandbox_spec(tasks["train"][0].task, {})
-        checks.append(problem("sandbox", parts.backend.check(spec), config.run.open_timeout_s))
+        checks.append(problem("sandbox", parts.sandbox.check(spec), config.run.open_timeout_s))
     found = await asyncio.gather(*checks)
     problems = [each for each in found if each is not None]
     if problems:

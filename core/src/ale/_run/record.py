@@ -106,15 +106,7 @@ class EpisodeRecord:
         return self._episode(plan, failure, **fields)
 
     def _episode(self, plan: EpisodePlan, failure: Failure | None, **fields: Any) -> Episode:
-        return Episode(
-            id=plan.id,
-            task_id=plan.prepared.task.id,
-            split=plan.split,
-            step=plan.step,
-            start=plan.start.name,
-            rollout=plan.rollout,
-            seed=plan.seed,
-            temperature=plan.temperature,
+        return plan.job.episode(
             reward=None if failure else reward(self.scores),
             scores=self.scores,
             trajectory=self.trajectory,

@@ -136,7 +136,7 @@ def check_run(config: RunConfig, name: str, host: Host, directory: Path | None =
         parts = build_parts(config, context)
         check_remote(config, parts)
         tasks = read_tasks(parts, host.registry, context)
-        check_tasks(config, parts.backend, tasks)
+        check_tasks(config, parts.sandbox, tasks)
     except InputError as error:
         raise InputError([config.located(problem) for problem in error.problems]) from error
     _refuse_secrets(config, tasks, host.redactor(config))
@@ -146,7 +146,7 @@ def check_run(config: RunConfig, name: str, host: Host, directory: Path | None =
         _check_demonstrations(config, parts, starts)
     notes = (
         *config.notes,
-        *isolation_notes(config, parts.backend, tasks),
+        *isolation_notes(config, parts.sandbox, tasks),
         *_lone_rollouts(config, parts, starts),
     )
     return Prepared(
@@ -274,7 +274,7 @@ def resume(path: Path, host: Host, **options: Any) -> Run:
     try:
         deque(store.reader.events(), maxlen=0)  # a damaged one is found before anything is started
         tasks = _stored_tasks(store, parts, host, context)
-        notes = isolation_notes(config, parts.backend, tasks)
+        notes = isolation_notes(config, parts.sandbox, tasks)
         notes += [
             f"{file} has changed since the run started: its code as of now is used"
             for file in changed_files(reader.manifest.get("plugins"), config.plugins)
@@ -358,7 +358,7 @@ async def check_resumed(run: Run) -> Run:
     n_done = len(run.store.index)
     try:
         if not is_complete(run.config, run.tasks, n_done):
-            check_tasks(run.config, run.parts.backend, run.tasks)
+            check_tasks(run.config, run.parts.sandbox, run.tasks)
         await preflight(run.config, run.parts, run.tasks, n_done)
     except BaseException:
         run.store.close()
@@ -392,4 +392,4 @@ async def close_parts(
         await close("llm", parts.llm.aclose())
     if isinstance(parts.starts, RestoringScheme):
         await close("starts", parts.starts.aclose())
-    await close("sandbox", parts.backend.aclose())
+    await close("sandbox", parts.sandbox.aclose())

@@ -11,14 +11,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ale._config import RunConfig
 from ale._run.capacity import Capacity
+from ale._run.dispatch import Dispatcher
+from ale._run.evaluation import Evaluator
 from ale._run.loop import Loop
 from ale._run.plan import EpisodePlan
 from ale._run.refill import has_signal
+from ale._run.session import Session
 from ale._run.stream_plan import Drawn, StreamPlan
+from ale._run.training import Training
 from ale._store.groups import FILE as GROUPS
 from ale._store.groups import GroupKey, Groups
 from ale.errors import InputError, Problem
@@ -107,49 +111,32 @@ class Buffer:
         return [each.key for each in sorted(chosen)]
 
 
-@define(kw_only=True)
-class _State:
-    """The state that changes during the run."""
-
-    version: int = 0
-    """Steps that the policy has learned from."""
-    running: int = 0
-    stopped: bool = False
-    """A Ctrl-C left episodes out."""
-
-
-@frozen(kw_only=True)
 class StreamLoop(Loop):
     """The steps of a run whose groups are sampled in a stream."""
 
-    _state: _State = field(factory=_State, init=False)
-    _plan: StreamPlan = field(init=False)
-    _buffer: Buffer = field(init=False)
-    _capacity: Capacity = field(init=False)
-    _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
-    """Set whenever something changes for which a step or the start of a group may wait."""
-
-    @_plan.default
-    def _make_plan(self) -> StreamPlan:
-        tasks, options = self.tasks["train"], self.config.run
-        return StreamPlan(tasks=tasks, options=options, scheme=self.parts.starts, store=self.store)
-
-    @_buffer.default
-    def _make_buffer(self) -> Buffer:
-        return Buffer(self.store.groups, self.config.run.take_first == "newest")
-
-    @_capacity.default
-    def _make_capacity(self) -> Capacity:
-        options = self.config.run
-        return Capacity(
+    def __init__(
+        self, session: Session, dispatcher: Dispatcher, training: Training, evaluator: Evaluator
+    ) -> None:
+        super().__init__(session, dispatcher, training, evaluator)
+        options, tasks = self.config.run, self.tasks["train"]
+        self._plan = StreamPlan(tasks, options, self.parts.starts, self.store)
+        self._buffer = Buffer(self.store.groups, options.take_first == "newest")
+        self._capacity = Capacity(
             staleness=options.staleness,
             steps=options.steps,
             max_running=options.concurrency,
             refills=options.refills,
         )
+        self._version = 0
+        """Steps that the policy has learned from."""
+        self._running = 0
+        """Groups that are started but not complete."""
+        self._stopped = False
+        """A Ctrl-C left episodes out."""
+        self._changed = asyncio.Event()
+        """Set whenever something changes for which a step or the start of a group may wait."""
 
     async def _run(self, group: asyncio.TaskGroup) -> str:
-        self.evaluator.restore()
         await self.training.restore()
         self._plan.restore()
         self._plan.upto(self._capacity.ahead(0))
@@ -169,7 +156,7 @@ class StreamLoop(Loop):
                 await self.training.learn(step, {"groups_waiting": float(len(self._buffer))})
                 if not await self._evaluate_after(step):
                     return "drained"
-                self._state.version = step + 1
+                self._version = step + 1
                 self._changed.set()
         finally:
             if producer is not None:
@@ -229,7 +216,7 @@ class StreamLoop(Loop):
         """Choose the groups of a step as soon as there are enough; False after a Ctrl-C."""
         options, n = self.config.run, self._plan.size(step)
         while step not in self.store.groups.batches:
-            if self._state.stopped or self.dispatcher.interrupt.draining:
+            if self._stopped or self.session.interrupt.draining:
                 return False
             if options.too_stale == "drop":
                 self._drop(step, self._buffer.older_than(step - options.staleness))
@@ -249,21 +236,21 @@ class StreamLoop(Loop):
         """Start one group after the other, as far as capacity and free slots allow."""
         drawn = self._plan.groups()
         while True:
-            while not self._free() and not self._state.stopped:
+            while not self._free() and not self._stopped:
                 with self._held_up():
                     await self._change()
-            if self._state.stopped:
+            if self._stopped:
                 return
             # Only now, because a scheme plans a further step from what it has learned so far.
             group = next(each for each in drawn if self._is_missing(each))
-            self._state.running += 1
+            self._running += 1
             started = asyncio.Event()
             tasks.create_task(self._sample_group(group, started))
             await started.wait()
 
     def _wanted(self) -> int:
         """Groups of the steps for which groups may be started and none have been chosen yet."""
-        version = self._state.version
+        version = self._version
         ahead, chosen = self._capacity.ahead(version), self.store.groups.batches
         return sum(self._plan.size(step) for step in range(version, ahead) if step not in chosen)
 
@@ -272,14 +259,14 @@ class StreamLoop(Loop):
         return self._capacity.free(
             wanted=self._wanted(),
             waiting=waiting,
-            running=self._state.running,
+            running=self._running,
             useless=len(self._buffer) - waiting,
         )
 
     def _held_up(self) -> AbstractContextManager[None]:
         """Measure how long no group may start, unless no further group is needed."""
-        last = self._capacity.ahead(self._state.version) == self._capacity.steps
-        lacking = self._wanted() - self._buffer.useful - self._state.running
+        last = self._capacity.ahead(self._version) == self._capacity.steps
+        lacking = self._wanted() - self._buffer.useful - self._running
         return self.times.holding_up_rollouts() if lacking > 0 or not last else nullcontext()
 
     async def _sample_group(self, drawn: Drawn, started: asyncio.Event) -> None:
@@ -290,11 +277,11 @@ class StreamLoop(Loop):
         """
         complete = await self.dispatcher.run(lambda: self._plans(drawn, started))
         started.set()
-        self._state.running -= 1
+        self._running -= 1
         if complete:
             self._accept(drawn)
         else:
-            self._state.stopped = True
+            self._stopped = True
         self._changed.set()
 
     def _plans(self, drawn: Drawn, started: asyncio.Event) -> Iterator[EpisodePlan]:
@@ -302,8 +289,8 @@ class StreamLoop(Loop):
         for number, plan in enumerate(drawn.plans()):
             yield plan
             # From here on the first episode has a slot, but has not run yet.
-            if number == 0 and fresh and not self.dispatcher.interrupt.draining:
-                self.store.add_groups("started", self._state.version, [drawn.key])
+            if number == 0 and fresh and not self.session.interrupt.draining:
+                self.store.add_groups("started", self._version, [drawn.key])
         started.set()
 
     def _accept(self, drawn: Drawn) -> None:

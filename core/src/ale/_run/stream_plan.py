@@ -25,7 +25,7 @@ class Drawn:
     plans: Callable[[], Iterator[EpisodePlan]]
 
 
-@define(kw_only=True)
+@define
 class StreamPlan:
     """The starts of each step of drawing.
 

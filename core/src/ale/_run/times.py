@@ -18,13 +18,16 @@ class Times:
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
-        """Start measuring the first step."""
         self._monotonic = monotonic
         self._since = monotonic()
         self._run: dict[str, float] = defaultdict(float)
         self._episodes: dict[GroupKey, dict[str, float]] = {}
         self._held_up = 0.0
         self._held_up_since: float | None = None
+
+    def begin(self) -> None:
+        """Start measuring the first step."""
+        self._since = self._monotonic()
 
     @contextmanager
     def on(self, activity: str) -> Iterator[None]:

@@ -6,20 +6,15 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from attrs import field, frozen
+from attrs import frozen
 
-from ale._config import RunConfig
 from ale._run.crediting import Crediting, is_credited
-from ale._run.hooks import Observers
-from ale._run.parts import Parts
 from ale._run.refill import has_signal
-from ale._run.times import Times
-from ale._store import RunDirectory
+from ale._run.session import Session
 from ale._store.checkpoints import write_report
 from ale._store.index import SUCCESS
 from ale.attempts import mean
 from ale.errors import PluginError, StoreError
-from ale.plugin import BuildContext
 from ale.protocols import BackgroundSaver, Policy, Trainer
 from ale.types import Batch, CreditedGroup, PolicySnapshot, StepFinished, StepReport, replace
 
@@ -35,19 +30,15 @@ class _Saving:
     """Done when the checkpoint is written; None if it already is."""
 
 
-@frozen(kw_only=True)
 class Training:
     """Credits the steps of one run and trains on each of them once."""
 
-    config: RunConfig
-    parts: Parts
-    store: RunDirectory
-    context: BuildContext
-    observers: Observers
-    times: Times
-    record_event: Callable[..., None]
-    _saving: list[_Saving] = field(factory=list, init=False)
-    """Checkpoints being written: at most one."""
+    def __init__(self, session: Session) -> None:
+        self.config, self.parts = session.config, session.parts
+        self.store, self.times = session.store, session.times
+        self._session = session
+        self._saving: _Saving | None = None
+        """The checkpoint that is being written."""
 
     async def restore(self) -> None:
         """Load a resumed run's newest checkpoint, and report its step if that was missed."""
@@ -81,8 +72,8 @@ class Training:
 
     def _has_trained(self, step: int) -> bool:
         # Older checkpoints may be gone, but the newest includes their steps.
-        newest = max((each.report.step for each in self._saving), default=-1)
-        newest = max(newest, self.store.checkpoints.newest())
+        saving = -1 if self._saving is None else self._saving.report.step
+        newest = max(saving, self.store.checkpoints.newest())
         return self.parts.trainer is None or step <= newest
 
     async def learn(self, step: int, facts: Mapping[str, float] | None = None) -> None:
@@ -127,7 +118,7 @@ class Training:
         report = replace(report, metrics=metrics)
         write_report(folder, report)
         written = None if finish is None else asyncio.create_task(asyncio.to_thread(finish))
-        self._saving.append(_Saving(report, written))
+        self._saving = _Saving(report, written)
         if written is None:
             await self.saved()
 
@@ -144,14 +135,14 @@ class Training:
         Raises:
             StoreError: it can't be written.
         """
-        while self._saving:
-            saving = self._saving[0]
-            if saving.written is not None:
-                await asyncio.shield(saving.written)  # continues even if the run is cancelled
-            self._saving.remove(saving)
-            self.store.checkpoints.complete(saving.report.step)
-            self._report(saving.report)
-            self._tidy()
+        if (saving := self._saving) is None:
+            return
+        if saving.written is not None:
+            await asyncio.shield(saving.written)  # continues even if the run is cancelled
+        self._saving = None
+        self.store.checkpoints.complete(saving.report.step)
+        self._report(saving.report)
+        self._tidy()
 
     @asynccontextmanager
     async def saved_at_end(self) -> AsyncIterator[None]:
@@ -175,9 +166,9 @@ class Training:
             await self.parts.llm.load_policy(snapshot)
 
     def _report(self, report: StepReport) -> None:
-        self.record_event("step_finished", step=report.step, metrics=report.metrics)
-        event = StepFinished(report=report, at=self.context.clock())
-        self.observers.notify("ale_step_finished", event)
+        self._session.record_event("step_finished", step=report.step, metrics=report.metrics)
+        event = StepFinished(report=report, at=self._session.context.clock())
+        self._session.observers.notify("ale_step_finished", event)
 
     def _metrics(self, batch: Batch) -> Mapping[str, float]:
         """Metrics of every step, independent of the trainer."""

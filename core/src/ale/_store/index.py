@@ -1,11 +1,13 @@
 """An index of the episodes on disk, small enough for the memory even in a long run."""
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from ale._store.groups import GroupKey, Groups
 from ale._store.lines import Lines
+from ale.attempts import mean
 from ale.errors import InputError
 from ale.types import BatchStatistics, Episode, Split
 from ale.types._record import record
@@ -147,6 +149,21 @@ class Index:
                 _count(found, task_id, reward)
         return found
 
+    def expert_guided(self) -> int:
+        """Number of graded training episodes that an expert guided."""
+        return sum(1 for _ in self.rewards(expert_guided=True))
+
+    def totals(self) -> dict[str, Any]:
+        """What a manifest says of how a run ended: of the training episodes that no expert guided,
+        but `n_broken` of all."""
+        rewards = list(self.rewards())
+        return {
+            "n_graded": len(rewards),
+            "n_broken": self.broken(),
+            "n_succeeded": rewards.count(SUCCESS),
+            "mean_reward": mean(rewards) if rewards else None,
+        }
+
     def count(self, split: Split) -> int:
         """Number of episodes, broken ones included."""
         return sum(1 for _ in self._of(None, split))
@@ -204,8 +221,10 @@ class Index:
 
     def statistics(self, step: int) -> BatchStatistics:
         """Statistics of the graded episodes of one step."""
-        everything = (*self.rewards(step), *self.rewards(step, expert_guided=True))
-        return batch_statistics(everything)
+        rewards = [*self.rewards(step), *self.rewards(step, expert_guided=True)]
+        # Rounded once: equal rewards have exactly this mean, and the order does not matter.
+        mean_reward = statistics.mean(rewards) if rewards else 0.0
+        return BatchStatistics(n_episodes=len(rewards), mean_reward=mean_reward)
 
     def groups(self, step: int) -> Iterator[tuple[str, list[int]]]:
         """Each task of a step with the offsets of its graded episodes, by rollout.
@@ -231,11 +250,3 @@ def _count(found: dict[str, tuple[int, int]], task_id: str, reward: float | None
 def _group_of(key: Key) -> GroupKey:
     _, step, task_id, start, *_ = key
     return GroupKey(step, task_id, start)
-
-
-def batch_statistics(rewards: Iterable[float]) -> BatchStatistics:
-    """Number and mean of rewards; the mean of none is 0."""
-    # Rounded once: equal rewards have exactly this mean, and the order does not matter.
-    values = list(rewards)
-    mean = statistics.mean(values) if values else 0.0
-    return BatchStatistics(n_episodes=len(values), mean_reward=mean)

@@ -6,7 +6,7 @@ from typing import Any
 from attrs import field
 
 from ale.types._record import record
-from ale.types.episode import Split
+from ale.types.episode import Episode, Split
 from ale.types.task import Task
 
 
@@ -27,6 +27,20 @@ class Job:
     seed: int = 0
     temperature: float | None = None
     """Replaces the model's own temperature; None leaves it."""
+
+    def episode(self, **fields: Any) -> Episode:
+        """The episode of this job, with the fields that the job does not determine."""
+        return Episode(
+            id=self.id,
+            task_id=self.task.id,
+            split=self.split,
+            step=self.step,
+            start=self.start,
+            rollout=self.rollout,
+            seed=self.seed,
+            temperature=self.temperature,
+            **fields,
+        )
 
 
 @record
