@@ -332,9 +332,12 @@ def test_runs_that_start_in_the_same_second_have_names_of_their_own(workplace: A
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"rewards": ()}, "returned 0 rewards, 1 returns and 1 weights for 0-demo-0"),
-        ({"rewards": (1.0, 1.0), "returns": ()}, "returned 2 rewards, 0 returns and 1 weights"),
-        ({"weights": (math.nan,)}, "returned numbers that are not finite"),
+        (
+            {"rewards": ()},
+            "0-demo-0 has 1 chunks, and its credit by s has 0 rewards, 1 returns and 1 weights",
+        ),
+        ({"rewards": (1.0, 1.0), "returns": ()}, "has 2 rewards, 0 returns and 1 weights"),
+        ({"weights": (math.nan,)}, "credit scheme 's' returned is wrong: .* is not finite"),
     ],
 )
 def test_a_credit_that_does_not_fit_its_chunks_is_refused(

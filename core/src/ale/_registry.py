@@ -217,6 +217,10 @@ class Registry:
             )
         return self._registrations[kind]
 
+    def names(self, kind: str) -> list[str]:
+        """The name of every component of a kind."""
+        return [each.component.name for each in self.registrations(kind)]
+
     def _ask(self, kind: str) -> Iterator[Registration]:
         for package, answer in self.answers(KINDS[kind]):
             try:
@@ -260,7 +264,7 @@ class Registry:
         raise PluginError(self._absent(kind, name))
 
     def _absent(self, kind: str, name: str) -> str:
-        names = [registration.component.name for registration in self.registrations(kind)]
+        names = self.names(kind)
         known = f"installed: {', '.join(names)}" if names else "none is installed"
         return f"no {_NOUNS.get(kind, kind)} '{name}'; {known}{self.suspects()}"
 

@@ -6,7 +6,6 @@ to it instead of being sampled; crediting, training, checkpoints and evaluation 
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from ale._run.incoming import (
 from ale._run.interrupt import Interrupt
 from ale._run.start import Host, check_resumed, check_run, closing_parts, resume, start_checked
 from ale._store import RunReader
-from ale._store.codec import encode
+from ale._store.codec import plain
 from ale.types import RunFinished
 
 __all__ = ["ORIGIN", "Learner", "Origin", "learn", "origins"]
@@ -81,7 +80,7 @@ def learn(
         fixed = [f"run.{name}={value}" for name, value in _FIXED.items()]
         loaded = load_config(config, registry, [*overrides, *fixed])
         check_learning(loaded)
-        check(json.loads(encode(loaded.resolved)))
+        check(plain(loaded.resolved))
         ready = check_run(loaded, config.stem, host, directory)
         check_executor(loaded, ready.parts)
         for note in ready.notes:

@@ -4,7 +4,6 @@ Nothing is sampled or written. Iterators read from disk one record at a time (on
 for credit), so memory does not grow with the run.
 """
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ from ale._run.start import Host, check_run, secret_names
 from ale._store import Redactor, RunReader
 from ale._store.branch import BRANCHED_FROM, branch_run
 from ale._store.checkpoints import Checkpoints
-from ale._store.codec import encode
+from ale._store.codec import plain
 from ale._store.diagnosis import Causes, Learning, learning
 from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
@@ -127,7 +126,7 @@ def check_config(
     planned = planned_episodes(loaded, ready.tasks)
     episodes = None if planned is None else sum(planned.values())
     return Checked(
-        config=json.loads(encode(loaded.resolved)),
+        config=plain(loaded.resolved),
         episodes=episodes,
         path=ready.path,
         launch=loaded.launching,
@@ -156,8 +155,8 @@ def written_config(tree: Node, registry: Registry, overrides: Sequence[str] = ()
     """
     merged = apply_overrides(tree, overrides)
     config = structure_config(merged, registry)
-    plain: dict[str, Any] = _as_written(merged, json.loads(encode(config.resolved)))
-    return plain
+    written: dict[str, Any] = _as_written(merged, plain(config.resolved))
+    return written
 
 
 def _as_written(node: Node, resolved: Any) -> Any:
@@ -262,7 +261,7 @@ def find_component(registry: Registry, kind: str, name: str, *, option: str) -> 
     try:
         return registry.find(kind, name)
     except PluginError as error:
-        known = [each.component.name for each in registry.registrations(kind)]
+        known = registry.names(kind)
         hint = nearest(name, known) if name not in known else None
         raise InputError.of(str(error), file=option, hint=hint) from None
 

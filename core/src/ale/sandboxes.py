@@ -18,7 +18,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from attrs import frozen
 
@@ -219,18 +219,15 @@ class ForwardingSandbox:
 
     async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
         """Run one command. See `ale.protocols.Sandbox.exec`."""
-        result: ExecResult = await self.call("exec", command, **options)
-        return result
+        return cast(ExecResult, await self.call("exec", command, **options))
 
     async def session(self, **options: Any) -> Session:
         """Open a persistent shell. See `ale.protocols.Sandbox.session`."""
-        session: Session = await self.call("session", **options)
-        return session
+        return cast(Session, await self.call("session", **options))
 
     async def read(self, path: str, **options: Any) -> bytes:
         """A file's bytes."""
-        data: bytes = await self.call("read", path, **options)
-        return data
+        return cast(bytes, await self.call("read", path, **options))
 
     async def write(self, path: str, data: bytes, **options: Any) -> None:
         """Write a file whole, making its folders."""
@@ -246,18 +243,15 @@ class ForwardingSandbox:
 
     async def end_processes(self) -> int:
         """Kill every process in the sandbox; the number killed."""
-        number: int = await self.call("end_processes")
-        return number
+        return cast(int, await self.call("end_processes"))
 
     async def fork(self) -> Sandbox:
         """An independent copy of the real one."""
-        twin: Sandbox = await self.call("fork")
-        return twin
+        return cast(Sandbox, await self.call("fork"))
 
     async def snapshot(self) -> str:
         """Keep the files of the real one."""
-        ref: str = await self.call("snapshot")
-        return ref
+        return cast(str, await self.call("snapshot"))
 
     async def close(self) -> None:
         """Close the real one."""
@@ -281,8 +275,7 @@ class ForwardingSession:
 
     async def run(self, command: str, **options: Any) -> ExecResult:
         """Run one command. See `ale.protocols.Session.run`."""
-        result: ExecResult = await self.call("run", command, **options)
-        return result
+        return cast(ExecResult, await self.call("run", command, **options))
 
     async def close(self) -> None:
         """End the real one."""

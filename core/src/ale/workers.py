@@ -27,7 +27,7 @@ import msgspec
 from attrs import field, frozen
 
 from ale._config import RunOptions
-from ale._config.auto import listed, not_isolated
+from ale._config.auto import not_isolated, refusal
 from ale._config.load import Problems, required_isolation, select
 from ale._config.plugin_files import changed_files, load_plugin_files
 from ale._registry import Registry
@@ -233,9 +233,8 @@ def _build_parts(
     problems.raise_all()
     name, backend = made["sandbox"]
     required = {*require, *required_isolation(root.get("sandbox"))}
-    missing = [each for each in not_isolated(backend.capabilities) if each in required]
-    if missing:
-        message = f"sandbox '{name}' does not isolate {listed(missing)} on this machine"
+    if refused := refusal(not_isolated(backend.capabilities), required):
+        message = f"sandbox '{name}' {refused} on this machine"
         raise InputError.of(message, path="sandbox.require")
     _, llm = made.get("llm", (None, None))
     _, agent = made["agent"]

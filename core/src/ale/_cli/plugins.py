@@ -44,15 +44,10 @@ def command(ctx: click.Context, kind: str | None, name: str | None, verbose: boo
         click.echo(_one(find_component(registry, kind, name, option=kind)))
         return
     kinds = [kind] if kind else list(KINDS)
+    found = [each for one in kinds for each in registry.registrations(one)]
     rows = [
-        [
-            registration.kind,
-            registration.component.name,
-            registration.distribution,
-            registration.component.summary,
-        ]
-        for each in kinds
-        for registration in registry.registrations(each)
+        [each.kind, each.component.name, each.distribution, each.component.summary]
+        for each in found
     ]
     click.echo(table(["kind", "name", "package", "summary"], rows))
     problems = [_duplicates(registry, each) for each in kinds]
@@ -63,7 +58,7 @@ def command(ctx: click.Context, kind: str | None, name: str | None, verbose: boo
 
 def _duplicates(registry: "Registry", kind: str) -> str:
     text = ""
-    names = [registration.component.name for registration in registry.registrations(kind)]
+    names = registry.names(kind)
     for name in sorted({name for name in names if names.count(name) > 1}):
         owners = [o.full_name for o in registry.registrations(kind) if o.component.name == name]
         text += f"{kind} '{name}' is registered twice; write {' or '.join(owners)}\n"

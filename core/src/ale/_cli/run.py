@@ -155,7 +155,7 @@ def _resumed(
     """Says that a directory holds a run, and what of the config is not used therefore."""
     from ale._config import load_config
     from ale._store import RunReader
-    from ale._store.codec import encode
+    from ale._store.codec import plain
     from ale.errors import InputError
 
     said = f"{directory} holds a run: it is resumed with its saved config"
@@ -163,7 +163,7 @@ def _resumed(
         now = load_config(config, registry, overrides, format).resolved
     except InputError as error:
         return f"{said}; {config} is not used, and is not valid:\n{error}"
-    changed = _changed(RunReader(directory).manifest["config"], json.loads(encode(now)))
+    changed = _changed(RunReader(directory).manifest["config"], plain(now))
     if not changed:
         return said
     more = [f"and {len(changed) - _CHANGED} more"] if len(changed) > _CHANGED else []

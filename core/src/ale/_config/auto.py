@@ -59,6 +59,15 @@ def _refusal_by_isolation(
         lacking = not_isolated(capabilities_of(candidate, backend))
     except (AleError, ImportError) as error:
         return str(error)
+    return refusal(lacking, require)
+
+
+def refusal(lacking: Collection[str], require: Collection[str]) -> str | None:
+    """``does not isolate the network``, if that is required; None if nothing required is lacking.
+
+    Args:
+        lacking: as `not_isolated` returns it.
+    """
     missing = [name for name in lacking if name in require]
     return f"does not isolate {listed(missing)}" if missing else None
 

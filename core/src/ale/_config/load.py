@@ -210,9 +210,7 @@ def _part(root: Node, kind: str, registry: Registry, hint: str | None) -> Select
     if node is None and kind in _OPTIONAL:
         return None
     if node is None:
-        names = ", ".join(
-            registration.component.name for registration in registry.registrations(kind)
-        )
+        names = ", ".join(registry.names(kind))
         message = f"section '{kind}' is missing"
         expected = f"{kind}: {{type: ...}}, one of {names or 'none installed'}"
         raise root.error(message, expected=expected, hint=hint)
@@ -280,7 +278,7 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
         message = f"expected a mapping with a type, found {describe(node.value)}"
         raise node.error(message, path=path, hint=_as_mapping(node, path))
     type_ = node.get("type")
-    names = [registration.component.name for registration in registry.registrations(kind)]
+    names = registry.names(kind)
     if kind == "sandbox":
         names.append("auto")
     if type_ is None or not isinstance(type_.value, str):

@@ -7,7 +7,7 @@ from pathlib import Path
 from attrs import evolve
 
 from ale.errors import InputError
-from ale.strict import Node, describe, nearest_file, parse_yaml, read_yaml
+from ale.strict import Node, describe, from_plain, nearest_file, parse_yaml, read_yaml
 
 
 def read_source(path: Path) -> Node:
@@ -95,9 +95,8 @@ def parse_override(text: str, origin: str = "--set") -> Node:
     if not equals or not all(keys):
         message = f"expected key.key=value, found '{text}'"
         raise Node(None, origin).error(message, hint="for example --set credit.type=grpo")
-    # Paths in an override are relative to the working directory.
     try:
-        node = _without_line(parse_yaml(value, file=origin))
+        node = from_plain(parse_yaml(value, file=origin).plain(), file=origin)  # without a line
     except InputError as error:
         raise InputError([evolve(each, line=None, path=path) for each in error.problems]) from None
     if node.mapping is not None and "type" in node.mapping:
@@ -105,12 +104,3 @@ def parse_override(text: str, origin: str = "--set") -> Node:
     for key in reversed(keys):
         node = Node({key: node}, origin, None)
     return node
-
-
-def _without_line(node: Node) -> Node:
-    if node.mapping is not None:
-        entries = {key: _without_line(child) for key, child in node.mapping.items()}
-        return Node(entries, node.file, None)
-    if node.items is not None:
-        return Node([_without_line(child) for child in node.items], node.file, None)
-    return Node(node.value, node.file, None)

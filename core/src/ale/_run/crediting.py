@@ -1,8 +1,8 @@
 """Split stored episodes into chunks and assign their credit, one group at a time."""
 
-import math
 import reprlib
 import traceback
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -84,8 +84,7 @@ class Crediting:
         Raises:
             PluginError: a chunk or a credit can't be stored.
         """
-        pairs = zip(credited.group.rollouts, credited.credits, strict=True)
-        for rollout, credit in pairs:
+        for rollout, credit in zip(credited.group.rollouts, credited.credits, strict=True):
             row = CreditedEpisode(
                 episode_id=rollout.episode.id,
                 task_id=rollout.episode.task_id,
@@ -175,21 +174,7 @@ def check_credits(group: Group, credits: Sequence[Credit], scheme: str) -> None:
         PluginError: there is not one credit per rollout with one reward, return and weight per
             chunk, or a number is not finite.
     """
-    expected = [(rollout.episode.id, len(rollout.chunks)) for rollout in group.rollouts]
-    found = [(credit.episode_id, len(credit.weights)) for credit in credits]
-    if expected != found:
-        raise PluginError(
-            f"credit scheme '{scheme}' returned (episode, number of chunks) {found}, "
-            f"expected {expected}"
-        )
-    for credit in credits:
-        lengths = [len(each) for each in (credit.rewards, credit.returns, credit.weights)]
-        if len(set(lengths)) > 1:
-            raise PluginError(
-                f"credit scheme '{scheme}' returned {lengths[0]} rewards, {lengths[1]} returns and "
-                f"{lengths[2]} weights for {credit.episode_id}, expected one of each per chunk"
-            )
-        if not all(map(math.isfinite, (*credit.rewards, *credit.returns, *credit.weights))):
-            raise PluginError(
-                f"credit scheme '{scheme}' returned numbers that are not finite: {credit}"
-            )
+    try:
+        deque(CreditedGroup(group=group, credits=tuple(credits)).pairs(), maxlen=0)
+    except AleError as error:
+        raise PluginError(f"what credit scheme '{scheme}' returned is wrong: {error}") from error

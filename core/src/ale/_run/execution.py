@@ -1,8 +1,7 @@
 """Hand planned episodes to the executor as jobs; refuse what can't leave the process."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from attrs import frozen
 
@@ -12,6 +11,7 @@ from ale._run.manifest import versions
 from ale._run.parts import Parts
 from ale._run.plan import EpisodePlan
 from ale._run.session import Session
+from ale._store.codec import plain
 from ale.errors import InputError, PluginError, Problem
 from ale.protocols import Policy, RunningRun, ServedPolicy, Workers
 from ale.types import Episode, EpisodeStage, Job, RunSpec, Stage
@@ -85,19 +85,10 @@ async def _spec(session: Session) -> RunSpec:
         resolved["llm"] = {**resolved["llm"], **await llm.client_options()}
     return RunSpec(
         run_id=session.context.run_id,
-        config=_plain(resolved),
+        config=plain(resolved),
         versions=versions(session.registry),
         plugin_files=config.plugins,
     )
-
-
-def _plain(value: Any) -> Any:
-    """The value with JSON's types: frozen mappings and tuples become plain dicts and lists."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(child) for key, child in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(child) for child in value]
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
 def check_remote(config: RunConfig, parts: Parts) -> None:

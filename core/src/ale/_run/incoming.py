@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from attrs import asdict, define, field, frozen
+from attrs import asdict, frozen
 
 from ale._config import RunConfig
 from ale._run.loop import Loop
 from ale._run.parts import Parts
+from ale._run.plan import episode_id
 from ale._store import RunReader
 from ale._store.groups import GroupKey
 from ale._store.lines import Lines
@@ -66,15 +67,6 @@ def _taken(path: Path) -> Iterator[tuple[Origin, _Stored]]:
             yield Origin(**found), stored
 
 
-@define(kw_only=True)
-class _Filling:
-    """The group of a task that is being filled."""
-
-    round: int = 0
-    n: int = 0
-
-
-@frozen(kw_only=True)
 class Learner:
     """A run whose steps learn from episodes that it is given.
 
@@ -82,25 +74,20 @@ class Learner:
     n makes version n + 1. A step starts from a version that need not be the last (`load`).
     """
 
-    _loop: Loop
-    _drained: asyncio.Event
-    _taken: set[Origin] = field(factory=set)
-    _filling: dict[tuple[str, str], _Filling] = field(factory=dict)
-    _waiting: list[GroupKey] = field(factory=list)
-    """Full groups that no step has learned from, in the order in which they were filled."""
-    _goals: dict[str, str] = field(factory=dict)
-
-    @classmethod
-    def of(cls, loop: Loop, drained: asyncio.Event) -> "Learner":
-        """Find out what an earlier session of the run has stored."""
-        learner = cls(loop=loop, drained=drained)
-        for task in loop.store.reader.tasks:
-            learner._goals[task.id] = task.goal
+    def __init__(self, loop: Loop, drained: asyncio.Event) -> None:
+        self._loop = loop
+        self._drained = drained
+        self._filling: dict[tuple[str, str], tuple[int, int]] = {}
+        """Of each task and start, the round of the group that is being filled, and its size."""
+        self._waiting: list[GroupKey] = []
+        """Full groups that no step has learned from, in the order in which they were filled."""
+        # What an earlier session of the run has stored:
+        self._goals = {task.id: task.goal for task in loop.store.reader.tasks}
+        self._taken: set[Origin] = set()
         for origin, stored in _taken(loop.store.path):
-            learner._taken.add(origin)
-            learner._count(GroupKey(stored.step, stored.task_id, stored.start))
+            self._taken.add(origin)
+            self._count(GroupKey(stored.step, stored.task_id, stored.start))
         loop.training.report_missed()
-        return learner
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -151,17 +138,16 @@ class Learner:
         if task.id not in self._goals:
             store.add_task(task)
             self._goals[task.id] = task.goal
-        filling = self._of(task.id, episode.start)
-        key = GroupKey(filling.round, task.id, episode.start)
+        step, n = self._filling.get((task.id, episode.start), (0, 0))
+        key = GroupKey(step, task.id, episode.start)
         if key not in store.groups.started:
             store.add_groups("started", self._learned(), [key])
-        start = f"@{episode.start}" if episode.start else ""
         stored = replace(
             episode,
-            id=f"{key.step}-{task.id}{start}-{filling.n}",
+            id=episode_id(("train", *key, n, None)),
             task_id=task.id,
-            step=key.step,
-            rollout=filling.n,
+            step=step,
+            rollout=n,
             metadata={**episode.metadata, ORIGIN: asdict(origin)},
         )
         store.add_episode(stored)
@@ -174,16 +160,12 @@ class Learner:
         free = (each for each in ids if self._goals.get(each, task.goal) == task.goal)
         return next(free, f"{task.id}~{origin.run}~{origin.uid}")
 
-    def _of(self, task_id: str, start: str) -> _Filling:
-        return self._filling.setdefault((task_id, start), _Filling())
-
     def _count(self, key: GroupKey) -> None:
-        filling = self._of(key.task_id, key.start)
-        filling.round, filling.n = key.step, filling.n + 1
-        if filling.n == self._loop.config.run.rollouts:
-            filling.round, filling.n = key.step + 1, 0
-            if not self._loop.store.groups.is_used(key):
-                self._waiting.append(key)
+        _, n = self._filling.get(key[1:], (0, 0))
+        full = n + 1 == self._loop.config.run.rollouts
+        self._filling[key[1:]] = (key.step + 1, 0) if full else (key.step, n + 1)
+        if full and not self._loop.store.groups.is_used(key):
+            self._waiting.append(key)
 
     def _learned(self) -> int:
         return max(self._loop.store.groups.batches, default=-1) + 1
@@ -276,21 +258,18 @@ class Learner:
 
 def check_learning(config: RunConfig) -> None:
     """Raise `InputError` if a section that a learner needs is missing."""
+    size, how = config.run.tasks_per_step, "needed: how many groups a step learns from"
     problems = [
-        Problem(message=message, path=path)
-        for path, message, missing in (
-            ("trainer", "needed to learn", config.trainer is None),
-            ("evaluation", "needed to compare versions", config.evaluation is None),
-            (
-                "run.tasks_per_step",
-                "needed: how many groups a step learns from",
-                config.run.tasks_per_step is None,
-            ),
+        config.located(Problem(message=message, path=path))
+        for path, given, message in (
+            ("trainer", config.trainer, "needed to learn"),
+            ("evaluation", config.evaluation, "needed to compare versions"),
+            ("run.tasks_per_step", size, how),
         )
-        if missing
+        if given is None
     ]
     if problems:
-        raise InputError([config.located(problem) for problem in problems])
+        raise InputError(problems)
 
 
 def check_executor(config: RunConfig, parts: Parts) -> None:
@@ -317,6 +296,6 @@ def conducted(conduct: Callable[[Learner], Awaitable[str]]) -> Callable[[Loop], 
 
         interrupt.on_drain = on_drain
         async with loop.training.saved_at_end():
-            return await conduct(Learner.of(loop, drained))
+            return await conduct(Learner(loop, drained))
 
     return run

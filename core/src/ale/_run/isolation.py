@@ -1,7 +1,7 @@
 """Compare what a config and its tasks ask of the sandbox with what it has."""
 
 from ale._config import RunConfig
-from ale._config.auto import capabilities_of, listed, not_isolated
+from ale._config.auto import capabilities_of, listed, not_isolated, refusal
 from ale._run.parts import Tasks, missing_features
 from ale.errors import InputError
 from ale.protocols import SandboxBackend
@@ -18,10 +18,8 @@ def isolation_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) ->
     """
     capabilities = capabilities_of(config.sandbox.registration, backend)
     lacking = not_isolated(capabilities)
-    missing = [name for name in lacking if name in config.require]
-    name = config.sandbox.name
-    if missing:
-        message = f"sandbox '{name}' does not isolate {listed(missing)}"
+    if refused := refusal(lacking, config.require):
+        message = f"sandbox '{config.sandbox.name}' {refused}"
         raise InputError.of(message, path="sandbox.require")
     notes = _auto_notes(config, lacking)
     if not capabilities.network_isolation:

@@ -3,6 +3,7 @@
 import traceback
 from collections.abc import Mapping
 from functools import cache
+from inspect import get_annotations
 from typing import Any
 
 from ale._config import Selected
@@ -97,13 +98,8 @@ def _product_errors(product: object, kind: str) -> list[str]:
 def _members(protocol: type) -> list[str]:
     """Public methods and attributes of a protocol class, those of its bases included."""
     bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False)]
-    names = {name for base in bases for name in (*vars(base), *_annotations(base))}
+    names = {name for base in bases for name in (*vars(base), *get_annotations(base))}
     return sorted(name for name in names if not name.startswith("_"))
-
-
-def _annotations(base: type) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = vars(base).get("__annotations__", {})
-    return found
 
 
 def _has(product: object, name: str) -> bool:

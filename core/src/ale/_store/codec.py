@@ -25,6 +25,11 @@ def indented(value: Any) -> bytes:
     return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
+def plain(value: Any) -> Any:
+    """The value with JSON's types, as it is read back: mappings become dicts, tuples lists."""
+    return json.loads(encode(value))
+
+
 def _as_utf8(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()

@@ -1,7 +1,7 @@
 """An index of the episodes on disk, small enough for the memory even in a long run."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +17,8 @@ SUCCESS = 1.0
 
 Key = tuple[Split, int, str, str, int, float | None]
 """Split, step, task id, start, rollout and temperature: identifies an episode."""
+_Row = tuple[int, float | None]
+"""Offset and reward."""
 
 
 @record
@@ -74,7 +76,7 @@ class Index:
         self.stream = groups
         self.repeated = 0
         """Lines whose episode another line, further down, has again: that one counts."""
-        self._rows: dict[tuple[Split, int], dict[Key, tuple[int, float | None]]] = {}
+        self._rows: dict[tuple[Split, int], dict[Key, _Row]] = {}
 
     def add(self, episode: StoredEpisode | Episode, offset: int) -> None:
         """Add an episode, whose line starts at `offset`."""
@@ -88,9 +90,7 @@ class Index:
     def __len__(self) -> int:
         return sum(map(len, self._rows.values()))
 
-    def _of(
-        self, step: int | None, split: Split | None
-    ) -> Iterator[tuple[Key, tuple[int, float | None]]]:
+    def _of(self, step: int | None, split: Split | None) -> Iterator[tuple[Key, _Row]]:
         """The rows of one step, of one split, or of all."""
         for part in (split,) if split is not None else _SPLITS:
             if step is None:
@@ -98,17 +98,14 @@ class Index:
                     if of == part:
                         yield from rows.items()
             elif part == "train" and self.stream is not None:
-                yield from self._of_groups(self.stream.batches.get(step, ()))
+                yield from self._of_groups({*self.stream.batches.get(step, ())})
             else:
                 yield from self._rows.get((part, step), {}).items()
 
-    def _of_groups(
-        self, groups: Sequence[GroupKey]
-    ) -> Iterator[tuple[Key, tuple[int, float | None]]]:
-        wanted = set(groups)
+    def _of_groups(self, groups: Set[GroupKey]) -> Iterator[tuple[Key, _Row]]:
         for drawn in sorted({group.step for group in groups}):
             for key, row in self._rows.get(("train", drawn), {}).items():
-                if _group_of(key) in wanted:
+                if _group_of(key) in groups:
                     yield key, row
 
     def rewards(
@@ -186,12 +183,7 @@ class Index:
 
     def rewards_of(self, group: GroupKey) -> list[float]:
         """The rewards of a group's graded episodes, whatever step learns from it."""
-        rows = self._rows.get(("train", group.step), {})
-        return [
-            reward
-            for key, (_, reward) in rows.items()
-            if reward is not None and _group_of(key) == group
-        ]
+        return [reward for _, (_, reward) in self._of_groups({group}) if reward is not None]
 
     def group_keys(self, step: int) -> set[GroupKey]:
         """The groups of a step, broken ones included."""

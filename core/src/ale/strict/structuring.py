@@ -233,6 +233,7 @@ def _attrs_hook(cls: Any, converter: "Converter") -> Callable[[_Input, Any], Any
     except NameError as error:
         raise PluginError(f"{cls.__qualname__}: {error}") from error
     resolved = {f.name: f.type for f in attrs.fields(cls)}
+    docs = {name: field.metadata.get("doc") for name, field in fields.items()}
 
     def hook(given: _Input, _: Any) -> Any:
         entries = given.node.mapping if given.node.value is not None else {}
@@ -244,8 +245,8 @@ def _attrs_hook(cls: Any, converter: "Converter") -> Callable[[_Input, Any], Any
             given = attrs.evolve(given, node=attrs.evolve(given.node, value=entries))
         problems = [_unknown(given, key, fields) for key in entries if key not in fields]
         problems += [
-            given.node.problem(f"'{name}' is missing", path=given.path, expected=_doc(field))
-            for name, field in ((name, fields[name]) for name in required)
+            given.node.problem(f"'{name}' is missing", path=given.path, expected=docs.get(name))
+            for name in required
             if name not in entries
         ]
         values = {}
@@ -270,11 +271,6 @@ def _unknown(given: _Input, key: str, fields: Mapping[str, Any]) -> Problem:
         expected="one of " + ", ".join(sorted(fields)) if fields else "no options",
         hint=nearest(key, fields),
     )
-
-
-def _doc(field: Any) -> str | None:
-    text = field.metadata.get("doc")
-    return None if text is None else str(text)
 
 
 def _construct(cls: Any, values: dict[str, Any], given: _Input) -> Any:
@@ -367,14 +363,8 @@ def _converter() -> "Converter":
     sequences = _origin_is(tuple, list, Sequence)
     mappings = _origin_is(dict, Mapping)
     unions = _origin_is(Union, types.UnionType)
-    converter.register_structure_hook_factory(sequences)(_factory(_sequence_hook, converter))
-    converter.register_structure_hook_factory(mappings)(_factory(_mapping_hook, converter))
-    converter.register_structure_hook_factory(unions)(_factory(_union_hook, converter))
-    converter.register_structure_hook_factory(attrs.has)(_factory(_attrs_hook, converter))
+    converter.register_structure_hook_factory(sequences, _sequence_hook)
+    converter.register_structure_hook_factory(mappings, _mapping_hook)
+    converter.register_structure_hook_factory(unions, _union_hook)
+    converter.register_structure_hook_factory(attrs.has, _attrs_hook)
     return converter
-
-
-def _factory(
-    make: Callable[[Any, "Converter"], Callable[[_Input, Any], Any]], converter: "Converter"
-) -> Callable[[Any], Callable[[_Input, Any], Any]]:
-    return lambda type_: make(type_, converter)

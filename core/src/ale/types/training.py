@@ -45,8 +45,8 @@ def _check(rollout: Rollout, credit: Credit) -> None:
     if any(len(column) != len(rollout.chunks) for column in columns):
         raise AleError(
             f"episode {episode.id} has {len(rollout.chunks)} chunks, and its credit by "
-            f"{credit.scheme} has {', '.join(str(len(c)) for c in columns)} "
-            "rewards, returns, weights"
+            f"{credit.scheme} has {len(credit.rewards)} rewards, {len(credit.returns)} returns and "
+            f"{len(credit.weights)} weights"
         )
     if not all(math.isfinite(value) for column in columns for value in column):
         raise AleError(f"credit of episode {episode.id} by {credit.scheme} is not finite")
