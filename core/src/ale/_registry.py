@@ -48,7 +48,7 @@ _NOUNS = {
 """What one component is called in a message, for the kinds whose name is not such a noun."""
 
 
-@frozen(kw_only=True)
+@frozen
 class Registration:
     """A component and the package that registers it."""
 
@@ -89,7 +89,7 @@ class FailedPackage:
     traceback: str = field(repr=False)
 
 
-@frozen(kw_only=True)
+@frozen
 class Package:
     """A plugin package as installed."""
 
@@ -128,12 +128,7 @@ class Registry:
         self.files: dict[Path, str] = {}
         """Plugin files that a config has loaded, with their SHA-256."""
         self._registrations: dict[str, list[Registration]] = {}
-        self._core = Package(
-            distribution="ale-core",
-            version=ale.__version__,
-            entry_point="built in",
-            module=_builtin,
-        )
+        self._core = Package("ale-core", ale.__version__, "built in", _builtin)
         self.manager.register(_builtin, name="ale-core:built in")
 
     @classmethod
@@ -169,14 +164,7 @@ class Registry:
             self._record_failure(distribution, entry_point, "broke the contract of a hook", error)
         else:
             self._registrations.clear()
-            self.packages.append(
-                Package(
-                    distribution=distribution,
-                    version=version,
-                    entry_point=entry_point,
-                    module=module,
-                )
-            )
+            self.packages.append(Package(distribution, version, entry_point, module))
 
     def _refuse_bad_hooks(self, module: object) -> None:
         for caller in self.manager.get_hookcallers(module) or []:
@@ -250,23 +238,16 @@ class Registry:
         Raises:
             PluginError: no package registers it, or two do.
         """
-        found = [
-            registration
-            for registration in self.registrations(kind)
-            if name in (registration.component.name, registration.full_name)
-        ]
+        every, noun = self.registrations(kind), _NOUNS.get(kind, kind)
+        found = [each for each in every if name in (each.component.name, each.full_name)]
         if len(found) == 1:
             return found[0]
         if found:
-            owners = " or ".join(registration.full_name for registration in found)
-            noun = _NOUNS.get(kind, kind)
+            owners = " or ".join(each.full_name for each in found)
             raise PluginError(f"{noun} '{name}' is registered twice: write {owners} to choose one")
-        raise PluginError(self._absent(kind, name))
-
-    def _absent(self, kind: str, name: str) -> str:
-        names = self.names(kind)
-        known = f"installed: {', '.join(names)}" if names else "none is installed"
-        return f"no {_NOUNS.get(kind, kind)} '{name}'; {known}{self.suspects()}"
+        names = ", ".join(self.names(kind))
+        known = f"installed: {names}" if names else "none is installed"
+        raise PluginError(f"no {noun} '{name}'; {known}{self.suspects()}")
 
     def suspects(self) -> str:
         """The failed packages, one of which may register what is missing; a line each."""
@@ -288,11 +269,5 @@ def _checked(kind: str, package: Package, answer: Any) -> Iterable[Registration]
             raise PluginError(f"the name '{component.name}' is registered twice")
         names.add(component.name)
     return [
-        Registration(
-            kind=kind,
-            component=component,
-            distribution=package.distribution,
-            version=package.version,
-        )
-        for component in answer
+        Registration(kind, component, package.distribution, package.version) for component in answer
     ]

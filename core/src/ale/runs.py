@@ -11,8 +11,8 @@ from typing import Any
 from attrs import field, frozen
 
 from ale._config import load_config, structure_config
-from ale._config.environment import above_environment, overriding, parse_environment
 from ale._config.environment import notes as environment_notes
+from ale._config.environment import overriding, parse_environment, values_from
 from ale._config.load import SECTIONS, select
 from ale._config.model import (
     PARTS,
@@ -197,7 +197,8 @@ def apply_environment(node: Node, environ: Mapping[str, str], given: Collection[
     Raises:
         InputError: a variable has one underscore where two are meant, or its value is no YAML.
     """
-    merged = above_environment(node, parse_environment(environ, SECTIONS), given)
+    merged = merge(node, parse_environment(environ, SECTIONS))
+    merged = merge(merged, values_from(node, given) or Node({}))
     return Node(merged.value, node.file, node.line)
 
 

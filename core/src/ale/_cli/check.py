@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
-from ale._cli.common import format_option, overrides_option, registry_of
+from ale._cli.common import PATH, format_option, overrides_option
 
 
 @click.command("check")
-@click.argument("config", type=click.Path(path_type=Path))
+@click.argument("config", type=PATH)
 @overrides_option
 @format_option
 @click.pass_context
@@ -28,7 +28,7 @@ def command(
 
     gc.disable()  # until the end: of what is imported and built nothing is garbage
     ctx.call_on_close(gc.enable)
-    host = Host(registry=registry_of(ctx), checking=True)
+    host = Host(registry=ctx.obj, checking=True)
     loaded = load_config(config, host.registry, overrides, format)
     ready = check_run(loaded, config.stem, host)
     for note in ready.notes:

@@ -28,19 +28,13 @@ format_option = click.option(
 )
 
 
-def registry_of(ctx: click.Context, *, commands: bool = False) -> "Registry":
-    """The registry of the root command.
-
-    Args:
-        ctx: of the running command.
-        commands: load the plugins' commands too, so that failures to register them are recorded.
-    """
+def registry_with_commands(ctx: click.Context) -> "Registry":
+    """The registry; the plugins' commands are loaded, so that it knows which of them failed."""
     from ale._cli.main import Commands
 
     root = ctx.find_root().command
     assert isinstance(root, Commands)
-    if commands:
-        _ = root.added
+    _ = root.added
     return root.registry
 
 

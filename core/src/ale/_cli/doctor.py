@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ale._cli.common import check_kind, registry_of
+from ale._cli.common import check_kind, registry_with_commands
 
 if TYPE_CHECKING:
     from ale._registry import Registration, Registry
@@ -23,7 +23,7 @@ def command(ctx: click.Context, kind: str | None) -> None:
     """
     from ale._registry import KINDS
 
-    registry = registry_of(ctx, commands=True)
+    registry = registry_with_commands(ctx)
     check_kind(kind)
     if kind in (None, "sandbox"):
         click.echo(_auto(registry))

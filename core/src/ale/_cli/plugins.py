@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ale._cli.common import check_kind, registry_of
+from ale._cli.common import check_kind, registry_with_commands
 from ale.text import shorten, table
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def command(ctx: click.Context, kind: str | None, name: str | None, verbose: boo
     """
     from ale._registry import KINDS
 
-    registry = registry_of(ctx, commands=True)
+    registry = registry_with_commands(ctx)
     for each in KINDS:
         registry.registrations(each)  # so that packages with broken hooks are known
     failed = [broken for broken in registry.failed if broken.distribution == kind]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import evolve
 
-from ale._cli.common import format_option, overrides_option, registry_of
+from ale._cli.common import PATH, format_option, overrides_option
 from ale._cli.main import STARTED, Starting
 
 if TYPE_CHECKING:
@@ -38,24 +38,24 @@ _CAUSES = 5
 
 
 @click.command("run", cls=Starting)
-@click.argument("config", type=click.Path(path_type=Path), required=False)
+@click.argument("config", type=PATH, required=False)
 @overrides_option
 @format_option
 @click.option(
     "--resume",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help="Resume a stored run with its saved config; only missing episodes are run.",
 )
 @click.option(
     "--replay",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help="Replay the model's responses from a stored run.",
 )
 @click.option(
     "--directory",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help="Run directory to create. If it already holds a run, that run is resumed with its saved "
     "config, so the same command continues an interrupted run.",
@@ -114,7 +114,7 @@ def command(
 
     gc.disable()  # until `_go`: of what is imported and built nothing is garbage
     ctx.call_on_close(gc.enable)
-    root, registry = ctx.find_root().command, registry_of(ctx)
+    root, registry = ctx.find_root().command, ctx.obj
     assert isinstance(root, click.Group)
     interrupt = Interrupt(show=lambda text: click.echo(f"\n{text}", err=True))
     host = Host(registry=registry, interrupt=interrupt)

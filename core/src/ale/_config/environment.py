@@ -61,20 +61,11 @@ def parse_environment(environ: Mapping[str, str], sections: Collection[str]) -> 
     return tree
 
 
-def above_environment(tree: Node, environment: Node, given: Collection[str]) -> Node:
-    """The environment merged into a tree, and over it the tree's values from `given`.
-
-    Args:
-        environment: as `parse_environment` returns it.
-        given: options of the command line, by the name that their nodes have as their file.
-    """
-    return merge(merge(tree, environment), _only(tree, given) or Node({}))
-
-
-def _only(tree: Node, given: Collection[str]) -> Node | None:
+def values_from(tree: Node, files: Collection[str]) -> Node | None:
+    """The part of a tree whose values have one of these names as their file, if there is any."""
     if tree.mapping is None:
-        return tree if tree.file in given else None
-    found = {key: _only(child, given) for key, child in tree.mapping.items()}
+        return tree if tree.file in files else None
+    found = {key: values_from(child, files) for key, child in tree.mapping.items()}
     kept = {key: child for key, child in found.items() if child is not None}
     return Node({**kept}, tree.file, tree.line) if kept else None
 

@@ -1,7 +1,5 @@
 """Run an agent on a task, within its time limit."""
 
-from typing import TypeVar
-
 from attrs import frozen
 
 from ale._run.expert_guided import ExpertGuidedLLM
@@ -19,8 +17,6 @@ from ale.types import (
     Stop,
     replace,
 )
-
-N = TypeVar("N", int, float)
 
 
 async def run_agent(
@@ -104,14 +100,8 @@ class _NoLLM:
 
 def effective_limits(limits: Limits, constraints: Constraints) -> Limits:
     """The agent's and the task's limits, the stricter of each."""
-    return replace(
-        limits,
-        time_limit_s=_stricter(limits.time_limit_s, constraints.time_limit_s),
-        max_steps=_stricter(limits.max_steps, constraints.max_steps),
-        max_turns=_stricter(limits.max_turns, constraints.max_turns),
-    )
-
-
-def _stricter(one: N | None, other: N | None) -> N | None:
-    given = [value for value in (one, other) if value is not None]
-    return min(given, default=None)
+    stricter = {}
+    for name in ("time_limit_s", "max_steps", "max_turns"):
+        both = (getattr(limits, name), getattr(constraints, name))
+        stricter[name] = min((limit for limit in both if limit is not None), default=None)
+    return replace(limits, **stricter)

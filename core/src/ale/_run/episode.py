@@ -159,17 +159,17 @@ class _Attempt:
             await sandbox.end_processes()
 
     async def _grade(self, step: PreparedTask, sandbox: Sandbox) -> None:
-        timeout_s = self.runner.options.grading_timeout_s
-        trajectory = self.record.trajectory
-        scores = await grade(step, trajectory, sandbox, self.runner.supervisor, timeout_s)
+        record, timeout_s = self.record, self.runner.options.grading_timeout_s
+        scores = await grade(step, record.trajectory, sandbox, self.runner.supervisor, timeout_s)
+        earlier = record.scores
         if self._task.steps_reward == "last":
-            earlier = (replace(score, weight=0.0) for score in self.record.scores)
-            self.record.scores = tuple(earlier)
-        self.record.add_scores(step.task.id, scores)
+            earlier = tuple(replace(score, weight=0.0) for score in earlier)
+        record.scores = (*earlier, *scores)
+        record.turns_when_graded[step.task.id] = len(record.turns)
 
     @property
     def _task(self) -> Task:
-        return self.plan.prepared.task
+        return self.plan.job.task
 
     def _task_steps(self) -> tuple[PreparedTask, ...]:
         """The task's steps; for a task without steps, the task itself."""

@@ -1,4 +1,4 @@
-"""The manifest of a run: what is needed to understand it and to run it again."""
+"""Facts for the manifest of a run: versions, host, and the run's id."""
 
 import os
 import platform
@@ -8,36 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import ale
-from ale._config import RunConfig
 from ale._registry import Registry
-from ale._run.parts import Parts, Tasks
-
-
-def describe_run(
-    config: RunConfig,
-    registry: Registry,
-    parts: Parts,
-    *,
-    run_id: str,
-    uid: str | None,
-    clock: float,
-    tasks: Tasks,
-) -> dict[str, Any]:
-    """Config, versions, seed, and facts about sandbox and host, without secrets."""
-    return {
-        "run_id": run_id,
-        **({} if uid is None else {"uid": uid}),
-        "created": datetime.fromtimestamp(clock, UTC).isoformat(timespec="seconds"),
-        "config": config.resolved,
-        **({"plugins": config.plugins} if config.plugins else {}),
-        "environ_source": config.environ_source,
-        "seed": config.run.seed,
-        "n_tasks": len(tasks["train"]),
-        "n_evaluation_tasks": len(tasks["evaluation"]),
-        "versions": versions(registry),
-        "sandbox": {"type": config.sandbox.name, "capabilities": parts.sandbox.capabilities},
-        "host": host_facts(),
-    }
 
 
 def host_facts() -> dict[str, Any]:

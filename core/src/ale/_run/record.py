@@ -85,11 +85,6 @@ class EpisodeRecord:
         """The turns so far, and why the agent stopped."""
         return Trajectory(turns=tuple(self.turns), stop=self.stop)
 
-    def add_scores(self, task_id: str, scores: tuple[Score, ...]) -> None:
-        """Add the scores of one task step."""
-        self.scores = (*self.scores, *scores)
-        self.turns_when_graded[task_id] = len(self.turns)
-
     def episode(self, plan: EpisodePlan, failure: Failure | None, **fields: Any) -> Episode:
         """The episode as it is stored.
 
@@ -116,22 +111,18 @@ class EpisodeRecord:
         )
 
     def _metadata(self, plan: EpisodePlan) -> Mapping[str, Any]:
-        metadata: dict[str, Any] = {}
-        if self.workdir is not None:
-            metadata["workdir"] = self.workdir
-        if self.tokenizer is not None:
-            metadata["tokenizer"] = self.tokenizer
-        if plan.prepared.task.steps:
-            metadata["steps"] = self.turns_when_graded
-        if self.rewritings:
-            metadata["middleware"] = [fact for each in self.rewritings for fact in each.facts]
-        if self.teardown_errors:
-            metadata["teardown"] = self.teardown_errors
-        if plan.start.expert_turns is not None:
-            metadata["expert_turns"] = plan.start.expert_turns
-        if self.expert_guided is not None and self.expert_guided.expert_next is not None:
-            metadata["expert_next"] = self.expert_guided.expert_next
-        return metadata if self.restoring is None else {**metadata, **self.restoring.facts}
+        rewritten = [fact for each in self.rewritings for fact in each.facts]
+        known = {
+            "workdir": self.workdir,
+            "tokenizer": self.tokenizer,
+            "steps": self.turns_when_graded if plan.job.task.steps else None,
+            "middleware": rewritten if self.rewritings else None,
+            "teardown": self.teardown_errors or None,
+            "expert_turns": plan.start.expert_turns,
+            "expert_next": self.expert_guided and self.expert_guided.expert_next,
+        }
+        restored = {} if self.restoring is None else self.restoring.facts
+        return {**{key: fact for key, fact in known.items() if fact is not None}, **restored}
 
 
 def failure_from(stage: Stage, error: Exception) -> Failure:

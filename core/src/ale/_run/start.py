@@ -15,6 +15,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from ale._registry import Registry
 from ale._run.execution import check_remote
 from ale._run.interrupt import Interrupt
 from ale._run.isolation import check_tasks, isolation_notes
-from ale._run.manifest import changed_versions, describe_run, run_id_for
+from ale._run.manifest import changed_versions, host_facts, run_id_for, versions
 from ale._run.parts import Parts, Tasks, WorkerParts, build_parts, prepare, read_tasks
 from ale._run.plan import starts_of_step
 from ale._run.preflight import is_complete, preflight
@@ -228,17 +229,23 @@ def start(ready: Prepared, host: Host) -> Run:
     Raises:
         StoreError: it can't be created.
     """
-    manifest = describe_run(
-        ready.config,
-        host.registry,
-        ready.parts,
-        run_id=ready.context.run_id,
+    config, context = ready.config, ready.context
+    manifest = {
+        "run_id": context.run_id,
         # A deterministic run writes the same manifest each time.
-        uid=None if ready.config.run.deterministic else ready.context.new_id(),
-        clock=ready.context.clock(),
-        tasks=ready.tasks,
-    )
-    store = RunDirectory.create(ready.path, manifest, host.redactor(ready.config))
+        **({} if config.run.deterministic else {"uid": context.new_id()}),
+        "created": datetime.fromtimestamp(context.clock(), UTC).isoformat(timespec="seconds"),
+        "config": config.resolved,
+        **({"plugins": config.plugins} if config.plugins else {}),
+        "environ_source": config.environ_source,
+        "seed": config.run.seed,
+        "n_tasks": len(ready.tasks["train"]),
+        "n_evaluation_tasks": len(ready.tasks["evaluation"]),
+        "versions": versions(host.registry),
+        "sandbox": {"type": config.sandbox.name, "capabilities": ready.parts.sandbox.capabilities},
+        "host": host_facts(),
+    }
+    store = RunDirectory.create(ready.path, manifest, host.redactor(config))
     for split, tasks in ready.tasks.items():
         for prepared in tasks:
             store.add_task(prepared.task, split)
@@ -264,8 +271,8 @@ def resume(path: Path, host: Host, **options: Any) -> Run:
     source = reader.manifest.get("environ_source")
     again = reload_environ(source, host.registry)
     unset = {name: value for name, value in again.items() if name not in host.environ}
-    config = evolve(config, environ=unset, environ_source=source)
-    config = evolve(config, run=evolve(config.run, **options))
+    replaced = evolve(config.run, **options)
+    config = evolve(config, environ=unset, environ_source=source, run=replaced)
     # A directory that was moved or renamed is still the same run.
     context = host.context(config, path, str(reader.manifest["run_id"]))
     parts = build_parts(config, context)

@@ -29,8 +29,7 @@ class Appender:
         self._redactor = redactor
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         with store_errors(path):
-            self.lost = _remove_incomplete_line(path)
-            """Bytes of an incomplete last line that were removed."""
+            _remove_incomplete_line(path)
             self._descriptor = os.open(path, flags, 0o644)
         self._size = os.fstat(self._descriptor).st_size
 
@@ -63,9 +62,9 @@ class Appender:
             self._descriptor = -1
 
 
-def _remove_incomplete_line(path: Path) -> int:
+def _remove_incomplete_line(path: Path) -> None:
     if not path.exists():
-        return 0
+        return
     with path.open("rb+") as file:
         size = file.seek(0, os.SEEK_END)
         end = size
@@ -79,7 +78,6 @@ def _remove_incomplete_line(path: Path) -> int:
             end = start
         if end < size:
             file.truncate(end)
-        return size - end
 
 
 class Lines(Generic[T]):
