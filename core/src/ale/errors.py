@@ -11,6 +11,7 @@ __all__ = [
     "GradingError",
     "InputError",
     "LLMError",
+    "LaunchError",
     "NotUsableError",
     "PluginError",
     "Problem",

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ale.errors import AleError
 
@@ -29,11 +29,8 @@ __all__ = ["BackgroundSender"]
 T = TypeVar("T")
 
 
-class _End:
-    """Marks the end of the queue."""
-
-
-_END: Final = _End()
+_END: Any = object()
+"""Marks the end of the queue."""
 
 
 class BackgroundSender(Generic[T]):
@@ -59,7 +56,7 @@ class BackgroundSender(Generic[T]):
     ) -> None:
         self._open_sink = open_sink
         self._name = name
-        self._items: queue.Queue[T | _End] = queue.Queue(capacity)
+        self._items: queue.Queue[T] = queue.Queue(capacity)
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._work, name=f"ale-{name}", daemon=True)
 
@@ -107,7 +104,7 @@ class BackgroundSender(Generic[T]):
     def _work(self) -> None:
         try:
             with self._open_sink() as send:
-                while not isinstance(item := self._items.get(), _End):
+                while (item := self._items.get()) is not _END:
                     send(item)
         except Exception as error:  # raised again by the next `send` or `close`
             self._error = error

@@ -28,7 +28,7 @@ from attrs import field, frozen
 
 from ale._config import RunOptions
 from ale._config.auto import not_isolated, refusal
-from ale._config.load import Problems, required_isolation, select
+from ale._config.load import required_isolation, select
 from ale._config.plugin_files import changed_files, load_plugin_files
 from ale._registry import Registry
 from ale._run.episode import EpisodeRunner
@@ -43,6 +43,7 @@ from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale.protocols import Start
 from ale.strict import Node, from_plain, structure
+from ale.strict._problems import Problems
 from ale.types import Episode, Failure, Job, RunSpec, Stage, Stop, Trajectory, replace
 
 __all__ = ["WORKER", "Worker", "broken", "decode", "encode"]

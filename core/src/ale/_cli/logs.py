@@ -2,17 +2,21 @@
 
 import logging
 import os
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ale._store.redact import Redactor
 
 
 class _Masking(logging.Formatter):
-    _redactor: object = None
-
-    def format(self, record: logging.LogRecord) -> str:
+    @cached_property
+    def _redactor(self) -> "Redactor":
         from ale._store.redact import Redactor
 
-        if self._redactor is None:
-            self._redactor = Redactor(os.environ)
-        assert isinstance(self._redactor, Redactor)
+        return Redactor(os.environ)
+
+    def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
         return self._redactor.scrub(text.encode("utf-8", "replace")).decode("utf-8", "replace")
 

@@ -1,7 +1,7 @@
 """Structure a merged tree: select each part's component and structure its options."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from ale._config.source import merge, parse_overrides, read_source
 from ale._registry import Registration, Registry
 from ale.errors import InputError, PluginError, Problem
 from ale.strict import Node, describe, from_plain, nearest, structure
+from ale.strict._problems import Problems
 
 _DEFAULTS: dict[str, Any] = {
     "sandbox": {"type": "auto"},
@@ -160,26 +161,6 @@ def _with_defaults(node: Node) -> Node:
     launch = {"launch": {"type": "local"}} if "launch" in written else {}
     defaults = from_plain({**_DEFAULTS, **launch}, file=node.file)
     return merge(defaults, Node(written, node.file, node.line))
-
-
-class Problems:
-    """Collects the problems of several parts, to raise them all at once."""
-
-    def __init__(self) -> None:
-        self.found: list[Problem] = []
-
-    def collect(self, make: Callable[[], Any]) -> Any:
-        """What `make` gives; None if it raises an `InputError`, whose problems are kept."""
-        try:
-            return make()
-        except InputError as error:
-            self.found += error.problems
-            return None
-
-    def raise_all(self) -> None:
-        """Raise an `InputError` if there are any."""
-        if self.found:
-            raise InputError(self.found)
 
 
 def _unknown_section(node: Node, key: str) -> Problem:

@@ -4,14 +4,16 @@ import hashlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from attrs import frozen
 
 from ale._registry import KINDS, Registry
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.strict import Node, nearest_file, structure
+from ale.strict._problems import Problems
 
 KEY = "plugins"
 
@@ -39,35 +41,24 @@ def load_plugin_files(root: Node, registry: Registry) -> dict[str, str]:
         return {}
     named = structure(Node({KEY: node}, root.file, root.line), PluginFiles).plugins
     loaded: dict[str, str] = {}
-    problems: list[Problem] = []
+    problems = Problems()
     for number, path in enumerate(named):
-        item = (node.items or [node])[number]
-        try:
-            loaded[str(path)] = _load(path, registry)
-        except _Broken as broken:
-            where = f"{KEY}[{number}]"
-            problems.append(item.problem(str(broken), path=where, hint=broken.hint))
-    if problems:
-        raise InputError(problems)
+        broken = partial((node.items or [node])[number].error, path=f"{KEY}[{number}]")
+        loaded[str(path)] = problems.collect(partial(_load, path, registry, broken))
+    problems.raise_all()
     return loaded
 
 
-class _Broken(Exception):
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
-
-
-def _load(path: Path, registry: Registry) -> str:
+def _load(path: Path, registry: Registry, broken: Callable[..., InputError]) -> str:
     known = registry.files.get(path)
     if known is not None:
         return known
     try:
         source = path.read_bytes()
     except FileNotFoundError:
-        raise _Broken(f"no such file: {path}", nearest_file(path)) from None
+        raise broken(f"no such file: {path}", hint=nearest_file(path)) from None
     except OSError as error:
-        raise _Broken(f"{path} can't be read: {error.strerror}") from None
+        raise broken(f"{path} can't be read: {error.strerror}") from None
     digest = hashlib.sha256(source).hexdigest()
     # Attrs and dataclasses look a class's module up in sys.modules.
     name = f"ale_plugin_file_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
@@ -82,23 +73,29 @@ def _load(path: Path, registry: Registry) -> str:
         raise
     except BaseException as error:  # SystemExit too
         del sys.modules[name]
-        raise _Broken(_failure(path, error)) from None
-    _register(module, path, digest, registry)
+        raise broken(_failure(path, error)) from None
+    _register(module, path, digest, registry, broken)
     registry.files[path] = digest
     return digest
 
 
-def _register(module: object, path: Path, digest: str, registry: Registry) -> None:
+def _register(
+    module: object,
+    path: Path,
+    digest: str,
+    registry: Registry,
+    broken: Callable[..., InputError],
+) -> None:
     known = len(registry.failed)
     registry.add(module, path.name, digest[:12], str(path))
     if len(registry.failed) == known and not registry.manager.get_hookcallers(module):
         hint = "a hook is a function such as ale_criteria with @hookimpl of ale.plugin"
-        raise _Broken(f"{path}: registers nothing: it has no hook", hint)
+        raise broken(f"{path}: registers nothing: it has no hook", hint=hint)
     for kind in KINDS:  # asks its hooks, so that a broken one is a problem of the config
         registry.registrations(kind)
     for failure in registry.failed[known:]:
         if failure.entry_point == str(path):
-            raise _Broken(_failure(path, failure.error, failure.message))
+            raise broken(_failure(path, failure.error, failure.message))
 
 
 def _failure(path: Path, error: BaseException, message: str | None = None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from ale._config import RunConfig, Selected
-from ale._config.load import Problems, select
+from ale._config.load import select
 from ale._config.model import PARTS
 from ale._registry import Registry
 from ale._run.products import build, stack_trace
@@ -33,6 +33,7 @@ from ale.protocols import (
     Trainer,
 )
 from ale.strict import Node, from_plain, read_yaml
+from ale.strict._problems import Problems
 from ale.types import CriterionSpec, Split, Task
 
 _OWN_FILES = "files of its own"

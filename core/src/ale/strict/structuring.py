@@ -9,7 +9,7 @@ import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 import attrs
 
 from ale.errors import InputError, PluginError, Problem, nearest
+from ale.strict._problems import Problems
 from ale.strict.node import Node, describe
 
 if TYPE_CHECKING:
@@ -35,14 +36,6 @@ class NameOrPath(str):
     __slots__ = ()
 
 
-class _Invalid(Exception):
-    """The problems of one node and its children."""
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__()
-        self.problems = list(problems)
-
-
 def structure(node: Node, cls: type[T], *, path: str = "") -> T:
     """Convert a node to an instance of `cls`.
 
@@ -58,11 +51,7 @@ def structure(node: Node, cls: type[T], *, path: str = "") -> T:
         InputError: with every problem.
         PluginError: a field of `cls` has another type, or a name that is not defined.
     """
-    try:
-        made: T = _converter().structure(_Input(node, path), cls)
-    except _Invalid as invalid:
-        raise InputError(invalid.problems) from None
-    return made
+    return _converter().structure(_Input(node, path), cls)
 
 
 @attrs.frozen(eq=False)
@@ -77,11 +66,12 @@ class _Input:
         node = self.node.get(key) or self.node
         return _Input(node, f"{self.path}.{key}" if self.path else key)
 
-    def fail(self, message: str, expected: str | None = None, hint: str | None = None) -> _Invalid:
-        problem = self.node.problem(message, path=self.path, expected=expected, hint=hint)
-        return _Invalid([problem])
+    def fail(
+        self, message: str, expected: str | None = None, hint: str | None = None
+    ) -> InputError:
+        return self.node.error(message, path=self.path, expected=expected, hint=hint)
 
-    def expected(self, what: str, hint: str | None = None) -> _Invalid:
+    def expected(self, what: str, hint: str | None = None) -> InputError:
         return self.fail(f"expected {what}, found {describe(self.node.value)}", hint=hint)
 
 
@@ -158,15 +148,9 @@ def _literal(given: _Input, type_: Any) -> Any:
 
 def _each(parts: Sequence[tuple[_Input, Any]], converter: "Converter") -> list[Any]:
     """Structure all parts, then raise the problems of all of them."""
-    made: list[Any] = []
-    problems: list[Problem] = []
-    for given, type_ in parts:
-        try:
-            made.append(converter.structure(given, type_))
-        except _Invalid as invalid:
-            problems += invalid.problems
-    if problems:
-        raise _Invalid(problems)
+    problems = Problems()
+    made = [problems.collect(partial(converter.structure, *part)) for part in parts]
+    problems.raise_all()
     return made
 
 
@@ -207,14 +191,14 @@ def _union_hook(type_: Any, converter: "Converter") -> Callable[[_Input, Any], A
     def hook(given: _Input, _: Any) -> Any:
         if optional and given.node.value is None:
             return None
-        failures: list[tuple[type, _Invalid]] = []
+        failures: list[tuple[type, InputError]] = []
         for member in members:
             try:
                 return converter.structure(given, member)
-            except _Invalid as invalid:
+            except InputError as invalid:
                 failures.append((member, invalid))
 
-        def relevance(failure: tuple[type, _Invalid]) -> tuple[int, bool]:
+        def relevance(failure: tuple[type, InputError]) -> tuple[int, bool]:
             """A deeper problem is the more useful message: a bad item, not "expected text"."""
             member, invalid = failure
             both_mappings = given.node.mapping is not None and attrs.has(member)
@@ -253,11 +237,11 @@ def _attrs_hook(cls: Any, converter: "Converter") -> Callable[[_Input, Any], Any
         for key in [name for name in fields if name in entries]:
             try:
                 values[key] = converter.structure(given.child(key), resolved[key])
-            except _Invalid as invalid:
+            except InputError as invalid:
                 problems += invalid.problems
         if problems:
             problems += _failed_validators(cls, _partial(cls, values), given)
-            raise _Invalid(sorted(problems, key=lambda problem: problem.line or 0))
+            raise InputError(sorted(problems, key=lambda problem: problem.line or 0))
         return _construct(cls, values, given)
 
     return hook
@@ -282,7 +266,7 @@ def _construct(cls: Any, values: dict[str, Any], given: _Input) -> Any:
         raise given.fail(str(error)) from None
     problems = _failed_validators(cls, made, given)
     if problems:
-        raise _Invalid(problems)
+        raise InputError(problems)
     return made
 
 
