@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from ale._run.crediting import Crediting, check_credits
+from ale._run.crediting import Crediting
 from ale._run.hooks import Observers
 from ale._run.run import Run
 from ale._run.start import check_resumed, check_run, resume
@@ -346,8 +346,10 @@ def test_a_credit_that_does_not_fit_its_chunks_is_refused(
     made = rollout(1.0, trajectory(turn("x")), 0)
     ones = {name: (1.0,) * len(made.chunks) for name in ("rewards", "returns", "weights")}
     credit = Credit(episode_id=made.episode.id, scheme="s", **{**ones, **fields})
+    scheme = type("Scheme", (), {"assign": lambda _, group: [credit]})()
+    crediting = Crediting(chunker=FakeChunker(), chunker_name="c", scheme=scheme, scheme_name="s")
     with pytest.raises(PluginError, match=message):
-        check_credits(group_of([made]), [credit], "s")
+        crediting.assign(group_of([made]))
 
 
 @pytest.mark.parametrize("returned", [None, [1.0]])

@@ -19,7 +19,7 @@ has no run directory.
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -119,8 +119,9 @@ class Worker:
         environ = dict(os.environ) if environ is None else environ
         root = from_plain(dict(spec.config), file=_FILE)
         files = load_plugin_files(root, registry)
-        problems = [*_version_problems(spec, registry), *_file_problems(spec, files)]
-        if problems:  # whatever else is wrong may follow from them
+        if problems := [
+            *_differences(spec, registry, files)
+        ]:  # whatever else is wrong may follow from them
             raise InputError(problems)
         options = structure(root.get("run") or Node({}, _FILE), RunOptions, path="run")
         context = BuildContext(
@@ -192,23 +193,16 @@ class Worker:
         return failed
 
 
-def _version_problems(spec: RunSpec, registry: Registry) -> list[Problem]:
-    here, files = versions(registry), {path.name for path in registry.files}
-    return [
-        Problem(
-            message=f"the run has {name} {theirs}, this worker has {here[name]}",
-            hint=f"install {name}=={theirs} here",
-        )
-        for name, theirs in spec.versions.items()
-        if name in here and here[name] != theirs and name not in files
-    ]
-
-
-def _file_problems(spec: RunSpec, files: Mapping[str, str]) -> list[Problem]:
-    return [
-        Problem(message="this file differs from the one that the run has loaded", file=path)
-        for path in changed_files(dict(spec.plugin_files), files)
-    ]
+def _differences(spec: RunSpec, registry: Registry, files: Mapping[str, str]) -> Iterator[Problem]:
+    """Packages and plugin files that are not those of the run."""
+    here, names = versions(registry), {path.name for path in registry.files}
+    for name, theirs in spec.versions.items():
+        if name in here and here[name] != theirs and name not in names:
+            message = f"the run has {name} {theirs}, this worker has {here[name]}"
+            yield Problem(message=message, hint=f"install {name}=={theirs} here")
+    for path in changed_files(dict(spec.plugin_files), files):
+        message = "this file differs from the one that the run has loaded"
+        yield Problem(message=message, file=path)
 
 
 def _build_parts(

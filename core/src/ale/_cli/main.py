@@ -175,7 +175,9 @@ def _plugin_commands(registry: "Registry") -> dict[str, click.Command]:
     commands: dict[str, click.Command] = {}
     owners = dict.fromkeys(_BUILT_IN, "ale-core")
     for package, answer in registry.answers("ale_commands"):
-        if not isinstance(answer, Sequence) or not all(map(_is_command, answer)):
+        if not isinstance(answer, Sequence) or not all(
+            isinstance(command, click.Command) and command.name for command in answer
+        ):
             error = PluginError(f"expected a list of named click commands, got {answer!r}")
             registry.record_broken_hook(package, "ale_commands", error)
             continue
@@ -200,10 +202,6 @@ def _list_whole_sentences(command: click.Command) -> None:
         for each in command.commands.values():
             each.short_help = each.get_short_help_str(_LINE)
             _list_whole_sentences(each)
-
-
-def _is_command(value: object) -> bool:
-    return isinstance(value, click.Command) and bool(value.name)
 
 
 @click.group(cls=Commands, epilog="\b\n" + EXIT_CODES)

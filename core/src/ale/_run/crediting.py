@@ -62,16 +62,23 @@ class Crediting:
         part = f"chunker '{self.chunker_name}'"
         with _errors_named(part, episode.id):
             chunks = _list_of(Chunk, self.chunker.split(episode.trajectory), part)
-            _check_chunks(episode, chunks, part)
+            # Else a part of the episode would have no weight, or twice its own, without a word.
+            if problem := partition_problem(episode.trajectory, chunks):
+                raise PluginError(f"{part}: the chunks of {episode.id} are no partition: {problem}")
+            if [chunk.index for chunk in chunks] != list(range(len(chunks))):
+                raise PluginError(f"{part}: the chunks of {episode.id} are not numbered from 0")
         return Rollout(episode=episode, chunks=chunks)
 
     def assign(self, group: Group) -> CreditedGroup:
-        """One group's credits, checked."""
+        """One group's credits, checked to be one for each rollout and chunk, and finite."""
         creditable = replace(group, rollouts=tuple(map(_creditable, group.rollouts)))
         part = f"credit scheme '{self.scheme_name}'"
         with _errors_named(part, f"task {group.task_id}"):
             assigned = _list_of(Credit, self.scheme.assign(creditable), part)
-            check_credits(creditable, assigned, self.scheme_name)
+            try:
+                deque(CreditedGroup(group=creditable, credits=assigned).pairs(), maxlen=0)
+            except AleError as error:
+                raise PluginError(f"what {part} returned is wrong: {error}") from error
         named = tuple(
             replace(_for_all_chunks(credit, rollout), scheme=self.scheme_name)
             for credit, rollout in zip(assigned, group.rollouts, strict=True)
@@ -110,14 +117,6 @@ def _list_of(kind: type[T], returned: Iterable[T], part: str) -> tuple[T, ...]:
     raise PluginError(
         f"{part} returned {reprlib.repr(returned)}, expected a list of {kind.__name__}"
     )
-
-
-def _check_chunks(episode: Episode, chunks: Sequence[Chunk], part: str) -> None:
-    # Else a part of the episode would have no weight, or twice its own, without a word.
-    if problem := partition_problem(episode.trajectory, chunks):
-        raise PluginError(f"{part}: the chunks of {episode.id} are no partition: {problem}")
-    if [chunk.index for chunk in chunks] != list(range(len(chunks))):
-        raise PluginError(f"{part}: the chunks of {episode.id} are not numbered from 0")
 
 
 def is_credited(chunk: Chunk, episode: Episode) -> bool:
@@ -165,16 +164,3 @@ def _errors_named(part: str, subject: str) -> Iterator[None]:
     except Exception as error:
         trace = "".join(traceback.format_exception(error))
         raise PluginError(f"{part} failed on {subject}:\n{trace}") from error
-
-
-def check_credits(group: Group, credits: Sequence[Credit], scheme: str) -> None:
-    """Check a scheme's credits.
-
-    Raises:
-        PluginError: there is not one credit per rollout with one reward, return and weight per
-            chunk, or a number is not finite.
-    """
-    try:
-        deque(CreditedGroup(group=group, credits=tuple(credits)).pairs(), maxlen=0)
-    except AleError as error:
-        raise PluginError(f"what credit scheme '{scheme}' returned is wrong: {error}") from error

@@ -7,8 +7,8 @@ from ale._run.parts import PreparedTask
 from ale._run.timeouts import OverdueError, Supervisor
 from ale._store.codec import invalid_record
 from ale.errors import GradingError
-from ale.protocols import Criterion, Sandbox
-from ale.types import CriterionSpec, Score, Trajectory, replace
+from ale.protocols import Sandbox
+from ale.types import Score, Trajectory, replace
 
 
 async def grade(
@@ -28,27 +28,18 @@ async def grade(
     """
     scores = []
     for spec, criterion in step.criteria:
+        name = f"criterion '{spec.type}' ({type(criterion).__qualname__})"
         grading = criterion.grade(step.task, trajectory, sandbox)
         if not isawaitable(grading):
-            name = _named(spec, criterion)
             raise GradingError(f"{name} is not asynchronous: write 'async def grade'")
         try:
             score = await supervisor.run(grading, timeout_s, f"criterion '{spec.type}'")
         except OverdueError as error:
             raise GradingError(str(error)) from error
-        scores.append(_checked(score, spec, criterion))
+        if problem := _problem(score):
+            raise GradingError(f"{name} returned an invalid score: {problem}: {score!r}")
+        scores.append(replace(score, weight=spec.weight))
     return tuple(scores)
-
-
-def _checked(score: Score, spec: CriterionSpec, criterion: Criterion) -> Score:
-    if problem := _problem(score):
-        what = f"{_named(spec, criterion)} returned an invalid score"
-        raise GradingError(f"{what}: {problem}: {score!r}")
-    return replace(score, weight=spec.weight)
-
-
-def _named(spec: CriterionSpec, criterion: Criterion) -> str:
-    return f"criterion '{spec.type}' ({type(criterion).__qualname__})"
 
 
 def _problem(score: Score) -> str | None:

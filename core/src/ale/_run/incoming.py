@@ -141,7 +141,8 @@ class Learner:
         step, n = self._filling.get((task.id, episode.start), (0, 0))
         key = GroupKey(step, task.id, episode.start)
         if key not in store.groups.started:
-            store.add_groups("started", self._learned(), [key])
+            learned = max(store.groups.batches, default=-1) + 1
+            store.add_groups("started", learned, [key])
         stored = replace(
             episode,
             id=episode_id(("train", *key, n, None)),
@@ -166,9 +167,6 @@ class Learner:
         self._filling[key[1:]] = (key.step + 1, 0) if full else (key.step, n + 1)
         if full and not self._loop.store.groups.is_used(key):
             self._waiting.append(key)
-
-    def _learned(self) -> int:
-        return max(self._loop.store.groups.batches, default=-1) + 1
 
     async def begin(self) -> None:
         """Keep the policy from before the first step, and evaluate it."""

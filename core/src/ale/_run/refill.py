@@ -17,7 +17,7 @@ from ale.errors import InputError, Problem
 from ale.protocols import Start
 
 
-def has_signal(rewards: Sequence[float]) -> bool:
+def has_signal(rewards: Sequence[float | None]) -> bool:
     """Do the rewards of a group differ?"""
     return len(set(rewards)) > 1
 

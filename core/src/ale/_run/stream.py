@@ -7,7 +7,7 @@ what is missing and restores the buffer. docs/why/asynchronous.md has the reason
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
@@ -218,19 +218,16 @@ class StreamLoop(Loop):
         while step not in self.store.groups.batches:
             if self._stopped or self.session.interrupt.draining:
                 return False
-            if options.too_stale == "drop":
-                self._drop(step, self._buffer.older_than(step - options.staleness))
+            drops = options.too_stale == "drop"
+            if drops and (old := self._buffer.older_than(step - options.staleness)):
+                self.store.add_groups("dropped", step, old)
+                self._changed.set()
             chosen = self._buffer.take(n, options.refills)
             if chosen is not None:
                 self.store.add_groups("trained", step, chosen)
             else:
                 await self._change()
         return True
-
-    def _drop(self, step: int, groups: Sequence[GroupKey]) -> None:
-        if groups:
-            self.store.add_groups("dropped", step, groups)
-            self._changed.set()
 
     async def _start_groups(self, tasks: asyncio.TaskGroup) -> None:
         """Start one group after the other, as far as capacity and free slots allow."""

@@ -1,7 +1,7 @@
 """Learn from a complete step: credit its episodes, train on them, update the model's weights."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -110,7 +110,11 @@ class Training:
         await self.saved()  # at most one checkpoint is written at a time
         folder = self.store.checkpoints.start(batch.step)
         with self.times.on("checkpoint"):
-            finish = _start_saving(trainer, folder)
+            if isinstance(trainer, BackgroundSaver):
+                finish = trainer.start_saving(folder)
+            else:
+                trainer.save(folder)
+                finish = None
         index = self.store.index
         groups = index.group_keys(batch.step)
         times = self.times.of_step(groups, stream=index.stream is not None)
@@ -126,8 +130,12 @@ class Training:
         """The batch without the groups that ``run.refills`` has replaced."""
         if not self.config.run.refills:
             return batch
-        chosen = tuple(each for each in batch.groups if has_signal(_rewards(each)))
-        return replace(batch, groups=chosen)
+        chosen = [
+            each
+            for each in batch.groups
+            if has_signal([rollout.episode.reward for rollout in each.group.rollouts])
+        ]
+        return replace(batch, groups=tuple(chosen))
 
     async def saved(self) -> None:
         """Wait until the last checkpoint is written; only then is its step reported.
@@ -204,19 +212,6 @@ class Training:
         }
 
 
-def _start_saving(trainer: Trainer, folder: Path) -> Callable[[], None] | None:
-    """Save, or begin to save and return a function that waits for the end."""
-    if isinstance(trainer, BackgroundSaver):
-        return trainer.start_saving(folder)
-    trainer.save(folder)
-    return None
-
-
-def _rewards(credited: CreditedGroup) -> list[float]:
-    rewards = [rollout.episode.reward for rollout in credited.group.rollouts]
-    return [reward for reward in rewards if reward is not None]
-
-
 def _returned(value: object, wanted: type[T], trainer: Trainer) -> T:
     if not isinstance(value, wanted):
         found, name = type(trainer).__qualname__, wanted.__name__
@@ -227,7 +222,7 @@ def _returned(value: object, wanted: type[T], trainer: Trainer) -> T:
 def _returns(batch: Batch) -> Iterator[float]:
     """The return of each episode that was not expert-guided: that of its first credited chunk."""
     for credited in batch.groups:
-        for rollout, credit in zip(credited.group.rollouts, credited.credits, strict=True):
+        for rollout, credit in credited.pairs():
             if credit.returns and not rollout.episode.start:
                 pairs = zip(rollout.chunks, credit.returns, strict=True)
                 yield next((g for chunk, g in pairs if is_credited(chunk, rollout.episode)), 0.0)

@@ -40,20 +40,16 @@ class Appender:
             StoreError: the disk is full or the file is gone; the file ends as it did before.
         """
         data = self._redactor.scrub_json(encode(record)) + b"\n"
-        start = self._size
+        start, left = self._size, memoryview(data)
         try:
             with store_errors(self.path):
-                self._write(data)
+                while left:
+                    left = left[os.write(self._descriptor, left) :]
         except StoreError:
             os.truncate(self._descriptor, start)
             raise
         self._size = start + len(data)
         return start
-
-    def _write(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(self._descriptor, left) :]
 
     def close(self) -> None:
         """Close the file. May be called again."""
