@@ -14,7 +14,7 @@ from ale._run.start import check_run, resume
 from ale.errors import InputError
 from ale.plugin import hookimpl
 from ale.protocols import LLM, Policy
-from ale.testing.fakes import FakeChunker
+from ale.testing.fakes import FakeChunker, FolderBackend
 from ale.types import CriterionSpec, Task
 
 
@@ -52,6 +52,14 @@ def test_a_class_in_place_of_an_instance_is_refused(workplace: Any) -> None:
     config = workplace.config()
     wrong = evolve(config, chunker=_building(config.chunker, FakeChunker))
     with pytest.raises(InputError, match="returned the class FakeChunker, not an instance"):
+        check_run(wrong, "test", workplace.outside())
+
+
+def test_a_sandbox_whose_capabilities_are_none_is_refused(workplace: Any) -> None:
+    vague = type("Vague", (FolderBackend,), {"capabilities": {"images": False}})
+    config = workplace.config()
+    wrong = evolve(config, sandbox=_building(config.sandbox, vague()))
+    with pytest.raises(InputError, match=r"its capabilities are \{'images': False\}, exp"):
         check_run(wrong, "test", workplace.outside())
 
 

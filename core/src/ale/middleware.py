@@ -67,25 +67,32 @@ class Rewriting:
         return replace(turn, prompt=(*after, *turn.prompt[len(before) :]))
 
 
-class RewritingLLM:
-    """A model that is asked with rewritten messages."""
+class WrappedLLM:
+    """A model that is asked through this object."""
 
-    def __init__(self, llm: LLM, rewriting: Rewriting) -> None:
+    def __init__(self, llm: LLM) -> None:
         self._llm = llm
-        self._rewriting = rewriting
 
     @property
     def capabilities(self) -> LLMCapabilities:
         """Those of the model."""
         return self._llm.capabilities
 
+    async def aclose(self) -> None:
+        """Does nothing: who made the model closes it."""
+
+
+class RewritingLLM(WrappedLLM):
+    """A model that is asked with rewritten messages."""
+
+    def __init__(self, llm: LLM, rewriting: Rewriting) -> None:
+        super().__init__(llm)
+        self._rewriting = rewriting
+
     async def complete(self, request: CompletionRequest) -> Completion:
         """One answer. Raises as `LLM.complete`, and whatever a middleware raises."""
         messages = await self._rewriting.messages(request.messages)
         return await self._llm.complete(replace(request, messages=messages))
-
-    async def aclose(self) -> None:
-        """Does nothing: who made the model closes it."""
 
 
 def with_system_text(head: Sequence[Message], text: str) -> tuple[Message, ...]:

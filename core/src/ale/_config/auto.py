@@ -56,10 +56,12 @@ def _refusal_by_isolation(
     # Capabilities can depend on options and machine, so the backend is built; it starts nothing.
     try:
         backend = candidate.component.build(options, BuildContext(environ=dict(os.environ)))
-        lacking = not_isolated(capabilities_of(candidate, backend))
     except (AleError, ImportError) as error:
         return str(error)
-    return refusal(lacking, require)
+    found = getattr(backend, "capabilities", None)
+    if not isinstance(found, Capabilities):
+        return f"its capabilities are {found!r}"
+    return refusal(not_isolated(found), require)
 
 
 def refusal(lacking: Collection[str], require: Collection[str]) -> str | None:
@@ -70,18 +72,6 @@ def refusal(lacking: Collection[str], require: Collection[str]) -> str | None:
     """
     missing = [name for name in lacking if name in require]
     return f"does not isolate {listed(missing)}" if missing else None
-
-
-def capabilities_of(registration: Registration, backend: object) -> Capabilities:
-    """What a built sandbox backend provides.
-
-    Raises:
-        PluginError: the backend does not say.
-    """
-    found = getattr(backend, "capabilities", None)
-    if not isinstance(found, Capabilities):
-        raise PluginError(f"the sandbox {registration.full_name} has no capabilities: {found!r}")
-    return found
 
 
 def not_isolated(capabilities: Capabilities) -> list[str]:

@@ -1,12 +1,11 @@
 """Run an agent on a task, within its time limit."""
 
-from attrs import frozen
-
 from ale._run.expert_guided import ExpertGuidedLLM
 from ale._run.plan import EpisodePlan
 from ale._run.record import EpisodeRecord
 from ale._run.timeouts import OverdueError, Supervisor
 from ale.errors import AleError, ContextLengthError, LLMError
+from ale.middleware import WrappedLLM
 from ale.protocols import LLM, Agent, AgentContext, Policy
 from ale.types import (
     Completion,
@@ -68,23 +67,16 @@ def model_for(llm: LLM | None, plan: EpisodePlan, record: EpisodeRecord) -> LLM:
     return record.expert_guided
 
 
-@frozen
-class _AtTemperature:
+class _AtTemperature(WrappedLLM):
     """A model that samples at a temperature that the run chooses."""
 
-    llm: LLM
-    temperature: float
-
-    @property
-    def capabilities(self) -> LLMCapabilities:
-        return self.llm.capabilities
+    def __init__(self, llm: LLM, temperature: float) -> None:
+        super().__init__(llm)
+        self._temperature = temperature
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        sampling = replace(request.sampling, temperature=self.temperature)
-        return await self.llm.complete(replace(request, sampling=sampling))
-
-    async def aclose(self) -> None:
-        await self.llm.aclose()
+        sampling = replace(request.sampling, temperature=self._temperature)
+        return await self._llm.complete(replace(request, sampling=sampling))
 
 
 class _NoLLM:

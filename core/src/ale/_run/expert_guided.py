@@ -4,11 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ale.errors import LLMError
+from ale.middleware import WrappedLLM
 from ale.protocols import Policy, Start
-from ale.types import Completion, CompletionRequest, LLMCapabilities, Message
+from ale.types import Completion, CompletionRequest, Message
 
 
-class ExpertGuidedLLM:
+class ExpertGuidedLLM(WrappedLLM):
     """Answers with the expert's messages until the expert has none left, then with the policy's.
 
     Args:
@@ -22,17 +23,13 @@ class ExpertGuidedLLM:
         start: Start,
         expert_finished: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        super().__init__(policy)
         self.expert_next: Mapping[str, Any] | None = None
         """The expert's next action, once the policy has taken over: see `Start.next_action`."""
         self._policy = policy
         self._expert = None if start.expert is None else start.expert()
         self._next_action = None if start.next_action is None else start.next_action()
         self._expert_finished = expert_finished
-
-    @property
-    def capabilities(self) -> LLMCapabilities:
-        """The policy's capabilities."""
-        return self._policy.capabilities
 
     async def complete(self, request: CompletionRequest) -> Completion:
         """One answer.
@@ -64,6 +61,3 @@ class ExpertGuidedLLM:
         assert trace is not None, "a policy is exact to the token"
         parts = ("output_ids", "logprobs", "policy_versions")
         return {"turn": request.turn, **{name: list(getattr(trace, name)) for name in parts}}
-
-    async def aclose(self) -> None:
-        """Does nothing: the run closes the policy."""

@@ -51,7 +51,6 @@ class Origin:
 class _Stored(msgspec.Struct):
     task_id: str
     step: int
-    split: str = "train"
     start: str = ""
     metadata: dict[str, Any] = {}
 

@@ -1,7 +1,7 @@
 """Compare what a config and its tasks ask of the sandbox with what it has."""
 
 from ale._config import RunConfig
-from ale._config.auto import capabilities_of, listed, not_isolated, refusal
+from ale._config.auto import listed, not_isolated, refusal
 from ale._run.parts import Tasks, missing_features
 from ale.errors import InputError
 from ale.protocols import SandboxBackend
@@ -14,15 +14,13 @@ def isolation_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) ->
 
     Raises:
         InputError: the sandbox does not provide the isolation that ``sandbox.require`` names.
-        PluginError: it has no capabilities.
     """
-    capabilities = capabilities_of(config.sandbox.registration, backend)
-    lacking = not_isolated(capabilities)
+    lacking = not_isolated(backend.capabilities)
     if refused := refusal(lacking, config.require):
         message = f"sandbox '{config.sandbox.name}' {refused}"
         raise InputError.of(message, path="sandbox.require")
     notes = _auto_notes(config, lacking)
-    if not capabilities.network_isolation:
+    if "network" in lacking:
         notes += _network_notes(config, tasks)
     return notes
 

@@ -24,6 +24,7 @@ from ale.protocols import (
     TaskSource,
     Trainer,
 )
+from ale.types import Capabilities
 
 PROTOCOLS: Mapping[str, type] = {
     "tasks": TaskSource,
@@ -88,10 +89,14 @@ def _product_errors(product: object, kind: str) -> list[str]:
         return observer_errors(product)
     protocol = PROTOCOLS[kind]
     missing = [name for name in _members(protocol) if not _has(product, name)]
-    if not missing:
-        return []
-    found = f"an object of type {type(product).__qualname__}"
-    return [f"its build returned {found}, not a {protocol.__name__}: {', '.join(missing)} missing"]
+    if missing:
+        found = f"an object of type {type(product).__qualname__}, not a {protocol.__name__}"
+        return [f"its build returned {found}: {', '.join(missing)} missing"]
+    if isinstance(product, SandboxBackend) and not isinstance(product.capabilities, Capabilities):
+        return [
+            f"its capabilities are {product.capabilities!r}, expected an ale.types.Capabilities"
+        ]
+    return []
 
 
 @cache

@@ -289,14 +289,13 @@ def resume(path: Path, host: Host, **options: Any) -> Run:
     except BaseException:
         store.close()
         raise
-    if changed := changed_versions(reader.manifest, host.registry):
-        message = f"resumed with other versions than the run was started with: {changed}"
-        store.add_event("reported", context.clock(), message=message)
-        host.report(message)
     ready = Prepared(config=config, parts=parts, tasks=tasks, context=context, path=path)
+    run = _run(ready, store, host)
+    if changed := changed_versions(reader.manifest, host.registry):
+        run.say(f"resumed with other versions than the run was started with: {changed}")
     for note in notes:
         host.report(note)
-    return _run(ready, store, host)
+    return run
 
 
 def _stored_tasks(store: RunDirectory, parts: Parts, host: Host, context: BuildContext) -> Tasks:
