@@ -12,14 +12,11 @@ from ale._registry import Registry
 from ale.errors import AleError, nearest
 from ale.plugin import PROJECT
 
-_EVENTS = (
-    "ale_run_started",
-    "ale_episode_stage",
-    "ale_episode_finished",
-    "ale_step_finished",
-    "ale_evaluation_finished",
-    "ale_run_finished",
-)
+_EVENTS = [
+    name
+    for name, hook in vars(hookspecs).items()
+    if name.startswith("ale_") and "event" in inspect.signature(hook).parameters
+]
 
 
 def observer_errors(product: object) -> list[str]:
