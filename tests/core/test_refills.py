@@ -1,11 +1,13 @@
 """A step draws further tasks in place of those whose rewards are all equal, up to a bound."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from attrs import evolve
 
+from ale._config import load_config
 from ale._run.run import Run
 from ale._run.start import check_run, resume
 from ale.errors import InputError
@@ -138,3 +140,24 @@ def test_refills_that_could_never_draw_anything_are_refused(
     with pytest.raises(InputError, match=message) as caught:
         check_run(workplace.config(**options), "test", workplace.outside())
     assert [problem.path for problem in caught.value.problems] == ["run.refills"]
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        (
+            "run:\n  rollouts: 1\n  tasks_per_step: 1\n  refills: 2\n  too_stale: drop\n",
+            [("run.refills", 6), ("run.too_stale", 7)],
+        ),
+        ("sandbox:\n  type: folder\n  require: [network]\n", [("sandbox.require", 5)]),
+    ],
+)
+def test_options_that_contradict_each_other_are_named_with_their_lines(
+    workplace: Any, tmp_path: Path, sections: str, expected: list[tuple[str, int]]
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"tasks: {{type: list}}\nagent: {{type: bench}}\n{sections}")
+    with pytest.raises(InputError) as caught:
+        check_run(load_config(file, workplace.registry), "test", workplace.outside())
+    assert [(each.path, each.line) for each in caught.value.problems] == expected
+    assert {each.file for each in caught.value.problems} == {str(file)}

@@ -1,6 +1,6 @@
 """Hand planned episodes to the executor as jobs; refuse what can't leave the process."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 from attrs import frozen
@@ -12,7 +12,7 @@ from ale._run.parts import Parts
 from ale._run.plan import EpisodePlan
 from ale._run.session import Session
 from ale._store.codec import plain
-from ale.errors import InputError, PluginError, Problem
+from ale.errors import PluginError, Problem
 from ale.protocols import Policy, RunningRun, ServedPolicy, Workers
 from ale.types import Episode, EpisodeStage, Job, RunSpec, Stage
 
@@ -91,23 +91,18 @@ async def _spec(session: Session) -> RunSpec:
     )
 
 
-def check_remote(config: RunConfig, parts: Parts) -> None:
-    """Raise `InputError` if episodes leave this process but something that they need can't."""
+def remote_problems(config: RunConfig, parts: Parts) -> Iterator[Problem]:
+    """Where episodes leave this process, what they need that can't."""
     if not parts.executor.remote:
         return
-    name, problems = config.executor.name, []
+    elsewhere = f"executor '{config.executor.name}' runs episodes elsewhere"
     if parts.starts is not None:
-        message = (
-            f"executor '{name}' runs episodes elsewhere, but start schemes work in this process"
-        )
-        problems.append(Problem(message=message, path="starts", expected=_NEEDS_LOCAL))
+        message = f"{elsewhere}, but start schemes work in this process"
+        yield Problem(message=message, path="starts", expected=_NEEDS_LOCAL)
     served = isinstance(parts.llm, ServedPolicy) or not isinstance(parts.llm, Policy)
     if parts.trainer is not None and not served:
         message = (
-            f"executor '{name}' runs episodes elsewhere, but the model's weights, which a trainer "
-            "updates, are in this process"
+            f"{elsewhere}, but the model's weights, which a trainer updates, are in this process"
         )
         expected = f"a model that is served, or {_NEEDS_LOCAL}"
-        problems.append(Problem(message=message, path="llm", expected=expected))
-    if problems:
-        raise InputError(problems)
+        yield Problem(message=message, path="llm", expected=expected)

@@ -6,14 +6,14 @@ of rounds is bounded.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ale._config import RunConfig
 from ale._run.parts import PreparedTask
 from ale._run.plan import derive_seed
 from ale._store.groups import GroupKey
 from ale._store.index import Index
-from ale.errors import InputError, Problem
+from ale.errors import Problem
 from ale.protocols import Start
 
 
@@ -22,19 +22,16 @@ def has_signal(rewards: Sequence[float | None]) -> bool:
     return len(set(rewards)) > 1
 
 
-def check_refills(config: RunConfig) -> None:
-    """Raise `InputError` if a group could never have a signal, or a scheme plans the starts."""
+def refill_problems(config: RunConfig) -> Iterator[Problem]:
+    """Why no group could be drawn in place of another: it has no signal, or a scheme plans all."""
     if config.run.refills == 0:
         return
-    problems = []
     if config.run.rollouts < 2:
-        problems.append(_useless("a group is one rollout", "run.rollouts of at least 2"))
+        yield _useless("a group is one rollout", "run.rollouts of at least 2")
     if config.run.tasks_per_step is None:
-        problems.append(_useless("a step has all tasks", "run.tasks_per_step, below their number"))
+        yield _useless("a step has all tasks", "run.tasks_per_step, below their number")
     if config.starts is not None:
-        problems.append(_useless("section 'starts' plans every start", "one of the two"))
-    if problems:
-        raise InputError(problems)
+        yield _useless("section 'starts' plans every start", "one of the two")
 
 
 def _useless(reason: str, expected: str) -> Problem:

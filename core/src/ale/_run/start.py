@@ -25,16 +25,16 @@ from attrs import evolve, field, frozen
 from ale._config import RunConfig, reload_environ, structure_config
 from ale._config.plugin_files import changed_files
 from ale._registry import Registry
-from ale._run.execution import check_remote
+from ale._run.execution import remote_problems
 from ale._run.interrupt import Interrupt
 from ale._run.isolation import check_tasks, isolation_notes
 from ale._run.manifest import changed_versions, host_facts, run_id_for, versions
 from ale._run.parts import Parts, Tasks, WorkerParts, build_parts, prepare, read_tasks
 from ale._run.plan import starts_of_step
 from ale._run.preflight import is_complete, preflight
-from ale._run.refill import check_refills
+from ale._run.refill import refill_problems
 from ale._run.run import Run
-from ale._run.stream import check_stream, exceeds_staleness
+from ale._run.stream import exceeds_staleness, stream_problems
 from ale._run.timeouts import CLEANUP_S, Supervisor
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode
@@ -123,8 +123,15 @@ def check_run(config: RunConfig, name: str, host: Host, directory: Path | None =
     Raises:
         InputError: with every problem.
     """
-    check_refills(config)
-    check_stream(config)
+    try:
+        return _checked(config, name, host, directory)
+    except InputError as error:
+        raise InputError([config.located(problem) for problem in error.problems]) from error
+
+
+def _checked(config: RunConfig, name: str, host: Host, directory: Path | None) -> Prepared:
+    if problems := [*refill_problems(config), *stream_problems(config)]:
+        raise InputError(problems)
     bare = BuildContext(**host.clocks)
     run_id = run_id_for(config.run.name or name, bare.clock(), bare.new_id())
     path = (config.run.directory or Path.cwd() / "runs") / run_id
@@ -132,19 +139,17 @@ def check_run(config: RunConfig, name: str, host: Host, directory: Path | None =
         path = directory.absolute()
         run_id = path.name
     context = host.context(config, path, run_id)
-    try:
-        _check_place(path, "run.directory" if directory is None else None)
-        parts = build_parts(config, context)
-        check_remote(config, parts)
-        tasks = read_tasks(parts, host.registry, context)
-        check_tasks(config, parts.sandbox, tasks)
-    except InputError as error:
-        raise InputError([config.located(problem) for problem in error.problems]) from error
+    _check_place(path, "run.directory" if directory is None else None)
+    parts = build_parts(config, context)
+    if problems := [*remote_problems(config, parts)]:
+        raise InputError(problems)
+    tasks = read_tasks(parts, host.registry, context)
+    check_tasks(config, parts.sandbox, tasks)
     _refuse_secrets(config, tasks, host.redactor(config))
     starts: Sequence[Start] = ()
     if parts.starts is not None:  # fail early if the scheme can't plan these tasks
         starts = starts_of_step(tasks["train"], config.run, 0, parts.starts)
-        _check_demonstrations(config, parts, starts)
+        _check_demonstrations(parts, starts)
     notes = (
         *config.notes,
         *isolation_notes(config, parts.sandbox, tasks),
@@ -155,18 +160,17 @@ def check_run(config: RunConfig, name: str, host: Host, directory: Path | None =
     )
 
 
-def _check_demonstrations(config: RunConfig, parts: Parts, starts: Iterable[Start]) -> None:
+def _check_demonstrations(parts: Parts, starts: Iterable[Start]) -> None:
     """Refuse demonstrations that nothing learns from."""
     if isinstance(parts.trainer, IgnoresDemonstrations) and any(s.demonstration for s in starts):
-        problem = Problem(
-            message="the run begins with demonstrations, and this trainer learns nothing from "
-            "them: it learns from the policy's own answers alone",
+        raise InputError.of(
+            "the run begins with demonstrations, and this trainer learns nothing from them: it "
+            "learns from the policy's own answers alone",
             path="trainer.type",
             expected="a trainer that imitates, such as sft or policy; or no demonstrations",
             hint="starts.demonstrations: 0; what sft has learned can be the model of this run: "
             "ale model exports it",
         )
-        raise InputError([config.located(problem)])
 
 
 def _lone_rollouts(config: RunConfig, parts: Parts, starts: Iterable[Start]) -> list[str]:
@@ -276,7 +280,8 @@ def resume(path: Path, host: Host, **options: Any) -> Run:
     # A directory that was moved or renamed is still the same run.
     context = host.context(config, path, str(reader.manifest["run_id"]))
     parts = build_parts(config, context)
-    check_remote(config, parts)
+    if problems := [*remote_problems(config, parts)]:
+        raise InputError(problems)
     store = RunDirectory.resume(path, host.redactor(config))
     try:
         deque(store.reader.events(), maxlen=0)  # a damaged one is found before anything is started

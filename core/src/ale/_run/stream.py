@@ -25,19 +25,16 @@ from ale._run.stream_plan import Drawn, StreamPlan
 from ale._run.training import Training
 from ale._store.groups import FILE as GROUPS
 from ale._store.groups import GroupKey, Groups
-from ale.errors import InputError, Problem
+from ale.errors import Problem
 
 
-def check_stream(config: RunConfig) -> None:
-    """Raise `InputError` if options contradict the schedule."""
+def stream_problems(config: RunConfig) -> Iterator[Problem]:
+    """Options that contradict the schedule."""
     options = config.run
-    problems = []
     if options.schedule != "stream" and options.too_stale != "train":
-        problems.append(_without("too_stale", options.too_stale, "run.schedule: stream"))
+        yield _without("too_stale", options.too_stale, "run.schedule: stream")
     if options.take_first != "oldest" and options.too_stale != "drop":
-        problems.append(_without("take_first", options.take_first, "run.too_stale: drop"))
-    if problems:
-        raise InputError(problems)
+        yield _without("take_first", options.take_first, "run.too_stale: drop")
 
 
 def _without(option: str, value: str, needed: str) -> Problem:
