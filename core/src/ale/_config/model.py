@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from attrs import Attribute, evolve, field, frozen, validators
+from attrs import evolve, field, frozen, validators
 
 from ale._config.environment import notes as environment_notes
 from ale._registry import Registration
@@ -129,14 +129,9 @@ _LONGEST_NAME = 200
 """Bytes; a file system allows 255, and the run id adds a time stamp and some letters."""
 
 
-def _part_of_a_path(_: object, __: object, value: str | None) -> None:
-    if value is None:
-        return
+def _part_of_a_path(_: object, __: object, value: str) -> None:
     if not value.isprintable() or "/" in value or not 0 < len(value.encode()) <= _LONGEST_NAME:
         raise ValueError(f"expected part of a folder's name, without '/', found {describe(value)}")
-
-
-_STOP_AFTER_BROKEN: int | None = 3
 
 
 @frozen(kw_only=True)
@@ -145,7 +140,7 @@ class RunOptions:
 
     name: str | None = field(
         default=None,
-        validator=_part_of_a_path,
+        validator=optional(_part_of_a_path),
         metadata=doc("Part of the run directory's name."),
     )
     directory: Path | None = field(
@@ -235,7 +230,7 @@ class RunOptions:
         ),
     )
     stop_after_broken: int | None = field(
-        default=_STOP_AFTER_BROKEN,
+        default=3,
         validator=optional(ge(1)),
         metadata=doc(
             "Stop the run if this many episodes finish first and all break for the same reason; a "
@@ -273,10 +268,10 @@ class RunOptions:
     )
 
 
-def _temperatures(_: object, __: "Attribute[Any]", value: tuple[float, ...] | None) -> None:
-    if value is not None and not all(found >= 0 for found in value or (-1,)):
+def _temperatures(_: object, __: object, value: tuple[float, ...]) -> None:
+    if not value or min(value) < 0:
         raise ValueError(f"expected numbers of at least 0, and at least one, found {list(value)}")
-    if value is not None and len({*value}) < len(value):
+    if len({*value}) < len(value):
         raise ValueError(f"expected different numbers, found {list(value)}")
 
 
@@ -294,7 +289,7 @@ class EvaluationOptions:
     )
     temperatures: tuple[float, ...] | None = field(
         default=None,
-        validator=_temperatures,
+        validator=optional(_temperatures),
         metadata=doc(
             "Temperatures to sample at, such as [0, 1]. Default: 0 and the model's own if a "
             "trainer trains the model, since success at only one of them says little; otherwise "
