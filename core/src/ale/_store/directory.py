@@ -63,7 +63,6 @@ class RunReader:
         self.episodes = Episodes(path / _EPISODES, Episode)
         """Iterable any number of times; each pass reads from disk, one episode at a time. Of
         several lines of one episode, the last counts."""
-        self._heads = Lines(path / _EPISODES, StoredEpisode)
 
     @property
     def state(self) -> str:
@@ -81,7 +80,7 @@ class RunReader:
         """Scan the episodes for their keys, rewards and offsets, without decoding them whole."""
         stream = self.manifest["config"].get("run", {}).get("schedule") == "stream"
         index = Index(Groups(read_groups(self.path)) if stream else None)
-        for offset, head in self._heads.with_offsets():
+        for offset, head in Lines(self.path / _EPISODES, StoredEpisode).with_offsets():
             index.add(head, offset)
         return index
 
