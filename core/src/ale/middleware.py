@@ -7,7 +7,7 @@ from ale.errors import PluginError
 from ale.protocols import LLM, Middleware, MiddlewareContext
 from ale.types import Completion, CompletionRequest, LLMCapabilities, Message, Turn, replace
 
-__all__ = ["Rewriting", "RewritingLLM", "head_of", "with_system_text"]
+__all__ = ["Rewriting", "RewritingLLM", "WrappedLLM", "head_of", "with_system_text"]
 
 
 def head_of(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -68,15 +68,15 @@ class Rewriting:
 
 
 class WrappedLLM:
-    """A model that is asked through this object."""
+    """What stands between an agent and a model: derive from it, and define ``complete``."""
 
     def __init__(self, llm: LLM) -> None:
-        self._llm = llm
+        self.llm = llm
 
     @property
     def capabilities(self) -> LLMCapabilities:
         """Those of the model."""
-        return self._llm.capabilities
+        return self.llm.capabilities
 
     async def aclose(self) -> None:
         """Does nothing: who made the model closes it."""
@@ -92,7 +92,7 @@ class RewritingLLM(WrappedLLM):
     async def complete(self, request: CompletionRequest) -> Completion:
         """One answer. Raises as `LLM.complete`, and whatever a middleware raises."""
         messages = await self._rewriting.messages(request.messages)
-        return await self._llm.complete(replace(request, messages=messages))
+        return await self.llm.complete(replace(request, messages=messages))
 
 
 def with_system_text(head: Sequence[Message], text: str) -> tuple[Message, ...]:

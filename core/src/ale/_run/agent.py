@@ -76,7 +76,7 @@ class _AtTemperature(WrappedLLM):
 
     async def complete(self, request: CompletionRequest) -> Completion:
         sampling = replace(request.sampling, temperature=self._temperature)
-        return await self._llm.complete(replace(request, sampling=sampling))
+        return await self.llm.complete(replace(request, sampling=sampling))
 
 
 class _NoLLM:
