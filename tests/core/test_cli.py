@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -67,6 +68,16 @@ def test_a_run_ends_with_a_summary_its_directory_and_commands_to_try(
     assert "success      3 of 3  100.0%  (95% interval 43.9 to 100.0)" in done.output
     path = Path(only_run(tmp_path)).relative_to(tmp_path)
     assert f"ale show {path}" in done.output
+
+
+def test_a_run_ends_with_a_summary_where_only_linux_knows_when_a_process_began(
+    ale: Ale, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME")
+    done = ale("run", "c.yaml")
+    assert done.exit_code == 0, done.exception
+    assert "completed: 3 episodes on disk" in done.output
 
 
 def test_only_installed_commands_are_suggested(ale: Ale) -> None:

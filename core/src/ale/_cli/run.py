@@ -124,19 +124,19 @@ def command(
         raise click.UsageError(
             "--resume uses the run's saved config; only -n and --no-checks change it"
         )
+    options = _run_options(concurrency, no_checks)
     if directory is not None and not dry_run and (directory / "manifest.json").exists():
         assert config is not None
-        made = _all_overrides(overrides, replay, _run_options(concurrency, no_checks))
+        made = _all_overrides(overrides, replay, options)
         click.echo(_resumed(directory, config, registry, made, format), err=True)
         resume = directory
     if resume is not None:
-        options = _run_options(concurrency, no_checks)
         starting = check_resumed(resume_run(resume, host, **options))
     else:
         assert config is not None
         options = _run_options(concurrency, no_checks, deterministic)
-        all_overrides = _all_overrides(overrides, replay, options)
-        loaded = load_config(config, registry, all_overrides, format)
+        changed = _all_overrides(overrides, replay, options)
+        loaded = load_config(config, registry, changed, format)
         ready = check_run(loaded, config.stem, host, directory)
         for note in ready.notes:
             # --replay replaces the model on purpose, so its options are dropped without a note.
@@ -280,7 +280,9 @@ def _broken(run: "Run", number: int) -> list[str]:
 
 
 def _elapsed_s() -> float:
-    """Seconds since this process was started, imports included."""
+    """Seconds since this process was started, imports included; 0 where only Linux could say."""
+    if sys.platform != "linux":
+        return 0.0
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
