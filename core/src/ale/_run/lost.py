@@ -25,7 +25,7 @@ def refuse_lost(session: Session, version: int, plans: Iterator[EpisodePlan]) ->
     learned = store.checkpoints.newest() + 1
     if parts.trainer is None or not isinstance(parts.llm, Policy) or version >= learned:
         return
-    missing = (plan.id for plan in plans if plan.key not in store.index)
+    missing = (plan.job.id for plan in plans if plan.key not in store.index)
     first = next(missing, None)
     if first is None:
         return

@@ -25,7 +25,7 @@ from ale._run.stream_plan import Drawn, StreamPlan
 from ale._run.training import Training
 from ale._store.groups import FILE as GROUPS
 from ale._store.groups import GroupKey, Groups
-from ale.errors import Problem
+from ale.errors import InputError, Problem
 
 
 def stream_problems(config: RunConfig) -> Iterator[Problem]:
@@ -183,7 +183,7 @@ class StreamLoop(Loop):
         for drawn in self._plan.groups(self.store.index.last_drawn()):
             if self.store.groups.is_used(drawn.key):
                 continue
-            stored = next((p.id for p in drawn.plans() if p.key in self.store.index), None)
+            stored = next((p.job.id for p in drawn.plans() if p.key in self.store.index), None)
             if stored is not None and drawn.key not in self.store.groups.started:
                 raise self._lost(f"'started' of the group of {stored}, which is stored")
             if self._is_complete(drawn):
