@@ -313,12 +313,24 @@ async def test_a_backend_that_can_not_prune_says_why(
     assert ("Traceback" in first) == ("Traceback" in message)
 
 
-async def test_a_damaged_event_is_found_before_a_resumed_run_starts(workplace: Any) -> None:
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("garbage}", "JSON is malformed"),
+        ('{"at": 1}', "missing required field `event`"),
+        ('{"event": "run_started", "at": "x"}', "at: Expected `float`, got `str`"),
+        ('{"event": "step_finished", "at": 1}', "missing required field `step`"),
+        ('{"event": "evaluation_finished", "at": 1, "step": []}', "step: Expected `int`"),
+    ],
+)
+async def test_a_damaged_event_is_found_before_a_resumed_run_starts(
+    workplace: Any, line: str, message: str
+) -> None:
     run = await workplace.ran(workplace.config(n=1))
     events = run.store.path / "events.jsonl"
-    damaged = events.read_text() + "garbage}\n"
+    damaged = f"{events.read_text()}{line}\n"
     events.write_text(damaged)
-    with pytest.raises(InputError, match=r"events\.jsonl:3: JSON is malformed"):
+    with pytest.raises(InputError, match=rf"events\.jsonl:3: .*{message}"):
         resume(run.store.path, workplace.outside())
     assert events.read_text() == damaged
 

@@ -117,6 +117,16 @@ async def test_a_checkpoint_of_another_step_is_refused(
     assert refused.value.problems[0].file == str(folder / "00002" / "step.json")
 
 
+async def test_a_damaged_report_of_a_step_is_named(
+    workplace: Any, finish: Finish, trainers: list[Counter]
+) -> None:
+    run = await workplace.ran(trained(workplace, n=2, steps=3))
+    report = run.store.path / "checkpoints" / "00002" / "step.json"
+    report.write_bytes(report.read_bytes().replace(b'"metrics":{', b'"metrics":{"\xff":1.0,', 1))
+    with pytest.raises(InputError, match=r"step\.json: 'utf-8' codec"):
+        await finish(resume(run.store.path, workplace.outside()))
+
+
 async def test_credits_that_were_deleted_are_made_again_without_training_again(
     workplace: Any, finish: Finish, trainers: list[Counter], bench: Any
 ) -> None:

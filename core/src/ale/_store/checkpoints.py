@@ -81,7 +81,7 @@ class Checkpoints:
         path = self.folder(step) / _REPORT
         try:
             stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise unreadable(path, None, error) from error
         if stored.step != step:
             message = f"this is the checkpoint of step {stored.step}, not of step {step}"

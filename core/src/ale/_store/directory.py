@@ -28,7 +28,7 @@ from ale._store.groups import (
     read_groups,
 )
 from ale._store.index import Episodes, Index, StoredEpisode
-from ale._store.lines import SCHEMA, Appender, Lines
+from ale._store.lines import SCHEMA, Appender, EventLines, Lines
 from ale._store.lock import holder, lock
 from ale._store.redact import Redactor
 from ale.errors import InputError, Problem, StoreError
@@ -60,6 +60,7 @@ class RunReader:
         """``manifest.json``: at least ``run_id``, ``config`` and ``n_tasks``."""
         self.tasks = Lines(path / _TASKS["train"], Task)
         self.evaluation_tasks = Lines(path / _TASKS["evaluation"], Task)
+        self.event_log = EventLines(path / _EVENTS)
         self.episodes = Episodes(path / _EPISODES, Episode)
         """Iterable any number of times; each pass reads from disk, one episode at a time. Of
         several lines of one episode, the last counts."""
@@ -91,7 +92,7 @@ class RunReader:
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The event log: each entry has ``event``, ``at`` (seconds since the epoch) and more."""
-        yield from Lines(self.path / _EVENTS, dict[str, Any])
+        yield from self.event_log
 
 
 class RunDirectory:

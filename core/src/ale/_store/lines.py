@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -120,18 +120,39 @@ class Lines(Generic[T]):
 
     def _decode(self, line: bytes, number: int) -> T:
         try:
-            return _of_this_version(self._decoder.decode(line))
+            return self._checked(self._decoder.decode(line))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise unreadable(self.path, number or self._number(line), error) from None
+
+    def _checked(self, record: T) -> T:
+        schema = getattr(record, "schema", SCHEMA)  # parts of a record may have none
+        if schema != SCHEMA:
+            message = f"schema {schema}; this version of ale reads {SCHEMA} - at `$.schema`"
+            raise msgspec.ValidationError(message)
+        return record
 
     def _number(self, line: bytes) -> int:
         with self.path.open("rb") as file:
             return next((i for i, other in enumerate(file, 1) if other == line), 0)
 
 
-def _of_this_version(record: T) -> T:
-    schema = getattr(record, "schema", SCHEMA)  # parts of a record may have none
-    if schema != SCHEMA:
-        message = f"schema {schema}; this version of ale reads {SCHEMA} - at `$.schema`"
-        raise msgspec.ValidationError(message)
-    return record
+class EventLines(Lines[dict[str, Any]]):
+    """Reads an event log: each entry has ``event``, ``at`` (seconds since the epoch) and more."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, dict[str, Any])
+
+    def _checked(self, record: dict[str, Any]) -> dict[str, Any]:
+        of_step = record.get("event") in ("step_finished", "evaluation_finished")
+        msgspec.convert(record, _StepEvent if of_step else _Event)
+        return record
+
+
+class _Event(msgspec.Struct):
+    event: str
+    at: float
+
+
+class _StepEvent(_Event):
+    step: int
+    metrics: dict[str, float | None] | None = None

@@ -122,7 +122,7 @@ def resumed_run(folder: Path, outcome: str) -> Slot:
         ("step_finished", 1008.0),
         ("run_finished", 1008.0),
     ]
-    lines = [json.dumps({"event": name, "at": at}) + "\n" for name, at in events]
+    lines = [json.dumps({"event": name, "at": at, "step": 0}) + "\n" for name, at in events]
     (path / "events.jsonl").write_text("".join(lines))
     return slot
 

@@ -293,9 +293,10 @@ def test_ratios_of_the_trainer_are_included(write_trained: Write, tmp_path: Path
     assert [chunk.get("rho") for chunk in made["chunks"]][::2] == [None, 1.3499]
     assert all("lr" not in part for part in made["turns"][0]["parts"])
     assert made["turns"][1]["parts"][0]["lr"][:2] == [None, 0.3]
-    (path / "ratios" / "00000.jsonl").write_text("[]\n")
-    with pytest.raises(InputError, match=r"00000\.jsonl:1"):
-        page_of(path)
+    for damaged in (b"[]\n", b'"\xff"\n'):
+        (path / "ratios" / "00000.jsonl").write_bytes(damaged)
+        with pytest.raises(InputError, match=r"00000\.jsonl:1"):
+            page_of(path)
 
 
 def test_hostile_text_is_escaped_everywhere(write: Write, hostile: str, tmp_path: Path) -> None:

@@ -335,9 +335,10 @@ def test_a_version_that_is_damaged_is_not_restored_and_the_loop_continues(place:
 def test_a_damaged_request_to_restore_is_named(place: Place) -> None:
     place.write()
     place.run(lambda: place.served)
-    (place.directory / "restore.json").write_text("x")
-    with pytest.raises(StoreError, match=r"restore\.json is damaged: .*; remove it"):
-        run(place.config, Registry.installed(), place.said.append)
+    for damaged in (b"x", b'"\xff"'):
+        (place.directory / "restore.json").write_bytes(damaged)
+        with pytest.raises(StoreError, match=r"restore\.json is damaged: .*; remove it"):
+            run(place.config, Registry.installed(), place.said.append)
 
 
 def test_what_was_asked_first_does_not_undo_what_was_restored_later(place: Place) -> None:

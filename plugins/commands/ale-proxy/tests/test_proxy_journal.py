@@ -304,11 +304,12 @@ async def test_what_was_assigned_is_open_again_in_its_order(tmp_path: Path) -> N
         assert [session.name for session in Sessions(recording, idle_s=1)] == names
 
 
-async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", [b"[]\n", b'{"api": "\xff"}\n'])
+async def test_a_damaged_file_is_named(tmp_path: Path, damaged: bytes) -> None:
     recording = Recording(tmp_path / "run", CONFIG, Registry())
     folder = tmp_path / "run" / FOLDER
     folder.mkdir()
-    (folder / "odd.jsonl").write_text("[]\n")
+    (folder / "odd.jsonl").write_bytes(damaged)
     with pytest.raises(InputError, match=r"odd\.jsonl"):
         Sessions(recording, idle_s=1)
     recording.close()

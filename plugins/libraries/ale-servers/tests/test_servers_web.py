@@ -33,6 +33,13 @@ async def test_a_body_that_is_too_long_is_refused_and_not_held(
                 )
 
 
+async def test_a_body_that_is_not_utf_8_is_refused() -> None:
+    async with serving(BigramServer()) as url, aiohttp.ClientSession() as client:
+        head = {"Content-Type": "application/json"}
+        async with client.post(f"{url}/ale/abort", data=b'{"ids": ["\xff"]}', headers=head) as sent:
+            assert sent.status == 400
+
+
 async def test_a_connection_that_the_server_has_closed_is_not_used_again() -> None:
     # A server in a thread of its own ends idle connections while this loop is held up, so that the
     # client can't see it; it closes them after 5 s, as vLLM does.

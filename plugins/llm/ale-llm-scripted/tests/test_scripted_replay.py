@@ -135,9 +135,12 @@ async def test_a_whole_last_line_without_its_newline_is_read(tmp_path: Path) -> 
     await llm.aclose()
 
 
-def test_a_broken_line_before_the_end_is_an_error_with_its_number(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", [b'{"id": "half', b'{"id": "\xff"}'])
+def test_a_broken_line_before_the_end_is_an_error_with_its_number(
+    tmp_path: Path, line: bytes
+) -> None:
     good = msgspec.json.encode(episode(1.0, turn("x"))) + b"\n"
-    run = write(tmp_path / "run", tail=good + b'{"id": "half\n' + good)
+    run = write(tmp_path / "run", tail=good + line + b"\n" + good)
     with pytest.raises(StoreError, match=r"episodes\.jsonl:2: not an episode"):
         model(run)
 

@@ -266,14 +266,15 @@ def test_a_killed_process_leaves_nothing_twice(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
-    for number, text in enumerate(
-        ('{"a": 1}\n', "notes without an end", '{"schema":1,"run":"run-2"')
+    other = b'{"schema":1,"run":"run-2"'
+    for number, content in enumerate(
+        (b'{"a": 1}\n', b"notes without an end", other, other + b',"x":"\xff"}\n')
     ):
         file = tmp_path / f"{number}.jsonl"
-        file.write_text(text)
+        file.write_bytes(content)
         with pytest.raises(StoreError, match="choose another path"):
             await build(tmp_path, path=file).step(credited_batch(0))
-        assert file.read_text() == text
+        assert file.read_bytes() == content
 
 
 async def test_rows_of_another_run_are_left_alone(tmp_path: Path) -> None:

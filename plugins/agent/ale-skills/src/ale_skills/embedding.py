@@ -77,7 +77,7 @@ class Embedder:
 def _vectors(answer: bytes, n: int) -> list[Vector]:
     try:
         data = msgspec.json.decode(answer, type=_Answer).data
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LLMError(f"the server of embeddings answered in another form: {error}") from error
     ordered = sorted(data, key=lambda each: each.index)
     if [each.index for each in ordered] != [*range(n)]:

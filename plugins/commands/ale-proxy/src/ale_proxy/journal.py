@@ -63,7 +63,7 @@ class Journal:
                 os.truncate(path, path.stat().st_size - len(rest))
             try:
                 yield [msgspec.json.decode(line, type=Entry) for line in lines]
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise InputError.of(str(error), file=str(path)) from None
 
     def write(self, session: str, *entries: Entry, secrets: Collection[str] = ()) -> None:

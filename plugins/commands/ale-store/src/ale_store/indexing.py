@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from attrs import field, frozen
 from sqlalchemy import Connection, delete, insert, select
@@ -112,9 +112,8 @@ class Indexer:
         with self._database.writing() as connection:
             run = self._describe(connection, reader, before)
             self._read_tasks(connection, run, reader, before)
-        events: Lines[dict[str, Any]] = Lines(path / _EVENTS, dict[str, Any])
         n = self._read_all(run, reader.episodes, writing.add_episodes, before, reader)
-        self._read_all(run, events, writing.add_events, before, reader)
+        self._read_all(run, reader.event_log, writing.add_events, before, reader)
         return n
 
     def _read_all(

@@ -119,7 +119,7 @@ class HTTPServer:
         answered = await self._posted(what, body, timeout_s)
         try:
             return decoder.decode(answered)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise LLMError(f"{self._url} does not answer by ale's protocol: {error}") from error
 
     async def _posted(self, what: str, body: object, timeout_s: float | None = STATUS_S) -> bytes:
@@ -136,7 +136,7 @@ class HTTPServer:
     def _error(self, status: int, content: bytes) -> AleError:
         try:
             refusal = _refusal.decode(content)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             message = f"{self._url} answered with status {status}, not by ale's protocol"
             hint = "; is it an ale server with a model that samples by token ids?"
             return LLMError(message + hint, transient=status >= 500)

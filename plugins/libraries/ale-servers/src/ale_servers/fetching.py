@@ -82,7 +82,7 @@ class FetchedWeights:
         content = b"".join(map(bytes, self._blocks(origin, f"{version}/{MARKER}")))
         try:
             marker = msgspec.json.decode(content, type=Marker)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise WeightsError(f"{_where(origin)} hands out no weights: {error}") from error
         if (marker.version, marker.digest) != (weights.version, weights.digest):
             raise WeightsError(

@@ -144,7 +144,7 @@ class Recording:
     ) -> None:
         try:
             heading = decoder.decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if not line.endswith(b"\n"):
                 # Left by a run that was killed while writing: the run's reader skips it too.
                 log.warning("%s:%d: half a line at the end, left out", self._path, number)

@@ -74,7 +74,7 @@ class RowFile:
         where = f"{self._path}:{number}"
         try:
             head = msgspec.json.decode(line, type=_Head)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StoreError(
                 f"{where}: not a row of an export ({error}); choose another path"
             ) from error

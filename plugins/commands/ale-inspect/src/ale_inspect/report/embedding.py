@@ -51,7 +51,7 @@ def _log_ratios(path: Path, chosen: set[tuple[int, str]]) -> dict[str, LogRatios
         file = path / "ratios" / f"{step:05d}.jsonl"
         if not file.exists():
             continue
-        with file.open(encoding="utf-8") as lines:
+        with file.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
                     row = json.loads(line)
