@@ -1,7 +1,8 @@
 """Collecting and scoring."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +312,26 @@ def test_a_damaged_line_is_named(raw: Path, registry: Registry) -> None:
         score(raw, raw.with_name("scored.jsonl"), registry)
     raw.write_text("".join([*text[:4], text[4][:50]]))
     assert f"{raw}:5" in refusal(raw, EpisodeRow)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda row: row["chunks"].pop(), "the chunks do not fit the episode: "),
+        (lambda row: row["chunks"][0].update(index=9), "not in the order of their indices"),
+        (lambda row: row["chunks"][0]["spans"][0].update(turn=99), "do not fit the episode"),
+        (lambda row: row["credit"]["returns"].pop(), "rewards, .* returns and .* weights for"),
+    ],
+)
+def test_a_scored_row_whose_parts_do_not_fit_is_named(
+    raw: Path, registry: Registry, change: Callable[[Any], object], message: str
+) -> None:
+    scored = raw.with_name("scored.jsonl")
+    score(raw, scored, registry)
+    row = json.loads(scored.read_text().partition("\n")[0])
+    change(row)
+    scored.write_text(json.dumps(row) + "\n")
+    assert re.search(rf"{scored}:1: .*{message}", refusal(scored, ScoredRow))
 
 
 def test_a_conversation_with_a_weight_too_few_is_named(raw: Path) -> None:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from ale.text import counted
-from ale.types import BatchStatistics, Chunk, Credit, Episode, ToolSpec
+from ale.types import BatchStatistics, Chunk, Credit, Episode, ToolSpec, partition_problem
 
 SCHEMA = 1
 """The version that is written; each kind of row has its own version, and all are at 1."""
@@ -104,6 +104,19 @@ class ScoredRow(msgspec.Struct, frozen=True, kw_only=True):
     chunks: tuple[Chunk, ...]
     credit: Credit
     episode: Episode
+
+    def __post_init__(self) -> None:
+        if problem := partition_problem(self.episode.trajectory, self.chunks):
+            raise ValueError(f"the chunks do not fit the episode: {problem}")
+        if [chunk.index for chunk in self.chunks] != [*range(len(self.chunks))]:
+            raise ValueError("the chunks are not in the order of their indices")
+        columns = (self.credit.rewards, self.credit.returns, self.credit.weights)
+        if any(len(column) != len(self.chunks) for column in columns):
+            rewards, returns, weights = map(len, columns)
+            raise ValueError(
+                f"the credit has {rewards} rewards, {returns} returns and {weights} weights for "
+                f"{counted(len(self.chunks), 'chunk')}"
+            )
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
