@@ -104,6 +104,24 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], str, str | None, str]] = {
         "environment.allowed_hosts",
         "only with network_mode",
     ),
+    "hosts-with-scheme": (
+        _toml('[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["https://a.example"]\n'),
+        "task.toml",
+        "agent.allowed_hosts",
+        "'https://a.example' has more than a host's name",
+    ),
+    "hosts-with-port": (
+        _toml('[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.example:443"]\n'),
+        "task.toml",
+        "agent.allowed_hosts",
+        "'a.example:443' has more than a host's name",
+    ),
+    "hosts-with-host-bits": (
+        _toml('[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["10.0.0.1/8"]\n'),
+        "task.toml",
+        "agent.allowed_hosts",
+        "'10.0.0.1/8' is an address in the network 10.0.0.0/8; name either",
+    ),
     "environment-mode": (
         _toml('[verifier]\nenvironment_mode = "seperate"\n'),
         "task.toml",

@@ -3,6 +3,8 @@
 Source: harbor 0.24, `trial/network_policy.py`.
 """
 
+import ipaddress
+import re
 from collections.abc import Mapping
 
 from ale.protocols import ChangesNetwork, Sandbox
@@ -27,8 +29,24 @@ def of(phase: Values, usual: PhaseNetwork) -> PhaseNetwork:
     mode, hosts = phase.choice("network_mode", _MODES, "public"), phase.texts("allowed_hosts")
     if hosts and mode != "allowlist":
         phase.refuse("allowed_hosts", 'only with network_mode = "allowlist"')
+    for problem in filter(None, map(_host_problem, hosts)):
+        phase.refuse("allowed_hosts", problem)
     allowed = hosts if mode == "allowlist" else ()
     return PhaseNetwork(network=mode == "public", allowed_hosts=allowed)
+
+
+def _host_problem(entry: str) -> str | None:
+    """Why an entry allows nothing; None if it can allow something."""
+    text = entry.strip().strip("[]")
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        if re.fullmatch(r"(\*\.)?[\w.-]+", text):
+            return None
+        return f"'{entry}' has more than a host's name or address, such as a scheme, port or path"
+    if ipaddress.ip_interface(text).ip == network.network_address:
+        return None
+    return f"'{entry}' is an address in the network {network}; name either"
 
 
 async def enter(sandbox: Sandbox, wanted: PhaseNetwork | None) -> Mapping[str, str]:
