@@ -17,6 +17,7 @@ from ale._run.start import check_resumed, check_run, resume
 from ale.errors import InputError, PluginError, SandboxError, StoreError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
+from ale.recording import Recording
 from ale.testing.builders import trajectory, turn
 from ale.testing.credit import group_of, rollout
 from ale.testing.fakes import FakeChunker, FolderBackend
@@ -311,6 +312,17 @@ async def test_a_backend_that_can_not_prune_says_why(
     (first,) = [each for each in said if "prune" in each]
     assert first.startswith(message)
     assert ("Traceback" in first) == ("Traceback" in message)
+
+
+def test_a_recorded_run_is_no_run_to_resume_and_says_what_continues_it(workplace: Any) -> None:
+    host = workplace.outside()
+    config = {"llm": {"type": "ale-proxy/proxy"}, "chunker": {"type": "interaction"}}
+    Recording(workplace.directory / "recorded", config, host.registry).close()
+    with pytest.raises(InputError) as caught:
+        resume(workplace.directory / "recorded", host)
+    (problem,) = caught.value.problems
+    assert "were recorded by ale-proxy/proxy, not sampled by 'ale run'" in problem.message
+    assert "give this directory as --run" in (problem.hint or "")
 
 
 @pytest.mark.parametrize(

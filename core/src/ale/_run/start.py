@@ -270,6 +270,7 @@ def resume(path: Path, host: Host, **options: Any) -> Run:
     """
     path = path.resolve()
     reader = RunReader(path)
+    _refuse_recorded(reader)
     node = from_plain(reader.manifest["config"], file=str(path / "manifest.json"))
     config = structure_config(node, host.registry)
     source = reader.manifest.get("environ_source")
@@ -301,6 +302,21 @@ def resume(path: Path, host: Host, **options: Any) -> Run:
     for note in notes:
         host.report(note)
     return run
+
+
+def _refuse_recorded(reader: RunReader) -> None:
+    """Refuse a run of `ale.recording.Recording`, whose config has nothing to sample with."""
+    config = reader.manifest["config"]
+    if "tasks" in config or "agent" in config:
+        return
+    program = (config.get("llm") or {}).get("type")
+    raise InputError.of(
+        f"the episodes of this run were recorded{f' by {program}' if program else ''}, not "
+        "sampled by 'ale run': it has no tasks to resume",
+        file=str(reader.path),
+        hint="the command that recorded it continues it: for 'ale proxy' and 'ale bridge', give "
+        "this directory as --run",
+    )
 
 
 def _stored_tasks(store: RunDirectory, parts: Parts, host: Host, context: BuildContext) -> Tasks:
