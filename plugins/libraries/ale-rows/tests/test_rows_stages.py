@@ -42,7 +42,7 @@ def test_collect_copies_the_graded_training_episodes(
     assert report.read == 6
     assert report.written == 4
     assert dict(report.dropped) == {
-        "broken: the infrastructure failed, so they have no reward": 1,
+        "broken, so without a reward: SandboxError (sandbox)": 1,
         "of the split 'evaluation'": 1,
     }
 
@@ -196,7 +196,7 @@ def test_broken_and_evaluation_episodes_are_counted_and_not_scored(
     assert report.read == 6
     assert report.written == 4
     assert sorted(report.dropped) == [
-        "broken: the infrastructure failed, so they have no reward",
+        "broken, so without a reward: SandboxError (sandbox)",
         "of an evaluation: held out",
     ]
     assert json.loads(report_path(tmp_path / "scored.jsonl").read_text())["dropped"] == dict(

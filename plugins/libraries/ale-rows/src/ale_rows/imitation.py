@@ -11,7 +11,7 @@ from ale_rows.chattools import tools_of
 from ale_rows.files import Form, write_rows
 from ale_rows.report import Counts, Report
 from ale_rows.rows import ChatMessage, EpisodeRow, ScoredRow, SftRow
-from ale_rows.stored import stored_kind, stored_rows
+from ale_rows.stored import broken, stored_kind, stored_rows
 from ale_rows.streaming import streaming
 from ale_rows.writing import refuse_overwriting
 
@@ -77,7 +77,7 @@ def _unwanted(row: EpisodeRow | ScoredRow, min_reward: float | None) -> str | No
     if episode.split != "train":
         return "of an evaluation: held out"
     if episode.failure is not None:
-        return "broken: the infrastructure failed"
+        return broken(episode.failure)
     if min_reward is None:
         return None
     if episode.reward is None:

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from ale.types import Chunk, Split
+from ale.types import Chunk, Failure, Split
 from ale_rows.reading import RowFile, refuse_schema
 from ale_rows.report import Counts
 from ale_rows.rows import KINDS, EpisodeRow, ScoredRow
@@ -20,7 +20,15 @@ By = Literal["episode", "reward", "return", "weight"]
 
 
 class _Failed(msgspec.Struct, gc=False):
-    """That there is a failure; its fields are skipped."""
+    """The stage and kind of a failure; its other fields are skipped."""
+
+    stage: str
+    kind: str
+
+
+def broken(failure: _Failed | Failure) -> str:
+    """Why an episode that broke is left out, for a report."""
+    return f"broken, so without a reward: {failure.kind} ({failure.stage})"
 
 
 class EpisodeHead(msgspec.Struct, gc=False):
@@ -47,7 +55,7 @@ class EpisodeHead(msgspec.Struct, gc=False):
         """Why an episode without a reward has none, for a report."""
         if self.failure is None:
             return "without a reward, as imported chats are unless --reward gives them one"
-        return "broken: the infrastructure failed, so they have no reward"
+        return broken(self.failure)
 
 
 class _Kind(msgspec.Struct):
