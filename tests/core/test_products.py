@@ -27,7 +27,7 @@ def _building(selected: Any, product: object) -> Any:
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("credit", "'ipa' of ale-bench: its build returned an object of type object, not a "),
+        ("credit", "'ipa' of ale-bench: its build returned an object of type object, which is no "),
         ("credit", "CreditScheme: assign missing"),
         ("chunker", "Chunker: split missing"),
         ("agent", "Agent: limits, run missing"),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from attrs import evolve
 
@@ -120,6 +121,8 @@ async def test_a_grader_that_crashes_breaks_the_episode_and_gives_no_zero(
         (Score(criterion="done", passed=True, value=0.5), "'passed' is true exactly when"),
         (Score(criterion="done", passed=1, value=1.0), "Expected `bool`, got `int`"),  # type: ignore[arg-type]
         (Score(criterion="done", passed=True, value="1"), "Expected `float`, got `str`"),  # type: ignore[arg-type]
+        (Score(criterion="done", passed=False, value=np.float32(math.nan)), "its value is not fin"),  # type: ignore[arg-type]
+        (Score(criterion="done", passed=True, value=1.0, detail=b"x"), "Expected `str`, got `by"),  # type: ignore[arg-type]
     ],
 )
 async def test_an_invalid_score_breaks_the_episode_and_the_failure_says_why(
@@ -132,6 +135,18 @@ async def test_an_invalid_score_breaks_the_episode_and_the_failure_says_why(
     assert (failure.stage, failure.kind) == ("grading", "GradingError")
     assert f"returned an invalid score: {reason}" in failure.message
     assert failure.message.endswith(repr(score))
+
+
+@pytest.mark.parametrize("value", [np.float64(0.5), np.float32(0.5), np.int64(1)])
+async def test_a_score_may_be_a_number_of_numpy(
+    bench: Any, workplace: Any, finish: Finish, value: Any
+) -> None:
+    bench.grade = lambda _: Score(criterion="done", passed=value == 1, value=value)
+    run = workplace.prepared(workplace.config(retries=0))
+    assert (await finish(run)).n_broken == 0
+    episode = episodes(run)["t0"]
+    assert episode.reward == float(value)
+    assert episode.scores[0].passed is (float(value) == 1)
 
 
 async def test_a_criterion_that_is_not_asynchronous_is_named(

@@ -2,6 +2,7 @@
 
 import math
 from inspect import isawaitable
+from numbers import Real
 
 from ale._run.parts import PreparedTask
 from ale._run.timeouts import OverdueError, Supervisor
@@ -38,7 +39,9 @@ async def grade(
             raise GradingError(str(error)) from error
         if problem := _problem(score):
             raise GradingError(f"{name} returned an invalid score: {problem}: {score!r}")
-        scores.append(replace(score, weight=spec.weight))
+        # A scalar of numpy becomes a number of Python, which every executor can send.
+        passed, value = bool(score.passed), float(score.value)
+        scores.append(replace(score, passed=passed, value=value, weight=spec.weight))
     return tuple(scores)
 
 
@@ -47,7 +50,7 @@ def _problem(score: Score) -> str | None:
     if not isinstance(score, Score):
         return "not a Score"
     # Before the types are checked, which for NaN would say that there is no number.
-    if isinstance(score.value, float) and not math.isfinite(score.value):
+    if isinstance(score.value, Real) and not math.isfinite(score.value):
         return "its value is not finite"
     if problem := invalid_record(score):
         return problem

@@ -90,7 +90,7 @@ def _product_errors(product: object, kind: str) -> list[str]:
     protocol = PROTOCOLS[kind]
     missing = [name for name in _members(protocol) if not _has(product, name)]
     if missing:
-        found = f"an object of type {type(product).__qualname__}, not a {protocol.__name__}"
+        found = f"an object of type {type(product).__qualname__}, which is no {protocol.__name__}"
         return [f"its build returned {found}: {', '.join(missing)} missing"]
     if isinstance(product, SandboxBackend) and not isinstance(product.capabilities, Capabilities):
         return [

@@ -8,7 +8,16 @@ import msgspec
 
 from ale.errors import InputError
 
-_encoder = msgspec.json.Encoder(enc_hook=str)
+
+def _json_value(value: Any) -> Any:
+    """For what JSON does not have: numpy's and torch's scalars are numbers, other objects text."""
+    if callable(item := getattr(value, "item", None)) and getattr(value, "shape", None) == ():
+        return item()
+    return str(value)
+
+
+_BYTES = (bytes, bytearray, memoryview)
+_encoder = msgspec.json.Encoder(enc_hook=_json_value)
 
 
 def encode(record: Any) -> bytes:
@@ -17,7 +26,7 @@ def encode(record: Any) -> bytes:
         return _encoder.encode(record)
     except UnicodeEncodeError:
         # A model may answer with half a surrogate pair; UTF-8 can't encode it.
-        return _encoder.encode(_as_utf8(msgspec.to_builtins(record, enc_hook=str)))
+        return _encoder.encode(_as_utf8(msgspec.to_builtins(record, enc_hook=_json_value)))
 
 
 def indented(value: Any) -> bytes:
@@ -41,6 +50,11 @@ def _as_utf8(value: Any) -> Any:
 def invalid_record(record: Any) -> str | None:
     """Why a record could not be read back, or None: plugins may put any value into it."""
     try:
+        # Bytes in place of text would become base64 in JSON, and be read back as a text.
+        values = msgspec.to_builtins(
+            record, builtin_types=_BYTES, str_keys=True, enc_hook=_json_value
+        )
+        msgspec.convert(values, type(record))
         msgspec.json.decode(encode(record), type=type(record))
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         return str(error)
