@@ -7,9 +7,10 @@ from typing import Any, Literal
 import pytest
 import yaml
 from attrs import field, frozen, validators
+from attrs.validators import min_len
 
 from ale.errors import InputError
-from ale.plugin import doc, ge
+from ale.plugin import doc, ge, optional
 from ale.strict import NameOrPath, Node, parse_yaml, read_yaml, structure
 
 
@@ -292,9 +293,27 @@ def test_a_default_that_contradicts_what_is_given_is_reported() -> None:
         "c.yaml:1: steps: 'model' is missing for to: reference"
     ]
     assert problems("{to: reference, model: [x]}", Kl) == [
-        "c.yaml:1: model: expected text, found a list"
+        "c.yaml:1: model: expected text or null, found a list"
     ]
     assert structure(parse_yaml("to: start"), Kl) == Kl()
+
+
+def test_an_option_that_null_turns_off_says_so_wherever_its_value_is_wrong() -> None:
+    @frozen(kw_only=True)
+    class Off:
+        after: int | None = field(default=3, validator=optional(ge(1)))
+        names: tuple[str, ...] | None = field(default=None, validator=optional(min_len(1)))
+        mode: Literal["a", "b"] | None = None
+
+    assert problems("{after: 0, names: []}", Off) == [
+        "c.yaml:1: after: expected a value >= 1 or null, found 0",
+        "c.yaml:1: names: expected a non-empty list or null, found an empty one",
+    ]
+    assert problems("{after: never, names: [1], mode: c}", Off) == [
+        'c.yaml:1: after: expected a whole number or null, found the text "never"',
+        "c.yaml:1: names[0]: expected text, found the number 1\n    hint      put it in quotes",
+        'c.yaml:1: mode: expected one of a, b or null, found the text "c"',
+    ]
 
 
 def test_a_text_of_another_form_is_reported_with_the_form() -> None:

@@ -60,6 +60,8 @@ class _Input:
 
     node: Node
     path: str
+    nullable: bool = False
+    """Would null be right, too?"""
 
     def child(self, key: str) -> "_Input":
         """An entry; one that is missing has this node's file and line."""
@@ -72,7 +74,8 @@ class _Input:
         return self.node.error(message, path=self.path, expected=expected, hint=hint)
 
     def expected(self, what: str, hint: str | None = None) -> InputError:
-        return self.fail(f"expected {what}, found {describe(self.node.value)}", hint=hint)
+        null = " or null" if self.nullable else ""
+        return self.fail(f"expected {what}{null}, found {describe(self.node.value)}", hint=hint)
 
 
 def _bool(given: _Input, _: Any) -> bool:
@@ -191,6 +194,7 @@ def _union_hook(type_: Any, converter: "Converter") -> Callable[[_Input, Any], A
     def hook(given: _Input, _: Any) -> Any:
         if optional and given.node.value is None:
             return None
+        given = attrs.evolve(given, nullable=optional)
         failures: list[tuple[type, InputError]] = []
         for member in members:
             try:
@@ -288,7 +292,8 @@ def _failed_validators(cls: Any, made: Any, given: _Input) -> list[Problem]:
             field.validator(made, field, getattr(made, field.name))
         except (ValueError, TypeError) as error:
             child = given.child(field.name)
-            problems += child.fail(_validator_message(error, child.node.value)).problems
+            null = type(None) in get_args(field.type)
+            problems += child.fail(_validator_message(error, child.node.value, null)).problems
         except AttributeError:
             if all(hasattr(made, other.name) for other in attrs.fields(cls)):
                 raise
@@ -296,26 +301,28 @@ def _failed_validators(cls: Any, made: Any, given: _Input) -> list[Problem]:
     return problems
 
 
-def _validator_message(error: Exception, value: object) -> str:
+def _validator_message(error: Exception, value: object, nullable: bool) -> str:
     """The message of a validator without the field's name, which the problem's path has.
 
     attrs writes "'memory_mb' must be >= 16: 3" and "Length of 'model' must be >= 1: 0", and in
     place of "'url' must match regex ..." it gives the pattern.
     """
     text = str(error.args[0]) if error.args else str(error)
+    null = " or null" if nullable else ""
     pattern = next((each for each in error.args[1:] if isinstance(each, re.Pattern)), None)
     if pattern is not None:
-        return f"expected a text of the form {pattern.pattern}, found {describe(value)}"
+        form = f"a text of the form {pattern.pattern}"
+        return f"expected {'null or ' if nullable else ''}{form}, found {describe(value)}"
     must, colon, found = text.partition(": ")
     name, be, bound = must.partition(" must be ")
     if not be or not colon:
         return text
     if not name.startswith("Length of "):
-        return f"expected a value {bound}, found {found}"
+        return f"expected a value {bound}{null}, found {found}"
     kind = "text" if isinstance(value, str) else "list"
     if bound == ">= 1":
-        return f"expected a non-empty {kind}, found an empty one"
-    return f"expected a {kind} of length {bound}, found one of length {found}"
+        return f"expected a non-empty {kind}{null}, found an empty one"
+    return f"expected a {kind} of length {bound}{null}, found one of length {found}"
 
 
 def _unreadable(type_: Any) -> Callable[[_Input, Any], Any]:

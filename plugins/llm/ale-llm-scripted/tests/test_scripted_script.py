@@ -143,7 +143,7 @@ tasks:
         (
             "default: [{text: hi, finish_reason: stopp}]",
             "1: default[0].finish_reason: expected one of stop, tool_calls, length, "
-            'content_filter, other, found the text "stopp"\n'
+            'content_filter, other or null, found the text "stopp"\n'
             "    hint      did you mean 'stop'?",
         ),
         (

@@ -362,7 +362,7 @@ def test_options_are_read_from_a_config_relative_to_it(tmp_path: Path) -> None:
 
 
 def test_a_limit_of_none_at_all_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"limit: expected a value >= 1, found 0"):
+    with pytest.raises(InputError, match=r"limit: expected a value >= 1 or null, found 0"):
         structure(parse_yaml("path: .\nlimit: 0\n"), TbpOptions)
 
 
