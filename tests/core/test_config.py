@@ -189,6 +189,18 @@ def test_an_override_does_not_change_the_line_of_other_problems(
     assert printed.startswith("c.yaml:1: section 'tasks' is missing")
 
 
+def test_what_the_file_lacks_is_said_of_the_file_although_an_override_touches_the_section(
+    tmp_path: Path, registry: Registry
+) -> None:
+    text = "extends: base.yaml\ntrainer:\n  type: parts\n  objective: {depth: 2}\n"
+    registry.add(Trainers(), "ale-parts")
+    printed = problems(tmp_path, registry, text, "trainer.objective.depth=3")
+    assert printed.startswith("c.yaml:4: trainer.objective: 'preset' is missing")
+    other = "trainer={type: parts, objective: {depth: 3}}"
+    printed = problems(tmp_path, registry, "extends: base.yaml\n", other)
+    assert printed.startswith("--set: trainer.objective: 'preset' is missing")
+
+
 def test_an_option_can_be_set_without_naming_the_default_type(
     tmp_path: Path, registry: Registry, bench: Any
 ) -> None:
@@ -221,7 +233,7 @@ def test_a_section_that_a_component_needs_must_not_be_empty(
 @pytest.mark.parametrize("number", [0, -1])
 def test_a_step_has_at_least_one_task(tmp_path: Path, registry: Registry, number: int) -> None:
     printed = problems(tmp_path, registry, BASE, f"run.tasks_per_step={number}")
-    assert printed == f"--set: run.tasks_per_step: expected a value >= 1, found {number}"
+    assert printed == f"--set: run.tasks_per_step: expected a value >= 1 or null, found {number}"
     assert load(tmp_path, registry, BASE, "run.tasks_per_step=null").run.tasks_per_step is None
 
 

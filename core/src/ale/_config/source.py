@@ -78,7 +78,10 @@ def merge(below: Node, above: Node) -> Node:
         merged = {key: evolve(child, new_type=new) for key, child in merged.items()}
     for key, child in above.mapping.items():
         merged[key] = merge(merged[key], child) if key in merged else child
-    return Node(merged, above.file, above.line, below.replaced_text)
+    # An override of one option does not write the section, unless it gives it another type.
+    inside = above.line is None and below.line is not None and new is None
+    written = below if inside else above
+    return Node(merged, written.file, written.line, below.replaced_text)
 
 
 def parse_override(text: str, origin: str = "--set") -> Node:
