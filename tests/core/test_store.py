@@ -146,6 +146,17 @@ def test_a_folder_that_is_not_a_run_is_reported_with_the_runs_in_it(tmp_path: Pa
     assert "the latest is" in str(caught.value)
 
 
+def test_a_run_that_two_processes_create_belongs_to_the_first_which_is_named(
+    tmp_path: Path,
+) -> None:
+    store = create(tmp_path)
+    with pytest.raises(StoreError, match=f"is in use by process {os.getpid()}, which is running"):
+        create(tmp_path)
+    store.close()
+    with pytest.raises(StoreError, match="run holds a run, which another process has created"):
+        create(tmp_path)
+
+
 def test_a_run_of_a_later_version_is_refused(tmp_path: Path) -> None:
     create(tmp_path).close()
     manifest = tmp_path / "run" / "manifest.json"

@@ -29,7 +29,7 @@ from ale._store.groups import (
 )
 from ale._store.index import Episodes, Index, StoredEpisode
 from ale._store.lines import SCHEMA, Appender, EventLines, Lines
-from ale._store.lock import holder, lock
+from ale._store.lock import holder, in_use, lock
 from ale._store.redact import Redactor
 from ale.errors import InputError, Problem, StoreError
 from ale.files import replacing, store_errors, write_whole
@@ -138,6 +138,8 @@ class RunDirectory:
                 partial.mkdir()
                 (partial / "manifest.json").write_bytes(written)
         except OSError as error:
+            if (path / "manifest.json").exists():
+                raise _just_created(path) from None
             raise StoreError(f"{path} can't be created: {error.strerror}") from error
         return cls(path, redactor)
 
@@ -238,6 +240,14 @@ class RunDirectory:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _just_created(path: Path) -> StoreError:
+    """The error for a directory that was not there when its run was checked."""
+    pid = holder(path)
+    if pid is not None:
+        return in_use(path, pid)
+    return StoreError(f"{path} holds a run, which another process has created meanwhile")
 
 
 def _discard_episodes(path: Path) -> None:

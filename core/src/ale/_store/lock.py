@@ -33,10 +33,15 @@ def lock(path: Path) -> int:
     except BlockingIOError:
         owner = os.read(descriptor, 32).decode().strip()
         os.close(descriptor)
-        raise StoreError(f"{path} is in use by process {owner}, which is running") from None
+        raise in_use(path, owner) from None
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"{os.getpid()}\n".encode())
     return descriptor
+
+
+def in_use(path: Path, pid: str) -> StoreError:
+    """The error for a directory that another process has locked."""
+    return StoreError(f"{path} is in use by process {pid}, which is running")
 
 
 def holder(path: Path) -> str | None:
