@@ -69,6 +69,18 @@ def test_turns_are_of_graded_episodes_as_in_the_report(
     assert ["never", "0", "0", "-", "-", "1"] in map(str.split, lines)
 
 
+def test_thousands_of_tasks_do_not_hide_the_summary(ale: Ale, write: Write, tmp_path: Path) -> None:
+    tasks = [f"t{number:04}" for number in range(1200)]
+    run = str(write(tmp_path / "run", [episode(1.0, turn("Done."), task_id=t) for t in tasks]))
+    shown = ale("show", run).output
+    assert len(shown.splitlines()) < 80
+    assert "success      1200 of 1200" in shown
+    assert "\nand 1,140 more; --all lists every task\n" in shown
+    assert all(f"\n{task} " in ale("show", run, "--all").output for task in tasks[::100])
+    assert "more; --all" not in ale("show", run, "--all").output
+    assert ale("show", run, "t0000", "--all").exit_code == 2
+
+
 def test_a_huge_reward_has_few_digits(ale: Ale, write: Write, tmp_path: Path) -> None:
     score = Score(criterion="size", passed=False, value=1e308, unbounded=True)
     run = str(write(tmp_path / "run", [evolve(episode(1e308, turn("big")), scores=(score,))]))

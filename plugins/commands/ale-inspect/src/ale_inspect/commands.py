@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 @run_argument
 @click.argument("episode", required=False)
 @click.option("--full", is_flag=True, help="Show prompts and outputs in full, and tracebacks.")
-def show(run: Path, episode: str | None, full: bool) -> None:
+@click.option("--all", "every", is_flag=True, help="List every task, not only the first 60.")
+def show(run: Path, episode: str | None, full: bool, every: bool) -> None:
     """Show a stored RUN, or one EPISODE of it turn by turn.
 
     EPISODE is an id, the beginning of one, or a task's id.
@@ -33,9 +34,11 @@ def show(run: Path, episode: str | None, full: bool) -> None:
     from ale_inspect.overview import find_episode, overview, which_of
     from ale_inspect.transcript import transcript
 
+    if every and episode is not None:
+        raise click.UsageError("--all lists the tasks of a run: give no EPISODE")
     reader = RunReader(run)
     if episode is None:
-        click.echo(overview(reader))
+        click.echo(overview(reader, every_task=every))
         return
     found, others = find_episode(reader, episode)
     if others:

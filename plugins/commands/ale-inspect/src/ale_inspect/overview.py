@@ -15,6 +15,8 @@ from ale_inspect.progress import progress_of
 
 _CAUSES = 8
 _OTHERS = 8
+_ROWS = 60
+"""Rows of the table of tasks: with thousands the summary above it would scroll away."""
 
 
 def find_episode(reader: RunReader, wanted: str) -> tuple[Episode, list[str]]:
@@ -62,8 +64,8 @@ def _state(reader: RunReader) -> str:
     return f"{outcome['outcome']} after {seconds(outcome['seconds'])}"
 
 
-def overview(reader: RunReader) -> str:
-    """The parts of the run, its outcome, and a line per task."""
+def overview(reader: RunReader, *, every_task: bool = False) -> str:
+    """The parts of the run, its outcome, and a line per task, of the first tasks or of all."""
     manifest, tasks = reader.manifest, _Tasks()
     for episode in reader.episodes:
         tasks.add(episode)
@@ -76,6 +78,8 @@ def overview(reader: RunReader) -> str:
     index = reader.index()
     warning = learning(reader.events(), index).warning()
     learned = progress_of(reader.events())
+    keys = [key for key in sorted(tasks.seen) if tasks.is_last(key)]
+    shown = keys if every_task else keys[:_ROWS]
     lines = [
         f"{manifest['run_id']}: {_state(reader)}",
         picked,
@@ -88,10 +92,12 @@ def overview(reader: RunReader) -> str:
         "",
         table(
             ["task", "graded", "success", "reward", "turns", "broken"],
-            [tasks.row(key) for key in sorted(tasks.seen) if tasks.is_last(key)],
+            [tasks.row(key) for key in shown],
             right=(1, 2, 3, 4, 5),
         ),
     ]
+    if more := len(keys) - len(shown):
+        lines.append(f"and {more:,} more; --all lists every task")
     causes = [f"  {line}" for line in tasks.causes.lines(_CAUSES)]
     lines += ["", "causes of broken episodes", *causes] if causes else []
     return "\n".join(lines)
