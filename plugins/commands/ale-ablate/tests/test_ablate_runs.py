@@ -3,7 +3,9 @@
 import csv
 import json
 import os
+import shutil
 import signal
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -337,6 +339,31 @@ def test_changed_versions_are_reported(workshop: Any) -> None:
     again = workshop.ablate("--resume", ended.grid)
     assert again.code == 0
     assert "versions changed since the grid was created: ablate-parts" in again.err
+
+
+def test_an_archived_run_is_not_run_again_and_of_two_runs_none_is_counted(workshop: Any) -> None:
+    ended = workshop.ablate(workshop.config(), "--seeds", "2", "--jobs", "2")
+    grid = workshop.folder / ended.grid
+    first, second = directories(grid)
+    archive = first.with_name(f"{first.name}.tar.gz")
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(first, first.name)
+    shutil.rmtree(first)
+    again = workshop.ablate("--resume", grid)
+    assert again.code == 1
+    said = f"unclear, left out: as written, seed 0: its run is archived: ale runs restore {archive}"
+    assert said in again.out
+    assert directories(grid) == [second]
+    with tarfile.open(archive) as tar:
+        tar.extractall(first.parent, filter="data")
+    shutil.copytree(first, first.with_name(f"{first.name}-b"))
+    again = workshop.ablate("--resume", grid)
+    assert again.code == 1
+    said = f"holds 2 runs, of which one can count: {first.name}, {first.name}-b"
+    assert said in again.out
+    assert [row["state"] for row in runs(grid).values()] == ["unclear", "completed"]
+    shutil.rmtree(first.with_name(f"{first.name}-b"))
+    assert workshop.ablate("--resume", grid).code == 0
 
 
 def test_a_damaged_run_is_reported_and_left_out(workshop: Any) -> None:

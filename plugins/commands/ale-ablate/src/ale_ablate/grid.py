@@ -121,9 +121,23 @@ class Slot:
 
     def run(self) -> Path | None:
         """The run's directory, once it has been started."""
+        found = self._runs()
+        return found[-1] if found else None
+
+    def unclear(self) -> str | None:
+        """Why it is for the user to say which run counts: it is archived, or there are several."""
+        found, archives = self._runs(), sorted(self.folder.glob("*.tar.gz"))
+        if len(found) > 1:
+            names = ", ".join(each.name for each in found)
+            return f"{self.folder} holds {len(found)} runs, of which one can count: {names}"
+        if archives and not found:
+            again = "move the archive away to run it again"
+            return f"its run is archived: ale runs restore {archives[-1]}, or {again}"
+        return None
+
+    def _runs(self) -> list[Path]:
         # A run that was killed before its manifest was written can't be resumed.
-        found = sorted(self.folder.glob("*/manifest.json"))
-        return found[-1].parent if found else None
+        return [each.parent for each in sorted(self.folder.glob("*/manifest.json"))]
 
 
 def split(text: str, separator: str = ",") -> list[str]:

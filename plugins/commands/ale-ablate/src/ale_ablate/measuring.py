@@ -27,7 +27,7 @@ class Evaluated:
     """Of several samples of each task."""
 
 
-State = Literal["missing", "unfinished", "damaged", "completed"]
+State = Literal["missing", "unfinished", "damaged", "unclear", "completed"]
 Curve = Sequence[tuple[int, float]]
 """Number of training steps completed, and the success rate after them."""
 
@@ -40,7 +40,7 @@ class Measured:
     state: State
     path: Path | None = None
     damage: str = ""
-    """Why it can't be read; empty if it can."""
+    """Why it can't be read, or is `unclear`; else empty."""
     held_out: Curve = field(factory=tuple, repr=False)
     """At the model's own temperature; where that was not measured, at the highest."""
     greedy: Curve = field(factory=tuple, repr=False)
@@ -86,11 +86,14 @@ def _outcome(run: RunReader) -> str | None:
 
 
 def measure_grid(grid: Grid) -> list[Measured]:
-    """Measure every run of a grid; a run that can't be read is `damaged`."""
+    """Measure every run of a grid; a run that can't be read is `damaged`, and one of which
+    there are several, or only an archive, is `unclear`."""
     return list(map(_measure_or_damaged, grid.slots()))
 
 
 def _measure_or_damaged(slot: Slot) -> Measured:
+    if unclear := slot.unclear():
+        return Measured(slot=slot, state="unclear", damage=unclear)
     try:
         return measure(slot)
     except InputError as error:

@@ -25,7 +25,13 @@ from ale_ablate.texts import estimate_text
 from ale_charts import render
 from ale_statistics import Estimate
 
-_TONES = {"completed": "good", "unfinished": "warn", "missing": "bad", "damaged": "bad"}
+_TONES = {
+    "completed": "good",
+    "unfinished": "warn",
+    "missing": "bad",
+    "damaged": "bad",
+    "unclear": "bad",
+}
 _LEAST_REACH = 0.05
 
 

@@ -65,10 +65,10 @@ class Runner:
         """Run what is missing; `failed` and `ended_by` hold the outcome."""
         slots = list(self.grid.slots())
         self._total = len(slots)
-        self._queue.extend(slot for slot in slots if not is_completed(slot))
+        clear = [slot for slot in slots if not slot.unclear()]
+        self._queue.extend(slot for slot in clear if not is_completed(slot))
         self._open = {(slot.number, slot.seed) for slot in self._queue}
-        if len(self._queue) < self._total:
-            done = self._total - len(self._queue)
+        if done := len(clear) - len(self._queue):
             self.report(f"{done} of {counted(self._total, 'run')} already completed")
         self._timings = timings(slots)
         self._report_left("about {} in all, as the completed runs took", self._queue)

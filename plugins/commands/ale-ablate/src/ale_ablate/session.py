@@ -264,7 +264,7 @@ def ending(comparison: Comparison, runner: Runner, resume: Grid | None = None) -
         lines.append(f"failed: {failed.slot.title} (status {failed.code}): {failed.reason}")
     for run in comparison.runs:
         if run.damage:
-            lines.append(f"damaged, left out: {run.slot.title}: {run.damage}")
+            lines.append(f"{run.state}, left out: {run.slot.title}: {run.damage}")
     n, done = len(comparison.runs), comparison.completed
     path = _shown(comparison.grid)
     word = "interrupted" if runner.ended_by is not None else "done" if done == n else "incomplete"
