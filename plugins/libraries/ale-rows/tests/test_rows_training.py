@@ -65,7 +65,8 @@ def scored(tmp_path: Path, run: Any, registry: Registry) -> Path:
     """Three groups: of three, two and one rollouts."""
     tasks = ["a", "a", "a", "b", "b", "c"]
     episodes: Sequence[Episode] = [
-        tried(float(i % 2), turn("Mine."), task_id=task, rollout=i) for i, task in enumerate(tasks)
+        tried(float(i % 2), turn("Mine.", tokens=4), task_id=task, rollout=i)
+        for i, task in enumerate(tasks)
     ]
     collect([run(*episodes)], tmp_path / "raw.jsonl")
     score(tmp_path / "raw.jsonl", tmp_path / "scored.jsonl", registry)
@@ -123,6 +124,21 @@ def test_the_result_tells_whether_the_policy_was_updated(scored: Path, lazy: boo
     assert trained(scored, trainer, epochs=2, llm=model).learned is False
 
 
+def test_rows_without_token_ids_are_refused_for_a_model_that_is_trained_by_token(
+    tmp_path: Path, run: Any, registry: Registry
+) -> None:
+    collect([run(*(tried(1.0, turn("Mine."), rollout=i) for i in range(2)))], tmp_path / "raw")
+    score(tmp_path / "raw", tmp_path / "scored", registry)
+    model = FakePolicy(lambda request: Message(role="assistant", content=""))
+    trainer = Remembering()
+    with pytest.raises(InputError, match="no answer has token ids") as refused:
+        trained(tmp_path / "scored", trainer, llm=model)
+    assert refused.value.problems[0].file == str(tmp_path / "scored")
+    assert not (tmp_path / "out").exists()
+    # What passes them on, without a model here, may tokenise them itself.
+    assert trained(tmp_path / "scored", trainer).steps == 1
+
+
 class Named(FakePolicy):
     """A model that knows its tokenizer."""
 
@@ -133,7 +149,9 @@ def test_rows_of_another_tokenizer_are_refused_where_it_is_known(
     tmp_path: Path, run: Any, registry: Registry
 ) -> None:
     known = ({}, {"tokenizer": "0a1b"}, {"tokenizer": "2c3d"})
-    episodes = [tried(1.0, turn("Mine."), rollout=i, metadata=m) for i, m in enumerate(known)]
+    episodes = [
+        tried(1.0, turn("Mine.", tokens=4), rollout=i, metadata=m) for i, m in enumerate(known)
+    ]
     collect([run(*episodes)], tmp_path / "raw.jsonl")
     score(tmp_path / "raw.jsonl", tmp_path / "scored.jsonl", registry)
     source = tmp_path / "scored.jsonl"

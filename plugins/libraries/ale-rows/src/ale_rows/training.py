@@ -30,8 +30,25 @@ class _MetadataHead(msgspec.Struct, gc=False):
     tokenizer: Any = None
 
 
+class _Ids(msgspec.Struct, gc=False):
+    """That there are token ids; they are skipped."""
+
+
+class _CompletionHead(msgspec.Struct, gc=False):
+    tokens: _Ids | None = None
+
+
+class _TurnHead(msgspec.Struct, gc=False):
+    completion: _CompletionHead
+
+
+class _TrajectoryHead(msgspec.Struct, gc=False):
+    turns: tuple[_TurnHead, ...] = ()
+
+
 class _EpisodeHead(EpisodeHead, gc=False):
     metadata: _MetadataHead = msgspec.field(default_factory=_MetadataHead)
+    trajectory: _TrajectoryHead = msgspec.field(default_factory=_TrajectoryHead)
 
 
 class _RowHead(msgspec.Struct, gc=False):
@@ -120,8 +137,8 @@ async def train(
 
     Raises:
         InputError: the file has no rows, or rows that are not scored or of another tokenizer than
-            the model's; the trainer can't train this model; or `out` has a run or checkpoints of
-            another training.
+            the model's; no row has token ids, and `llm` is trained by token; the trainer can't
+            train this model; or `out` has a run or checkpoints of another training.
         StoreError: a checkpoint or ``events.jsonl`` can't be written or read, or another process
             trains in `out`.
     """
@@ -225,17 +242,33 @@ def _groups(source: Path, llm: LLM | None) -> dict[GroupKey, list[int]]:
     """Offsets of the rows of each group: rollouts of one task from one start in one step.
 
     Raises:
-        InputError: a row's token ids are known to be of another tokenizer than the model's.
+        InputError: a row's token ids are known to be of another tokenizer than the model's; or
+            no row has any, and the model is a policy, which is trained by token.
     """
     own = llm.tokenizer_id if isinstance(llm, KnowsTokenizer) else None
     groups: dict[GroupKey, list[int]] = {}
+    any_ids = False
     with RowFile(source, _RowHead) as file:
         for number, (offset, row) in enumerate(file, 1):
             theirs = row.episode.metadata.tokenizer
             if own is not None and theirs is not None and theirs != own:
                 raise _other_tokenizer(source, number, theirs, own)
             groups.setdefault(row.episode.group(row.run), []).append(offset)
+            any_ids = any_ids or any(t.completion.tokens for t in row.episode.trajectory.turns)
+    if not any_ids and isinstance(llm, Policy):
+        raise _without_ids(source)
     return groups
+
+
+def _without_ids(source: Path) -> InputError:
+    return InputError.of(
+        "no answer has token ids, so that no step could change the policy",
+        file=str(source),
+        path="episode.trajectory.turns[].completion.tokens",
+        expected="rows of a model that gives token ids, such as llm.type policy",
+        hint="ale proxy --ask-tokens and return_token_ids of llm.type openai ask for them; what "
+        "ale dataset sft writes needs none",
+    )
 
 
 def _other_tokenizer(source: Path, line: int, theirs: str, own: str) -> InputError:
