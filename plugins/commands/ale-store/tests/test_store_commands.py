@@ -68,6 +68,16 @@ def test_a_number_is_found_however_it_is_written(
     assert [row[0] for row in rows] == ["second"]
 
 
+@pytest.mark.parametrize(("stored", "written"), [([], "[]"), ({}, "{}")])
+def test_an_empty_list_or_mapping_is_found(
+    folder: Path, ale: Ale, make_run: Any, stored: object, written: str
+) -> None:
+    make_run(folder / "second", credit={"type": "ale-credit/grpo", "value": stored}).close()
+    asked = ale("runs", "list", "--where", f"credit.value={written}")
+    assert asked.stderr == ""
+    assert [row[0] for row in lines(asked)[1:]] == ["second"]
+
+
 @pytest.mark.parametrize("command", ["runs list", "traj query"])
 def test_a_setting_that_no_run_has_is_named(
     folder: Path, ale: Ale, make_run: Any, command: str

@@ -50,15 +50,18 @@ def task_row(task: Task) -> Row:
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """A config as dotted keys: ``credit.gamma`` is ``0.95``; a `type` is its short name."""
+    """A config as dotted keys: ``credit.gamma`` is ``0.95``; a `type` is its short name.
+
+    An empty list or mapping is ``[]`` or ``{}``.
+    """
     return dict(_flat(config, ""))
 
 
 def _flat(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and value:
         for key, child in value.items():
             yield from _flat(child, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list):
+    elif isinstance(value, list) and value:
         for i, child in enumerate(value):
             yield from _flat(child, f"{path}[{i}]")
     elif isinstance(value, str):
