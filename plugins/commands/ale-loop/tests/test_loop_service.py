@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from ale.errors import AleError, InputError, StoreError
 from ale.runs import Registry, RunReader
 from ale.testing.fakes import ManualClock
 from ale.testing.waiting import wait_for
 from ale.types import Episode
+from ale_loop.commands import loop
 from ale_loop.options import read_config
 from ale_loop.record import answered, ask
 from ale_loop.running import restore, run
@@ -38,6 +40,17 @@ def test_a_batch_is_learned_from_and_a_better_policy_is_deployed(place: Place) -
     assert (greedy["deployed"], greedy["new"], greedy["n"]) == (0.5, 1.0, 4)
     assert greedy["difference"] == 0.5
     assert "version 1 deployed" in place.said
+
+
+def test_a_misspelt_command_is_not_taken_for_a_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = CliRunner().invoke(loop, ["statsu", "loop.yaml"])
+    assert asked.exit_code == 2
+    assert "no such command or config 'statsu': did you mean 'status'?" in asked.output
+    (tmp_path / "statsu").write_text("{}")
+    assert isinstance(CliRunner().invoke(loop, ["statsu"]).exception, InputError)
 
 
 def test_a_loop_does_not_say_how_many_episodes_it_will_have(place: Place) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from ale.commands import PATH
+from ale.errors import nearest
 
 _config = click.argument("config", type=PATH)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -17,7 +18,12 @@ class _Loop(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        return super().resolve_command(ctx, args if args[0] in self.commands else ["run", *args])
+        if args[0] in self.commands:
+            return super().resolve_command(ctx, args)
+        given = Path(args[0])
+        if not given.suffix and not given.exists() and (hint := nearest(args[0], self.commands)):
+            ctx.fail(f"no such command or config '{args[0]}': {hint}")
+        return super().resolve_command(ctx, ["run", *args])
 
 
 @click.group("loop", cls=_Loop)
