@@ -15,6 +15,7 @@ from ale.runs import Registry, RunReader
 from ale.testing.builders import task as made_task
 from ale.testing.fakes import FolderBackend
 from ale.types import Completion, CriterionSpec, LLMCapabilities, Message, Score, Task
+from ale_proxy.bridge.api import Keys
 from ale_proxy.bridge.running import BridgeOptions, bridging
 from ale_proxy.manager.client import BridgeClient
 from ale_proxy.manager.grading import Grade, Grader
@@ -58,11 +59,11 @@ class Judge:
 
 
 @contextlib.asynccontextmanager
-async def bridge(path: Path, port: int = 0) -> AsyncIterator[str]:
+async def bridge(path: Path, port: int = 0, keys: Keys | None = None) -> AsyncIterator[str]:
     recording = Recording(path, CONFIG, Registry())
     sessions = Sessions(recording, idle_s=600)
     options = BridgeOptions(proxy=ProxyOptions(upstream="", port=port))
-    async with bridging(options, sessions) as url:
+    async with bridging(options, sessions, keys) as url:
         yield url
     recording.close()
 
@@ -229,6 +230,24 @@ def test_a_name_that_no_assignment_may_have_is_refused(tmp_path: Path) -> None:
     options = ManagerOptions(config=tmp_path, bridge="http://127.0.0.1:1", name="a b")
     with pytest.raises(InputError, match=r"--name: expected letters, digits and .*found 'a b'"):
         run(options, Registry(), print)
+
+
+async def test_a_manager_without_the_key_is_told_which_option_names_it(tmp_path: Path) -> None:
+    match = "the key of a manager is missing or wrong; --key-env names the variable that has it"
+    async with bridge(tmp_path / "run", keys=Keys(manager="of-the-managers")) as url:
+        for key in (None, "another"):
+            client = BridgeClient(url, key)
+            with pytest.raises(AleError, match=match):
+                await client.assign(prompt="?")
+            await client.aclose()
+
+
+def test_a_bridge_that_is_no_url_is_named_by_its_option(tmp_path: Path) -> None:
+    options = ManagerOptions(config=tmp_path, bridge="127.0.0.1:8100")
+    with pytest.raises(InputError) as refused:
+        run(options, Registry(), print)
+    (problem,) = refused.value.problems
+    assert (problem.path, problem.expected) == ("--bridge", "http://127.0.0.1:8100")
 
 
 async def test_a_manager_waits_for_a_bridge_that_is_started_again(tmp_path: Path) -> None:

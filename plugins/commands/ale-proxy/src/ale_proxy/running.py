@@ -114,8 +114,11 @@ def run_to_end(serving: Coroutine[Any, Any, None]) -> None:
         runner.run(serving)
 
 
-def server_url(text: str) -> URL:
+def server_url(text: str, option: str = "URL", example: str = "http://127.0.0.1:8000/v1") -> URL:
     """The server's URL, without the ``/v1`` at its end.
+
+    Args:
+        option: which names it, and `example` of a right one, for messages.
 
     Raises:
         InputError: it is no URL of HTTP, or has a password.
@@ -124,12 +127,12 @@ def server_url(text: str) -> URL:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InputError.of(
             f"expected a URL, found '{text}'",
-            path="URL",
-            expected="http://127.0.0.1:8000/v1",
+            path=option,
+            expected=example,
         )
     if parts.username or parts.password or parts.query:
         message = "the URL has a user, a password or a query; the agent sends the key"
-        raise InputError.of(message, path="URL")
+        raise InputError.of(message, path=option)
     return URL(text.rstrip("/").removesuffix("/v1"))
 
 

@@ -42,7 +42,7 @@ def run(options: BridgeOptions, registry: Registry, say: Callable[[str], None]) 
     """
     proxy = options.proxy
     if proxy.upstream:
-        server_url(proxy.upstream)
+        server_url(proxy.upstream, "--upstream")
     if options.worker_key_env and not proxy.key_env:
         message = "a key for workers needs one for managers too"
         raise InputError.of(message, path="--worker-key-env", expected="--key-env")

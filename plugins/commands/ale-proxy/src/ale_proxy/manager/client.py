@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
@@ -14,6 +15,8 @@ WAIT_S = 50.0
 """For a result, in one request."""
 PATIENCE_S = 60.0
 """For which a bridge that does not answer is asked again: it may be starting."""
+
+_KEY_HINT = "; --key-env names the variable that has it"
 
 
 class BridgeClient:
@@ -80,7 +83,8 @@ class BridgeClient:
                     self._answers = True
                     if answer.ok:
                         return dict(json.loads(body))
-                    raise AleError(f"the bridge refuses {method} /{path}: {_reason(body)}")
+                    hint = _KEY_HINT if answer.status == HTTPStatus.UNAUTHORIZED else ""
+                    raise AleError(f"the bridge refuses {method} /{path}: {_reason(body)}{hint}")
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 self._silent(error, over=loop.time() >= until)
             await asyncio.sleep(pause)

@@ -63,7 +63,7 @@ def run(options: ManagerOptions, registry: Registry, say: Callable[[str], None])
         InputError: the config has no tasks, or nothing that could grade one.
         AleError: the bridge does not answer, results could not be graded, or there was none.
     """
-    server_url(options.bridge)
+    server_url(options.bridge, "--bridge", "http://127.0.0.1:8100")
     _check_name(options.name)
     key = key_in(options.key_env, "--key-env")
     tasks, grader = _built(options.config, registry, details=options.details)
