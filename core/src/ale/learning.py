@@ -27,6 +27,7 @@ from ale._run.interrupt import Interrupt
 from ale._run.start import Host, check_resumed, check_run, closing_parts, resume, start_checked
 from ale._store import RunReader
 from ale._store.codec import plain
+from ale.errors import InputError
 from ale.types import RunFinished
 
 __all__ = ["ORIGIN", "Learner", "Origin", "learn", "origins"]
@@ -68,20 +69,22 @@ def learn(
             `InputError`.
 
     Raises:
-        InputError: with every problem of the config.
+        InputError: with every problem of the config; or the directory is that of another run.
         StoreError: another process writes to the directory, or the disk is full.
     """
     interrupt = Interrupt(show=report)
     host = Host(registry=registry, interrupt=interrupt, report=report, clocks=clocks or {})
     if (directory / "manifest.json").exists():
-        check(RunReader(directory).manifest["config"])
-        starting = check_resumed(resume(directory, host))
+        saved = RunReader(directory).manifest["config"]
+        _check_learns(saved, directory)
+        check(saved)
+        starting = check_resumed(resume(directory, host, given=True))
     else:
         fixed = [f"run.{name}={value}" for name, value in _FIXED.items()]
         loaded = load_config(config, registry, [*overrides, *fixed])
         check_learning(loaded)
         check(plain(loaded.resolved))
-        ready = check_run(loaded, config.stem, host, directory)
+        ready = evolve(check_run(loaded, config.stem, host, directory), given=True)
         check_executor(loaded, ready.parts)
         for note in ready.notes:
             report(note)
@@ -93,3 +96,11 @@ def learn(
             return await run.execute()
 
     return asyncio.run(go())
+
+
+def _check_learns(saved: Mapping[str, Any], directory: Path) -> None:
+    """Refuse a run that samples its episodes, or records them."""
+    found = saved.get("run", {})
+    if any(found.get(name) != _FIXED[name] for name in ("schedule", "on_sigterm")):
+        message = "this run was not started to learn from episodes that come from elsewhere"
+        raise InputError.of(message, file=str(directory), hint="choose another directory")

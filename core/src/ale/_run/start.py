@@ -111,6 +111,8 @@ class Prepared:
     path: Path
     notes: tuple[str, ...] = ()
     """What the user should know before the run starts, one line each."""
+    given: bool = False
+    """Its training episodes come from elsewhere (`ale.learning`); its tasks are not run."""
 
 
 def check_run(config: RunConfig, name: str, host: Host, directory: Path | None = None) -> Prepared:
@@ -241,6 +243,7 @@ def start(ready: Prepared, host: Host) -> Run:
         "created": datetime.fromtimestamp(context.clock(), UTC).isoformat(timespec="seconds"),
         "config": config.resolved,
         **({"plugins": config.plugins} if config.plugins else {}),
+        **({"given": True} if ready.given else {}),
         "environ_source": config.environ_source,
         "seed": config.run.seed,
         "n_tasks": len(ready.tasks["train"]),
@@ -256,21 +259,29 @@ def start(ready: Prepared, host: Host) -> Run:
     return _run(ready, store, host)
 
 
-def resume(path: Path, host: Host, **options: Any) -> Run:
+def resume(path: Path, host: Host, *, given: bool = False, **options: Any) -> Run:
     """Resume a stored run with its saved config and tasks.
 
     Plugin packages whose versions differ from the manifest are reported.
 
     Args:
+        given: as of `Prepared`.
         options: options of the section ``run`` that replace the saved ones.
 
     Raises:
-        InputError: it is not a run, or a part of it can't be built here any more.
+        InputError: it is not a run, or is one that another program continues; or a part of it
+            can't be built here any more.
         StoreError: a live process is writing to it.
     """
     path = path.resolve()
     reader = RunReader(path)
     _refuse_recorded(reader)
+    if reader.manifest.get("given", False) and not given:
+        raise InputError.of(
+            "this run learns from episodes that come from elsewhere; its tasks are not to be run",
+            file=str(path),
+            hint="the command that started it continues it, such as 'ale loop' with its config",
+        )
     node = from_plain(reader.manifest["config"], file=str(path / "manifest.json"))
     config = structure_config(node, host.registry)
     source = reader.manifest.get("environ_source")

@@ -59,6 +59,33 @@ def test_a_loop_does_not_say_how_many_episodes_it_will_have(place: Place) -> Non
     assert (place.directory / "n_episodes").read_text() == "None"
 
 
+def test_a_loop_does_not_continue_what_a_proxy_records_or_a_run(place: Place) -> None:
+    place.give(*BETTER)
+    place.write({"directory": "seen/agent"})
+    with pytest.raises(InputError, match="not started to learn from episodes that come from else"):
+        run(place.config, Registry.installed(), print)
+    place.write({"directory": "run"})
+    place.start_run("train.yaml", "--directory", "run").wait(60)
+    assert (place.folder / "run" / "manifest.json").exists()
+    with pytest.raises(InputError, match="not started to learn from episodes that come from else"):
+        run(place.config, Registry.installed(), print)
+
+
+def test_the_directory_of_a_loop_is_not_resumed_as_a_run(place: Place) -> None:
+    place.write()
+    place.give(*BETTER)
+    place.run(lambda: place.decisions)
+    before = (place.directory / "episodes.jsonl").read_bytes()
+    process = place.start_run("--resume", "loop")
+    assert process.wait(60) == 2
+    said = (place.folder / "log").read_text()
+    assert "this run learns from episodes that come from elsewhere" in said
+    assert "such as 'ale loop' with its config" in said
+    assert (place.directory / "episodes.jsonl").read_bytes() == before
+    place.give(*BETTER)
+    place.run(lambda: len(place.decisions) == 2)
+
+
 def test_a_worse_policy_is_refused_and_the_next_starts_from_the_deployed_one(place: Place) -> None:
     place.write()
     with place.recording() as giver:
