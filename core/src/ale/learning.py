@@ -30,7 +30,7 @@ from ale._store.codec import plain
 from ale.errors import InputError
 from ale.types import RunFinished
 
-__all__ = ["ORIGIN", "Learner", "Origin", "learn", "origins"]
+__all__ = ["ORIGIN", "Learner", "Origin", "check_learns", "learn", "origins"]
 
 _FIXED = {
     "schedule": "stream",
@@ -75,9 +75,8 @@ def learn(
     interrupt = Interrupt(show=report)
     host = Host(registry=registry, interrupt=interrupt, report=report, clocks=clocks or {})
     if (directory / "manifest.json").exists():
-        saved = RunReader(directory).manifest["config"]
-        _check_learns(saved, directory)
-        check(saved)
+        check_learns(directory)
+        check(RunReader(directory).manifest["config"])
         starting = check_resumed(resume(directory, host, given=True))
     else:
         fixed = [f"run.{name}={value}" for name, value in _FIXED.items()]
@@ -98,9 +97,13 @@ def learn(
     return asyncio.run(go())
 
 
-def _check_learns(saved: Mapping[str, Any], directory: Path) -> None:
-    """Refuse a run that samples its episodes, or records them."""
-    found = saved.get("run", {})
+def check_learns(directory: Path) -> None:
+    """Check that a stored run is one of `learn`.
+
+    Raises:
+        InputError: it samples its episodes or records them, or there is no run.
+    """
+    found = RunReader(directory).manifest["config"].get("run", {})
     if any(found.get(name) != _FIXED[name] for name in ("schedule", "on_sigterm")):
         message = "this run was not started to learn from episodes that come from elsewhere"
         raise InputError.of(message, file=str(directory), hint="choose another directory")

@@ -69,6 +69,8 @@ def test_a_loop_does_not_continue_what_a_proxy_records_or_a_run(place: Place) ->
     assert (place.folder / "run" / "manifest.json").exists()
     with pytest.raises(InputError, match="not started to learn from episodes that come from else"):
         run(place.config, Registry.installed(), print)
+    with pytest.raises(InputError, match="not started to learn from episodes that come from else"):
+        read_config(place.config, started=True)  # as for `ale loop status`
 
 
 def test_the_directory_of_a_loop_is_not_resumed_as_a_run(place: Place) -> None:

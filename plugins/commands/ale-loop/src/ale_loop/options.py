@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from attrs import field, frozen, validators
 
+from ale.learning import check_learns
 from ale.plugin import doc, ge, gt
 from ale.protocols import LOGS
 from ale.strict import Node, nearest_file, read_yaml, structure
@@ -133,7 +134,9 @@ def read_config(path: Path, *, started: bool = False) -> LoopConfig:
         expected = f"one of a loop: train: {path.name}, directory: ..., episodes: [...]"
         raise root.error("this is a config of `ale run`", expected=expected)
     options = structure(root, LoopOptions)
-    if not (options.directory / "manifest.json").exists():
+    if (options.directory / "manifest.json").exists():
+        check_learns(options.directory)
+    else:
         _check_new(root.mapping["directory"], options.directory, started=started)
         if not options.train.is_file():  # a loop that exists has its own copy
             what = "is no file" if options.train.exists() else "no such file"
