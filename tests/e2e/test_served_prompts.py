@@ -22,7 +22,9 @@ def tokenizer() -> Any:
     """A tokenizer of bytes with the chat template ChatML, as Qwen's models have it."""
     from ale_llm_policy.pretrained import TinyShape, tiny_policy
 
-    made = tiny_policy([], TinyShape(layers=1, width=32, heads=1, mlp=32), seed=0).tokenizer
+    made = tiny_policy(
+        [], TinyShape(layers=1, width=32, heads=1, kv_heads=1, mlp=32), seed=0
+    ).tokenizer
     template = files("ale_llm_policy.pretrained") / "chatml.jinja"
     made.chat_template = template.read_text("utf-8")
     return made

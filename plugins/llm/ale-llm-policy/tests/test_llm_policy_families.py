@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from attrs import evolve, frozen
+from attrs import frozen
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -400,9 +400,9 @@ async def test_what_a_model_of_a_family_samples_stays_in_its_prompts(name: str) 
     (family,) = [each for each in FAMILIES if each.name == name]
     template = template_of(family)
     tokenizer = template._tokenizer
-    shape = evolve(SHAPE, vocabulary=len(tokenizer))
     (end,) = template._ids(family.ends[0])
-    model = make_model(shape, seed=0, pad_id=0, end_id=end)
+    model = make_model(SHAPE, seed=0, pad_id=0, end_id=end)
+    model.resize_token_embeddings(len(tokenizer))
     llm = wrap_policy(TorchPolicy(model, tokenizer, template, name=name), PolicyOptions())
     for seed in range(8):
         asked = request("goal", seed=seed, episode=f"e{seed}", n=60, tools=(SHELL,))

@@ -1,5 +1,7 @@
 """Chat step by step: what is added is added, what was written is never touched."""
 
+import copy
+
 import pytest
 
 from ale.errors import InputError
@@ -119,15 +121,15 @@ def test_the_text_after_a_stop_is_left_out(policy: TorchPolicy) -> None:
 def test_a_template_that_does_not_add_up_is_refused(
     policy: TorchPolicy, source: str, message: str
 ) -> None:
+    tokenizer = copy.deepcopy(policy.tokenizer)
+    tokenizer.chat_template = source
     with pytest.raises(InputError, match=message) as raised:
-        ChatTemplate(policy.tokenizer, source=source)
+        ChatTemplate(tokenizer)
     assert "chatml" in (raised.value.problems[0].hint or "")
 
 
 def test_a_tokenizer_without_a_template_is_refused(policy: TorchPolicy) -> None:
-    template, policy.tokenizer.chat_template = policy.tokenizer.chat_template, None
-    try:
-        with pytest.raises(InputError, match="no chat template"):
-            ChatTemplate(policy.tokenizer)
-    finally:
-        policy.tokenizer.chat_template = template
+    tokenizer = copy.deepcopy(policy.tokenizer)
+    tokenizer.chat_template = None
+    with pytest.raises(InputError, match="no chat template"):
+        ChatTemplate(tokenizer)

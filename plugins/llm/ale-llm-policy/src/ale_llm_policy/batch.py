@@ -1,6 +1,6 @@
 """The running rows: prefill of new rows, and decoding of one token for all."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Protocol
 
 import torch
@@ -50,10 +50,7 @@ class Batch:
         self._device = device
         self.cache = KVCache(device)
         self.jobs: list[Job] = []
-
-    def add(self, jobs: Sequence[Job]) -> None:
-        """Assign jobs the next rows; the caller copies their `cached` tokens into the cache."""
-        self.jobs += jobs
+        """By row; who appends one also copies its `cached` tokens into the cache."""
 
     def remove(self, job: Job) -> None:
         """Free a job's row; the last row moves into it."""

@@ -2,12 +2,13 @@
 
 import logging
 import os
+import tempfile
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
 import torch
-from attrs import asdict, evolve
+from attrs import evolve
 from torch import Tensor
 
 from ale.errors import InputError
@@ -24,8 +25,8 @@ from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.modules import Modules
 from ale_llm_policy.options import PolicyOptions, ServersOptions, TinyOptions
 from ale_llm_policy.packed import Packed, is_packable
-from ale_llm_policy.pretrained import TinyShape, TorchPolicy, load_policy, tiny_policy
-from ale_llm_policy.servers import OwnServers, ServersLLM, temporary
+from ale_llm_policy.pretrained import TorchPolicy, load_policy, tiny_policy
+from ale_llm_policy.servers import OwnServers, ServersLLM
 from ale_llm_policy.shared import SharedWeights
 from ale_servers.address import ANY, Address
 from ale_servers.channel import WeightFolder
@@ -69,7 +70,9 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
     policy = _policy(_on_host(options, device), context.seed)
     if options.threads is not None and device.type == "cpu":
         torch.set_num_threads(options.threads)
-    run = context.run_directory or temporary()
+    run = context.run_directory
+    if run is None:  # created when something is written
+        run = Path(tempfile.gettempdir()) / f"ale-servers-{os.urandom(6).hex()}"
     own = None
     if options.start:
         own = OwnServers(
@@ -106,7 +109,6 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
         client=_client_options(options, own),
         defaults=_defaults(options),
         context=options.context or policy.context,
-        report=log.warning,
     )
     # Not refused here: the run may be started on another machine. There, its check refuses.
     if obstacle := llm.obstacle():
@@ -176,7 +178,15 @@ def _own_section(options: ServersOptions) -> dict[str, Any]:
 
 def _policy(options: PolicyOptions, seed: int) -> TorchPolicy:
     if options.model is None:
-        return _tiny(options, options.tiny or TinyOptions(), seed)
+        tiny = options.tiny or TinyOptions()
+        return tiny_policy(
+            tiny.corpus,
+            tiny,
+            seed=seed,
+            whole=tiny.whole,
+            device=options.device,
+            dtype=options.dtype,
+        )
     return load_policy(
         options.model,
         device=options.device,
@@ -228,18 +238,6 @@ def _defaults(options: PolicyOptions) -> Sampling:
     )
 
 
-def _tiny(options: PolicyOptions, tiny: TinyOptions, seed: int) -> TorchPolicy:
-    shape = asdict(tiny, filter=lambda field, _: field.name not in ("corpus", "whole"))
-    return tiny_policy(
-        tiny.corpus,
-        TinyShape(**shape),
-        seed=seed,
-        whole=tiny.whole,
-        device=options.device,
-        dtype=options.dtype,
-    )
-
-
 def _forward(policy: TorchPolicy, options: PolicyOptions) -> Forward:
     packs = is_packable(policy.base)
     if options.decoder == "packed" and not packs:
@@ -272,7 +270,7 @@ def _check(policy: TorchPolicy, model: Forward) -> None:
     batch = Batch(model, policy.device)
     nothing = Random(0)  # noqa: S311
     with policy.lock:
-        batch.add([Job(tuple(s[:-1]), rules, nothing, _ignore) for s in sequences])
+        batch.jobs += [Job(tuple(s[:-1]), rules, nothing, _ignore) for s in sequences]
         batch.prefill(0)
         for job, sequence in zip(batch.jobs, sequences, strict=True):
             job.ids = list(sequence)

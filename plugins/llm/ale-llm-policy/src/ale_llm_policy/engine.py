@@ -47,7 +47,7 @@ class Engine:
     ) -> None:
         self._policy = policy
         self._model = model
-        self._max_batch = max_batch
+        self.max_batch = max_batch
         self._threads = threads
         self._batch = Batch(model, policy.device)
         self.prefix_cache = PrefixCache(cache_bytes)
@@ -60,7 +60,8 @@ class Engine:
         self._pending: deque[Job] = deque()
         self._admitting: list[Job] = []
         self._closed = False
-        self._paused = False
+        self.paused = False
+        """Nothing is sampled until `resume`."""
         self._thread: threading.Thread | None = None
 
     def submit(self, job: Job) -> None:
@@ -69,11 +70,7 @@ class Engine:
         Raises:
             LLMError: the engine is closed.
         """
-        with self._changed:
-            if self._closed:
-                raise LLMError("the policy is closed")
-            self._inbox.append(job)
-            self._start()
+        self._queue(self._inbox, job)
 
     def call(self, work: Callable[[], Any]) -> "Future[Any]":
         """Run `work` in the engine's thread between two steps.
@@ -91,16 +88,22 @@ class Engine:
             except BaseException as error:
                 future.set_exception(error)
 
+        self._queue(self._tasks, task)
+        return future
+
+    def _queue(self, queue: deque[Any], item: Job | Callable[[], None]) -> None:
         with self._changed:
             if self._closed:
                 raise LLMError("the policy is closed")
-            self._tasks.append(task)
-            self._start()
-        return future
-
-    def cancel(self, job: Job) -> None:
-        """Free the job's row before the next step; `done` is not called."""
-        job.cancelled = True
+            queue.append(item)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="ale-llm-policy", daemon=True
+                )
+                self._thread.start()
+                # A thread inside torch at interpreter exit would abort the process.
+                atexit.register(self.close)
+            self._changed.notify_all()
 
     def close(self) -> None:
         """End the thread; running jobs fail. Idempotent."""
@@ -113,11 +116,6 @@ class Engine:
             atexit.unregister(self.close)
 
     @property
-    def paused(self) -> bool:
-        """Is nothing sampled until `resume`?"""
-        return self._paused
-
-    @property
     def n_running(self) -> int:
         """Jobs in the batch."""
         return sum(not job.cancelled for job in (*self._batch.jobs, *self._admitting))
@@ -127,20 +125,15 @@ class Engine:
         """Jobs that wait for a row."""
         return sum(not job.cancelled for job in (*self._pending, *self._inbox))
 
-    @property
-    def max_batch(self) -> int:
-        """Most rows in the batch."""
-        return self._max_batch
-
     def pause(self) -> None:
         """Sample nothing until `resume`; jobs stay. Once a call has run, no step is in progress."""
         with self._changed:
-            self._paused = True
+            self.paused = True
 
     def resume(self) -> None:
         """End a pause."""
         with self._changed:
-            self._paused = False
+            self.paused = False
             self._changed.notify_all()
 
     @torch.inference_mode()
@@ -170,19 +163,11 @@ class Engine:
             job.cached = 0
             self._pending.appendleft(job)
 
-    def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="ale-llm-policy", daemon=True)
-            self._thread.start()
-            # A thread inside torch at interpreter exit would abort the process.
-            atexit.register(self.close)
-        self._changed.notify_all()
-
     def _run(self) -> None:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
         while self._take_requests():
-            if self._paused:
+            if self.paused:
                 continue
             try:
                 with self._policy.lock, torch.inference_mode():
@@ -211,7 +196,7 @@ class Engine:
 
     @property
     def _can_work(self) -> bool:
-        return not self._paused and bool(self._inbox or self._pending or self._batch.jobs)
+        return not self.paused and bool(self._inbox or self._pending or self._batch.jobs)
 
     def _work(self) -> None:
         """Free cancelled rows, sample one token for every row, then admit new jobs."""
@@ -237,7 +222,7 @@ class Engine:
         chosen: list[Job] = []
         later: list[Job] = []
         coming: set[int] = set()
-        while self._pending and len(self._batch.jobs) + len(chosen) < self._max_batch:
+        while self._pending and len(self._batch.jobs) + len(chosen) < self.max_batch:
             job = self._pending.popleft()
             if job.cancelled:
                 continue
@@ -265,7 +250,7 @@ class Engine:
                 row = len(self._batch.jobs)
                 self._batch.cache.copy_in(row, entry.tensors, job.cached)
             self.n_prefilled += len(job.ids) - job.cached
-            self._batch.add([job])
+            self._batch.jobs.append(job)
             if job.forced:
                 self._score(job)
         if len(self._batch.jobs) > first:

@@ -31,12 +31,13 @@ class Job:
     rules: Rules
     random: Random
     done: Callable[["Job", SampleReason | Exception], None]
-    """Called once in the engine's thread, never after a cancellation."""
+    """Called once in the engine's thread."""
     forced: tuple[int, ...] = ()
     """Ids to score instead of sampling."""
     begun: tuple[int, ...] = ()
     """The beginning of the answer, sampled by an earlier job that was interrupted."""
     cancelled: bool = False
+    """Set by anyone: the row is freed before the next step, and `done` is not called."""
     ids: list[int] = field(init=False)
     """Prompt and answer so far."""
     cached: int = field(default=0, init=False)

@@ -13,16 +13,12 @@ from ale_servers.address import Address
 
 Calls = Literal["hermes", "xml", "llama3", "mistral", "harmony", "glm", "deepseek", "gemma"]
 _MOST_PARAMETERS = 10**9
-_WHOLE = "Texts that are one token each, such as the beginning of a call."
 
 
 @frozen(kw_only=True)
-class TinyOptions:
-    """A tiny model, made from the run's seed. The defaults make about a million parameters."""
+class TinyShape:
+    """The size of a tiny model. The defaults make about a million parameters."""
 
-    corpus: Path | None = field(
-        default=None, metadata=doc("UTF-8 text from which the vocabulary is learned.")
-    )
     layers: int = field(default=4, validator=ge(1), metadata=doc("Number of transformer blocks."))
     width: int = field(default=128, validator=ge(8), metadata=doc("Width of the residual stream."))
     heads: int = field(default=4, validator=ge(1), metadata=doc("Number of query heads."))
@@ -39,7 +35,6 @@ class TinyOptions:
     context: int = field(
         default=4096, validator=ge(64), metadata=doc("Maximum number of tokens at once.")
     )
-    whole: tuple[str, ...] = field(default=(), metadata=doc(_WHOLE))
 
     def __attrs_post_init__(self) -> None:
         if self.heads % self.kv_heads:
@@ -56,6 +51,19 @@ class TinyOptions:
         """Parameters of embeddings and matrices, with a full vocabulary; without those of norms."""
         attention = 2 * (self.heads + self.kv_heads) * self.head_dim
         return self.width * (self.vocabulary + self.layers * (attention + 3 * self.mlp))
+
+
+@frozen(kw_only=True)
+class TinyOptions(TinyShape):
+    """A tiny model, made from the run's seed."""
+
+    corpus: Path | None = field(
+        default=None, metadata=doc("UTF-8 text from which the vocabulary is learned.")
+    )
+    whole: tuple[str, ...] = field(
+        default=(),
+        metadata=doc("Texts that are one token each, such as the beginning of a call."),
+    )
 
 
 @frozen(kw_only=True)

@@ -26,11 +26,6 @@ class Entry:
     n_bytes: int
     keys: tuple[int, ...]
 
-    @property
-    def length(self) -> int:
-        """Tokens."""
-        return len(self.ids) // 4
-
 
 class PrefixCache:
     """Cached sequences, found by prefix.

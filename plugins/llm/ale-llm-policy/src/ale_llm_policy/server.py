@@ -122,7 +122,7 @@ class EngineServer:
             self._engine.submit(job)
             reason = await ended
         except asyncio.CancelledError:
-            self._engine.cancel(job)
+            job.cancelled = True
             raise
         finally:
             if self._jobs.get(request.id) is job:

@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 import json
-import os
-import tempfile
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,8 @@ from ale_servers.registry import FolderRegistry
 from ale_servers.registry import Registry as ServerRegistry
 from ale_servers.supervisor import Command, last_lines, serve_command, supervised
 from ale_training.lora import full_weights
+
+log = logging.getLogger(__name__)
 
 _FAILURES = 5
 """A run gives up a server of its own that ends so many times in a row, soon after its start."""
@@ -122,7 +123,6 @@ class ServersLLM(TokenLLM):
         client: options with which another process samples from the same servers.
         defaults: for options that a request leaves open; all set.
         context: most tokens of prompt and answer together.
-        report: receives messages about own servers.
     """
 
     def __init__(
@@ -141,7 +141,6 @@ class ServersLLM(TokenLLM):
         client: Mapping[str, Any],
         defaults: Sampling,
         context: int,
-        report: Callable[[str], None],
     ) -> None:
         super().__init__(policy, defaults=defaults, context=context)
         self.training_device = training_device
@@ -152,7 +151,6 @@ class ServersLLM(TokenLLM):
         self._connections = Connections(key)
         self._own = own
         self._client = client
-        self._report = report
         # Adapters, which a trainer may add later, change names and, by rounding, values.
         self._first = dict(policy.base.named_parameters())
         self._names = list(self._first)
@@ -312,12 +310,9 @@ class ServersLLM(TokenLLM):
             return
         commands = self._own.commands
         for command in await asyncio.to_thread(commands, self.policy, self._first):
-            report = partial(self._report_of, command.log.stem)
+            report = partial(log.warning, "%s: %s", command.log.stem)
             kept = supervised(command, report, failures=_FAILURES)
             self._supervised.append(await self._running.enter_async_context(kept))
-
-    def _report_of(self, name: str, message: str) -> None:
-        self._report(f"{name}: {message}")
 
     async def _publish(self, pool: ServerPool) -> None:
         """Write the initial weights, for servers that have others."""
@@ -355,8 +350,3 @@ class ServersLLM(TokenLLM):
         else:
             weights.check(self.policy.base, given)
         return {name: given[name] for name in self._names}
-
-
-def temporary() -> Path:
-    """A folder to use if no run directory is given; created when something is written."""
-    return Path(tempfile.gettempdir()) / f"ale-servers-{os.urandom(6).hex()}"

@@ -5,11 +5,12 @@ tokenizer created from a seed), `template` (prompts rendered turn by turn, answe
 and `formats` (tool calls in text), `token_bytes` (tokens as bytes), `weights`.
 """
 
+from ale_llm_policy.options import TinyShape
 from ale_llm_policy.pretrained.formats import FORMATS
 from ale_llm_policy.pretrained.loading import load_policy, tiny_policy
 from ale_llm_policy.pretrained.policy import TorchPolicy
 from ale_llm_policy.pretrained.template import Answer, ChatTemplate
-from ale_llm_policy.pretrained.tiny import TinyShape, make_tiny, make_tokenizer
+from ale_llm_policy.pretrained.tiny import make_tiny, make_tokenizer
 
 __all__ = [
     "FORMATS",

@@ -9,12 +9,12 @@ from typing import Any
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from ale.errors import nearest
-from ale_llm_policy.pretrained.errors import input_error
+from ale.errors import InputError, nearest
+from ale_llm_policy.options import TinyShape
 from ale_llm_policy.pretrained.policy import TorchPolicy, no_progress_bars
 from ale_llm_policy.pretrained.quantising import nf4
 from ale_llm_policy.pretrained.template import ChatTemplate, Turns
-from ale_llm_policy.pretrained.tiny import TinyShape, make_tiny
+from ale_llm_policy.pretrained.tiny import make_tiny
 from ale_training.devices import Device, Dtype, resolve_device, resolve_dtype
 from ale_training.hub import only_local, unloadable
 from ale_training.pretrained import LOAD_ERRORS, load_causal, why_not_loaded
@@ -26,7 +26,7 @@ _PROBE = '{"name": "shell"} it\'s 1,234 caf\u00e9 \U0001f40d\n\tdef f(x):\n     
 
 def tiny_policy(
     corpus: Path | Iterable[str] | None,
-    shape: TinyShape | None = None,
+    shape: TinyShape,
     *,
     seed: int = 0,
     whole: Iterable[str] = (),
@@ -34,7 +34,7 @@ def tiny_policy(
     dtype: Dtype = "auto",
 ) -> TorchPolicy:
     """A tiny policy with fresh weights; see `make_tiny`."""
-    model, tokenizer = make_tiny(corpus, shape or TinyShape(), seed=seed, whole=whole)
+    model, tokenizer = make_tiny(corpus, shape, seed=seed, whole=whole)
     place = resolve_device(device, path="llm.device")
     model.to(device=place, dtype=resolve_dtype(dtype, place))
     return TorchPolicy(model, tokenizer, ChatTemplate(tokenizer), name=f"tiny-{seed}")
@@ -105,7 +105,7 @@ def _tokenizer(name: str, local: bool) -> Any:
     """
     tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local)
     if not getattr(tokenizer, "is_fast", False):
-        raise input_error(
+        raise InputError.of(
             f"{name} has no fast tokenizer", path="llm.model", expected="a tokenizer.json"
         )
     file = Path(name) / "tokenizer.json"
@@ -123,7 +123,7 @@ def _source(chat_template: str | None) -> str | None:
     try:
         return file.read_text("utf-8").rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise input_error(
+        raise InputError.of(
             f"{chat_template} can't be read: {error}",
             path=_TEMPLATE,
             expected="chatml, trl/NAME, or a file with a Jinja template",
@@ -141,7 +141,7 @@ def _template_file(name: str) -> tuple[Path, list[str]]:
     try:
         folder = Path(str(distribution("trl").locate_file("trl/chat_templates")))
     except PackageNotFoundError as error:
-        raise input_error(
+        raise InputError.of(
             f"{name} is a template of the package trl, which is not installed",
             path=_TEMPLATE,
             hint="pip install trl",

@@ -27,6 +27,7 @@ class TorchPolicy:
     Attributes:
         model: the module that runs a forward pass. A trainer that adds adapters may put the
             wrapped module here.
+        base: the transformers model itself, without what a trainer has wrapped around it.
         tokenizer: fast tokenizer of transformers.
         template: renders conversations and reads answers.
         version: version of the weights that are sampled from; `Policy.load_policy` sets it.
@@ -35,16 +36,13 @@ class TorchPolicy:
         name: the model's name, for records.
     """
 
-    def __init__(
-        self, model: Any, tokenizer: Any, template: ChatTemplate, *, name: str, version: int = 0
-    ) -> None:
-        self.model = model
+    def __init__(self, model: Any, tokenizer: Any, template: ChatTemplate, *, name: str) -> None:
+        self.model = self.base = model
         self.tokenizer = tokenizer
         self.template = template
-        self.version = version
+        self.version = 0
         self.name = name
         self.lock = threading.RLock()
-        self._base = model
         self.fingerprint = _fingerprint(model, tokenizer)
         """Fingerprint of architecture and tokenizer, not of weights: two policies with the same
         fingerprint can take each other's weights and ids."""
@@ -58,26 +56,21 @@ class TorchPolicy:
         ).hexdigest()
 
     @property
-    def base(self) -> Any:
-        """The transformers model itself, without what a trainer has wrapped around it."""
-        return self._base
-
-    @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        device: torch.device = next(self._base.parameters()).device
+        device: torch.device = next(self.base.parameters()).device
         return device
 
     @property
     def dtype(self) -> torch.dtype:
         """The weights' dtype."""
-        dtype: torch.dtype = next(self._base.parameters()).dtype
+        dtype: torch.dtype = next(self.base.parameters()).dtype
         return dtype
 
     @property
     def context(self) -> int:
         """Most tokens that the model was designed for, prompt and answer together."""
-        return context_of(self._base.config)
+        return context_of(self.base.config)
 
     def load_weights(self, source: Any) -> None:
         """Take weights in place: a mapping of names to tensors, or a folder of safetensors.
@@ -86,11 +79,11 @@ class TorchPolicy:
             InputError: the weights do not belong to this model.
         """
         with self.lock:
-            weights.load(self._base, source)
+            weights.load(self.base, source)
 
     def copied(self) -> "TorchPolicy":
         """Another model with the same weights; tokenizer and template are shared."""
-        model = copy.deepcopy(self._base)
+        model = copy.deepcopy(self.base)
         return TorchPolicy(model, self.tokenizer, self.template, name=self.name)
 
     def save(self, directory: Path, named: Mapping[str, Tensor] | None = None) -> None:
@@ -101,7 +94,7 @@ class TorchPolicy:
         """
         state = None if named is None else dict(named)
         with self.lock, no_progress_bars():
-            self._base.save_pretrained(directory, safe_serialization=True, state_dict=state)
+            self.base.save_pretrained(directory, safe_serialization=True, state_dict=state)
         self.tokenizer.save_pretrained(directory)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import BitsAndBytesConfig
 
-from ale_llm_policy.pretrained.errors import input_error
+from ale.errors import InputError
 
 _NEEDED = ("accelerate", "bitsandbytes")
 
@@ -24,7 +24,7 @@ def nf4(place: torch.device, dtype: torch.dtype) -> dict[str, Any]:
         InputError: a package that it needs is not installed.
     """
     if lacking := [name for name in _NEEDED if find_spec(name) is None]:
-        raise input_error(
+        raise InputError.of(
             f"weights in 4 bits need {' and '.join(lacking)}, not installed here",
             path="llm.quantise",
             hint="pip install 'ale-llm-policy[qlora]'; in a clone: pip install -e '.[train,qlora]'",

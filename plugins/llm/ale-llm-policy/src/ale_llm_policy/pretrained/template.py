@@ -15,9 +15,9 @@ from typing import Any, Literal
 from attrs import frozen
 from jinja2 import TemplateError
 
+from ale.errors import InputError
 from ale.types import Message, ToolCall, ToolSpec
 from ale_llm_policy.pretrained.calls import Format, read
-from ale_llm_policy.pretrained.errors import input_error
 from ale_llm_policy.pretrained.formats import FORMATS
 from ale_llm_policy.pretrained.token_bytes import TokenBytes
 
@@ -55,7 +55,6 @@ class ChatTemplate:
 
     Args:
         tokenizer: a fast tokenizer of transformers.
-        source: Jinja text to use in place of the tokenizer's own.
         calls: how the model writes tool calls, a name of `FORMATS`.
         turns: ``as-rendered`` refuses a template that would write earlier turns differently from
             how they were sampled; ``as-sampled`` takes any, and leaves turns as they were sampled.
@@ -69,17 +68,15 @@ class ChatTemplate:
         self,
         tokenizer: Any,
         *,
-        source: str | None = None,
         calls: str = "hermes",
         turns: Turns = "as-rendered",
         ends: Collection[int] = (),
     ) -> None:
         self._tokenizer = tokenizer
-        self._source = source
         self._format: Format = FORMATS[calls]
         self.token_bytes = TokenBytes(tokenizer)
-        if source is None and not tokenizer.chat_template:
-            raise input_error("the tokenizer has no chat template", path=_PATH, hint=_HINT)
+        if not tokenizer.chat_template:
+            raise InputError.of("the tokenizer has no chat template", path=_PATH, hint=_HINT)
         self._added = lru_cache(maxsize=256)(self._render_added)
         self.end_ids: frozenset[int] = frozenset(ends)
         """The tokens that end a turn; the model writes one of them, which is trained on too."""
@@ -165,13 +162,12 @@ class ChatTemplate:
             text = self._tokenizer.apply_chat_template(
                 [plain(message, self._format) for message in messages],
                 tools=[_tool(spec) for spec in tools] or None,
-                chat_template=self._source,
                 add_generation_prompt=prompt,
                 tokenize=False,
             )
         except (TemplateError, TypeError) as error:
             message = f"the chat template fails: {error}"
-            raise input_error(message, path=_PATH, hint=_HINT) from error
+            raise InputError.of(message, path=_PATH, hint=_HINT) from error
         assert isinstance(text, str)
         return text
 
@@ -185,7 +181,7 @@ class ChatTemplate:
         whole = self._render((*base, *added), (), prompt=True)
         after = _end_of(whole, self._end_texts(), calls=bool(base[-1].tool_calls))
         if not after:
-            raise input_error("nothing that can be found ends an answer", path=_PATH, hint=_HINT)
+            raise InputError.of("nothing that can be found ends an answer", path=_PATH, hint=_HINT)
         return self._ids(after), not after.startswith(_OPENING)
 
     def _end_texts(self) -> tuple[str, ...]:
@@ -205,7 +201,7 @@ class ChatTemplate:
         whole = self._render((*_base(()), _MORE), (), prompt=False)
         tail = self._ids(_end_of(whole, (), calls=False))
         if not tail or tail[0] not in self._tokenizer.added_tokens_decoder:
-            raise input_error(
+            raise InputError.of(
                 "an answer does not end with a token of its own",
                 path=_PATH,
                 expected="an end-of-turn token right after the answer",
@@ -226,7 +222,7 @@ class ChatTemplate:
                 "the turns before",
             )
             if here != alone:
-                raise input_error(
+                raise InputError.of(
                     "the chat template renders the same messages in two ways",
                     path=_PATH,
                     expected=f"{alone!r} wherever they stand, and found {here!r}",
@@ -282,7 +278,7 @@ def _after(whole: str, before: str, what: str) -> str:
     if whole.startswith(before):
         return whole[len(before) :]
     at = next(i for i, (a, b) in enumerate(zip(whole + "\0", before, strict=False)) if a != b)
-    raise input_error(
+    raise InputError.of(
         "the chat template does not extend its own prefix",
         path=_PATH,
         expected=f"{before[at : at + 40]!r} of {what}, and found {whole[at : at + 40]!r}",

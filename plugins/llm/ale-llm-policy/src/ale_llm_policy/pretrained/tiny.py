@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from attrs import frozen
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from ale_llm_policy.pretrained.errors import input_error
+from ale.errors import InputError
+from ale_llm_policy.options import TinyShape
 
 ROLES = ("system", "user", "assistant", "tool")
 PAD, END, TOOLS = "<pad>", "<|end|>", "<|tools|>"
@@ -23,21 +23,6 @@ _CALL_FORMAT = (
     '{"name": "finish", "arguments": {"summary": "Done."}}',
 )
 """What the vocabulary is learned from besides the corpus: tool calls, which every task needs."""
-
-
-@frozen(kw_only=True)
-class TinyShape:
-    """The size of a tiny model. The defaults make about 1.1 million parameters."""
-
-    layers: int = 4
-    width: int = 128
-    heads: int = 4
-    kv_heads: int = 2
-    head_dim: int = 32
-    mlp: int = 384
-    vocabulary: int = 1024
-    context: int = 4096
-    """Most tokens of prompt and answer together."""
 
 
 def make_model(shape: TinyShape, *, seed: int, pad_id: int, end_id: int) -> Any:
@@ -103,7 +88,7 @@ def make_tokenizer(
     token_bytes = list(dict.fromkeys(whole))
     least = 256 + len(special) + len(token_bytes)
     if vocabulary < least:
-        raise input_error(
+        raise InputError.of(
             f"a vocabulary of {vocabulary} is too small",
             path="llm.tiny.vocabulary",
             expected=f"at least {least}: one for each byte, special token and whole text",
@@ -136,7 +121,7 @@ def _lines(corpus: Path | Iterable[str] | None) -> Iterator[str]:
         try:
             text = corpus.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise input_error(
+            raise InputError.of(
                 f"{corpus} can't be read: {error}",
                 path="llm.tiny.corpus",
                 expected="a UTF-8 text file",

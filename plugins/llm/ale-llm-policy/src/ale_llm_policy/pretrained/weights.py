@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 import ale_servers.tensors
-from ale_llm_policy.pretrained.errors import input_error
+from ale.errors import InputError
 from ale_servers.tensors import Hashed
 
 _PATH = "weights"
@@ -31,7 +31,7 @@ def load(model: Any, source: Any) -> None:
     given: Mapping[str, torch.Tensor]
     given = read(Path(source)) if isinstance(source, str | Path) else source
     if not isinstance(given, Mapping):
-        raise input_error(
+        raise InputError.of(
             f"weights of type {type(given).__name__}",
             path=_PATH,
             expected="a mapping of names to tensors, or a folder",
@@ -91,12 +91,12 @@ def _check(model: Any, own: Mapping[str, Any], given: Mapping[str, Any]) -> None
     if unknown or lacking:
         names = ", ".join((unknown or lacking)[:3])
         what = "has no parameters" if unknown else "is not given its parameters"
-        raise input_error(
+        raise InputError.of(
             f"the model {what} {names}", path=_PATH, hint="are they of another model?"
         )
     for name, tensor in given.items():
         if tuple(tensor.shape) != tuple(own[name].shape):
-            raise input_error(
+            raise InputError.of(
                 f"{name} has the shape {tuple(tensor.shape)}",
                 path=_PATH,
                 expected=f"{tuple(own[name].shape)}",
@@ -112,12 +112,12 @@ def read(folder: Path) -> dict[str, torch.Tensor]:
     """
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise input_error(f"no *.safetensors in {folder}", path=_PATH)
+        raise InputError.of(f"no *.safetensors in {folder}", path=_PATH)
     found: dict[str, torch.Tensor] = {}
     for file in files:
         try:
             with safe_open(file, framework="pt") as tensors:
                 found |= {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
         except (OSError, SafetensorError) as error:
-            raise input_error(f"{file} can't be read: {error}", path=_PATH) from error
+            raise InputError.of(f"{file} can't be read: {error}", path=_PATH) from error
     return found
