@@ -141,7 +141,7 @@ def test_groups_that_are_empty_or_of_one_mind_are_counted(lab: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"weights": (1.0, 2.0)}, "1 chunks, and its credit by test has 1, 1, 2"),
+        ({"weights": (1.0, 2.0)}, "1 rewards, 1 returns and 2 weights"),
         ({"weights": (float("nan"),)}, "not finite"),
         ({"episode_id": "other"}, "given for episode"),
     ],

@@ -71,26 +71,26 @@ def digest_of(path: Path) -> str:
 
 
 def read(
-    directory: Path, kind: type[S], *, trainer: str, fingerprint: str
+    directory: Path,
+    kind: type[S],
+    *,
+    trainer: str,
+    fingerprint: str,
+    prefixes: tuple[str, ...] = ("",),
 ) -> tuple[S, dict[str, Tensor]]:
-    """Read both files.
+    """Read both files; of the tensors, those whose names begin with one of the prefixes.
 
     Raises:
         StoreError: a file can't be read, is damaged, or is of another trainer or another model.
     """
     state = read_state(directory, kind, trainer=trainer)
-    check_fingerprint(directory, state, fingerprint)
-    check_digest(directory, state)
-    return state, read_tensors(directory, ("",))
-
-
-def check_fingerprint(directory: Path, state: State, fingerprint: str) -> None:
-    """Raise `StoreError` if a checkpoint's model does not have this fingerprint."""
     if state.fingerprint != fingerprint:
         raise StoreError(
             f"{directory} is a checkpoint of another model or other adapters: its fingerprint is "
             f"{state.fingerprint}, and this model's is {fingerprint}"
         )
+    check_digest(directory, state)
+    return state, read_tensors(directory, prefixes)
 
 
 def check_digest(directory: Path, state: State) -> None:

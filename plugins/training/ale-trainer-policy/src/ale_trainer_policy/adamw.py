@@ -111,14 +111,14 @@ class Trained:
                 if master is not parameter:
                     parameter.copy_(master)
 
-    def check(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        """Check that tensors of these shapes fit.
+    def check(self, shapes: Mapping[str, Sequence[int]], prefix: str) -> None:
+        """Check that tensors of these shapes fit, whose names begin with the prefix.
 
         Raises:
             KeyError, ValueError: a tensor is missing, or has another shape.
         """
         for name, master in zip(self.names, self.masters, strict=True):
-            found = tuple(shapes[f"weight/{name}"])
+            found = tuple(shapes[f"{prefix}weight/{name}"])
             if tuple(master.shape) != found:
                 raise ValueError(f"{name} is {found}, not {tuple(master.shape)}")
 

@@ -122,10 +122,9 @@ def _run_mask(
     tree: AttentionPlan, number: int, window: int | None, dtype: torch.dtype
 ) -> Tensor | None:
     """Bias on the scores of a run against its ancestors; None where the kernel needs none."""
-    if (number, window) in tree.masks:
-        mask: Tensor | None = tree.masks[number, window]
-        return mask
-    tree.masks[number, window] = mask = _make_run_mask(tree, number, window, dtype)
+    if (number, window) not in tree.masks:
+        tree.masks[number, window] = _make_run_mask(tree, number, window, dtype)
+    mask: Tensor | None = tree.masks[number, window]
     return mask
 
 

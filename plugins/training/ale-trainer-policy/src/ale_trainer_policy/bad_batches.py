@@ -1,9 +1,10 @@
 """Batches with a non-finite loss: written to disk for debugging; three in a row end the run."""
 
-from collections.abc import Callable
+import tempfile
 from pathlib import Path
 
 import msgspec
+from attrs import define
 
 from ale.errors import AleError
 from ale.types import Batch
@@ -11,16 +12,13 @@ from ale.types import Batch
 AT_MOST = 3
 
 
+@define
 class BadBatches:
-    """Counts consecutive steps with a non-finite loss or gradient.
+    """Counts consecutive steps with a non-finite loss or gradient."""
 
-    Args:
-        folder: returns the folder for the batches; called when the first batch is written.
-    """
-
-    def __init__(self, folder: Callable[[], Path]) -> None:
-        self._folder = folder
-        self.in_a_row = 0
+    _folder: Path | None
+    """For the batches; None: a temporary one."""
+    in_a_row: int = 0
 
     def count(self, batch: Batch, *, bad: bool) -> int:
         """Count a step, and write its batch if it was bad; return 1 if it was bad, else 0.
@@ -32,7 +30,7 @@ class BadBatches:
             self.in_a_row = 0
             return 0
         self.in_a_row += 1
-        folder = self._folder()
+        folder = self._folder or Path(tempfile.mkdtemp(prefix="ale-bad-batches-"))
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"step-{batch.step:05d}.json"
         path.write_bytes(msgspec.json.encode(batch))

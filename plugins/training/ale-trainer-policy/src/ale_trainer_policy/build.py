@@ -1,15 +1,12 @@
 """Builds the trainers from their options."""
 
 import logging
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 from attrs import evolve
 
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
-from ale_trainer_policy.bad_batches import BadBatches
 from ale_trainer_policy.old_policy import OldPolicy
 from ale_trainer_policy.options import (
     PRESETS,
@@ -45,19 +42,15 @@ def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrain
             "warning: this objective has no importance ratio, and of a step's updates all but the "
             "first are of another policy than pi_old: objective.positive and negative choose one"
         )
-    run = context.run_directory
     return PolicyTrainer(
         "policy",
         options,
+        context,
         target=Reinforcement(parts=parts, imitation=options.imitation),
         parts=parts,
         old_policy=OldPolicy(options.old_policy or "recompute", options.keep_versions),
-        bad_batches=BadBatches(_folder(options, context)),
-        ratios=run and run / "ratios" if options.keep_ratios else None,
         critic=options.critic,
-        values=run and run / "values",
-        seed=context.seed,
-        checking=context.checking,
+        keeps_ratios=options.keep_ratios,
     )
 
 
@@ -67,12 +60,10 @@ def sft_trainer(options: SftOptions, context: BuildContext) -> PolicyTrainer:
     return PolicyTrainer(
         "sft",
         options,
+        context,
         target=Imitation(options=options),
         parts=PRESETS["reinforce"],
         old_policy=OldPolicy("rollout_engine", 1),
-        bad_batches=BadBatches(_folder(options, context)),
-        seed=context.seed,
-        checking=context.checking,
     )
 
 
@@ -147,14 +138,3 @@ def _too_few_versions(options: PolicyOptions, context: BuildContext) -> Iterator
             expected=f"at least {needed}",
             hint="trainer.old_policy: rollout_engine stores no weights",
         )
-
-
-def _folder(options: LearnOptions, context: BuildContext) -> Callable[[], Path]:
-    def found() -> Path:
-        if options.bad_batches is not None:
-            return options.bad_batches
-        if context.run_directory is not None:
-            return context.run_directory / "bad_batches"
-        return Path(tempfile.mkdtemp(prefix="ale-bad-batches-"))
-
-    return found

@@ -1,6 +1,5 @@
 """What a checkpoint holds besides its tensors."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -19,10 +18,3 @@ class State(checkpoint.State):
     """SHA-256 of each file of the shards by name; empty if an earlier version wrote them."""
     fresh_moments_next: bool = False
     """The value in the last step's `Schedule`."""
-
-
-def plain(state: Any) -> Any:
-    """A generator's state in JSON types."""
-    if isinstance(state, Mapping):
-        return {key: plain(value) for key, value in state.items()}
-    return state if isinstance(state, str) else int(state)

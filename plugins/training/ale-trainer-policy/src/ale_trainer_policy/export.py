@@ -107,7 +107,13 @@ def write_model(
     check_shards(checkpoint, state.shards)
     weights = read_weights(checkpoint)
     with _policy(section, seed, registry) as policy:
-        _check_fingerprint(policy, options, state, checkpoint)
+        if fingerprint_of(policy, options) != state.fingerprint:
+            raise InputError.of(
+                f"{checkpoint} is a checkpoint of another model than the config's",
+                path="llm",
+                hint="has the corpus of llm.tiny, or the folder llm.model, changed since? "
+                "--set llm.KEY=VALUE names another one",
+            )
         form = _write(policy, options.lora, weights, out, merge=merge)
     return ExportedModel(
         out=out,
@@ -222,19 +228,6 @@ def _policy(section: Node, seed: int, registry: Registry) -> Iterator[SavablePol
         asyncio.run(llm.aclose())
 
 
-def _check_fingerprint(
-    policy: SavablePolicy, options: LearnOptions, state: State, checkpoint: Path
-) -> None:
-    if fingerprint_of(policy, options) == state.fingerprint:
-        return
-    raise InputError.of(
-        f"{checkpoint} is a checkpoint of another model than the config's",
-        path="llm",
-        hint="has the corpus of llm.tiny, or the folder llm.model, changed since? "
-        "--set llm.KEY=VALUE names another one",
-    )
-
-
 def _write(
     policy: SavablePolicy,
     lora: LoraOptions | None,
@@ -280,19 +273,15 @@ def _sampling_section(
 ) -> Mapping[str, Any]:
     """A section ``llm`` that samples from `out` as the run did; defaults are left out."""
     given = section.plain()
-    registration = registry.find("llm", given["type"])
-    fields = (
-        {}
-        if registration.component.options is None
-        else attrs.fields_dict(registration.component.options)
-    )
+    component = registry.find("llm", given["type"]).component
+    fields = {} if component.options is None else attrs.fields_dict(component.options)
     changed = {
         key: value
         for key, value in given.items()
         if key not in (*_IN_THE_FOLDER, *(["quantise"] * merged))
         and (key not in fields or not _same(value, fields[key]))
     }
-    return {"type": registration.component.name, "model": str(out), **changed}
+    return {"type": component.name, "model": str(out), **changed}
 
 
 def _same(value: Any, field: attrs.Attribute[Any]) -> bool:

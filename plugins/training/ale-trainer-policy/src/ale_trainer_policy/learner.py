@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,12 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from ale_trainer_policy.adamw import Trained
-from ale_trainer_policy.attention import tree_attention_enabled
 from ale_trainer_policy.critic import Critic, ValueTerms, value_loss
 from ale_trainer_policy.objective import Terms, Tokens, evaluate
 from ale_trainer_policy.options import LearnOptions, ObjectiveParts
 from ale_trainer_policy.samples import Floats, Sample
 from ale_trainer_policy.scorer import Scorer
-from ale_trainer_policy.scoring import Scored, value_states
+from ale_trainer_policy.scoring import Scored, packed_attention, value_states
 from ale_trainer_policy.stored import Stored, check_shards, stored
 from ale_trainer_policy.tree import Datum
 from ale_training.lora import full_weights
@@ -132,7 +131,12 @@ class Learner(Scorer):
         """The context for a forward pass and its backward pass: recomputed layers must use the same
         attention.
         """
-        with self._mode(training=True), self._attention():
+        own = None if self.critic is None else self.critic.model
+        with (
+            self._mode(training=True),
+            packed_attention(self.model, self.options.packing),
+            packed_attention(own, self.options.packing),
+        ):
             yield
 
     def scored(self, datum: Datum, *, entropy_gradient: bool) -> Scored:
@@ -240,7 +244,7 @@ class Learner(Scorer):
             KeyError, ValueError: a tensor is missing, or has another shape. Nothing is changed.
         """
         for prefix, each in self.trained.items():
-            each.check(_below(prefix, found.shapes))
+            each.check(found.shapes, prefix)
         self._make_room(found.shapes)
         found.read(self.state())
         self._restored(updates)
@@ -298,18 +302,6 @@ class Learner(Scorer):
     def _tensor(self, array: "np.ndarray[Any, Any]") -> Tensor:
         return torch.as_tensor(array, device=self.device)
 
-    @contextmanager
-    def _attention(self) -> Iterator[None]:
-        if self.options.packing == "padded":
-            yield
-            return
-        own = None if self.critic is None else self.critic.model
-        with (
-            tree_attention_enabled(self.model),
-            nullcontext() if own is None else tree_attention_enabled(own),
-        ):
-            yield
-
     @property
     def _values_states(self) -> bool:
         """Does the critic value the policy's own hidden states?"""
@@ -357,12 +349,3 @@ class Learner(Scorer):
 def local_part(tensor: Tensor) -> Tensor:
     """This process's part of a sharded tensor; an unsharded tensor is returned whole."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
-def _below(prefix: str, shapes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
-    """The entries whose names begin with `prefix`, with the prefix removed."""
-    return {
-        name.removeprefix(prefix): shape
-        for name, shape in shapes.items()
-        if name.startswith(prefix)
-    }

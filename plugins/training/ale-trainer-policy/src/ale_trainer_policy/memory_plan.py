@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from ale_trainer_policy.options import LearnOptions, PolicyOptions, resolve_objective
 from ale_trainer_policy.traced import Traced, trace
@@ -85,17 +85,13 @@ class Change:
     peak: float
 
 
+@frozen
 class Planner:
     """Plans runs of one model; what several runs have in common is traced once."""
 
-    def __init__(self, config: Any) -> None:
-        """Start without any plan.
-
-        Args:
-            config: the model's transformers config.
-        """
-        self._config = config
-        self._traced: dict[Any, Traced] = {}
+    _config: Any
+    """The model's transformers config."""
+    _traced: dict[Any, Traced] = field(factory=dict, init=False)
 
     def plan(self, sampler: Sampler, options: LearnOptions) -> MemoryPlan:
         """The memory of a run whose trainer has these options."""

@@ -66,7 +66,9 @@ class MetricsAccumulator:
         log_ratio = logp - datum.behaviour_logp
         self._log_weights.append(log_ratio[sampled])
         self._values["kl_rollout"].append(_k3(log_ratio)[datum.sampled])
-        self._record_log_ratios(datum, np.where(datum.sampled, log_ratio, np.nan))
+        of_sampled = by_sample(datum.samples, np.where(datum.sampled, log_ratio, np.nan))
+        for sample, own in zip(datum.samples, of_sampled, strict=True):
+            self.log_ratios[sample.episode] = own
         causes = _causes(terms)
         for name, where in causes.items():
             self._values[name].append(where[sampled].astype(np.float64))
@@ -114,10 +116,6 @@ class MetricsAccumulator:
             if n := sum(len(trace.output_ids) for trace in traces if trace is not None):
                 self._values[f"tokens_of_{name}"].append(np.array([float(n)]))
 
-    def _record_log_ratios(self, datum: Datum, log_ratio: Floats) -> None:
-        for sample, part in zip(datum.samples, by_sample(datum.samples, log_ratio), strict=True):
-            self.log_ratios[sample.episode] = part
-
     def add_update(self, norms: Sequence[float], rate: float) -> None:
         """Add an update: gradient norms before clipping, and the policy's learning rate."""
         self._norms.append(norms)
@@ -156,31 +154,20 @@ class MetricsAccumulator:
 
 def _causes(terms: Terms) -> Mapping[str, Bools]:
     """Reasons why a token's gradient differs from its weight's, by metric name; each (T,)."""
-    unmasked, mismatch, ratio, coefficient, correction, corrected, limited = (
-        each.cpu().numpy()
-        for each in (
-            terms.unmasked,
-            terms.mismatch,
-            terms.ratio,
-            terms.coefficient,
-            terms.correction,
-            terms.corrected,
-            terms.limited,
-        )
-    )
-    dropped = coefficient == 0
-    return {
-        "masked_fraction": ~unmasked,
-        "masked_above_fraction": ~unmasked & (mismatch > 1),
-        "masked_below_fraction": ~unmasked & (mismatch < 1),
+    dropped, masked = terms.coefficient == 0, ~terms.unmasked
+    found = {
+        "masked_fraction": masked,
+        "masked_above_fraction": masked & (terms.mismatch > 1),
+        "masked_below_fraction": masked & (terms.mismatch < 1),
         "clipped_fraction": dropped,
-        "clipped_above_fraction": dropped & (ratio > 1),
-        "clipped_below_fraction": dropped & (ratio < 1),
-        "clamped_fraction": limited & ~dropped,
-        "corrected_fraction": corrected,
-        "corrected_capped_fraction": corrected & (correction != 0),
-        "corrected_dropped_fraction": corrected & (correction == 0),
+        "clipped_above_fraction": dropped & (terms.ratio > 1),
+        "clipped_below_fraction": dropped & (terms.ratio < 1),
+        "clamped_fraction": terms.limited & ~dropped,
+        "corrected_fraction": terms.corrected,
+        "corrected_capped_fraction": terms.corrected & (terms.correction != 0),
+        "corrected_dropped_fraction": terms.corrected & (terms.correction == 0),
     }
+    return {name: where.cpu().numpy() for name, where in found.items()}
 
 
 def _chunks_with(chunk: Ints, where: Bools) -> Floats:

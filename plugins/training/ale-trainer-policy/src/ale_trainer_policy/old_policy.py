@@ -1,10 +1,9 @@
 """pi_old, the denominator of the importance ratio, under three definitions."""
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from attrs import evolve
+from attrs import define, evolve, field
 from torch import Tensor
 
 from ale.errors import AleError
@@ -17,29 +16,27 @@ from ale_trainer_policy.worker_group import WorkerGroup
 PREFIX = "version"
 
 
+@define
 class OldPolicy:
-    """Computes log pi_old of samples.
+    """Computes log pi_old of samples."""
 
-    Args:
-        choice: ``recompute``: under the weights before this step. ``rollout_version``: under the
-            weights that sampled each token, stored here. ``rollout_engine``: the log-probability
-            that the sampler recorded.
-        keep: how many versions to store.
-    """
-
-    def __init__(self, choice: OldPolicyName, keep: int) -> None:
-        self._choice = choice
-        self._keep = keep
-        self._weights_of: OrderedDict[int, Mapping[str, Tensor]] = OrderedDict()
+    _choice: OldPolicyName
+    """``recompute``: under the weights before this step. ``rollout_version``: under the weights
+    that sampled each token, stored here. ``rollout_engine``: the log-probability that the sampler
+    recorded."""
+    _keep: int
+    """How many versions to store."""
+    weights_of: dict[int, Mapping[str, Tensor]] = field(factory=dict, init=False)
+    """By version, the oldest first."""
 
     def store_version(self, version: int, learner: Learner | WorkerGroup) -> None:
         """Store the weights that sampling uses from now on, if they will be needed."""
         if self._choice == "rollout_version":
             # The options refuse rollout_version with several processes.
             assert isinstance(learner, Learner)
-            self._weights_of[version] = learner.weights()
-            while len(self._weights_of) > self._keep:
-                self._weights_of.popitem(last=False)
+            self.weights_of[version] = learner.weights()
+            while len(self.weights_of) > self._keep:
+                del self.weights_of[next(iter(self.weights_of))]
 
     def with_old_policy(
         self,
@@ -61,16 +58,13 @@ class OldPolicy:
         if self._choice == "recompute" and n_updates == 1:
             return list(samples)
         pieces = split([each for each in samples if each.trainable])
-        return with_column(samples, "old_logp", pieces, self._logps(learner, pieces))
-
-    def _logps(
-        self, learner: Learner | WorkerGroup, pieces: Sequence[Sequence[Sample]]
-    ) -> list[Floats]:
         if self._choice == "recompute":
-            return learner.logps(pieces)
-        # The options refuse rollout_version with several processes.
-        assert isinstance(learner, Learner)
-        return [self._by_version(learner, piece) for piece in pieces]
+            found = learner.logps(pieces)
+        else:
+            # The options refuse rollout_version with several processes.
+            assert isinstance(learner, Learner)
+            found = [self._by_version(learner, piece) for piece in pieces]
+        return with_column(samples, "old_logp", pieces, found)
 
     def _by_version(self, learner: Learner, micro: Sequence[Sample]) -> Floats:
         versions = np.concatenate([each.version for each in micro])
@@ -81,19 +75,19 @@ class OldPolicy:
         return logp
 
     def _weights(self, version: int) -> Mapping[str, Tensor]:
-        if version not in self._weights_of:
+        if version not in self.weights_of:
             raise AleError(
                 f"tokens were sampled from version {version}, and only "
-                f"{', '.join(map(str, self._weights_of))} are stored: set trainer.keep_versions "
+                f"{', '.join(map(str, self.weights_of))} are stored: set trainer.keep_versions "
                 "higher"
             )
-        return self._weights_of[version]
+        return self.weights_of[version]
 
     def state(self) -> dict[str, Tensor]:
         """Tensors of a checkpoint, by name."""
         return {
             f"{PREFIX}/{version}/{name}": tensor
-            for version, weights in self._weights_of.items()
+            for version, weights in self.weights_of.items()
             for name, tensor in weights.items()
         }
 
@@ -101,10 +95,10 @@ class OldPolicy:
         """Restore what `state` returned."""
         if self._choice != "rollout_version":
             return
-        self._weights_of.clear()
+        self.weights_of.clear()
         for version in versions:
             prefix = f"{PREFIX}/{version}/"
-            self._weights_of[version] = {
+            self.weights_of[version] = {
                 name.removeprefix(prefix): tensor
                 for name, tensor in tensors.items()
                 if name.startswith(prefix)

@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from attrs import frozen
-from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import (
     CPUOffloadPolicy,
@@ -13,7 +12,7 @@ from torch.distributed.fsdp import (
     OffloadPolicy,
     fully_shard,
 )
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import distribute_tensor
 
 from ale_trainer_policy.options import LearnOptions
 
@@ -82,13 +81,9 @@ class Placement:
                 whole = torch.empty(parameter.shape, dtype=parameter.dtype, device=self.device)
                 if source is not None:
                     whole.copy_(source.get_parameter(name))
-                _take(parameter, whole)
-
-
-def _take(parameter: DTensor, whole: Tensor) -> None:
-    """Copy each rank's shard out of rank 0's tensor."""
-    found = distribute_tensor(whole, parameter.device_mesh, parameter.placements)
-    parameter.to_local().copy_(found.to_local())
+                # Each rank gets its shard of rank 0's tensor.
+                found = distribute_tensor(whole, parameter.device_mesh, parameter.placements)
+                parameter.to_local().copy_(found.to_local())
 
 
 def placement_of(model: Any, options: LearnOptions, device: torch.device) -> Placement:

@@ -82,7 +82,7 @@ def score(
         temperature=temperature,
         entropy_gradient=entropy_gradient,
     )
-    with _attention(model, packing), _hidden_states(model, wanted=states) as hidden:
+    with packed_attention(model, packing), _hidden_states(model, wanted=states) as hidden:
         _read(model, reader, weights, inputs, whole=logits_mb is None)
     return Scored(
         logp=reader.logp,
@@ -92,8 +92,10 @@ def score(
     )
 
 
-def _attention(model: Any, packing: Packing) -> AbstractContextManager[Any]:
-    return nullcontext() if packing == "padded" else tree_attention_enabled(model)
+def packed_attention(model: Any, packing: Packing) -> AbstractContextManager[Any]:
+    """The attention that this packing needs, in the model's layers; None for no model."""
+    unchanged = model is None or packing == "padded"
+    return nullcontext() if unchanged else tree_attention_enabled(model)
 
 
 @contextmanager
@@ -120,7 +122,7 @@ def value_states(critic: Any, datum: Datum, *, packing: Packing = "tree") -> Ten
     """
     inputs, row, column = _inputs(datum, device_of(critic), packing)
     at = torch.as_tensor(row * inputs["input_ids"].shape[1] + column)
-    with _attention(critic.model, packing):
+    with packed_attention(critic.model, packing):
         values: Tensor = critic(None, inputs, at.to(inputs["input_ids"].device))
     return values
 
@@ -139,7 +141,6 @@ def _read(
         else:
             logits = torch.func.functional_call(model, dict(weights), (), inputs).logits
     if whole:
-        reader.rows = sys.maxsize
         reader.read(logits, lambda all_of_them: all_of_them)
     assert whole or logits is reader.logp, "models are checked when they are attached"
 
@@ -173,7 +174,10 @@ def _row_inputs(datum: Datum, device: torch.device) -> tuple[dict[str, Any], Int
     for number, row in enumerate(rows):
         ids[number, : len(row)] = row
         real[number, : len(row)] = 1
-    which, where = _row_targets(datum)
+    # Of each target, its row among those of all samples, and its index in that row.
+    first = np.cumsum([0, *(len(sample.rows) for sample in datum.samples)])
+    which = np.concatenate([each.row + first[i] for i, each in enumerate(datum.samples)])
+    where = np.concatenate([sample.at for sample in datum.samples])
     positions = np.maximum(0, real.cumsum(1) - 1)
     inputs = {
         "input_ids": torch.as_tensor(ids, device=device),
@@ -183,10 +187,3 @@ def _row_inputs(datum: Datum, device: torch.device) -> tuple[dict[str, Any], Int
     }
     row_of = np.concatenate([which, which[datum.ends]])
     return inputs, row_of, np.concatenate([where - 1, where[datum.ends]])
-
-
-def _row_targets(datum: Datum) -> tuple[Ints, Ints]:
-    """For each target token, its row among the rows of all samples, and its index in that row."""
-    first = np.cumsum([0, *(len(sample.rows) for sample in datum.samples)])
-    which = [sample.row + first[number] for number, sample in enumerate(datum.samples)]
-    return np.concatenate(which), np.concatenate([sample.at for sample in datum.samples])

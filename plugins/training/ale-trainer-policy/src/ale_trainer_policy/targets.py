@@ -21,7 +21,6 @@ from ale_trainer_policy.samples import (
     Floats,
     Sample,
     SampleBatch,
-    ValueTargets,
     read_group,
     with_expert_next,
 )
@@ -109,15 +108,10 @@ class Reinforcement:
                 weight=sample.weight / by_episode.get(id(sample), 1.0),
                 imitation=sample.imitation / n_imitated,
                 regularised=sample.regularised / by_episode.get(id(sample), 1.0),
-                value=_share(sample.value, n_units),
+                value=sample.value and evolve(sample.value, weight=sample.value.weight / n_units),
             )
             for sample in samples
         ]
-
-
-def _share(value: ValueTargets | None, n_units: int) -> ValueTargets | None:
-    """Value targets whose loss is a mean over the units of the update."""
-    return None if value is None else evolve(value, weight=value.weight / n_units)
 
 
 def _sampled_success(rollout: Rollout) -> bool:

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import evolve
+from attrs import define, evolve, field
 
 from ale.errors import AleError, StoreError
+from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.types import Batch, PolicySnapshot, StepReport
 from ale_trainer_policy.bad_batches import BadBatches
-from ale_trainer_policy.checkpoint import State, plain
+from ale_trainer_policy.checkpoint import State
 from ale_trainer_policy.critic import make_critic
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.engines import check_engine
@@ -48,50 +49,26 @@ from ale_training.policy import policy_of, sampled_temperature, training_device
 from ale_training.quantised import is_quantised
 
 
+@define(eq=False, slots=False)
 class PolicyTrainer:
-    """Trains the model that samples, in this process.
+    """Trains the model that samples, in this process."""
 
-    Args:
-        name: the component's; a checkpoint of another component is refused.
-        options: those common to the trainers of this package.
-        target: turns batches into weighted samples.
-        parts: the objective.
-        old_policy: computes log pi_old.
-        bad_batches: stores batches with a non-finite loss.
-        ratios: folder for each step's importance ratios; None writes none.
-        critic: values the episodes' units; None leaves the credit as it is.
-        values: folder for the critic's values and advantages of each step; None writes nothing.
-        seed: for the order of minibatches.
-        checking: the config is only checked: `attach` starts no ranks.
-    """
+    _name: str
+    """The component's; a checkpoint of another component is refused."""
+    _options: LearnOptions
+    _context: BuildContext
+    _target: TrainingTarget = field(kw_only=True)
+    """Turns batches into weighted samples."""
+    _parts: ObjectiveParts = field(kw_only=True)
+    _old_policy: OldPolicy = field(kw_only=True)
+    _critic: CriticOptions | None = field(default=None, kw_only=True)
+    """Values the episodes' units; None leaves the credit as it is."""
+    _keeps_ratios: bool = field(default=False, kw_only=True)
 
-    def __init__(
-        self,
-        name: str,
-        options: LearnOptions,
-        *,
-        target: TrainingTarget,
-        parts: ObjectiveParts,
-        old_policy: OldPolicy,
-        bad_batches: BadBatches,
-        ratios: Path | None = None,
-        critic: CriticOptions | None = None,
-        values: Path | None = None,
-        seed: int,
-        checking: bool = False,
-    ) -> None:
-        self._name = name
-        self._options = options
-        self._target = target
-        self._parts = parts
-        self._old_policy = old_policy
-        self._bad_batches = bad_batches
-        self._ratios = ratios
-        self._critic = critic
-        self._values = values
-        self._seed = seed
-        self._checking = checking
-        self._generator = np.random.Generator(np.random.PCG64(seed))
+    def __attrs_post_init__(self) -> None:
+        run = self._context.run_directory
+        self._bad_batches = BadBatches(self._options.bad_batches or (run and run / "bad_batches"))
+        self._generator = np.random.Generator(np.random.PCG64(self._context.seed))
         self._lock = threading.Lock()
         self._model_lock: AbstractContextManager[Any] = nullcontext()
         self._learner: Learner | WorkerGroup | None = None
@@ -141,14 +118,14 @@ class PolicyTrainer:
         if kl is not None:
             same = self._start if kl.model is None else None
             self._reference = same or reference(kl.model)
-        self._random_state = RandomState(self._seed, device)
+        self._random_state = RandomState(self._context.seed, device)
         with (
             self._random_state.active(),
             naming_lack_of_memory("the model that is trained", LESS_MEMORY),
         ):
             critic = make_critic(policy, self._options, self._critic)
             model = prepare(policy, self._options)
-            if self._checking and self._options.is_sharded:
+            if self._context.checking and self._options.is_sharded:
                 return
             self._learner = make_learner(model, self._options, critic, device)
         self._old_policy.store_version(self._version, self._learner)
@@ -184,8 +161,9 @@ class PolicyTrainer:
             accumulator.add_lengths(batch)
             samples = self._with_values(learner, batch.step, read.samples, accumulator)
             bad = self._learn(learner, samples, accumulator)
-            if self._ratios is not None:
-                write_ratios(self._ratios, batch, read.samples, accumulator.log_ratios)
+            run = self._context.run_directory
+            if self._keeps_ratios and run is not None:
+                write_ratios(run / "ratios", batch, read.samples, accumulator.log_ratios)
             if accumulator.counts["updates"]:
                 self._version += 1
                 self._old_policy.store_version(self._version, learner)
@@ -294,8 +272,8 @@ class PolicyTrainer:
         ordered = sorted(samples, key=lambda each: each.episode)
         completed, found = with_values(learner, ordered, self._split, self._critic)
         accumulator.add_values(list(found.values()))
-        if self._values is not None:
-            write_values(self._values, step, found)
+        if self._context.run_directory is not None:
+            write_values(self._context.run_directory / "values", step, found)
         return completed
 
     def _with_reference(self, samples: Sequence[Sample]) -> list[Sample]:
@@ -346,18 +324,17 @@ class PolicyTrainer:
     def _write(self, directory: Path, *, background: bool) -> Callable[[], None] | None:
         learner, random_state = self._attached()
         with self._lock:
-            kept = self._old_policy.state()
             state = State(
                 trainer=self._name,
                 fingerprint=self._fingerprint,
                 version=self._version,
                 updates=learner.updates,
                 bad_steps=self._bad_batches.in_a_row,
-                generator=plain(self._generator.bit_generator.state),
-                kept_versions=sorted({int(name.split("/")[1]) for name in kept}),
+                generator=dict(self._generator.bit_generator.state),
+                kept_versions=list(self._old_policy.weights_of),
                 fresh_moments_next=self._fresh_moments_next,
             )
-            tensors = {**random_state.state(), **kept}
+            tensors = {**random_state.state(), **self._old_policy.state()}
             shards_written = nothing
             if isinstance(learner, Learner):
                 tensors |= learner.state()
@@ -384,10 +361,13 @@ class PolicyTrainer:
         """
         learner, random_state = self._attached()
         with self._lock, self._model_lock:
-            state = checkpoint.read_state(directory, State, trainer=self._name)
-            checkpoint.check_fingerprint(directory, state, self._fingerprint)
-            checkpoint.check_digest(directory, state)
-            tensors = checkpoint.read_tensors(directory, ("random/", f"{VERSION}/"))
+            state, tensors = checkpoint.read(
+                directory,
+                State,
+                trainer=self._name,
+                fingerprint=self._fingerprint,
+                prefixes=("random/", f"{VERSION}/"),
+            )
             try:
                 learner.load(directory, state.updates, state.shards)
                 random_state.load_state(tensors)
