@@ -9,10 +9,11 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+from attrs import field, frozen
 
 from ale.errors import LLMError
 from ale.files import replacing
@@ -32,19 +33,16 @@ class Marker(msgspec.Struct, forbid_unknown_fields=True):
     """Sizes in bytes by file name."""
 
 
+@frozen
 class WeightFolder:
-    """The versions of one run.
+    """The versions of one run."""
 
-    Args:
-        root: folder of the versions; created if missing.
-        keep: number of versions to keep; older ones are removed when a new one is published.
-        sync: have a version on the disk before it has its name, for other machines that read it.
-    """
-
-    def __init__(self, root: Path, *, keep: int = 2, sync: bool = True) -> None:
-        self.root = root
-        self._keep = keep
-        self._sync = sync
+    root: Path
+    """Folder of the versions; created if missing."""
+    _keep: int = field(default=2, kw_only=True)
+    """Number of versions to keep; older ones are removed when a new one is published."""
+    _sync: bool = field(default=True, kw_only=True)
+    """Have a version on the disk before it has its name, for other machines that read it."""
 
     def publish(self, version: int, write: Callable[[Path], str]) -> Weights:
         """Write a version; an existing one is replaced.
@@ -154,12 +152,16 @@ def check_broadcast(weights: Weights, broadcast: Broadcast) -> None:
         WeightsError: it does not.
         LLMError: it can't be reached.
     """
-    reader = Reader(msgspec.to_builtins(broadcast))
-    try:
+    with contextlib.closing(Reader(msgspec.to_builtins(broadcast))) as reader, refusals():
         reader.ask("check", weights.digest)
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """The errors of a `Reader` as those of a server."""
+    try:
+        yield
     except OtherWeightsError as error:
         raise WeightsError(str(error)) from error
     except OSError as error:
         raise LLMError(str(error), transient=True) from error
-    finally:
-        reader.close()

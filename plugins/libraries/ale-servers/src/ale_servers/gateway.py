@@ -62,24 +62,17 @@ class _Job:
     """Name of the job's adapter in the program."""
 
 
+@define(eq=False, slots=False)
 class Gateway:
-    """An `InferenceServer` in front of a program.
+    """An `InferenceServer` in front of a program."""
 
-    Args:
-        model: what the program serves.
-        program: the API through which the program is asked.
-        run: starts the program, and calls back after each start; called at the first request.
-    """
+    _model: Model
+    _program: Program
+    """The API through which the program is asked."""
+    _run: Callable[[OnStart], AbstractAsyncContextManager[object]]
+    """Starts the program, and calls back after each start; called at the first request."""
 
-    def __init__(
-        self,
-        model: Model,
-        program: Program,
-        run: Callable[[OnStart], AbstractAsyncContextManager[object]],
-    ) -> None:
-        self._model = model
-        self._program = program
-        self._run = run
+    def __attrs_post_init__(self) -> None:
         self._running: AbstractAsyncContextManager[object] | None = None
         self._ready: asyncio.Task[None] | None = None
         self._jobs: dict[str, _Job] = {}

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-from attrs import evolve
+from attrs import define, evolve, field
 from nats.aio.client import Client
 from nats.js.api import KeyValueConfig
 from nats.js.errors import (
@@ -35,23 +35,21 @@ BUCKET = "ale-servers"
 T = TypeVar("T")
 
 
+@define(eq=False, repr=False, slots=False)
 class NatsRegistry:
-    """Servers with entries in a bucket. Opens no connection before the first call.
+    """Servers with entries in a bucket. Opens no connection before the first call."""
 
-    Args:
-        options: their URL ends with the bucket: ``nats://HOST:PORT/BUCKET``.
-        environ: contains the variables that the options name.
-        expiry_s: seconds after which an entry that was not renewed has expired.
-    """
+    _options: ServerOptions
+    """Their URL ends with the bucket: ``nats://HOST:PORT/BUCKET``."""
+    _environ: Mapping[str, str]
+    """Contains the variables that the options name."""
+    _expiry_s: float = field(default=EXPIRY_S, kw_only=True)
+    """Seconds after which an entry that was not renewed has expired."""
 
-    def __init__(
-        self, options: ServerOptions, environ: Mapping[str, str], *, expiry_s: float = EXPIRY_S
-    ) -> None:
-        parts = urlsplit(options.url)
-        self._options = evolve(options, url=f"{parts.scheme}://{parts.netloc}")
-        self._environ = environ
+    def __attrs_post_init__(self) -> None:
+        parts = urlsplit(self._options.url)
+        self._options = evolve(self._options, url=f"{parts.scheme}://{parts.netloc}")
         self._bucket = parts.path.strip("/") or BUCKET
-        self._expiry_s = expiry_s
         self._seen: dict[str, tuple[Entry, float]] = {}
         """Entries, and when each was last renewed, by this process's clock."""
         self._lost_at = 0.0

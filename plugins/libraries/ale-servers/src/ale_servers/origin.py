@@ -4,23 +4,24 @@ import secrets
 from pathlib import Path
 
 from aiohttp import web
+from attrs import define
 
 from ale_servers.address import ANY, Address
 from ale_servers.records import Origin
 
 
+@define(eq=False, slots=False)
 class WeightOrigin:
     """Hands out a folder, in the event loop that starts it. Files are sent as they are, by
     ``sendfile``; nothing is encrypted.
-
-    Args:
-        folder: of a `channel.WeightFolder`.
-        address: where to listen.
     """
 
-    def __init__(self, folder: Path, address: Address) -> None:
-        self._folder = folder
-        self._address = address
+    _folder: Path
+    """Of a `channel.WeightFolder`."""
+    _address: Address
+    """Where to listen."""
+
+    def __attrs_post_init__(self) -> None:
         self._runner: web.AppRunner | None = None
         self._origin: Origin | None = None
 

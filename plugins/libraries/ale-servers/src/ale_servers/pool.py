@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
-from attrs import frozen
+from attrs import define, field, frozen
 
 from ale.errors import AleError, LLMError
 from ale_servers.protocol import InferenceServer, NotSampledError, WeightsError
@@ -47,40 +47,28 @@ class PoolOptions:
     """Seconds after which servers resume by themselves, should this process be killed."""
 
 
+@define(eq=False, slots=False)
 class ServerPool:
-    """The servers of a registry, as one that samples.
+    """The servers of a registry, as one that samples."""
 
-    Args:
-        registry: where the servers are found.
-        connect: makes the client of a server.
-        fingerprint: the model's; a server of another model is refused.
-        initial: the weights before the first update; they need not be stored.
-        run: id of the run, by which it recognises what it has published before.
-        present: an adapter over the initial weights that the servers have.
-        options: how the servers are asked.
-    """
+    _registry: Registry
+    _connect: Callable[[Entry], InferenceServer]
+    """Makes the client of a server."""
+    _fingerprint: str = field(kw_only=True)
+    """The model's; a server of another model is refused."""
+    base: Weights = field(kw_only=True, alias="initial")
+    """The weights under the adapter, or those that are sampled from if there is none. Before the
+    first update they need not be stored."""
+    _run: str = field(default="", kw_only=True)
+    """Id of the run, by which it recognises what it has published before."""
+    _present: Weights | None = field(default=None, kw_only=True)
+    """An adapter over the initial weights that the servers have."""
+    _options: PoolOptions = field(factory=PoolOptions, kw_only=True)
 
-    def __init__(
-        self,
-        registry: Registry,
-        connect: Callable[[Entry], InferenceServer],
-        *,
-        fingerprint: str,
-        initial: Weights,
-        run: str = "",
-        present: Weights | None = None,
-        options: PoolOptions | None = None,
-    ) -> None:
-        self._registry = registry
-        self._connect = connect
-        self._fingerprint = fingerprint
-        self._run = run
-        self._options = options or PoolOptions()
-        self.weights = present or initial
+    def __attrs_post_init__(self) -> None:
+        self.weights = self._present or self.base
         """The weights that are sampled from."""
-        self.base = initial
-        """The weights under the adapter; the same if there is none."""
-        self._digests = {each.version: each.digest for each in (initial, self.weights)}
+        self._digests = {each.version: each.digest for each in (self.base, self.weights)}
         self._router = Router()
         self._members = self._router.members
         self._looking = asyncio.Lock()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import aiohttp
-from attrs import frozen
+from attrs import define, frozen
 
 from ale.errors import ContextLengthError, LLMError
 from ale_servers.client import Connections, failures_named
@@ -17,6 +17,7 @@ from ale_servers.records import Interruption, SampleReason, SampleRequest, Weigh
 
 POLL_S = 0.25
 """Seconds between looks at a program that is starting."""
+_GET_S = 10.0
 _TOO_LONG = ("maximum model length", "context length")
 """Texts by which programs say that a prompt does not fit."""
 
@@ -107,17 +108,14 @@ class Program(Protocol):
         ...
 
 
+@define(eq=False)
 class Asked:
-    """A program behind a URL of this machine.
+    """A program behind a URL of this machine."""
 
-    Args:
-        url: without a slash at the end.
-        connections: kept open between requests.
-    """
-
-    def __init__(self, url: str, connections: Connections) -> None:
-        self.url = url
-        self._connections = connections
+    url: str
+    """Without a slash at the end."""
+    _connections: Connections
+    """Kept open between requests."""
 
     async def post(
         self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = 600.0
@@ -132,9 +130,9 @@ class Asked:
         """
         return await self._asked("POST", path, body, timeout_s)
 
-    async def get(self, path: str, *, timeout_s: float = 10.0) -> Any:
+    async def get(self, path: str) -> Any:
         """As `post`."""
-        return await self._asked("GET", path, None, timeout_s)
+        return await self._asked("GET", path, None, _GET_S)
 
     async def _asked(self, verb: str, path: str, body: Any, timeout_s: float | None) -> Any:
         limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=5.0)

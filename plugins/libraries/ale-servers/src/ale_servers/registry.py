@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+from attrs import define, field
 
 from ale.files import replacing
 from ale_servers.records import Entry
@@ -71,17 +72,14 @@ class Addresses:
         return self._entries
 
 
+@define(eq=False, slots=False)
 class FolderRegistry:
-    """Servers with entries in a folder.
+    """Servers with entries in a folder."""
 
-    Args:
-        folder: created if missing.
-        expiry_s: age, in seconds by the clock of the folder's file system, of an expired entry.
-    """
-
-    def __init__(self, folder: Path, *, expiry_s: float = EXPIRY_S) -> None:
-        self.folder = folder
-        self._expiry_s = expiry_s
+    folder: Path
+    """Created if missing."""
+    _expiry_s: float = field(default=EXPIRY_S, kw_only=True)
+    """Age, in seconds by the clock of the folder's file system, of an expired entry."""
 
     def __str__(self) -> str:
         return str(self.folder)

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
+from attrs import define
+
 from ale.errors import LaunchError
 from ale.protocols import LOST, Launch, Process
 from ale_supervised.child import Ended, Running
@@ -31,30 +33,20 @@ class Part(Protocol):
 P = TypeVar("P", bound=Part)
 
 
+@define(eq=False, slots=False)
 class Supervised(Generic[P]):
-    """The processes of a launch."""
+    """The processes of a launch; none is started yet."""
 
-    def __init__(
-        self,
-        launch: Launch,
-        start: Callable[[P], Awaitable[Running]],
-        grace_s: float,
-        say: Callable[[str], None],
-        status: Callable[[int], int] = lambda code: code,
-    ) -> None:
-        """Nothing is started yet.
+    _launch: Launch
+    _start: Callable[[P], Awaitable[Running]]
+    """Starts one; cancelled, it leaves nothing behind. Raises `OSError` or `LaunchError`."""
+    _grace_s: float
+    """Seconds from SIGTERM to SIGKILL."""
+    _say: Callable[[str], None]
+    _status: Callable[[int], int] = lambda code: code
+    """The run's exit status by that of its process."""
 
-        Args:
-            start: starts one; cancelled, it leaves nothing behind. Raises `OSError` or
-                `LaunchError`.
-            grace_s: seconds from SIGTERM to SIGKILL.
-            status: the run's exit status by that of its process.
-        """
-        self._launch = launch
-        self._start = start
-        self._grace_s = grace_s
-        self._say = say
-        self._status = status
+    def __attrs_post_init__(self) -> None:
         self._starting: dict[str, asyncio.Task[Running]] = {}
         self._running: dict[str, Running] = {}
         self._tasks: list[asyncio.Task[int]] = []

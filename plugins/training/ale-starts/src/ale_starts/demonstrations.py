@@ -140,18 +140,15 @@ def stored_successes(reader: RunReader, prefer: Prefer, check: Check) -> StoredS
     return StoredSuccesses(found)
 
 
+@frozen(eq=False)
 class OwnSuccesses(Experts):
-    """The policy's own successes: episodes in which it had at least one turn.
+    """The policy's own successes: episodes in which it had at least one turn."""
 
-    Args:
-        fallback: used until the policy has succeeded.
-    """
-
-    def __init__(self, fallback: Experts | None, prefer: Prefer, check: Check) -> None:
-        self._fallback = fallback
-        self._prefer: Prefer = prefer
-        self._check: Check = check
-        self._best: dict[str, Demonstration] = {}
+    _fallback: Experts | None
+    """Used until the policy has succeeded."""
+    _prefer: Prefer
+    _check: Check
+    _best: dict[str, Demonstration] = field(factory=dict, init=False)
 
     def initial(self, task: Task) -> Demonstration | None:
         """The fallback's demonstration."""

@@ -4,7 +4,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from attrs import Factory, define
+from attrs import Factory, define, field, frozen
 
 from ale.errors import InputError, Problem
 from ale.protocols import Start, StartScheme
@@ -57,6 +57,7 @@ class Initial:
         """Do nothing."""
 
 
+@define(eq=False, slots=False)
 class WithDemonstrations:
     """Demonstrates whole tasks in the first steps, then uses another scheme.
 
@@ -66,19 +67,19 @@ class WithDemonstrations:
 
     With `after: same-demonstrations` the other scheme is not used: the demonstrations of the first
     step follow those of the last, and so on, without probes.
-
-    Args:
-        experts: source of the demonstrations.
     """
 
-    def __init__(self, scheme: StartScheme, options: InitialOptions, experts: Experts) -> None:
-        self._scheme = scheme
-        self._experts = experts
-        self._steps = options.demonstrations
-        self._until = options.until
-        self._probes = 0 if options.until is None else options.probes
-        self._repeats = options.after == "same-demonstrations"
-        self._shown: dict[int, list[Start]] = {}
+    _scheme: StartScheme
+    _options: InitialOptions
+    _experts: Experts
+    """Source of the demonstrations."""
+    _shown: dict[int, list[Start]] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._steps = self._options.demonstrations
+        self._until = self._options.until
+        self._probes = 0 if self._until is None else self._options.probes
+        self._repeats = self._options.after == "same-demonstrations"
 
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
         """One rollout of each task that has an expert; afterwards the other scheme's plan.
@@ -151,16 +152,15 @@ def require_experts(tasks: Sequence[Task]) -> None:
         )
 
 
+@frozen
 class Parallel:
     """Several starts per task and step, drawn uniformly over the expert's turns; p = 0 is one."""
 
-    def __init__(
-        self, options: ParallelOptions, experts: Experts, *, required: bool, seed: int
-    ) -> None:
-        self._options = options
-        self._experts = experts
-        self._required = required
-        self._seed = seed
+    _options: ParallelOptions
+    _experts: Experts
+    _required: bool = field(kw_only=True)
+    """Every task must have an expert."""
+    _seed: int = field(kw_only=True)
 
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
         """Up to `anchors` starts of each task, with its rollouts split as evenly as possible.
@@ -233,16 +233,17 @@ class _StepOutcome:
     """The best own success of the run so far."""
 
 
+@frozen(eq=False)
 class Rollback:
     """Starts just before the expert's last turn, and moves back as success from there recovers."""
 
-    def __init__(self, options: RollbackOptions, experts: Experts, *, required: bool) -> None:
-        self._options = options
-        self._experts = experts
-        self._required = required
-        self._curricula: dict[str, _Curriculum] = {}
-        # Results are applied when the task is drawn next.
-        self._outcomes: dict[str, list[_StepOutcome]] = defaultdict(list)
+    _options: RollbackOptions
+    _experts: Experts
+    _required: bool = field(kw_only=True)
+    """Every task must have an expert."""
+    _curricula: dict[str, _Curriculum] = field(factory=dict, init=False)
+    _outcomes: dict[str, list[_StepOutcome]] = field(factory=lambda: defaultdict(list), init=False)
+    """Results are applied when the task is drawn next."""
 
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
         """One start per task.

@@ -14,7 +14,7 @@ from contextlib import (
     suppress,
 )
 
-from attrs import Factory, define
+from attrs import Factory, define, field, frozen
 
 from ale.errors import ReplayError, SandboxError
 from ale.protocols import Restoring, Sandbox, Start, StartScheme
@@ -47,11 +47,6 @@ class _StartState:
     users: int = 0
     """Rollouts that use the snapshot."""
 
-    def begin_replay(self) -> None:
-        """Mark the first rollout as replaying."""
-        self.replaying = True
-        self.replay_ended.clear()
-
     def stop(self) -> None:
         """Wake the others: the replay has reached the start, or failed."""
         self.replaying = False
@@ -62,18 +57,15 @@ class _StartState:
         self.refused = self.refused or why
 
 
+@frozen(eq=False)
 class ForkedStarts:
-    """Wraps a scheme: its rollouts are forked from one snapshot per start.
+    """Wraps a scheme: its rollouts are forked from one snapshot per start."""
 
-    Args:
-        max_snapshots: most snapshots open at once; the least recently used is closed.
-    """
-
-    def __init__(self, scheme: StartScheme, max_snapshots: int) -> None:
-        self._scheme = scheme
-        self._max_snapshots = max_snapshots
-        self._places: dict[tuple[str, str], _StartState] = {}
-        """State by start, least recently used first."""
+    _scheme: StartScheme
+    _max_snapshots: int
+    """Most snapshots open at once; the least recently used is closed."""
+    _places: dict[tuple[str, str], _StartState] = field(factory=dict, init=False)
+    """State by start, least recently used first."""
 
     def plan(self, step: int, tasks: Sequence[Task], rollouts: int) -> Sequence[Start]:
         """The wrapped scheme's plan."""
@@ -95,7 +87,8 @@ class ForkedStarts:
             async with _fork_attempt(place, place.snapshot) as attempt:
                 yield attempt
         else:
-            place.begin_replay()
+            place.replaying = True
+            place.replay_ended.clear()
             replaying = FirstReplay(place)
             try:
                 yield replaying
@@ -175,14 +168,14 @@ class ReplayAttempt:
         """Does nothing."""
 
 
+@define(eq=False)
 class FirstReplay:
     """The first rollout: it is replayed, and takes the snapshot."""
 
-    def __init__(self, place: _StartState) -> None:
-        self._place = place
-        self._box: RecordingSandbox | None = None
-        self._why = FIRST
-        self._replaying = True
+    _place: _StartState
+    _box: RecordingSandbox | None = field(default=None, init=False)
+    _why: str = field(default=FIRST, init=False)
+    _replaying: bool = field(default=True, init=False)
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -226,14 +219,14 @@ class FirstReplay:
             self.stop()
 
 
+@define(eq=False)
 class ForkAttempt:
     """A later rollout: it runs in a fork of the snapshot; earlier turns are answered from a log."""
 
-    def __init__(self, place: _StartState, snapshot: Snapshot) -> None:
-        self.forked: ReplayingFork | None = None
-        self._place = place
-        self._snapshot = snapshot
-        self._why = ""
+    _place: _StartState
+    _snapshot: Snapshot
+    forked: ReplayingFork | None = field(default=None, init=False)
+    _why: str = field(default="", init=False)
 
     @property
     def facts(self) -> Mapping[str, str]:
