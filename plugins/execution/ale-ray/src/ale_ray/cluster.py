@@ -24,7 +24,7 @@ _CLOSE_S = 10.0
 
 
 @contextmanager
-def connected(options: RayOptions) -> Iterator[None]:
+def connected(address: str | None) -> Iterator[None]:
     """Connect to the cluster, or start one; ended on exit, if it was started here.
 
     Raises:
@@ -36,14 +36,14 @@ def connected(options: RayOptions) -> Iterator[None]:
     with _keeping_sigterm():
         try:
             ray.init(
-                address=options.address,
+                address=address,
                 namespace=NAMESPACE,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
-                include_dashboard=None if options.address else False,
+                include_dashboard=None if address else False,
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            where = options.address or os.environ.get("RAY_ADDRESS", "this machine")
+            where = address or os.environ.get("RAY_ADDRESS", "this machine")
             raise AleError(f"no Ray cluster at {where}: {error}") from error
     try:
         yield

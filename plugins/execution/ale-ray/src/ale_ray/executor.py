@@ -35,7 +35,7 @@ class RayExecutor:
     @asynccontextmanager
     async def open(self, run: RunningRun) -> AsyncIterator[Workers]:
         """A session: actors are started, and ended on exit."""
-        with connected(self.options):
+        with connected(self.options.address):
             if left := await end_actors(run.spec.run_id):
                 run.report(f"{left} actors of an earlier session of this run were ended")
             session = Session(run, self.options)
@@ -168,7 +168,11 @@ class Session:
     async def _watch(self) -> None:
         """Serve every node that is there; give up where there is none for long."""
         while True:
-            self._look()
+            # While the cluster's head does not answer, the nodes are those of before.
+            try:
+                self._alive = nodes(self._options)
+            except RayError as error:
+                self._refuse("head", f"it does not list its nodes: {_first_line(error)}")
             for id in self._alive - self._serving.keys():
                 self._serving[id] = self._begin(self._serve(id))
             if self._ready:
@@ -176,13 +180,6 @@ class Session:
             elif time.monotonic() - self._nobody_since > self._options.give_up_s:
                 self._fail(self._nobody())
             await asyncio.sleep(_LOOK_S)
-
-    def _look(self) -> None:
-        """Find the nodes. While the cluster's head does not answer, they are those of before."""
-        try:
-            self._alive = nodes(self._options)
-        except RayError as error:
-            self._refuse("head", f"it does not list its nodes: {_first_line(error)}")
 
     def _nobody(self) -> AleError:
         where = "" if self._options.resource is None else f" with '{self._options.resource}'"

@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from ale.errors import AleError, LaunchError
 from ale.protocols import Launch, Process
 from ale_ray.cluster import connected
-from ale_ray.options import RayLaunchOptions, RayOptions
+from ale_ray.options import RayLaunchOptions
 from ale_ray.place import Order, Place
 from ale_ray.placed import Placed, Ranks
 from ale_supervised import Running, Supervised
@@ -68,7 +68,7 @@ class RayLauncher:
         spots = list(spots_of(launch, self._options))
         stack = ExitStack()
         try:
-            stack.enter_context(connected(RayOptions(address=self._options.address)))
+            stack.enter_context(connected(self._options.address))
         except AleError as error:
             raise LaunchError(str(error)) from error
         with stack:
