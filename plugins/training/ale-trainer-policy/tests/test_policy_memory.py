@@ -179,8 +179,8 @@ OPTIONS = PolicyOptions(max_tokens_per_microbatch=1024)
 
 def test_weights_gradients_and_moments_are_counted_by_their_numbers(planner: Planner) -> None:
     found = planner.plan(sampler(), OPTIONS)
-    parts, n = sizes(found), found.parameters
-    assert found.trained == n
+    parts, n = sizes(found), found.traced.parameters
+    assert found.traced.trained == n
     assert parts["weights"] == parts["sampler's packed copy"] == parts["gradients"] == 4 * n
     assert parts["AdamW's moments"] == 8 * n
     # Two of keys and values, 4 rows of 512 tokens, 4 layers, 4 heads of 32 numbers.
@@ -223,9 +223,9 @@ def test_what_is_kept_beside_a_gpu_is_counted(planner: Planner) -> None:
     kept = evolve(OPTIONS, sync="copy", processes=4, offload="host")
     found = planner.plan(sampler(), kept)
     handed = sizes(found)["weights"]
-    assert found.on_host == 16 * found.trained + handed
+    assert found.on_host == 16 * found.traced.trained + handed
     undone = evolve(kept, epochs=2, replicas=2)
-    assert planner.plan(sampler(), undone).on_host == 2 * (16 + 12) * found.trained + handed
+    assert planner.plan(sampler(), undone).on_host == 2 * (16 + 12) * found.traced.trained + handed
     assert planner.plan(sampler(on_host=True), kept).on_host == 0
     assert planner.plan(sampler(), evolve(kept, offload="none")).on_host == handed
     assert planner.plan(sampler(), OPTIONS).on_host == 0
@@ -247,7 +247,7 @@ def test_in_half_precision_shards_are_in_float32_and_what_is_gathered_is_not(
 ) -> None:
     sharded = evolve(OPTIONS, sync="copy", processes=2)
     found = planner.plan(sampler(dtype=torch.bfloat16), sharded)
-    assert sizes(found)["shards that are trained"] == 4 * found.parameters / 2
+    assert sizes(found)["shards that are trained"] == 4 * found.traced.parameters / 2
     exact = sizes(planner.plan(sampler(), sharded))["gathered layers"]
     assert sizes(found)["gathered layers"] == exact / 2
     half = planner.plan(sampler(), evolve(sharded, precision="bf16"))
@@ -305,7 +305,7 @@ def test_each_model_beside_the_policy_is_counted(planner: Planner) -> None:
 def test_several_updates_on_a_processor_keep_a_copy_to_undo_them(planner: Planner) -> None:
     two = evolve(OPTIONS, epochs=2)
     found = planner.plan(sampler(on_host=True), two)
-    assert sizes(found)["copy to undo the step"] == 12 * found.trained
+    assert sizes(found)["copy to undo the step"] == 12 * found.traced.trained
     for without in (planner.plan(sampler(), two), planner.plan(sampler(on_host=True), OPTIONS)):
         assert "copy to undo the step" not in sizes(without)
 

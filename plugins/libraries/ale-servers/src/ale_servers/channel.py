@@ -59,7 +59,10 @@ class WeightFolder:
             sizes = {file.name: file.stat().st_size for file in sorted(partial.iterdir())}
             marker = Marker(version, digest, sizes)
             (partial / MARKER).write_bytes(msgspec.json.encode(marker))
-        self._remove_old(folder)
+        others = [each for each in self._versions() if each != folder]
+        older = sorted(others, key=lambda each: int(each.name[1:]))
+        for each in older[: len(older) + 1 - self._keep]:
+            shutil.rmtree(each, ignore_errors=True)
         return Weights(version=version, digest=digest, folder=str(folder))
 
     def remove(self) -> None:
@@ -73,12 +76,6 @@ class WeightFolder:
         """The folders with a marker: others with such a name are somebody else's."""
         named = [each for each in self.root.glob("v*") if re.fullmatch(r"v\d{8,}", each.name)]
         return [each for each in named if (each / MARKER).is_file()]
-
-    def _remove_old(self, newest: Path) -> None:
-        others = [each for each in self._versions() if each != newest]
-        older = sorted(others, key=lambda each: int(each.name[1:]))
-        for folder in older[: len(older) + 1 - self._keep]:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def files_of(weights: Weights) -> list[Path]:

@@ -32,11 +32,7 @@ _IDLE_S = 3.0
 sent over a connection that the server is closing."""
 
 T = TypeVar("T")
-_encoder = msgspec.json.Encoder()
-_sampled = msgspec.json.Decoder(Sampled)
-_status = msgspec.json.Decoder(ServerStatus)
 _JSON = {"Content-Type": "application/json"}
-_refusal = msgspec.json.Decoder(Refusal)
 
 
 class Connections:
@@ -87,7 +83,7 @@ class HTTPServer:
 
     async def sample(self, request: SampleRequest) -> Sampled:
         """As `InferenceServer.sample`; has no time limit of its own."""
-        return await self._asked("sample", request, _sampled, timeout_s=None)
+        return await self._asked("sample", request, Sampled, timeout_s=None)
 
     async def abort(self, ids: tuple[str, ...] | None = None) -> None:
         """As `InferenceServer.abort`."""
@@ -111,21 +107,19 @@ class HTTPServer:
 
     async def status(self) -> ServerStatus:
         """As `InferenceServer.status`."""
-        return await self._asked("status", {}, _status, timeout_s=STATUS_S)
+        return await self._asked("status", {}, ServerStatus, timeout_s=STATUS_S)
 
-    async def _asked(
-        self, what: str, body: object, decoder: "msgspec.json.Decoder[T]", timeout_s: float | None
-    ) -> T:
+    async def _asked(self, what: str, body: object, kind: type[T], timeout_s: float | None) -> T:
         answered = await self._posted(what, body, timeout_s)
         try:
-            return decoder.decode(answered)
+            return msgspec.json.decode(answered, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise LLMError(f"{self._url} does not answer by ale's protocol: {error}") from error
 
     async def _posted(self, what: str, body: object, timeout_s: float | None = STATUS_S) -> bytes:
         limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S)
         url = f"{self._url}/ale/{what}"
-        data, session = _encoder.encode(body), self._connections.session()
+        data, session = msgspec.json.encode(body), self._connections.session()
         with failures_named(self._url, f"'{what}'", timeout_s):
             async with session.post(url, data=data, headers=_JSON, timeout=limit) as response:
                 content = await response.read()
@@ -135,7 +129,7 @@ class HTTPServer:
 
     def _error(self, status: int, content: bytes) -> AleError:
         try:
-            refusal = _refusal.decode(content)
+            refusal = msgspec.json.decode(content, type=Refusal)
         except (msgspec.DecodeError, UnicodeDecodeError):
             message = f"{self._url} answered with status {status}, not by ale's protocol"
             hint = "; is it an ale server with a model that samples by token ids?"

@@ -234,8 +234,9 @@ class Gateway:
         async with self._changing:
             self._paused = True
             self._end_lease()
-            loop = asyncio.get_running_loop()
-            self._lease = loop.call_later(seconds, self._resume_soon)
+            self._lease = asyncio.get_running_loop().call_later(
+                seconds, lambda: self._begin_beside(self.resume())
+            )
             await self._program.pause(mode)
         if mode == "abort":
             await self.abort()
@@ -247,9 +248,6 @@ class Gateway:
         async with self._changing:
             await self._program.resume()
             self._paused = False
-
-    def _resume_soon(self) -> None:
-        self._begin_beside(self.resume())
 
     def _begin_beside(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
@@ -309,7 +307,8 @@ class Gateway:
         present = self._adapters.get(weights.adapter)
         if present is not None and _program_name(weights.adapter, present) == name:
             return
-        if earlier := self._removals_of(weights.adapter):
+        removals = self._removals.items()
+        if earlier := [task for of, task in removals if of.rpartition("@")[0] == weights.adapter]:
             await asyncio.wait(earlier)
         try:
             with contextlib.suppress(RefusedError):  # left over from an unused preparation
@@ -317,10 +316,6 @@ class Gateway:
             await self._program.load_adapter(name, Path(weights.folder))
         except RefusedError as error:
             raise WeightsError(f"the adapter can't be loaded: {error}") from error
-
-    def _removals_of(self, adapter: str) -> "list[asyncio.Task[None]]":
-        removals = self._removals.items()
-        return [task for name, task in removals if name.rpartition("@")[0] == adapter]
 
     async def update(self, weights: Weights) -> None:
         """As `InferenceServer.update`.

@@ -123,7 +123,8 @@ class ServerPool:
             try:
                 part = await member.server.sample(asked)
             except NotSampledError as error:
-                self._lose(member, str(error))
+                if member.state == "ready":
+                    self._set(member, "down", str(error))
             else:
                 await self._check(member, part)
                 return part
@@ -142,10 +143,6 @@ class ServerPool:
                 reason = f"it sampled from weights that are not version {version} of this run"
                 self._set(member, "refused", reason)
                 raise LLMError(f"{member.entry.url} is refused: {reason}; is another run using it?")
-
-    def _lose(self, member: Member, reason: str) -> None:
-        if member.state == "ready":
-            self._set(member, "down", reason)
 
     def _set(self, member: Member, state: State, reason: str = "") -> None:
         if (member.state, member.reason) != (state, reason) and reason:

@@ -18,7 +18,6 @@ from ale_servers.protocol import REFUSALS, InferenceServer
 from ale_servers.records import AbortRequest, PauseRequest, Refusal, SampleRequest, Weights
 
 T = TypeVar("T")
-_encoder = msgspec.json.Encoder()
 _STATUS = {
     "invalid": 400,
     "context": 400,
@@ -167,9 +166,9 @@ def _failed(error: Exception) -> Response:
 
 
 def _refused(kind: Any, message: str, *, status: int | None = None) -> Response:
-    body = _encoder.encode(Refusal(kind=kind, message=message))
+    body = msgspec.json.encode(Refusal(kind=kind, message=message))
     return Response(body, status or _STATUS[kind], media_type="application/json")
 
 
 def _json(value: object) -> Response:
-    return Response(_encoder.encode(value), media_type="application/json")
+    return Response(msgspec.json.encode(value), media_type="application/json")

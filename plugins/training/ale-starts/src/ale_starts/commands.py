@@ -37,5 +37,6 @@ def forks(run: Path, task: str | None, since: int, level: float) -> None:
     from ale_starts.forks_table import check_task, forks_table
 
     found = curves(RunReader(run).episodes, since=since, level=level)
-    chosen = None if task is None else check_task(found, task)
-    click.echo(forks_table(found, level=level, task_id=chosen))
+    if task is not None:
+        check_task(found, task)
+    click.echo(forks_table(found, level=level, task_id=task))

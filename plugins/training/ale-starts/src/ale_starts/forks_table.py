@@ -7,17 +7,12 @@ from ale_forks import Curve, Curves
 _MAX_TEXT = 60
 
 
-def check_task(found: Curves, task_id: str) -> str:
-    """The task's id, if there are episodes of it.
-
-    Raises:
-        InputError: there are no episodes of this task.
-    """
+def check_task(found: Curves, task_id: str) -> None:
+    """Raise `InputError` if there are no episodes of this task."""
     names = {*found.beginnings, *(curve.task_id for curve in found.curves)}
     if task_id not in names:
         message = f"no graded episode of a task '{task_id}' among those of {len(names)} tasks"
         raise InputError.of(message, path="--task", hint=nearest(task_id, sorted(names)))
-    return task_id
 
 
 def forks_table(found: Curves, *, level: float, task_id: str | None = None) -> str:

@@ -58,10 +58,7 @@ class MemoryPlan:
     they include the parts of the other processes, which share its memory.
     """
 
-    model: str
-    """The model's class."""
-    parameters: int
-    trained: int
+    traced: Traced
     parts: tuple[Part, ...]
     on_host: float = 0.0
     """Bytes in the processor's memory, over all processes, when they compute on GPUs."""
@@ -103,9 +100,7 @@ class Planner:
             *(_others(ranks, options.processes - 1) if sampler.on_host else ()),
         ]
         return MemoryPlan(
-            model=traced.model,
-            parameters=traced.parameters,
-            trained=traced.trained,
+            traced=traced,
             parts=tuple(part for part in found if part.bytes),
             on_host=0.0 if sampler.on_host else _beside_gpus(sampler, options, traced),
         )

@@ -144,7 +144,9 @@ class MetricsAccumulator:
             if not len(values):
                 continue
             if name in ("ratio", "mismatch"):
-                found |= _quantiles(name, values)
+                levels = np.quantile(values, list(QUANTILES.values()))
+                named = zip(QUANTILES, levels, strict=True)
+                found |= {f"{name}_{key}": float(x) for key, x in named}
             else:
                 found[name] = float(values.mean())
         if any(map(len, self._log_weights)):
@@ -181,11 +183,6 @@ def _effective_share(log_weights: Floats) -> float:
     """(sum w)^2 / (n sum w^2), the effective sample size as a share of n (Kish, 1965)."""
     weights = np.exp(log_weights - log_weights.max())
     return float(weights.sum() ** 2 / (len(weights) * (weights**2).sum()))
-
-
-def _quantiles(name: str, values: Floats) -> Mapping[str, float]:
-    levels = np.quantile(values, list(QUANTILES.values()))
-    return {f"{name}_{key}": float(x) for key, x in zip(QUANTILES, levels, strict=True)}
 
 
 def _k3(log_ratio: Floats) -> Floats:

@@ -179,9 +179,10 @@ def _head(sampler: Sampler, options: LearnOptions, found: MemoryPlan) -> str:
     kind = "NF4" if sampler.quantised else str(sampler.dtype).rpartition(".")[2]
     which = "all" if sampler.on_host else "rank 0 of"
     ranks = "" if options.processes == 1 else f", {which} {options.processes} processes"
+    traced = found.traced
     return (
-        f"{found.model}: {found.parameters / 1e6:,.1f} M parameters in {kind}, of which "
-        f"{found.trained / 1e6:,.1f} M are trained{ranks}; episodes of {sampler.context} tokens, "
+        f"{traced.model}: {traced.parameters / 1e6:,.1f} M parameters in {kind}, of which "
+        f"{traced.trained / 1e6:,.1f} M are trained{ranks}; episodes of {sampler.context} tokens, "
         f"{'' if sampler.elsewhere else f'{sampler.rows} at once, '}"
         f"micro-batches of {max(sampler.context, options.max_tokens_per_microbatch)}"
     )
@@ -226,9 +227,9 @@ def _plain(
     together: Change | None,
 ) -> dict[str, Any]:
     return {
-        "model": found.model,
-        "parameters": found.parameters,
-        "trained": found.trained,
+        "model": found.traced.model,
+        "parameters": found.traced.parameters,
+        "trained": found.traced.trained,
         "parts": [attrs.asdict(part) for part in found.parts],
         "peak_bytes": found.peak,
         "memory_bytes": limit,

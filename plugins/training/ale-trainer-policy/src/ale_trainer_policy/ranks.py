@@ -23,10 +23,7 @@ import torch
 import torch.distributed as dist
 
 from ale.errors import AleError, StoreError
-from ale_trainer_policy.critic import Critic
 from ale_trainer_policy.limits import LESS_MEMORY
-from ale_trainer_policy.options import LearnOptions
-from ale_trainer_policy.placement import Placement
 from ale_trainer_policy.sharded import ShardedLearner, sharded_learner
 from ale_training.memory import naming_lack_of_memory
 
@@ -80,7 +77,10 @@ def serve_calls() -> None:
         if method is None:
             break
         if method == LEARN:
-            learner = _learner(*arguments)
+            model, options, critic, placement = arguments
+            if placement.device == "cpu":
+                torch.set_num_threads(1)
+            learner = sharded_learner(model, options, critic, placement, (None, None))
         else:
             # Errors with checkpoint files are raised on all ranks at once; rank 0 reports them.
             with suppress(StoreError):
@@ -89,14 +89,6 @@ def serve_calls() -> None:
         with suppress(StoreError):
             learner.finish_saving()
     dist.destroy_process_group()
-
-
-def _learner(
-    model: Any, options: LearnOptions, critic: Critic | None, placement: Placement
-) -> ShardedLearner:
-    if placement.device == "cpu":
-        torch.set_num_threads(1)
-    return sharded_learner(model, options, critic, placement, (None, None))
 
 
 def worker_main(rank: int, n: int, rendezvous: str, *, gpu: bool) -> None:

@@ -6,7 +6,7 @@ chunk are counted, but not trained on.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from attrs import evolve, field, frozen
 
 from ale.errors import AleError
 from ale.runs import SUCCESS
-from ale.types import Credit, CreditedGroup, Episode, Rollout, TokenTrace, Trajectory
+from ale.types import Credit, CreditedGroup, Episode, Rollout, TokenTrace
 from ale_trainer_policy import gae
 from ale_trainer_policy.gae import Units, units_of
 
@@ -154,7 +154,10 @@ def _sample(rollout: Rollout, credit: Credit, counts: "Counter[str]") -> Sample:
         own = {"turn": number, "row": len(rows) - 1}
         parts.append(_columns(trace, chunk, known, own, turn.completion.forced))
     counts["episodes_skipped"] += credit.skipped is not None
-    columns = {name: _joined(parts, name, dtype) for name, dtype in _COLUMNS.items()}
+    columns: dict[str, Any] = {
+        name: np.concatenate([np.zeros(0, dtype), *(part[name] for part in parts)])
+        for name, dtype in _COLUMNS.items()
+    }
     weights = np.asarray(credit.weights, dtype=np.float64)
     earned = weights[columns["chunk"]] if len(weights) else np.zeros(0)
     return Sample(
@@ -230,10 +233,6 @@ _COLUMNS: dict[str, Any] = {
 }
 
 
-def _joined(parts: Sequence[dict[str, Any]], name: str, dtype: Any) -> Any:
-    return np.concatenate([np.zeros(0, dtype), *(part[name] for part in parts)])
-
-
 def _columns(
     trace: TokenTrace, chunk: Ints, known: Bools, own: dict[str, int], forced: bool
 ) -> dict[str, Any]:
@@ -264,8 +263,9 @@ def _extend(rows: list[Ints], trace: TokenTrace) -> bool:
 
 def _chunks_by_turn(rollout: Rollout, counts: "Counter[str]") -> list[Ints]:
     """For each turn the chunk number of each token, -1 if no chunk covers it."""
-    trajectory = rollout.episode.trajectory
-    found = [np.full(_n_tokens(trajectory, i), -1, np.int64) for i in range(len(trajectory.turns))]
+    traces = [turn.completion.tokens for turn in rollout.episode.trajectory.turns]
+    lengths = [0 if trace is None else len(trace.output_ids) for trace in traces]
+    found = [np.full(length, -1, np.int64) for length in lengths]
     for number, chunk in enumerate(rollout.chunks):
         covered = 0
         for span in chunk.spans:
@@ -281,8 +281,3 @@ def _chunks_by_turn(rollout: Rollout, counts: "Counter[str]") -> list[Ints]:
             covered += stop - start
         counts["chunks_empty"] += covered == 0
     return found
-
-
-def _n_tokens(trajectory: Trajectory, turn: int) -> int:
-    trace = trajectory.turns[turn].completion.tokens
-    return 0 if trace is None else len(trace.output_ids)

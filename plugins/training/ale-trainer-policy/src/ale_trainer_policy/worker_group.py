@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partialmethod
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -163,14 +164,6 @@ class WorkerGroup:
         norms: Sequence[float] | None = self._all("optim_step", lr, policy, critic)
         return norms
 
-    def zero_grad(self) -> None:
-        """As for `Learner`."""
-        self._all("zero_grad")
-
-    def reset_moments(self) -> None:
-        """As for `Learner`."""
-        self._all("reset_moments")
-
     def full_weights(self) -> dict[str, Tensor]:
         """All weights under the names of the plain model."""
         found: dict[str, Tensor] = self._all("full_weights")
@@ -196,18 +189,6 @@ class WorkerGroup:
         """As for `ShardedLearner`: after a failure the ranks still serve further calls."""
         self._all("load", directory, updates, shards)
 
-    def remember(self) -> None:
-        """As for `Learner`."""
-        self._all("remember")
-
-    def forget(self) -> None:
-        """As for `Learner`."""
-        self._all("forget")
-
-    def undo(self) -> None:
-        """As for `Learner`."""
-        self._all("undo")
-
     def _all(self, method: str, *arguments: Any, **named: Any) -> Any:
         """Call a method on every rank; returns rank 0's result.
 
@@ -219,6 +200,13 @@ class WorkerGroup:
         with self._naming_lost_ranks():
             ranks.broadcast_call(method, *arguments, **named)
             return getattr(self._local, method)(*arguments, **named)
+
+    # Each as for `Learner`.
+    zero_grad = partialmethod(_all, "zero_grad")
+    reset_moments = partialmethod(_all, "reset_moments")
+    remember = partialmethod(_all, "remember")
+    forget = partialmethod(_all, "forget")
+    undo = partialmethod(_all, "undo")
 
     @contextmanager
     def _naming_lost_ranks(self) -> Iterator[None]:

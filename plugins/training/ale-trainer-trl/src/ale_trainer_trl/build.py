@@ -2,14 +2,13 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.types import Batch
 from ale_trainer_trl.learning.learner import Learner, Settings
-from ale_trainer_trl.options import DpoOptions, GrpoOptions, LearnOptions
+from ale_trainer_trl.options import DpoOptions, GrpoOptions
 from ale_trainer_trl.targets import groups_of, pairs_of
 from ale_trainer_trl.trainer import TrlTrainer
 from ale_training.policy import other_engine, sampled_temperature
@@ -27,8 +26,8 @@ def dpo_trainer(options: DpoOptions, context: BuildContext) -> TrlTrainer:
 
     def settings(_: LLM | None) -> Settings:
         return Settings(
-            **_shared(options, context),
-            batch_size=options.batch_size,
+            options=options,
+            seed=context.seed,
             epochs=options.epochs,
             extra={
                 "beta": options.beta,
@@ -65,8 +64,8 @@ def grpo_trainer(options: GrpoOptions, context: BuildContext) -> TrlTrainer:
     def settings(llm: LLM | None) -> Settings:
         _check_engine(llm)
         return Settings(
-            **_shared(options, context),
-            batch_size=options.batch_size,
+            options=options,
+            seed=context.seed,
             epochs=options.iterations,
             extra={
                 "loss_type": options.loss,
@@ -90,12 +89,3 @@ def _check_engine(llm: LLM | None) -> None:
     if other.certain:
         raise InputError.of(message, path="trainer.type", hint=hint)
     _LOG.warning("warning: %s; use %s", message, hint)
-
-
-def _shared(options: LearnOptions, context: BuildContext) -> dict[str, Any]:
-    return {
-        "lora": options.lora,
-        "learning_rate": options.learning_rate,
-        "max_grad_norm": options.max_grad_norm,
-        "seed": context.seed,
-    }

@@ -6,7 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
+
+from attrs import define
 
 from ale.errors import AleError, InputError, StoreError
 from ale.protocols import LLM
@@ -26,27 +28,24 @@ Update = Callable[[Learner, Batch], Mapping[str, float]]
 """Train on a batch; returns its counts, and TRL's metrics if there was an update."""
 
 
+@define(eq=False, slots=False)
 class TrlTrainer:
     """Trains a copy of the model that samples, and hands over its weights after each step.
 
     A copy, because TRL changes the forward pass of what it trains.
-
-    Args:
-        name: the name that it is registered under; a checkpoint of another trainer is refused.
-        settings: gives the learner's settings for the model that samples; raises `InputError`
-            where this model's samples can't be trained on.
-        update: trains on one batch.
     """
 
-    ignores_demonstrations: Literal[True] = True
+    _name: str
+    """The name that it is registered under; a checkpoint of another trainer is refused."""
+    _settings: Callable[[LLM | None], Settings]
+    """Gives the learner's settings for the model that samples; raises `InputError` where this
+    model's samples can't be trained on."""
+    _update: Update
+
+    ignores_demonstrations: ClassVar[Literal[True]] = True
     """Forced tokens are masked: they are context, and have no advantage."""
 
-    def __init__(
-        self, name: str, settings: Callable[[LLM | None], Settings], update: Update
-    ) -> None:
-        self._name = name
-        self._settings_for = settings
-        self._update = update
+    def __attrs_post_init__(self) -> None:
         self._lock = threading.Lock()
         self._learner: Learner | None = None
         self._fingerprint = ""
@@ -66,10 +65,10 @@ class TrlTrainer:
             message = "the model's weights are quantised, and this trainer hands over whole ones"
             hint = "trainer: {type: policy, lora: {r: 16}}; or no llm.quantise"
             raise InputError.of(message, path="trainer.type", hint=hint)
-        settings = self._settings_for(llm)
+        settings = self._settings(llm)
         model = copy.deepcopy(getattr(policy, "base", policy.model))
         self._learner = Learner(model.to(training_device(llm)), policy.tokenizer, settings)
-        self._fingerprint = f"{policy.fingerprint}/{settings.lora}"
+        self._fingerprint = f"{policy.fingerprint}/{settings.options.lora}"
         self._version = int(policy.version)
 
     async def step(self, batch: Batch) -> StepReport:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from attrs import define, field
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
 from ale.errors import AleError
@@ -49,26 +50,21 @@ def arguments(training: Training) -> dict[str, Any]:
     }
 
 
+@define(eq=False, slots=False)
 class MetricsCallback(TrainerCallback):
-    """Reports every update to a listener, and records the last value of each metric.
+    """Reports every update to a listener, and records the last value of each metric."""
 
-    Args:
-        listener: called after every update.
-        stop: called after every update; True writes a checkpoint and ends the training.
-        every: number of updates between two from which a training can be resumed.
-    """
-
-    def __init__(
-        self, listener: Listener | None = None, stop: Stop | None = None, *, every: int = 1
-    ) -> None:
-        self._listener = listener
-        self._stop = stop
-        self._every = every
-        self.metrics: dict[str, float] = {}
-        self.stopped = False
-        """`stop` has ended the training."""
-        self.shares_equal: set[float] = set()
-        """Shares of prompts whose completions had equal rewards, of each report of GRPO."""
+    _listener: Listener | None = None
+    """Called after every update."""
+    _stop: Stop | None = None
+    """Called after every update; True writes a checkpoint and ends the training."""
+    _every: int = field(default=1, kw_only=True)
+    """Number of updates between two from which a training can be resumed."""
+    metrics: dict[str, float] = field(factory=dict, init=False)
+    stopped: bool = field(default=False, init=False)
+    """`stop` has ended the training."""
+    shares_equal: set[float] = field(factory=set, init=False)
+    """Shares of prompts whose completions had equal rewards, of each report of GRPO."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Report an update, unless its metrics follow: then they are reported together.
@@ -83,14 +79,12 @@ class MetricsCallback(TrainerCallback):
                     "a lower learning_rate may help"
                 )
         last = state.global_step >= state.max_steps
-        if self._should_stop(state) and not last:
+        asked = self._stop is not None and self._stop() and state.global_step % self._every == 0
+        if asked and not last:
             self.stopped = control.should_save = control.should_training_stop = True
         control.should_log = control.should_log or last or control.should_training_stop
         if not control.should_log:
             self._print_progress(state, {})
-
-    def _should_stop(self, state: Any) -> bool:
-        return self._stop is not None and self._stop() and state.global_step % self._every == 0
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Take metrics of an update, of held-out rows, or of the whole training."""

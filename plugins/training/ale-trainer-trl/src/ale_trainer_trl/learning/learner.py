@@ -15,7 +15,7 @@ from typing import Any
 import datasets  # type: ignore[import-untyped]
 import numpy as np
 import torch
-from attrs import field, frozen
+from attrs import frozen
 from peft import get_peft_model
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
@@ -28,7 +28,8 @@ from ale_trainer_trl.learning.pairs import as_row
 from ale_trainer_trl.learning.preference import PairCollator, PairTrainer
 from ale_trainer_trl.learning.suppressed_output import silent_arguments, suppressed_output
 from ale_trainer_trl.learning.tokens import Pair
-from ale_training.lora import LoraOptions, full_weights, lora_config
+from ale_trainer_trl.options import DpoOptions, GrpoOptions
+from ale_training.lora import full_weights, lora_config
 from ale_training.tokens import check_tokens
 
 
@@ -36,15 +37,11 @@ from ale_training.tokens import check_tokens
 class Settings:
     """Settings of the learner."""
 
-    lora: LoraOptions | None
-    learning_rate: float
-    max_grad_norm: float = 1.0
-    batch_size: int = 4
-    """Sequences (pairs, for DPO) in one forward and backward pass."""
-    epochs: int = 1
+    options: DpoOptions | GrpoOptions
+    epochs: int
     """Passes over the pairs, or updates per batch of groups."""
-    seed: int = 0
-    extra: Mapping[str, Any] = field(factory=dict)
+    seed: int
+    extra: Mapping[str, Any]
     """Fields of DPOConfig or GRPOConfig."""
 
 
@@ -64,15 +61,18 @@ class Learner:
         self._settings = settings
         # TRL changes the padding of the tokenizer that it is given.
         self._tokenizer = copy.deepcopy(tokenizer)
-        check_layers(model, settings.lora, path="trainer.lora.target")
-        config = lora_config(settings.lora)
-        with _isolated_random_state(settings.seed), suppressed_output():
-            self.model = model if config is None else _with_adapters(model, config)
+        check_layers(model, settings.options.lora, path="trainer.lora.target")
+        config = lora_config(settings.options.lora)
         if config is None:
-            self.model.requires_grad_(True)
+            self.model = model.requires_grad_(True)
+        else:
+            isolated = _isolated_random_state(settings.seed)
+            with isolated, suppressed_output(), refused_layers("trainer.lora.target"):
+                self.model = get_peft_model(model, config)
+            use_absolute_base(self.model)
         self._trained = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
         self._optimizer = torch.optim.AdamW(
-            list(self._trained.values()), lr=settings.learning_rate, weight_decay=0.0
+            list(self._trained.values()), lr=settings.options.learning_rate, weight_decay=0.0
         )
         self.updates = 0
         """Optimiser updates so far."""
@@ -80,7 +80,7 @@ class Learner:
     @property
     def adapted(self) -> bool:
         """Are adapters trained, and not the model's own weights?"""
-        return self._settings.lora is not None
+        return self._settings.options.lora is not None
 
     @property
     def _inner(self) -> Any:
@@ -114,7 +114,7 @@ class Learner:
                     **shared,
                     **settings.extra,
                     num_train_epochs=settings.epochs,
-                    per_device_train_batch_size=settings.batch_size,
+                    per_device_train_batch_size=settings.options.batch_size,
                     max_length=None,
                 ),
                 data_collator=PairCollator(self._tokenizer.pad_token_id),
@@ -143,7 +143,7 @@ class Learner:
         self._check([*each.prompt_ids, *each.ids] for group in groups for each in group)
         even = padded_groups(groups)
         n_rows = len(even) * len(even[0])
-        size = max(n for n in range(1, settings.batch_size + 1) if n_rows % n == 0)
+        size = max(n for n in range(1, settings.options.batch_size + 1) if n_rows % n == 0)
         with self._trainer_folder() as shared:
             trainer = GroupTrainer(
                 even,
@@ -179,8 +179,8 @@ class Learner:
         ):
             yield {
                 "output_dir": folder,
-                "learning_rate": settings.learning_rate,
-                "max_grad_norm": settings.max_grad_norm,
+                "learning_rate": settings.options.learning_rate,
+                "max_grad_norm": settings.options.max_grad_norm,
                 "save_strategy": "no",
                 "logging_steps": 1,
                 "seed": seed,
@@ -243,13 +243,6 @@ class Learner:
                     for key in keys
                 }
         self.updates = updates
-
-
-def _with_adapters(model: Any, config: Any) -> Any:
-    with refused_layers("trainer.lora.target"):
-        adapted = get_peft_model(model, config)
-    use_absolute_base(adapted)
-    return adapted
 
 
 def _means(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
