@@ -8,7 +8,7 @@ from attrs import evolve, field, frozen, validators
 
 from ale._config import RunConfig, load_config
 from ale._registry import Registry
-from ale.errors import InputError, Problem
+from ale.errors import InputError
 from ale.plugin import Component, Probe, doc, hookimpl
 from ale.testing.fakes import FolderBackend
 
@@ -187,18 +187,6 @@ def test_an_override_does_not_change_the_line_of_other_problems(
 ) -> None:
     printed = problems(tmp_path, registry, "agent: {type: bench}\n", "run.seed=1")
     assert printed.startswith("c.yaml:1: section 'tasks' is missing")
-
-
-def test_what_the_file_lacks_is_said_of_the_file_although_an_override_touches_the_section(
-    tmp_path: Path, registry: Registry
-) -> None:
-    text = "extends: base.yaml\ntrainer:\n  type: parts\n  objective: {depth: 2}\n"
-    registry.add(Trainers(), "ale-parts")
-    printed = problems(tmp_path, registry, text, "trainer.objective.depth=3")
-    assert printed.startswith("c.yaml:4: trainer.objective: 'preset' is missing")
-    other = "trainer={type: parts, objective: {depth: 3}}"
-    printed = problems(tmp_path, registry, "extends: base.yaml\n", other)
-    assert printed.startswith("--set: trainer.objective: 'preset' is missing")
 
 
 def test_an_option_can_be_set_without_naming_the_default_type(
@@ -449,29 +437,6 @@ def test_a_misspelt_type_is_named(tmp_path: Path, registry: Registry) -> None:
             each for each in caught.value.problems if (each.path or "").startswith(section)
         )
         assert "did you mean 'type'" in str(problem)
-
-
-def test_what_a_part_finds_wrong_gets_the_line_of_the_option(
-    tmp_path: Path, registry: Registry
-) -> None:
-    config = load(tmp_path, registry, "extends: base.yaml\nagent:\n  type: bench\n  key_env: KEY\n")
-    file = str(tmp_path / "c.yaml")
-    for path, line in (("agent.key_env", 4), ("agent.effort", 2), ("tasks", 1)):
-        found = config.located(Problem(message="wrong", path=path))
-        assert (found.path, found.line) == (path, line)
-    assert config.located(Problem(message="wrong", path="agent.key_env")).file == file
-
-
-def test_a_missing_file_is_named_with_the_option_that_names_it(
-    tmp_path: Path, registry: Registry
-) -> None:
-    config = load(tmp_path, registry, "extends: base.yaml\nrun:\n  directory: gone\n")
-    missing = str(tmp_path / "gone")
-    found = config.located(Problem(message="no such folder", file=missing))
-    assert (found.path, found.line) == ("run.directory", 3)
-    assert found.message == f"no such folder: {missing}"
-    there = Problem(message="is empty", file=str(tmp_path / "base.yaml"))
-    assert config.located(there) == there
 
 
 @frozen(kw_only=True)

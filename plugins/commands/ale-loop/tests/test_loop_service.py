@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from ale.errors import AleError, InputError, StoreError
 from ale.runs import Registry, RunReader
 from ale.testing.fakes import ManualClock
 from ale.testing.waiting import wait_for
 from ale.types import Episode
-from ale_loop.commands import loop
 from ale_loop.options import read_config
 from ale_loop.record import answered, ask
 from ale_loop.running import restore, run
@@ -42,50 +40,10 @@ def test_a_batch_is_learned_from_and_a_better_policy_is_deployed(place: Place) -
     assert "version 1 deployed" in place.said
 
 
-def test_a_misspelt_command_is_not_taken_for_a_config(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    asked = CliRunner().invoke(loop, ["statsu", "loop.yaml"])
-    assert asked.exit_code == 2
-    assert "no such command or config 'statsu': did you mean 'status'?" in asked.output
-    (tmp_path / "statsu").write_text("{}")
-    assert isinstance(CliRunner().invoke(loop, ["statsu"]).exception, InputError)
-
-
 def test_a_loop_does_not_say_how_many_episodes_it_will_have(place: Place) -> None:
     place.write(sections={"observers": [{"type": "started"}]})
     place.run(lambda: place.served)
     assert (place.directory / "n_episodes").read_text() == "None"
-
-
-def test_a_loop_does_not_continue_what_a_proxy_records_or_a_run(place: Place) -> None:
-    place.give(*BETTER)
-    place.write({"directory": "seen/agent"})
-    with pytest.raises(InputError, match="not started to learn from episodes that come from else"):
-        run(place.config, Registry.installed(), print)
-    place.write({"directory": "run"})
-    place.start_run("train.yaml", "--directory", "run").wait(60)
-    assert (place.folder / "run" / "manifest.json").exists()
-    with pytest.raises(InputError, match="not started to learn from episodes that come from else"):
-        run(place.config, Registry.installed(), print)
-    with pytest.raises(InputError, match="not started to learn from episodes that come from else"):
-        read_config(place.config, started=True)  # as for `ale loop status`
-
-
-def test_the_directory_of_a_loop_is_not_resumed_as_a_run(place: Place) -> None:
-    place.write()
-    place.give(*BETTER)
-    place.run(lambda: place.decisions)
-    before = (place.directory / "episodes.jsonl").read_bytes()
-    process = place.start_run("--resume", "loop")
-    assert process.wait(60) == 2
-    said = (place.folder / "log").read_text()
-    assert "this run learns from episodes that come from elsewhere" in said
-    assert "such as 'ale loop' with its config" in said
-    assert (place.directory / "episodes.jsonl").read_bytes() == before
-    place.give(*BETTER)
-    place.run(lambda: len(place.decisions) == 2)
 
 
 def test_a_worse_policy_is_refused_and_the_next_starts_from_the_deployed_one(place: Place) -> None:
