@@ -1,4 +1,4 @@
-"""A step is learned from whole or skipped whole."""
+"""A step is learned from whole, skipped whole, or refused."""
 
 import json
 import math
@@ -102,3 +102,22 @@ async def test_a_lack_of_memory_says_what_to_change(
     with pytest.raises(AleError, match=r"training step needs more memory.*can't allocate") as named:
         await trainer.step(credited_batch(0))
     assert "`ale plan CONFIG`" in str(named.value)
+
+
+@pytest.mark.parametrize("wrong", [64, -1])
+async def test_ids_of_another_model_are_refused(
+    make_llm: Callable[..., Any], lab: Any, tmp_path: Path, wrong: int
+) -> None:
+    episode = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[2, wrong])])
+    with pytest.raises(AleError, match=f"token id {wrong} is outside the model's vocabulary of 64"):
+        await attached(make_llm(), tmp_path).step(lab.batch_of(lab.credited(episode)))
+
+
+async def test_episodes_beyond_the_models_context_are_refused(
+    make_llm: Callable[..., Any], lab: Any, tmp_path: Path
+) -> None:
+    llm = make_llm()
+    context = llm.policy.model.config.max_position_embeddings
+    turn = lab.TokenTurn(prompt=[1] * context, output=[2])
+    with pytest.raises(AleError, match=f"{context + 1} tokens in one context, and .* {context}:"):
+        await attached(llm, tmp_path).step(lab.batch_of(lab.credited(lab.TokenEpisode(turns=[turn]))))

@@ -284,25 +284,6 @@ def test_a_run_without_a_model_is_refused(name: str) -> None:
         build(name).attach(None)
 
 
-@pytest.mark.parametrize("wrong", [64, -1])
-async def test_ids_of_another_model_are_refused(
-    make_llm: Callable[..., Any], lab: Any, wrong: int
-) -> None:
-    episode = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[2, wrong])])
-    with pytest.raises(AleError, match=f"token id {wrong} is outside the model's vocabulary of 64"):
-        await attached(make_llm()).step(lab.batch_of(lab.credited(episode)))
-
-
-async def test_episodes_beyond_the_models_context_are_refused(
-    make_llm: Callable[..., Any], lab: Any
-) -> None:
-    llm = make_llm()
-    context = llm.policy.model.config.max_position_embeddings
-    turn = lab.TokenTurn(prompt=[1] * context, output=[2])
-    with pytest.raises(AleError, match=f"{context + 1} tokens in one context, and .* {context}:"):
-        await attached(llm).step(lab.batch_of(lab.credited(lab.TokenEpisode(turns=[turn]))))
-
-
 async def test_without_a_model_there_is_no_step() -> None:
     with pytest.raises(AleError, match="call attach first"):
         await build().step(credited_batch(0))
