@@ -120,4 +120,6 @@ async def test_episodes_beyond_the_models_context_are_refused(
     context = llm.policy.model.config.max_position_embeddings
     turn = lab.TokenTurn(prompt=[1] * context, output=[2])
     with pytest.raises(AleError, match=f"{context + 1} tokens in one context, and .* {context}:"):
-        await attached(llm, tmp_path).step(lab.batch_of(lab.credited(lab.TokenEpisode(turns=[turn]))))
+        await attached(llm, tmp_path).step(
+            lab.batch_of(lab.credited(lab.TokenEpisode(turns=[turn])))
+        )
