@@ -4,7 +4,6 @@ import json
 import urllib.request
 from concurrent.futures import Future
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -60,18 +59,18 @@ def sampler_distance(folder: str, traces: list[Any], **options: Any) -> float:
     """
     from ale.plugin import BuildContext
     from ale_llm_policy.build import build
-    from ale_llm_policy.jobs import Job, Rules
+    from ale_llm_policy.jobs import Job
     from ale_llm_policy.options import PolicyOptions
+    from ale_servers.records import SampleRequest
 
     llm = build(PolicyOptions(model=folder, **options), BuildContext())
-    rules = Rules(temperature=1.0, top_p=1.0, max_tokens=99, ends=frozenset())
     found = 0.0
     try:
         for trace in traces:
             ended: Future[Any] = Future()
-            ids = tuple(trace["prompt_ids"])
-            forced = tuple(trace["output_ids"])
-            job = Job(ids, rules, Random(0), lambda job, how, e=ended: e.set_result(how), forced)
+            ids, forced = tuple(trace["prompt_ids"]), tuple(trace["output_ids"])
+            asked = SampleRequest(id="", prompt_ids=ids, forced_ids=forced, max_tokens=99)
+            job = Job(asked, lambda job, how, e=ended: e.set_result(how))
             llm.engine.submit(job)
             assert not isinstance(ended.result(PATIENCE_S), Exception)
             pairs = zip(job.logprobs, trace["logprobs"], strict=True)

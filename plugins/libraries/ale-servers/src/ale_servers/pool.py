@@ -215,7 +215,8 @@ class ServerPool:
             return
         member.status = status
         member.others = max(0, status.running + status.waiting - member.in_flight)
-        if switches != self._switches or switches % 2 or _is_running(member.catching_up):
+        updating = member.catching_up is not None and not member.catching_up.done()
+        if switches != self._switches or switches % 2 or updating:
             return  # its answer may be about the weights before or after a switch
         state, reason = self._judged(status)
         self._set(member, state, reason)
@@ -405,10 +406,6 @@ class _NotTakenError(AleError):
         self.transient = all(isinstance(each, LLMError) and each.transient for each in found)
         reasons = "; ".join(map(str, found))
         super().__init__(f"version {weights.version} was taken by no server: {reasons}")
-
-
-def _is_running(task: "asyncio.Task[None] | None") -> bool:
-    return task is not None and not task.done()
 
 
 def _joined(parts: Sequence[Sampled]) -> Sampled:

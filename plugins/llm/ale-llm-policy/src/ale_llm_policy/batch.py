@@ -88,7 +88,7 @@ class Batch:
             hidden = self._pass([row], min(CHUNK, self._n_missing(row)))[0]
             stop = job.cached
             # The state at p - 1 predicts the token at p.
-            first = max(len(job.prompt), start + 1)
+            first = max(job.begin, start + 1)
             if stop + 1 > first and first < len(job.ids):
                 last = min(stop + 1, len(job.ids))
                 states = hidden[first - 1 - start : last - 1 - start]

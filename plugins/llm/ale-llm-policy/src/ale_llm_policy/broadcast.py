@@ -45,21 +45,18 @@ class _Asker:
             self.connection.sendall(json.dumps(fields).encode() + b"\n")
 
 
+@define(eq=False, slots=False)
 class BroadcastWeights:
-    """The newest version of a run's weights, held in the processor's memory and sent from there.
+    """The newest version of a run's weights, held in the processor's memory and sent from there."""
 
-    Args:
-        backend: of torch.distributed.
-        device: where the run trains; NCCL sends from there.
-        address: where servers ask for weights.
-    """
+    _backend: Literal["gloo", "nccl"]
+    """Of torch.distributed."""
+    _device: torch.device
+    """Where the run trains; NCCL sends from there."""
+    _address: Address
+    """Where servers ask for weights."""
 
-    def __init__(
-        self, backend: Literal["gloo", "nccl"], device: torch.device, address: Address
-    ) -> None:
-        self._backend = backend
-        self._device = device
-        self._address = address
+    def __attrs_post_init__(self) -> None:
         self._place: Broadcast | None = None
         self._listener: socket.socket | None = None
         self._store: Any = None

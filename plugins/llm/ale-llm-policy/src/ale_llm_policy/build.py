@@ -4,7 +4,6 @@ import logging
 import os
 import tempfile
 from pathlib import Path
-from random import Random
 from typing import Any, TypeVar
 
 import torch
@@ -20,7 +19,7 @@ from ale_llm_policy.batch import Batch, Forward
 from ale_llm_policy.broadcast import BroadcastWeights
 from ale_llm_policy.channels import Channel, FolderWeights
 from ale_llm_policy.engine import Engine
-from ale_llm_policy.jobs import Job, Rules
+from ale_llm_policy.jobs import Job
 from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.modules import Modules
 from ale_llm_policy.options import PolicyOptions, ServersOptions, TinyOptions
@@ -33,7 +32,7 @@ from ale_servers.channel import WeightFolder
 from ale_servers.origin import WeightOrigin
 from ale_servers.places import registry_at
 from ale_servers.pool import PoolOptions
-from ale_servers.records import SampleReason
+from ale_servers.records import SampleReason, SampleRequest
 from ale_servers.registry import Addresses
 from ale_servers.registry import Registry as ServerRegistry
 from ale_training.devices import resolve_device, resolve_dtype
@@ -266,11 +265,10 @@ def _check(policy: TorchPolicy, model: Forward) -> None:
     """
     n_vocabulary = policy.base.config.get_text_config().vocab_size
     sequences = [[(7 * i + 3) % n_vocabulary for i in range(n)] for n in (9, 6)]
-    rules = Rules(temperature=1.0, top_p=1.0, max_tokens=1, ends=frozenset())
+    asked = [SampleRequest(id="", prompt_ids=tuple(s[:-1]), max_tokens=1) for s in sequences]
     batch = Batch(model, policy.device)
-    nothing = Random(0)  # noqa: S311
     with policy.lock:
-        batch.jobs += [Job(tuple(s[:-1]), rules, nothing, _ignore) for s in sequences]
+        batch.jobs += [Job(each, _ignore) for each in asked]
         batch.prefill(0)
         for job, sequence in zip(batch.jobs, sequences, strict=True):
             job.ids = list(sequence)

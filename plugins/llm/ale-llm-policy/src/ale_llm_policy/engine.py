@@ -4,11 +4,13 @@ import atexit
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from attrs import define, field
 
 from ale.errors import LLMError
 from ale_llm_policy.batch import Batch, Forward
@@ -25,32 +27,24 @@ _LESS_MEMORY = (
 )
 
 
+@define(eq=False, slots=False)
 class Engine:
-    """Continuous batching over one policy.
+    """Continuous batching over one policy."""
 
-    Args:
-        policy: the policy to sample from; its lock is held during each step.
-        model: the policy's model over a KV cache.
-        max_batch: maximum number of rows; further jobs wait in order.
-        cache_bytes: size of the prefix cache.
-        threads: torch threads of this process; None does not set them.
-    """
+    _policy: TorchPolicy
+    """The policy to sample from; its lock is held during each step."""
+    _model: Forward
+    """The policy's model over a KV cache."""
+    max_batch: int = field(kw_only=True)
+    """Maximum number of rows; further jobs wait in order."""
+    _cache_bytes: int = field(kw_only=True)
+    """Size of the prefix cache."""
+    _threads: int | None = field(kw_only=True)
+    """Torch threads of this process; None does not set them."""
 
-    def __init__(
-        self,
-        policy: TorchPolicy,
-        model: Forward,
-        *,
-        max_batch: int,
-        cache_bytes: int,
-        threads: int | None,
-    ) -> None:
-        self._policy = policy
-        self._model = model
-        self.max_batch = max_batch
-        self._threads = threads
-        self._batch = Batch(model, policy.device)
-        self.prefix_cache = PrefixCache(cache_bytes)
+    def __attrs_post_init__(self) -> None:
+        self._batch = Batch(self._model, self._policy.device)
+        self.prefix_cache = PrefixCache(self._cache_bytes)
         self.n_prefilled = 0
         """Tokens computed in prefills; shows how much the prefix cache saves."""
         self.n_steps = 0
@@ -70,7 +64,8 @@ class Engine:
         Raises:
             LLMError: the engine is closed.
         """
-        self._queue(self._inbox, job)
+        with self._asking():
+            self._inbox.append(job)
 
     def call(self, work: Callable[[], Any]) -> "Future[Any]":
         """Run `work` in the engine's thread between two steps.
@@ -88,14 +83,17 @@ class Engine:
             except BaseException as error:
                 future.set_exception(error)
 
-        self._queue(self._tasks, task)
+        with self._asking():
+            self._tasks.append(task)
         return future
 
-    def _queue(self, queue: deque[Any], item: Job | Callable[[], None]) -> None:
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Inside, something is queued, which the thread then takes."""
         with self._changed:
             if self._closed:
                 raise LLMError("the policy is closed")
-            queue.append(item)
+            yield
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="ale-llm-policy", daemon=True
@@ -243,15 +241,15 @@ class Engine:
         jobs.sort(key=lambda job: len(job.ids) - found[id(job)][1])
         for job in jobs:
             entry, job.cached = found[id(job)]
-            if job.forced:
+            if job.request.forced_ids:
                 # The prompt's last token is recomputed: its state scores the answer's first.
-                job.cached = min(job.cached, len(job.prompt) - 1)
+                job.cached = min(job.cached, job.begin - 1)
             if entry is not None:
                 row = len(self._batch.jobs)
                 self._batch.cache.copy_in(row, entry.tensors, job.cached)
             self.n_prefilled += len(job.ids) - job.cached
             self._batch.jobs.append(job)
-            if job.forced:
+            if job.request.forced_ids:
                 self._score(job)
         if len(self._batch.jobs) > first:
             logits = self._batch.prefill(first)

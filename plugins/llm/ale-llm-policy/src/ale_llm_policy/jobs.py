@@ -4,61 +4,51 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from random import Random
 
-from attrs import Factory, define, field, frozen
+from attrs import Factory, define, field
 
 from ale_llm_policy.sampling import Draw
-from ale_servers.records import SampleReason
-
-
-@frozen(kw_only=True)
-class Rules:
-    """How an answer is sampled and when it ends."""
-
-    temperature: float
-    top_p: float
-    max_tokens: int
-    """At least 1, at most what the context leaves."""
-    ends: frozenset[int]
-    """End-of-turn ids, which are part of the answer."""
-    stop: tuple[str, ...] = ()
+from ale_servers.records import SampleReason, SampleRequest
 
 
 @define(eq=False)
 class Job:
     """A request in the engine. Only the engine's thread touches it after `Engine.submit`."""
 
-    prompt: tuple[int, ...]
-    rules: Rules
-    random: Random
+    request: SampleRequest
+    """Its `max_tokens` are at most what the context leaves."""
     done: Callable[["Job", SampleReason | Exception], None]
     """Called once in the engine's thread."""
-    forced: tuple[int, ...] = ()
-    """Ids to score instead of sampling."""
-    begun: tuple[int, ...] = ()
-    """The beginning of the answer, sampled by an earlier job that was interrupted."""
     cancelled: bool = False
     """Set by anyone: the row is freed before the next step, and `done` is not called."""
     ids: list[int] = field(init=False)
     """Prompt and answer so far."""
+    begin: int = field(init=False)
+    """Number of ids before this job's part of the answer."""
     cached: int = field(default=0, init=False)
     """Number of tokens in the KV cache."""
     logprobs: list[float] = field(default=Factory(list), init=False)
     versions: list[int] = field(default=Factory(list), init=False)
+    _random: Random = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.ids = [*self.prompt, *self.begun, *self.forced]
+        asked = self.request
+        self.ids = [*asked.prompt_ids, *asked.answer_ids, *asked.forced_ids]
+        self.begin = len(self.ids) - len(asked.forced_ids)
+        self._random = Random(asked.seed)  # noqa: S311
+        for _ in asked.answer_ids:
+            self._random.random()  # drawn when these ids were sampled
 
     @property
     def output(self) -> tuple[int, ...]:
         """The ids so far of this job's part of the answer."""
-        return tuple(self.ids[len(self.prompt) + len(self.begun) :])
+        return tuple(self.ids[self.begin :])
 
     def draw(self) -> Draw:
         """Sampling parameters of the next token; called once per token."""
         return Draw(
-            temperature=self.rules.temperature,
-            top_p=self.rules.top_p,
-            uniform=self.random.random(),
+            temperature=self.request.temperature,
+            top_p=self.request.top_p,
+            uniform=self._random.random(),
         )
 
     def add(self, token: int, logprob: float, version: int) -> None:
@@ -73,21 +63,21 @@ class Job:
         Args:
             text: decodes ids.
         """
-        if self.ids[-1] in self.rules.ends:
+        if self.ids[-1] in self.request.stop_ids:
             return "stop"
-        if self.rules.stop and self._is_stopped(text):
+        if self.request.stop and self._is_stopped(text):
             return "stop"
-        return "length" if len(self.logprobs) >= self.rules.max_tokens else None
+        return "length" if len(self.logprobs) >= self.request.max_tokens else None
 
     def _is_stopped(self, text: Callable[[list[int]], str]) -> bool:
         # A stop string may start and end inside tokens. Decode only the last tokens that it can
         # span, at one byte or more per token, and four more for a character that starts earlier.
-        reach = max(len(stop.encode()) for stop in self.rules.stop) + 4
-        begin = max(len(self.prompt), len(self.ids) - reach)
-        recent = text(self.ids[begin:])
-        if not any(stop in recent for stop in self.rules.stop):
+        stop, start = self.request.stop, len(self.request.prompt_ids)
+        reach = max(len(each.encode()) for each in stop) + 4
+        recent = text(self.ids[max(start, len(self.ids) - reach) :])
+        if not any(each in recent for each in stop):
             return False
-        return first_stop(self.rules.stop, text(self.ids[len(self.prompt) :])) is not None
+        return first_stop(stop, text(self.ids[start:])) is not None
 
 
 def truncate_at_stop(

@@ -4,6 +4,8 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 
+from attrs import define, field
+
 from ale.errors import ContextLengthError, LLMError
 from ale.types import (
     Completion,
@@ -27,21 +29,21 @@ _LONG = 1 << 18
 """Characters that take a good part of a second to tokenise."""
 
 
+@define(eq=False, repr=False, slots=False)
 class TokenLLM:
-    """Turns messages into ids, and sampled ids into messages, whatever samples the ids.
+    """Turns messages into ids, and sampled ids into messages, whatever samples the ids."""
 
-    Args:
-        policy: model, tokenizer and template; read by trainers.
-        defaults: for options that a request leaves open; all set.
-        context: most tokens of prompt and answer together.
-    """
+    policy: TorchPolicy
+    """Model, tokenizer and template; read by trainers."""
+    _defaults: Sampling = field(kw_only=True)
+    """For options that a request leaves open; all set."""
+    _context: int = field(kw_only=True)
+    """Most tokens of prompt and answer together."""
 
-    def __init__(self, policy: TorchPolicy, *, defaults: Sampling, context: int) -> None:
-        self.policy = policy
-        self._defaults = defaults
-        self._context = min(context, policy.context)
-        self._sessions = Sessions(policy.template)
-        self._end_ids = policy.template.end_ids
+    def __attrs_post_init__(self) -> None:
+        self._context = min(self._context, self.policy.context)
+        self._sessions = Sessions(self.policy.template)
+        self._end_ids = self.policy.template.end_ids
 
     async def _sample(self, asked: SampleRequest, session: str) -> Sampled:
         """The answer's ids; requests of one session extend one another."""
@@ -182,29 +184,20 @@ class TokenLLM:
         )
 
 
+@define(eq=False, repr=False, slots=False)
 class PolicyLLM(TokenLLM):
-    """Samples from a policy in this process. A `Policy`.
+    """Samples from a policy in this process. A `Policy`."""
 
-    Args:
-        policy: model, tokenizer and template; read by trainers.
-        engine: samples from it.
-        defaults: for options that a request leaves open; all set.
-        context: most tokens of prompt and answer together.
-        copied: see `EngineServer`.
-    """
+    engine: Engine
+    """Samples from it."""
+    _copied: Callable[[], tuple[TorchPolicy, Engine]] = field(kw_only=True)
+    """See `EngineServer`."""
 
-    def __init__(
-        self,
-        policy: TorchPolicy,
-        engine: Engine,
-        *,
-        defaults: Sampling,
-        context: int,
-        copied: Callable[[], tuple[TorchPolicy, Engine]] | None = None,
-    ) -> None:
-        super().__init__(policy, defaults=defaults, context=context)
-        self.engine = engine
-        self.server = EngineServer(policy, engine, context=self._context, copied=copied)
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.server = EngineServer(
+            self.policy, self.engine, context=self._context, copied=self._copied
+        )
         """Gives the same engine to clients that have ids, such as those of `ale serve`."""
 
     async def _sample(self, asked: SampleRequest, session: str) -> Sampled:

@@ -4,23 +4,23 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import msgspec
 import torch
+from attrs import define, field
 from torch import Tensor
 
-from ale.errors import AleError, ContextLengthError, LLMError
+from ale.errors import AleError, ContextLengthError
 from ale_llm_policy import shared
 from ale_llm_policy.adapters import merged
 from ale_llm_policy.engine import Engine
-from ale_llm_policy.jobs import Job, Rules
+from ale_llm_policy.jobs import Job
 from ale_llm_policy.pretrained import TorchPolicy, weights
-from ale_servers.broadcast import OtherWeightsError, Reader
-from ale_servers.channel import check_memory, files_of
+from ale_servers.broadcast import Reader
+from ale_servers.channel import check_memory, files_of, refusals
 from ale_servers.protocol import NotSampledError, WeightsError, check_ids
 from ale_servers.records import (
     Broadcast,
@@ -35,30 +35,21 @@ from ale_servers.records import (
 )
 
 
+@define(eq=False, slots=False)
 class EngineServer:
-    """An `InferenceServer` in this process.
+    """An `InferenceServer` in this process."""
 
-    Args:
-        policy: the policy to sample from.
-        engine: samples from it.
-        context: most tokens of prompt and answer together.
-        copied: makes a copy of both for an adapter, which has merged weights and its own engine.
-    """
+    _policy: TorchPolicy
+    _engine: Engine
+    """Samples from the policy."""
+    _context: int = field(kw_only=True)
+    """Most tokens of prompt and answer together."""
+    _copied: Callable[[], tuple[TorchPolicy, Engine]] | None = field(default=None, kw_only=True)
+    """Makes a copy of both for an adapter, which has merged weights and its own engine."""
 
-    def __init__(
-        self,
-        policy: TorchPolicy,
-        engine: Engine,
-        *,
-        context: int,
-        copied: Callable[[], tuple[TorchPolicy, Engine]] | None = None,
-    ) -> None:
-        self._policy = policy
-        self._engine = engine
-        self._context = context
+    def __attrs_post_init__(self) -> None:
         self._jobs: dict[str, Job] = {}
         self._digests: dict[int, str] = {}
-        self._copied = copied
         self._adapters: dict[str, EngineServer] = {}
         self._run = ""
         self._prepared: tuple[Weights, Mapping[str, Tensor] | None] | None = None
@@ -96,16 +87,6 @@ class EngineServer:
         if n >= self._context or n + len(forced) > self._context:
             message = f"{n + len(forced)} tokens, and the context holds {self._context}"
             raise ContextLengthError(message)
-        rules = Rules(
-            temperature=request.temperature,
-            top_p=request.top_p,
-            max_tokens=min(request.max_tokens, self._context - n),
-            ends=frozenset(request.stop_ids),
-            stop=request.stop,
-        )
-        numbers = Random(request.seed)  # noqa: S311
-        for _ in request.answer_ids:
-            numbers.random()  # drawn when these ids were sampled
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[SampleReason] = loop.create_future()
 
@@ -113,10 +94,8 @@ class EngineServer:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is waiting
                 loop.call_soon_threadsafe(_settle, ended, reason)
 
-        prompt, begun = request.prompt_ids, request.answer_ids
-        if forced:
-            prompt, begun = (*prompt, *begun), ()
-        job = Job(prompt, rules, numbers, done, forced=forced, begun=begun)
+        most = min(request.max_tokens, self._context - n)
+        job = Job(msgspec.structs.replace(request, max_tokens=most), done)
         self._jobs[request.id] = job
         try:
             self._engine.submit(job)
@@ -228,14 +207,14 @@ class EngineServer:
         if self._reader is None or not self._reader.serves(plain):
             self.close_reader()
             self._reader = Reader(plain)
-        with _refusals():
+        with refusals():
             self._reader.ask("prepare", published.digest)
 
     def _receive(self, published: Weights) -> Mapping[str, Tensor]:
         assert published.broadcast is not None
         assert self._reader is not None
         parts = [msgspec.to_builtins(each) for each in published.broadcast.parts]
-        with _refusals():
+        with refusals():
             return dict(self._reader.read(published.digest, parts))
 
     def close_reader(self) -> None:
@@ -328,17 +307,6 @@ class EngineServer:
 
     async def _call(self, work: Callable[[], Any]) -> Any:
         return await asyncio.wrap_future(self._engine.call(work))
-
-
-@contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    """The errors of a `Reader` as those of a server."""
-    try:
-        yield
-    except OtherWeightsError as error:
-        raise WeightsError(str(error)) from error
-    except OSError as error:
-        raise LLMError(str(error), transient=True) from error
 
 
 def _settle(ended: "asyncio.Future[SampleReason]", reason: SampleReason | Exception) -> None:

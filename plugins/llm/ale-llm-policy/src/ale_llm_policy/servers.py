@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 import torch
-from attrs import frozen
+from attrs import define, field, frozen
 from torch import Tensor
 
 from ale.errors import AleError, InputError, LLMError
 from ale.plugin import BuildContext
 from ale.runs import Registry, build_choice
 from ale.strict import from_plain
-from ale.types import LLMCapabilities, PolicySnapshot, Sampling
+from ale.types import LLMCapabilities, PolicySnapshot
 from ale_llm_policy.channels import Channel, FolderWeights
 from ale_llm_policy.model import TokenLLM
 from ale_llm_policy.options import Following
@@ -89,75 +89,55 @@ class OwnServers:
         policy.save(model, named)
         config = self.folder / "serve.yaml"
         register = ("--register", str(self.registry.folder))
+        gpus = [{"CUDA_VISIBLE_DEVICES": each} for each in self.gpus] or [{}] * self.n
         config.write_text(json.dumps({"llm": {**self.section, "model": str(model.absolute())}}))
         return [
             Command(
                 argv=serve_command(("--config", str(config)), register, f"own-{number}"),
                 log=self.folder / f"own-{number}.log",
-                environ={**self.environ, **self._visible(number)},
+                environ={**self.environ, **visible},
             )
-            for number in range(self.n)
+            for number, visible in enumerate(gpus)
         ]
 
-    def _visible(self, number: int) -> dict[str, str]:
-        return {"CUDA_VISIBLE_DEVICES": self.gpus[number]} if self.gpus else {}
 
-
+@define(eq=False, repr=False, slots=False)
 class ServersLLM(TokenLLM):
     """Samples from servers. A `Policy`: each `load_policy` gives them the weights.
 
     Its own policy renders prompts, reads answers, and is the model that a trainer trains.
-
-    Args:
-        policy: model, tokenizer and template.
-        training_device: where a trainer computes with the model, whose weights stay in the
-            processor's memory until then. Read by trainers.
-        registry: where the servers are found.
-        channel: hands the weights over.
-        origin: hands out the folder of the channel, if servers may be unable to read it.
-        run: id of the run.
-        following: the weights that the run has given its servers, if this is one of its workers.
-        options: how the servers are asked.
-        key: sent to them as a bearer token.
-        own: servers to start; the registry then contains these.
-        client: options with which another process samples from the same servers.
-        defaults: for options that a request leaves open; all set.
-        context: most tokens of prompt and answer together.
     """
 
-    def __init__(
-        self,
-        policy: TorchPolicy,
-        registry: ServerRegistry,
-        channel: Channel,
-        *,
-        origin: WeightOrigin | None,
-        training_device: torch.device,
-        run: str,
-        following: Following | None,
-        options: PoolOptions,
-        key: str | None,
-        own: OwnServers | None,
-        client: Mapping[str, Any],
-        defaults: Sampling,
-        context: int,
-    ) -> None:
-        super().__init__(policy, defaults=defaults, context=context)
-        self.training_device = training_device
-        self._registry = registry
-        self._channel = channel
-        self._origin = origin
-        self._options = options
-        self._connections = Connections(key)
-        self._own = own
-        self._client = client
+    _registry: ServerRegistry
+    """Where the servers are found."""
+    _channel: Channel
+    """Hands the weights over."""
+    _origin: WeightOrigin | None = field(kw_only=True)
+    """Hands out the folder of the channel, if servers may be unable to read it."""
+    training_device: torch.device = field(kw_only=True)
+    """Where a trainer computes with the model, whose weights stay in the processor's memory until
+    then. Read by trainers."""
+    _run: str = field(kw_only=True)
+    """Id of the run."""
+    _following: Following | None = field(kw_only=True)
+    """The weights that the run has given its servers, if this is one of its workers."""
+    _options: PoolOptions = field(kw_only=True)
+    _key: str | None = field(kw_only=True)
+    """Sent to the servers as a bearer token."""
+    _own: OwnServers | None = field(kw_only=True)
+    """Servers to start; the registry then contains these."""
+    _client: Mapping[str, Any] = field(kw_only=True)
+    """Options with which another process samples from the same servers."""
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self._connections = Connections(self._key)
         # Adapters, which a trainer may add later, change names and, by rounding, values.
-        self._first = dict(policy.base.named_parameters())
+        self._first = dict(self.policy.base.named_parameters())
         self._names = list(self._first)
-        self._run = run
-        adapter = options.adapter
+        adapter, following = self._options.adapter, self._following
         self._present: Weights | None = None
-        self._initial = Weights(version=policy.version, digest="", folder="")
+        self._initial = Weights(version=self.policy.version, digest="", folder="")
         if following is None or adapter:
             digest = weights.digest(self._first)
             self._initial = msgspec.structs.replace(self._initial, digest=digest)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from attrs import frozen
@@ -134,15 +134,11 @@ class EpisodeExpert:
                 f"turn {turn} of the replay can't be checked: the agent compacted its context "
                 "before; starts.check: off replays without checks"
             )
+        compared: Callable[[str], str | None] = str if self.check == "exact" else _ended
         for number, text in enumerate(recorded):
             shown = found[number] if number < len(found) else None
-            if shown is None or not self._same(text, shown):
+            if shown is None or compared(text) != compared(shown):
                 raise ReplayError(_diverged(turn, text, shown, self.check))
-
-    def _same(self, recorded: str, shown: str) -> bool:
-        if self.check == "exact":
-            return recorded == shown
-        return _ended(recorded) == _ended(shown)
 
 
 def _since_last_answer(messages: Sequence[Message]) -> list[str] | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ale.commands import PATH, overrides_option
-from ale_trainer_policy.plugin import probe
+from ale_trainer_policy.packages import probe
 
 if TYPE_CHECKING:
     from ale.runs import Registry

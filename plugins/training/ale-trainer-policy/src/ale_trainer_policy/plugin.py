@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import Component, Probe, Ranks, hookimpl
+from ale.plugin import Component, Ranks, hookimpl
+from ale_trainer_policy.packages import probe
 
 if TYPE_CHECKING:
     import click
 
     from ale.protocols import Trainer
     from ale_trainer_policy.options import LearnOptions
-
-
-def probe() -> Probe:
-    """Is torch installed? Does not import it."""
-    remedy = "pip install -e '.[train]' in a clone; else pip install ale-trainer-policy"
-    return Probe.of_package("torch", remedy=remedy)
 
 
 def _ranks(options: LearnOptions) -> Ranks:

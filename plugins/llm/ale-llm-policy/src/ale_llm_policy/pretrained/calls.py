@@ -115,23 +115,18 @@ def read(text: str, form: Format, *, calls: bool) -> Reading:
     """
     reasoning, start = form.reasoning(text)
     found = form.find(text, start) if calls else []
-    marks = [span for span in form.marks(text, start) if not any(_inside(span, c) for c in found)]
-    return _reading(text, reasoning, start, found, marks)
-
-
-def _inside(span: Span, call: FoundCall) -> bool:
-    return call.span[0] <= span[0] < call.span[1]
-
-
-def _reading(
-    text: str, reasoning: str | None, start: int, calls: list[FoundCall], marks: list[Span]
-) -> Reading:
-    spans = sorted([*(call.span for call in calls), *marks])
+    spans = [call.span for call in found]
+    marks = [mark for mark in form.marks(text, start) if not any(_inside(mark, s) for s in spans)]
+    spans = sorted([*spans, *marks])
     edges = [start, *(edge for span in spans for edge in span), len(text)]
     outside = list(zip(edges[::2], edges[1::2], strict=True))
     kept = _trimmed(text, outside) if spans or start else outside
     content = "".join(text[a:b] for a, b in kept)
-    return Reading(content, reasoning, tuple(calls), tuple(kept))
+    return Reading(content, reasoning, tuple(found), tuple(kept))
+
+
+def _inside(mark: Span, call: Span) -> bool:
+    return call[0] <= mark[0] < call[1]
 
 
 def think(text: str) -> tuple[str | None, int]:

@@ -181,12 +181,12 @@ def deepseek(text: str, start: int) -> list[FoundCall]:
     return found
 
 
-def _as_json(text: str) -> str:
-    """JSON as this package writes it; other text unchanged."""
+def _as_json(text: str, otherwise: str | None = None) -> str:
+    """JSON as this package writes it; for other text `otherwise`, or else the text unchanged."""
     try:
         return written(DECODER.decode(text))
     except (ValueError, RecursionError):
-        return text
+        return text if otherwise is None else otherwise
 
 
 def harmony(text: str, start: int) -> list[FoundCall]:
@@ -239,16 +239,7 @@ def _gemma(text: str) -> str:
 
     keyed = _GEMMA_KEY.sub(r'\1"\2"\3', _GEMMA_TEXT.sub(put_aside, text))
     whole = re.sub(r'"\0(\d+)\0"', lambda match: json.dumps(texts[int(match[1])]), keyed)
-    found = _as_json(whole)
-    return text if found == whole and not _is_json(whole) else found
-
-
-def _is_json(text: str) -> bool:
-    try:
-        DECODER.decode(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+    return _as_json(whole, otherwise=text)
 
 
 def _thought(text: str) -> tuple[str | None, int]:

@@ -179,13 +179,11 @@ class ChatTemplate:
         """
         base = _base(added, names)
         whole = self._render((*base, *added), (), prompt=True)
-        after = _end_of(whole, self._end_texts(), calls=bool(base[-1].tool_calls))
+        ends = [self.token_bytes.text([each]).text for each in sorted(self.end_ids)]
+        after = _end_of(whole, ends, calls=bool(base[-1].tool_calls))
         if not after:
             raise InputError.of("nothing that can be found ends an answer", path=_PATH, hint=_HINT)
         return self._ids(after), not after.startswith(_OPENING)
-
-    def _end_texts(self) -> tuple[str, ...]:
-        return tuple(self.token_bytes.text([each]).text for each in sorted(self.end_ids))
 
     def _probe(self, turns: Turns) -> None:
         """Check the template, and learn which token ends an answer.
