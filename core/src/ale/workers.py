@@ -119,10 +119,9 @@ class Worker:
         environ = dict(os.environ) if environ is None else environ
         root = from_plain(dict(spec.config), file=_FILE)
         files = load_plugin_files(root, registry)
-        if problems := [
-            *_differences(spec, registry, files)
-        ]:  # whatever else is wrong may follow from them
-            raise InputError(problems)
+        differences = [*_differences(spec, registry, files)]
+        if differences:  # whatever else is wrong may follow from them
+            raise InputError(differences)
         options = structure(root.get("run") or Node({}, _FILE), RunOptions, path="run")
         context = BuildContext(
             seed=options.seed,

@@ -92,7 +92,7 @@ class _Attempt:
                 # Unlike everything else that is stored, this may depend on the machine.
                 self.record.workdir = sandbox.workdir
             for step in self._task_steps():
-                if step.task is not self._task:
+                if self._task.steps:  # each has a setup of its own
                     self.stages.enter("setup")
                     await set_up(step.task, sandbox, self.runner.options.setup_timeout_s)
                 self.stages.enter("agent")

@@ -112,7 +112,7 @@ _STAGES: Sequence[Stage] = ("queued", "sandbox", "setup", "agent", "grading", "t
 def job(name: str, goal: str = "touch done", **fields: object) -> Job:
     """A job whose agent runs `goal` in a shell; it succeeds if there is a file ``done``."""
     task = Task(id=name, goal=goal, criteria=(CriterionSpec(type="kit-done"),))
-    return Job(id=f"0-{name}-0", task=task, **fields)  # type: ignore[arg-type]
+    return Job(**{"id": f"0-{name}-0", "task": task, **fields})  # type: ignore[arg-type]
 
 
 def write_run(folder: Path, goals: Sequence[str], **sections: object) -> Path:
@@ -261,6 +261,15 @@ class ExecutorContract:
         assert episode.failure is not None
         assert (episode.failure.stage, episode.failure.kind) == ("setup", "SetupError")
         assert "no disk" in episode.failure.message
+
+    async def test_each_rollout_of_a_task_is_set_up_once(self, run: KitRun) -> None:
+        def rollout(number: int) -> Job:
+            made = job("again", id=f"0-again-{number}", rollout=number)
+            return replace(made, task=replace(made.task, setup_steps=("mkdir data",)))
+
+        async with run.open() as workers:
+            given = [await run.stored(workers, rollout(number)) for number in range(3)]
+        assert [each.reward for each in given] == [1.0] * 3, given[-1].failure
 
     async def test_job_run_at_once_and_come_back_as_they_end(
         self, run: KitRun, tmp_path: Path
