@@ -143,7 +143,7 @@ def test_broken_episodes_make_the_status_3(workshop: Any) -> None:
 
 
 def test_the_cells_whose_episodes_broke_are_named_beside_their_success(workshop: Any) -> None:
-    config = workshop.config(tasks={"type": "few", "number": 4})
+    config = workshop.config(tasks={"type": "few", "number": 4}, run={"stop_after_broken": None})
     ended = workshop.ablate(config, "--vary", "agent.type=lucky,breaking", "--seeds", "2")
     grid = workshop.folder / ended.grid
     broken = sum(int(row["broken"]) for row in runs(grid).values())
