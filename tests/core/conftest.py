@@ -23,7 +23,7 @@ from ale.protocols import AgentContext, Sandbox
 from ale.strict import from_plain
 from ale.testing.builders import turn
 from ale.testing.fakes import FakeChunker, FakeCreditScheme, FolderBackend, ManualClock
-from ale.testing.sandbox import _probes
+from ale.testing.sandbox import probes
 from ale.types import (
     CriterionSpec,
     Episode,
@@ -287,4 +287,4 @@ def _came_of(pid: int, folder: Path) -> bool:
 @pytest.fixture
 def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that hangs fails soon."""
-    monkeypatch.setattr(_probes, "TIMEOUT_S", 2.0)
+    monkeypatch.setattr(probes, "TIMEOUT_S", 2.0)

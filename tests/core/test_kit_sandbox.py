@@ -13,7 +13,7 @@ from attrs import evolve
 from ale.errors import SandboxError
 from ale.protocols import Sandbox, SandboxBackend
 from ale.testing.fakes import FolderBackend, FolderSandbox, FolderSession
-from ale.testing.sandbox import SandboxContract, _probes
+from ale.testing.sandbox import SandboxContract, probes
 from ale.testing.sandbox.isolation import any_client
 from ale.types import Capabilities, ExecResult, SandboxInfo, SandboxSpec
 
@@ -297,7 +297,7 @@ async def test_a_claim_of_processes_that_are_out_of_sight_fails() -> None:
 async def test_a_claim_of_a_limit_that_does_not_hold_fails(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_probes, "TIMEOUT_S", 30.0)  # these probes do work, and none hangs
+    monkeypatch.setattr(probes, "TIMEOUT_S", 30.0)  # these probes do work, and none hangs
     probe = {
         "file_size": KIT.test_a_file_that_grows_without_end_is_stopped_just_as_declared,
         "memory": KIT.test_memory_without_end_is_stopped_just_as_declared,

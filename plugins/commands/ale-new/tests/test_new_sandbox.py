@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ale.testing.sandbox._probes import host_processes
+from ale.testing.sandbox.probes import host_processes
 from ale.testing.waiting import until, wait_for
 from ale.types import SandboxSpec
 from ale_new.about import About

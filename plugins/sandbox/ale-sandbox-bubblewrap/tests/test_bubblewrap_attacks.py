@@ -13,7 +13,7 @@ import pytest
 
 from ale.errors import SandboxError
 from ale.protocols import Sandbox, SandboxBackend
-from ale.testing.sandbox._probes import host_processes
+from ale.testing.sandbox.probes import host_processes
 from ale.testing.waiting import until
 from ale.types import ExecResult, SandboxSpec
 from ale_sandbox_bubblewrap import seccomp

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ale.protocols import SandboxBackend
-from ale.testing.sandbox._probes import host_processes
+from ale.testing.sandbox.probes import host_processes
 from ale.testing.waiting import until
 from ale.types import SandboxSpec
 from ale_sandbox_bubblewrap import facts

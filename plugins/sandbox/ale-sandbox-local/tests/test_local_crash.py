@@ -14,7 +14,7 @@ import pytest
 from ale.errors import SandboxError
 from ale.protocols import SandboxBackend
 from ale.testing.fakes import ManualClock
-from ale.testing.sandbox._probes import host_processes
+from ale.testing.sandbox.probes import host_processes
 from ale.testing.waiting import until
 from ale.types import ExecResult, SandboxSpec
 from ale_sandbox_process.testing import killed_hosts

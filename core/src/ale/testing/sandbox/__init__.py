@@ -8,7 +8,7 @@
 That is the whole test file. Each test checks a promise of `ale.protocols` against a failure seen in
 a real system. If a backend can't do something, its `Capabilities` say so, and the kit checks that
 this is true: what is not promised is refused, and what is not isolated is reachable. Every call has
-a time limit (`_probes.TIMEOUT_S`): a call that hangs fails the test, which names it.
+a time limit (`probes.TIMEOUT_S`): a call that hangs fails the test, which names it.
 
 A sandbox needs a POSIX ``sh``, ``cat``, ``dd``, ``env``, ``ls``, ``mkfifo``, ``sleep`` with
 fractions, and ``/proc``; busybox is enough.

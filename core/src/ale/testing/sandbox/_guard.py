@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from ale.protocols import Sandbox, SandboxBackend, Session
 from ale.testing._wrapper import Wrapper
-from ale.testing.sandbox import _probes
+from ale.testing.sandbox import probes
 
 T = TypeVar("T")
 _CALLS = {
@@ -32,18 +32,18 @@ async def in_time(call: Awaitable[T], name: str, allowed_s: float = 0.0) -> T:
     """
     task = asyncio.ensure_future(call)
     try:
-        await asyncio.wait([task], timeout=_probes.TIMEOUT_S + allowed_s)
+        await asyncio.wait([task], timeout=probes.TIMEOUT_S + allowed_s)
     except asyncio.CancelledError:
         task.cancel()
-        await asyncio.wait([task], timeout=_probes.TIMEOUT_S)
+        await asyncio.wait([task], timeout=probes.TIMEOUT_S)
         if task.done():
             raise
-        late = f"`{name}` did not return within {_probes.TIMEOUT_S:g} s after it was cancelled"
+        late = f"`{name}` did not return within {probes.TIMEOUT_S:g} s after it was cancelled"
         raise AssertionError(late) from None
     if not task.done():
         task.cancel()
         after = f" after its time limit of {allowed_s:g} s" if allowed_s else ""
-        raise AssertionError(f"`{name}` did not return within {_probes.TIMEOUT_S:g} s{after}")
+        raise AssertionError(f"`{name}` did not return within {probes.TIMEOUT_S:g} s{after}")
     return task.result()
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from ale.errors import UnsupportedError
 from ale.protocols import Sandbox
-from ale.testing.sandbox import _probes
+from ale.testing.sandbox import probes
 from ale.testing.sandbox._guard import time_limited
-from ale.testing.sandbox._probes import (
+from ale.testing.sandbox.probes import (
     MIB,
     ODD_NAMES,
     beat,
@@ -62,10 +62,10 @@ class ExecProbes:
     async def test_a_long_command_gives_its_true_exit_code(self, box: Sandbox) -> None:
         result = await box.exec(
             f"sleep {self.long_command_s}; exit 9",
-            timeout_s=self.long_command_s + _probes.TIMEOUT_S,
+            timeout_s=self.long_command_s + probes.TIMEOUT_S,
         )
         expect(result, exit_code=9)
-        assert self.long_command_s <= result.duration_s < self.long_command_s + _probes.TIMEOUT_S
+        assert self.long_command_s <= result.duration_s < self.long_command_s + probes.TIMEOUT_S
 
     async def test_stdout_and_stderr_are_separate(self, box: Sandbox) -> None:
         result = await box.exec("echo out; echo err >&2; echo out2")
@@ -136,7 +136,7 @@ class ExecProbes:
         result = await box.exec(command, timeout_s=2.0)
         assert result.timed_out, "`timed_out` is not set after the time limit"
         assert result.exit_code != 0, "a command killed by its time limit has exit code 0"
-        assert 1.9 <= result.duration_s < 2 + _probes.TIMEOUT_S
+        assert 1.9 <= result.duration_s < 2 + probes.TIMEOUT_S
         await stopped(box, "child", "orphan", "other", "self", after="the time limit")
         assert await size(box, "child") > 0, "the background process had not started"
 
@@ -163,7 +163,7 @@ class ExecProbes:
             *(
                 box.exec(
                     f"echo {n}; touch met{n}; {met}; echo {n} >&2; exit {n}",
-                    timeout_s=_probes.TIMEOUT_S,
+                    timeout_s=probes.TIMEOUT_S,
                 )
                 for n in range(6)
             )
@@ -234,4 +234,4 @@ class ExecProbes:
             expect(result, stdout=b"mine\n")
             return await size(box, "late") > 0
 
-        await until(late, "the late writer's file", _probes.TIMEOUT_S)
+        await until(late, "the late writer's file", probes.TIMEOUT_S)

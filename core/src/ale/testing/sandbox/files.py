@@ -12,7 +12,7 @@ import pytest
 
 from ale.protocols import Sandbox
 from ale.testing.sandbox._guard import time_limited
-from ale.testing.sandbox._probes import MIB, ODD_NAMES, case, expect
+from ale.testing.sandbox.probes import MIB, ODD_NAMES, case, expect
 
 SECRET = b"the host's own secret"
 

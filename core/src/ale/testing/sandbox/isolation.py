@@ -12,7 +12,7 @@ import pytest
 
 from ale.protocols import Sandbox, SandboxBackend
 from ale.testing.sandbox._guard import time_limited
-from ale.testing.sandbox._probes import MIB, expect
+from ale.testing.sandbox.probes import MIB, expect
 from ale.types import SandboxSpec
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy")

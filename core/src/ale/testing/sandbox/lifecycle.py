@@ -9,7 +9,7 @@ import pytest
 from ale.errors import SandboxError, UnsupportedError
 from ale.protocols import Sandbox, SandboxBackend, Session
 from ale.testing.sandbox._guard import time_limited, unguarded
-from ale.testing.sandbox._probes import (
+from ale.testing.sandbox.probes import (
     beat,
     descriptors,
     descriptors_passed_on,

@@ -8,9 +8,9 @@ import pytest
 
 from ale.errors import SandboxError
 from ale.protocols import Sandbox, Session
-from ale.testing.sandbox import _probes
+from ale.testing.sandbox import probes
 from ale.testing.sandbox._guard import time_limited
-from ale.testing.sandbox._probes import MIB, beat, case, expect, size, started, stopped
+from ale.testing.sandbox.probes import MIB, beat, case, expect, size, started, stopped
 from ale.testing.waiting import until
 
 
@@ -186,7 +186,7 @@ class SessionProbes:
             expect(result, stdout=b"mine\n", stderr=b"")
             return await size(box, "late") > 0
 
-        await until(late, "the background job's file", _probes.TIMEOUT_S)
+        await until(late, "the background job's file", probes.TIMEOUT_S)
         expect(await session.run("wait; echo waited"), stdout=b"waited\n")
 
     async def test_a_timeout_kills_all_of_it_and_closes_the_session(self, box: Sandbox) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ale.errors import SandboxError
-from ale.testing.sandbox._probes import (
+from ale.testing.sandbox.probes import (
     beat,
     command_lines,
     host_processes,

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ale.testing.sandbox._probes import command_lines, host_processes
+from ale.testing.sandbox.probes import command_lines, host_processes
 from ale.testing.waiting import until
 from ale.types import SandboxSpec
 from ale_sandbox_container.backend import ContainerBackend

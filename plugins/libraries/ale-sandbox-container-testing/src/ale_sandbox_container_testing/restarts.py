@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ale.testing.sandbox._probes import host_processes
+from ale.testing.sandbox.probes import host_processes
 from ale.testing.waiting import until
 from ale.types import SandboxSpec
 from ale_sandbox_container_testing.elsewhere import OwnEngine

@@ -1,4 +1,4 @@
-"""Helpers that several probes use."""
+"""Probes of processes and files in a sandbox, for the kit and for tests of sandboxes."""
 
 import asyncio
 import contextlib
