@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LONGEST = 500
+LONGEST = 800
 
 PYTHON = [
     path
@@ -14,7 +14,7 @@ PYTHON = [
 ]
 
 
-def test_a_file_has_at_most_500_lines() -> None:
+def test_a_file_has_at_most_800_lines() -> None:
     lines = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in PYTHON}
     assert "core/src/ale/hookspecs.py" in lines
     assert {path: number for path, number in lines.items() if number > LONGEST} == {}
