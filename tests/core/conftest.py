@@ -79,6 +79,7 @@ class FakePlugin:
         self.events: list[tuple[str, Any]] = []
         self.open_hook: Callable[[SandboxSpec], Any] = lambda spec: None
         self.grade: Callable[[Sandbox], Any] | None = None
+        self.uses_sandbox = self.needs_workspace = True
 
     async def run(self, context: AgentContext) -> Stop:
         made: Stop = await self.agent(context)
@@ -120,6 +121,8 @@ class FakePlugin:
         bench = self
 
         class Done:
+            needs_workspace = self.needs_workspace
+
             async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
                 if bench.grade is not None:
                     made: Score = await _maybe(bench.grade(sandbox))

@@ -19,6 +19,7 @@ from ale._run.start import check_run, resume
 from ale.errors import InputError, LLMError, SandboxError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
+from ale.testing import builders
 from ale.testing.builders import turn
 from ale.types import (
     Constraints,
@@ -302,6 +303,50 @@ async def test_what_the_agent_left_running_ends_before_grading(
     bench.agent, bench.grade = agent, grade
     run = workplace.prepared(workplace.config())
     assert (await finish(run)).mean_reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("needs_workspace", "uses_sandbox", "seen"),
+    [
+        (True, True, ["agent setup", "agent ran setup"]),
+        (False, True, ["setup", "setup"]),
+        (False, False, ["setup", "setup"]),
+    ],
+)
+async def test_a_criterion_that_needs_no_workspace_is_graded_where_nothing_has_run(
+    bench: Any,
+    workplace: Any,
+    finish: Finish,
+    needs_workspace: bool,
+    uses_sandbox: bool,
+    seen: list[str],
+) -> None:
+    ids, found = [], []
+
+    async def agent(context: AgentContext) -> Stop:
+        ids.append(context.sandbox.id)
+        if uses_sandbox:
+            await context.sandbox.exec("touch agent")
+        return Stop(reason="finished")
+
+    async def grade(sandbox: Any) -> Score:
+        ids.append(sandbox.id)
+        found.append(" ".join((await sandbox.exec("ls")).stdout.decode().split()))
+        await sandbox.exec("touch ran")
+        return Score(criterion="done", passed=True, value=1.0)
+
+    bench.agent, bench.grade = agent, grade
+    bench.uses_sandbox, bench.needs_workspace = uses_sandbox, needs_workspace
+    spec = CriterionSpec(type="done")
+    task = builders.task(setup_steps=("touch setup",), criteria=(spec, spec))
+    bench.tasks = lambda n: [task]
+    assert (await finish(workplace.prepared(workplace.config()))).mean_reward == 1.0
+    assert found == seen
+    # The agent's own is taken where nothing has run in it: opening another one has its price.
+    assert (
+        len(set(ids))
+        == {(True, True): 1, (False, True): 3, (False, False): 2}[needs_workspace, uses_sandbox]
+    )
 
 
 async def test_two_runs_with_one_seed_are_the_same_to_the_byte(bench: Any, workplace: Any) -> None:

@@ -1,6 +1,6 @@
 """One episode: open a sandbox, set it up, run the agent, grade, tear down; record failures."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 
@@ -10,6 +10,7 @@ from ale._config import RunOptions
 from ale._run.agent import check_answered, effective_limits, model_for, run_agent
 from ale._run.grading import grade
 from ale._run.parts import PreparedTask, WorkerParts
+from ale._run.places import Places
 from ale._run.plan import EpisodePlan
 from ale._run.record import BROKEN, EpisodeRecord, StageTimer, failure_from
 from ale._run.task_setup import sandbox_spec, set_up
@@ -24,6 +25,7 @@ from ale.protocols import (
     Restoring,
     RestoringScheme,
     Sandbox,
+    SparesSandbox,
 )
 from ale.types import Conversation, Episode, Failure, Job, Limits, Stage, Task, replace
 
@@ -91,14 +93,18 @@ class _Attempt:
             if not self.runner.options.deterministic:
                 # Unlike everything else that is stored, this may depend on the machine.
                 self.record.workdir = sandbox.workdir
+            agent, tasks = self.runner.parts.agent, [self._task]
+            used = not isinstance(agent, SparesSandbox) or agent.uses_sandbox
+            places = Places(sandbox, used, lambda: self._prepared_sandbox(tasks))
             for step in self._task_steps():
                 if self._task.steps:  # each has a setup of its own
                     self.stages.enter("setup")
                     await set_up(step.task, sandbox, self.runner.options.setup_timeout_s)
+                    tasks.append(step.task)
                 self.stages.enter("agent")
                 await self._run_agent(step.task, sandbox)
                 self.stages.enter("grading")
-                await self._grade(step, sandbox)
+                await self._grade(step, places)
                 if any(score.ends_task for score in self.record.scores):
                     break
             self.stages.enter("teardown")
@@ -120,14 +126,24 @@ class _Attempt:
     @asynccontextmanager
     async def _fresh_sandbox(self) -> AsyncIterator[Sandbox]:
         """A new sandbox, set up for the task."""
-        parts, options = self.runner.parts, self.runner.options
-        spec = sandbox_spec(self._task, {**self.runner.context.tags, "episode": self.plan.job.id})
-        opening = parts.sandbox.open(spec)
-        errors = self.record.teardown_errors
-        async with open_in_time(opening, options.open_timeout_s, errors) as sandbox:
+        async with self._opened_sandbox() as sandbox:
             self.stages.enter("setup")
-            await set_up(self._task, sandbox, options.setup_timeout_s)
+            await set_up(self._task, sandbox, self.runner.options.setup_timeout_s)
             yield sandbox
+
+    @asynccontextmanager
+    async def _prepared_sandbox(self, tasks: Sequence[Task]) -> AsyncIterator[Sandbox]:
+        """A new sandbox for a criterion, set up for the task and its steps so far."""
+        async with self._opened_sandbox() as sandbox:
+            for task in tasks:
+                await set_up(task, sandbox, self.runner.options.setup_timeout_s)
+            yield sandbox
+
+    def _opened_sandbox(self) -> AbstractAsyncContextManager[Sandbox]:
+        tags = {**self.runner.context.tags, "episode": self.plan.job.id}
+        opening = self.runner.parts.sandbox.open(sandbox_spec(self._task, tags))
+        limit_s, errors = self.runner.options.open_timeout_s, self.record.teardown_errors
+        return open_in_time(opening, limit_s, errors)
 
     async def _run_agent(self, task: Task, sandbox: Sandbox) -> None:
         parts, record, job = self.runner.parts, self.record, self.plan.job
@@ -158,9 +174,9 @@ class _Attempt:
             # Processes that the agent left running must not affect the verdict.
             await sandbox.end_processes()
 
-    async def _grade(self, step: PreparedTask, sandbox: Sandbox) -> None:
+    async def _grade(self, step: PreparedTask, places: Places) -> None:
         record, timeout_s = self.record, self.runner.options.grading_timeout_s
-        scores = await grade(step, record.trajectory, sandbox, self.runner.supervisor, timeout_s)
+        scores = await grade(step, record.trajectory, places, self.runner.supervisor, timeout_s)
         earlier = record.scores
         if self._task.steps_reward == "last":
             earlier = tuple(replace(score, weight=0.0) for score in earlier)
@@ -187,7 +203,11 @@ class _Attempt:
                 return None
             n_steps = len(step.task.setup_steps) + len(step.task.agent_setup_steps) + 1
             longest += n_steps * options.setup_timeout_s
-            longest += limit + options.grace_s + len(step.criteria) * options.grading_timeout_s
+            longest += limit + options.grace_s
+            # A criterion may need a sandbox of its own.
+            n_set_ups = len(step.task.setup_steps) + len(step.task.agent_setup_steps)
+            opening = self._setup_limit_s() + n_set_ups * options.setup_timeout_s
+            longest += len(step.criteria) * (options.grading_timeout_s + opening)
         return longest
 
     def _setup_limit_s(self) -> float:

@@ -5,43 +5,48 @@ from inspect import isawaitable
 from numbers import Real
 
 from ale._run.parts import PreparedTask
+from ale._run.places import Places
 from ale._run.timeouts import OverdueError, Supervisor
 from ale._store.codec import invalid_record
 from ale.errors import GradingError
-from ale.protocols import Sandbox
 from ale.types import Score, Trajectory, replace
 
 
 async def grade(
     step: PreparedTask,
     trajectory: Trajectory,
-    sandbox: Sandbox,
+    places: Places,
     supervisor: Supervisor,
     timeout_s: float,
 ) -> tuple[Score, ...]:
     """One score per criterion, in the order of the criteria.
 
     Args:
+        places: where each criterion is graded.
         timeout_s: time limit for each criterion, in seconds.
 
     Raises:
         GradingError: a criterion took too long, or returned an invalid score.
+        AleError: the sandbox for a criterion could not be opened or set up.
     """
     scores = []
     for spec, criterion in step.criteria:
-        name = f"criterion '{spec.type}' ({type(criterion).__qualname__})"
-        grading = criterion.grade(step.task, trajectory, sandbox)
-        if not isawaitable(grading):
-            raise GradingError(f"{name} is not asynchronous: write 'async def grade'")
-        try:
-            score = await supervisor.run(grading, timeout_s, f"criterion '{spec.type}'")
-        except OverdueError as error:
-            raise GradingError(str(error)) from error
+        said = places.remark(criterion, step.task)
+        async with places.of(criterion) as sandbox:
+            name = f"criterion '{spec.type}' ({type(criterion).__qualname__})"
+            grading = criterion.grade(step.task, trajectory, sandbox)
+            if not isawaitable(grading):
+                raise GradingError(f"{name} is not asynchronous: write 'async def grade'")
+            try:
+                score = await supervisor.run(grading, timeout_s, f"criterion '{spec.type}'")
+            except OverdueError as error:
+                raise GradingError(str(error)) from error
         if problem := _problem(score):
             raise GradingError(f"{name} returned an invalid score: {problem}: {score!r}")
         # A scalar of numpy becomes a number of Python, which every executor can send.
         passed, value = bool(score.passed), float(score.value)
-        scores.append(replace(score, passed=passed, value=value, weight=spec.weight))
+        detail = "\n".join(filter(None, (score.detail, said)))
+        scores.append(replace(score, passed=passed, value=value, weight=spec.weight, detail=detail))
     return tuple(scores)
 
 

@@ -3,6 +3,7 @@
 from ale._config import RunConfig
 from ale._config.auto import listed, not_isolated, refusal
 from ale._run.parts import Tasks, missing_features
+from ale._run.places import can_mislead
 from ale.errors import InputError
 from ale.protocols import SandboxBackend
 from ale.text import counted
@@ -22,7 +23,7 @@ def isolation_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) ->
     notes = _auto_notes(config, lacking)
     if "network" in lacking:
         notes += _network_notes(config, tasks)
-    return notes
+    return notes + _grading_notes(config, backend, tasks)
 
 
 def check_tasks(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> None:
@@ -91,6 +92,28 @@ def _network_notes(config: RunConfig, tasks: Tasks) -> list[str]:
     return [
         f"network: false, set by {' and '.join(sources)}, is not enforced: sandbox "
         f"'{config.sandbox.name}' does not isolate the network"
+    ]
+
+
+def _grading_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> list[str]:
+    """The tasks that are graded by programs which the agent can replace."""
+    found = [
+        (ready.task.id, spec.type)
+        for split in tasks.values()
+        for whole in split
+        for ready in whole.steps or (whole,)
+        for spec, criterion in ready.criteria
+        if can_mislead(criterion, ready.task, backend.capabilities)
+    ]
+    if not found:
+        return []
+    ids = list(dict.fromkeys(id for id, _ in found))
+    kinds = ", ".join(sorted({repr(kind) for _, kind in found}))
+    are = "are" if len(ids) > 1 else "is"
+    return [
+        f"{_summary(ids)} {are} graded by {kinds} in the sandbox in which the agent works, "
+        f"and its commands can replace the programs of '{config.sandbox.name}': a wrong result can "
+        "pass"
     ]
 
 

@@ -6,7 +6,7 @@ part.
 
 # These modules import records only for annotations: building the records would double the time
 # of `ale --help`.
-from ale.protocols.agent import Agent, AgentContext, Recorder
+from ale.protocols.agent import Agent, AgentContext, Recorder, SparesSandbox
 from ale.protocols.executor import CheckableExecutor, Executor, RunningRun, Workers
 from ale.protocols.launcher import LOGS, LOST, Launch, Launched, Launcher, Process, Role
 from ale.protocols.llm import LLM, Checkable, KnowsTokenizer, Policy, ServedPolicy
@@ -28,7 +28,7 @@ from ale.protocols.sandbox import (
     SwitchesUser,
 )
 from ale.protocols.start import Expert, Restoring, RestoringScheme, Start, StartScheme
-from ale.protocols.task import Criterion, TaskSource
+from ale.protocols.task import Criterion, RunsPrograms, TaskSource
 from ale.protocols.training import (
     BackgroundSaver,
     Chunker,
@@ -81,11 +81,13 @@ __all__ = [
     "Rewritten",
     "Role",
     "RunningRun",
+    "RunsPrograms",
     "Sandbox",
     "SandboxBackend",
     "ServedPolicy",
     "ServiceContainer",
     "Session",
+    "SparesSandbox",
     "Start",
     "StartScheme",
     "SwitchesUser",

@@ -56,3 +56,13 @@ class Agent(Protocol):
             Exception: a bug in the agent; the episode is broken and the traceback is stored.
         """
         ...
+
+
+@runtime_checkable
+class SparesSandbox(Protocol):
+    """An agent that says whether it uses the sandbox; others are taken to do so."""
+
+    @property
+    def uses_sandbox(self) -> bool:
+        """False: it leaves the sandbox as it was, and grading needs no other."""
+        ...

@@ -39,3 +39,20 @@ class Criterion(Protocol):
             SandboxError: the same.
         """
         ...
+
+
+@runtime_checkable
+class RunsPrograms(Protocol):
+    """A criterion that runs programs in the sandbox, which code that ran there before can change.
+
+    Where it is graded follows from the property. A score of programs that the agent could replace
+    says so.
+    """
+
+    @property
+    def needs_workspace(self) -> bool:
+        """Whether it grades what the agent left in the sandbox.
+
+        If not, it is given a sandbox, set up for the task, in which nothing has run yet.
+        """
+        ...

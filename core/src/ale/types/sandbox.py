@@ -80,6 +80,8 @@ class Capabilities:
     images: bool
     """Its sandboxes start from a container image."""
     limits: Mapping[str, Enforcement] = field(factory=dict)
+    system_writable: bool = False
+    """Commands of its default user can replace the programs that grading runs, such as Python."""
     features: tuple[SandboxFeature, ...] = ()
     """Optional capabilities of its sandboxes; a task may require some."""
     notes: tuple[str, ...] = ()

@@ -85,4 +85,8 @@ def code_attempts(options: AttemptsOptions, context: BuildContext) -> TextAgent:
         time_limit_s=options.time_limit_s,
         context_max_tokens=options.context_max_tokens,
     )
-    return TextAgent(limits, lambda given: AttemptsEpisode(options, given, context.monotonic))
+    return TextAgent(
+        limits,
+        lambda given: AttemptsEpisode(options, given, context.monotonic),
+        uses_sandbox=True,
+    )

@@ -22,6 +22,8 @@ class TextAgent:
     limits: Limits
     """As in the options."""
     episode: Callable[[AgentContext], EpisodeLoop]
+    uses_sandbox: bool = False
+    """Is something run in it? See `ale.protocols.SparesSandbox`."""
 
     async def run(self, context: AgentContext) -> Stop:
         """Ask until there is an answer, or to a limit."""

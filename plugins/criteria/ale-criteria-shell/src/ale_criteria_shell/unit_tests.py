@@ -6,7 +6,7 @@
 import base64
 from collections.abc import Mapping
 from importlib import resources
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import field, frozen
 
@@ -29,6 +29,7 @@ class UnitTestsPass:
     """
 
     options: UnitTestsPassOptions
+    needs_workspace: ClassVar[bool] = True
     _plan: Plan = field(init=False, repr=False)
     _units: tuple[Mapping[str, Any], ...] = field(init=False, repr=False)
     _body: Mapping[str, Any] = field(init=False, repr=False)

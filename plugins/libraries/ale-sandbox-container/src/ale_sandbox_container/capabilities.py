@@ -62,12 +62,19 @@ def capabilities_of(
             "file_size": "none" if options.file_size_mb is None else "enforced",
             "disk": "none",
         },
+        system_writable=_system_writable(options),
         features=(
             *("agent-user", "change-network", "list-sessions", "open-sibling", "switch-user"),
             *(("service-containers",) if services else ()),
         ),
         notes=tuple(_notes(facts, options)),
     )
+
+
+def _system_writable(options: ContainerOptions) -> bool:
+    """Whether commands can replace programs: as root, which images start with."""
+    is_root = options.user is None or options.user.partition(":")[0] in ("", "0", "root")
+    return not options.read_only and (is_root or options.new_privileges)
 
 
 def _notes(facts: Facts, options: ContainerOptions) -> list[str]:

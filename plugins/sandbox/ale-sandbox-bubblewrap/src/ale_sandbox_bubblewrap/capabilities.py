@@ -51,6 +51,7 @@ def capabilities_of(facts: Facts, options: BubblewrapOptions) -> Capabilities:
             "file_size": "enforced",
             "disk": "none" if options.disk_mb is None else "enforced",
         },
+        system_writable=options.writable_system and has_layers(facts, options),
         notes=(*NOTES, BUSY if layered else NO_LAYERS),
     )
 

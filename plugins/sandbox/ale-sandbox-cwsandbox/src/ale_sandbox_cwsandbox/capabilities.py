@@ -30,6 +30,7 @@ def capabilities_of(options: CwSandboxOptions, notes: Sequence[str]) -> Capabili
             "file_size": "none",
             "disk": "none",
         },
+        system_writable=True,
         features=("list-sessions", "open-sibling"),
         notes=(*NOTES, _HOSTS, *notes),
     )

@@ -19,6 +19,7 @@ def capabilities_of(options: E2bOptions) -> Capabilities:
         snapshot=False,
         images=bool(options.templates),
         limits=dict.fromkeys(("cpu", "memory", "processes", "file_size", "disk"), "none"),
+        system_writable=True,
         features=("list-sessions", "open-sibling"),
         notes=(*NOTES, _TEMPLATE, _IMAGES),
     )

@@ -8,7 +8,7 @@ import json
 import secrets
 from collections.abc import Sequence
 from importlib import resources
-from typing import Any
+from typing import Any, ClassVar
 
 from ale.errors import GradingError, InputError
 from ale.protocols import Sandbox
@@ -31,6 +31,8 @@ class SweTests:
     Raises:
         InputError: when made: the test patch does not apply, or a test can't be run.
     """
+
+    needs_workspace: ClassVar[bool] = True
 
     def __init__(self, options: SweTestsOptions) -> None:
         self.options = options

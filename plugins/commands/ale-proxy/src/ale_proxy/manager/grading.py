@@ -89,12 +89,14 @@ class Grader:
         turns: tuple[Turn, ...] = Assignment(result=_without_steps(result)).turns(task)
         trajectory = Trajectory(turns=turns, stop=Stop(reason="finished"))
         scores = []
-        async with self.backend.open(SandboxSpec(image=task.environment.image)) as sandbox:
-            for weight, criterion in criteria:
+        spec = SandboxSpec(image=task.environment.image)
+        for weight, criterion in criteria:
+            # One for each: code of the worker that a criterion runs may change what the next needs.
+            async with self.backend.open(spec) as sandbox:
                 score = await criterion.grade(task, trajectory, sandbox)
-                if not math.isfinite(score.value) or not 0 <= score.value <= 1:
-                    raise GradingError(f"{score.criterion}: the score {score.value} is not in 0..1")
-                scores.append(replace(score, weight=weight))
+            if not math.isfinite(score.value) or not 0 <= score.value <= 1:
+                raise GradingError(f"{score.criterion}: the score {score.value} is not in 0..1")
+            scores.append(replace(score, weight=weight))
         return scores
 
     async def _asked(

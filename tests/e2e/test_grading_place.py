@@ -1,0 +1,85 @@
+"""Code of the model that runs as root in a container has no say in how it is graded.
+
+docs/why/grading.md says where criteria are graded.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ale_criteria_python.testing import ROOT
+from ale_sandbox_container_testing.images import DEBIAN
+
+from .harbor_tasks import skip_without
+
+TESTS = {"type": "python_tests", "tests": ["assert square(3) == 9"]}
+REMARK = "the agent's commands could replace the programs with which this was graded"
+
+
+@pytest.fixture(params=["docker", "podman"])
+def engine(request: pytest.FixtureRequest) -> str:
+    skip_without(request.param)
+    return str(request.param)
+
+
+def graded(workshop: Any, engine: str, agent: str, *criteria: Any, **more: Any) -> Any:
+    """The scores of a task that a model answers with the attack, and what was said at the start."""
+    python = {"visible_tests": ["assert square(3) == 9"]}
+    workshop.write(
+        "tasks/square.yaml",
+        {
+            "id": "square",
+            "goal": "Square.",
+            "success_criteria": criteria,
+            "metadata": {"python": python},
+        },
+    )
+    config = workshop.scripted(
+        {"tasks": {"square": [more.pop("script")]}},
+        agent={"type": agent},
+        sandbox={"type": engine, "image": DEBIAN, **more},
+    )
+    done = workshop.succeeds("run", str(config))
+    (episode,) = workshop.episodes().values()
+    return episode["scores"], done.err
+
+
+def values(scores: Sequence[Any]) -> list[float]:
+    return [score["value"] for score in scores]
+
+
+def test_what_an_attempt_changed_does_not_grade_it(workshop: Any, engine: str) -> None:
+    answer = f"```python\n{ROOT}```"
+    scores, _ = graded(workshop, engine, "code-attempts", TESTS, script=[answer] * 3)
+    assert values(scores) == [0.0]
+    assert REMARK not in scores[0]["detail"]
+
+
+def test_what_one_criterion_ran_does_not_mislead_the_next(workshop: Any, engine: str) -> None:
+    answer = f"```python\n{ROOT}```"
+    scores, _ = graded(workshop, engine, "single-shot", TESTS, TESTS, script=[answer])
+    assert values(scores) == [0.0, 0.0]
+
+
+FILE = {**TESTS, "answer": "file:answer.py"}
+COMMAND = {"type": "command_exit_code", "command": "test -e answer.py"}
+
+
+@pytest.mark.parametrize("options", [{}, {"user": "nobody"}])
+def test_a_score_says_where_the_agent_could_have_forged_it(
+    workshop: Any, engine: str, options: dict[str, str]
+) -> None:
+    write = f"cat >answer.py <<'END'\n{ROOT}END\npython3 answer.py"
+    script = [{"shell": write}, "Done."]
+    scores, said = graded(workshop, engine, "iflow", FILE, COMMAND, script=script, **options)
+    told = [REMARK in score["detail"] for score in scores]
+    if options:
+        assert (values(scores), told) == ([0.0, 1.0], [False, False])
+        assert "can replace the programs" not in said
+    else:
+        assert told == [True, True]
+        assert (
+            "1 task (square) is graded by 'command_exit_code', 'python_tests' in the sandbox in "
+            "which the agent works, and its commands can replace the programs"
+        ) in " ".join(said.split())
