@@ -182,5 +182,5 @@ def test_what_an_agent_does_makes_a_better_policy_and_a_worse_one_is_refused(wor
     shown = workshop.ale("loop", "status", "loop.yaml").out
     assert "does not run" in shown
     assert "taken       64 episodes" in shown
-    assert "waiting     0 of 4 for a batch" in shown
+    assert "waiting     0 full groups (4 make a batch)" in shown
     assert Path(workshop.folder / "runs/loop/weights").exists() is False

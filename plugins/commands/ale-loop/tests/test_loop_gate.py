@@ -28,3 +28,18 @@ def test_the_least_share_of_graded_tasks_can_be_set() -> None:
     found = compare(rewards(0.1, 0.1, 0.1, 0.0), rewards(1.0, 1.0, None, 1.0))
     assert refusal(found, GateOptions(least_graded=0.75)) is None
     assert refusal(found, GateOptions(least_graded=0.8)) is not None
+
+
+def test_equal_versions_are_not_refused_for_an_error_of_rounding() -> None:
+    third = 1 / 3
+    found = compare(rewards(0.1, third, 0.7, 0.6), rewards(third, 0.6, 0.1, 0.7))
+    assert refusal(found, GateOptions()) is None
+    assert found[0].difference == 0.0
+
+
+def test_a_difference_that_is_the_threshold_reaches_it() -> None:
+    found = compare(rewards(0.8, 0.8), rewards(0.9, 0.9))
+    assert found[0].difference < 0.1
+    assert refusal(found, GateOptions(threshold=0.1)) is None
+    assert refusal(found, GateOptions(measure="low", threshold=0.1)) is None
+    assert refusal(found, GateOptions(threshold=0.101)) is not None

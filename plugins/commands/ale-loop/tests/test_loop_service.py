@@ -142,7 +142,7 @@ def test_equal_policies_are_not_deployed(place: Place) -> None:
     place.give(0.5, 0.5, 0.5, 0.5)
     place.run(lambda: place.decisions)
     assert [(each.what, each.reason) for each in place.decisions] == [
-        ("refused", "no update was made")
+        ("unchanged", "no update was made of its batch")
     ]
 
 

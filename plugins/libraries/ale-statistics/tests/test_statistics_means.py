@@ -37,3 +37,11 @@ def test_values_that_differ_by_errors_of_rounding_alone_agree() -> None:
         found = estimate(values)
         assert found is not None
         assert found.low == found.mean == found.high
+
+
+def test_differences_that_cancel_have_a_mean_of_0() -> None:
+    third = 1 / 3
+    before, after = [0.1, third, 0.7, 0.6], [third, 0.6, 0.1, 0.7]
+    found = estimate([b - a for a, b in zip(before, after, strict=True)])
+    assert found is not None
+    assert found.mean == 0.0

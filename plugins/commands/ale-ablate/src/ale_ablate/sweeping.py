@@ -100,4 +100,5 @@ def best_of(rows: Sequence[Row]) -> int | None:
 def _score(row: Row) -> float | None:
     means = [row.means[key] for key in _CRITERIA if key in row.means]
     known = [mean.mean for mean in means if mean is not None]
-    return fmean(known) if len(known) == len(means) else None
+    # Rounded, so that an error of rounding decides nothing between equal ones.
+    return round(fmean(known), 9) if len(known) == len(means) else None

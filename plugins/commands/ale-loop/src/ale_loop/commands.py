@@ -106,7 +106,7 @@ def status(config: Path, as_json: bool) -> None:
 @_config
 @_json
 def history(config: Path, as_json: bool) -> None:
-    """List the versions that were deployed, refused and restored, with their differences.
+    """List the versions that were deployed, refused, restored and unchanged, with differences.
 
     \b
     Example:

@@ -1,5 +1,6 @@
 """Is a new version at least as good as the deployed one, on the held-out tasks?"""
 
+import math
 from collections.abc import Mapping, Sequence, Set
 
 from attrs import frozen
@@ -7,6 +8,9 @@ from attrs import frozen
 from ale.text import sampling_name
 from ale_loop.options import GateOptions
 from ale_statistics import estimate
+
+ROUNDING = 1e-9
+"""A difference that is below the threshold by no more than this is rounding, and reaches it."""
 
 Rewards = Mapping[float | None, Mapping[tuple[str, int], float | None]]
 """By temperature, and by task and rollout; None is a broken episode."""
@@ -100,7 +104,7 @@ def refusal(compared: Sequence[Compared], options: GateOptions) -> str | None:
                 "both versions"
             )
         found = each.difference if options.measure == "mean" else each.low
-        if found is None or found < options.threshold:
+        if found is None or found < options.threshold - ROUNDING:
             return f"{name}: {options.measure} {found:+z.3f} is below {options.threshold:+z.3f}"
     return None
 
@@ -145,4 +149,4 @@ def _by_task(rewards: Mapping[tuple[str, int], float | None]) -> dict[str, float
 
 
 def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+    return math.fsum(values) / len(values) if values else 0.0

@@ -12,6 +12,8 @@ from ale.errors import StoreError
 from ale.files import write_whole
 
 DEPLOYED, REFUSED, RESTORED = "policy_deployed", "policy_refused", "policy_restored"
+UNCHANGED = "policy_unchanged"
+"""The trainer made no update of a batch, so that there is nothing to compare."""
 T = TypeVar("T")
 _REQUEST = "restore.json"
 _DONE = "restored"
@@ -21,7 +23,7 @@ _DONE = "restored"
 class Decision:
     """What happened to a version."""
 
-    what: Literal["deployed", "refused", "restored"]
+    what: Literal["deployed", "refused", "restored", "unchanged"]
     version: int
     at: float
     """Seconds since the epoch."""
@@ -29,7 +31,12 @@ class Decision:
     compared: Sequence[dict[str, Any]] = field(factory=list)
 
 
-_NAMES: dict[str, Any] = {DEPLOYED: "deployed", REFUSED: "refused", RESTORED: "restored"}
+_NAMES: dict[str, Any] = {
+    DEPLOYED: "deployed",
+    REFUSED: "refused",
+    RESTORED: "restored",
+    UNCHANGED: "unchanged",
+}
 
 
 def decisions(events: Iterable[dict[str, Any]]) -> list[Decision]:
@@ -47,9 +54,14 @@ def decisions(events: Iterable[dict[str, Any]]) -> list[Decision]:
     ]
 
 
+def in_use(found: Sequence[Decision]) -> list[int]:
+    """The versions that were deployed or restored, in the order of the decisions."""
+    return [each.version for each in found if each.what in ("deployed", "restored")]
+
+
 def deployed(found: Sequence[Decision]) -> int:
     """The version that is deployed: the first one until another is."""
-    return next((each.version for each in reversed(found) if each.what != "refused"), 0)
+    return next(reversed(in_use(found)), 0)
 
 
 def decided(found: Sequence[Decision]) -> int:

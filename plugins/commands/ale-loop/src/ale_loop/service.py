@@ -23,6 +23,7 @@ from ale_loop.record import (
     DEPLOYED,
     REFUSED,
     RESTORED,
+    UNCHANGED,
     Decision,
     Request,
     answer,
@@ -30,6 +31,7 @@ from ale_loop.record import (
     decided,
     decisions,
     deployed,
+    in_use,
 )
 from ale_loop.serving import Serving
 
@@ -120,7 +122,7 @@ class Service:
             await self._put_off(str(error))
 
     async def _learned(self, version: int) -> bool:
-        """Make a new version, which is then loaded; False where there is none: it is refused."""
+        """Make a new version, which is then loaded; False where there is none, which is noted."""
         made = self.learner.kept(version)
         if made:  # killed, or put off, before it was decided
             await self.learner.load(version)
@@ -133,7 +135,8 @@ class Service:
             await self._refuse(version, f"training failed: {error}", [])
             return False
         if not made and self.learner.snapshot().version == before:
-            await self._refuse(version, "no update was made", [])
+            self._note(UNCHANGED, version, "no update was made of its batch", [])
+            self._forget()
             return False
         return True
 
@@ -254,7 +257,7 @@ class Service:
 
     def restorable(self) -> list[int]:
         """The versions that were deployed and are kept."""
-        were = {0, *(each.version for each in self._decisions if each.what != "refused")}
+        were = {0, *in_use(self._decisions)}
         return [version for version in self.learner.versions() if version in were]
 
     def _forget(self) -> None:

@@ -45,13 +45,15 @@ def status(options: LoopOptions) -> dict[str, Any]:
 def status_text(found: dict[str, Any]) -> str:
     """It in words."""
     running = f"runs as process {found['process']}" if found["running"] else "does not run"
-    waiting = f"{found['groups_waiting']} of {found['groups_of_a_batch']} for a batch"
+    waiting = counted(found["groups_waiting"], "full group")
+    batch = f"{found['groups_of_a_batch']} make a batch"
+    filling = counted(found["groups_filling"], "group")
     lines = [
         f"loop        {running}",
         f"deployed    version {found['deployed']}",
         f"taken       {counted(found['episodes'], 'episode')}",
         f"learned     from {counted(found['learned_from'], 'episode')}",
-        f"waiting     {waiting}, and {counted(found['groups_filling'], 'group')} not full",
+        f"waiting     {waiting} ({batch}), and {filling} not full",
     ]
     if found["train_window"]:
         lines.append(f"trains      {found['train_window']}")

@@ -1,5 +1,6 @@
 """Schemes that compare the rollouts of one task; every chunk of an episode has the same weight."""
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -14,11 +15,14 @@ from ale_credit.returns import (
     terminal_rewards,
 )
 
+_ROUNDING = 1e-12
+"""Rewards that differ by no more than this are equal: 0.1 + 0.2 is not 0.3 for a computer."""
+
 
 def _nothing_to_compare(rewards: Sequence[float]) -> str | None:
     if len(rewards) < 2:
         return "the group has only one graded rollout"
-    if min(rewards) == max(rewards):
+    if math.isclose(min(rewards), max(rewards), rel_tol=_ROUNDING, abs_tol=_ROUNDING):
         return f"all {len(rewards)} rewards of the group are {rewards[0]:g}"
     return None
 

@@ -11,7 +11,7 @@ from ale_rows.files import Form, write_rows
 from ale_rows.prompts import same_prompt_pairs
 from ale_rows.report import Counts, Report
 from ale_rows.rows import DpoRow, Origin, Pairing, ScoredRow
-from ale_rows.stored import By, chunk_values, credited_chunks, stored_rows
+from ale_rows.stored import ROUNDING, By, chunk_values, credited_chunks, same_value, stored_rows
 from ale_rows.streaming import streaming
 from ale_rows.writing import refuse_overwriting
 
@@ -78,7 +78,7 @@ def _same_trajectory_pairs(source: Path, by: By, margin: float, counts: Counts) 
         chosen, rejected = (
             chunk_answer(row.episode.trajectory, row.chunks[k]) for k in (best, worst)
         )
-        if high - low < margin:
+        if high - low < margin - ROUNDING:
             counts.dropped["difference below the minimum margin"] += 1
         elif chosen == rejected:
             counts.dropped["best and worst chunk are equal"] += 1
@@ -116,7 +116,7 @@ def _extremes(row: ScoredRow, by: By, counts: Counts) -> tuple[Extreme, Extreme]
         return "fewer than two chunks with an answer of the model"
     worst = min(own)
     best = max(own)
-    if worst[0] == best[0]:
+    if same_value(worst[0], best[0]):
         return "tie: all chunks earned the same"
     return worst, best
 

@@ -15,7 +15,7 @@ from ale_rows.contexts import SlimTrajectory, answers
 from ale_rows.reading import RowFile, refuse_schema
 from ale_rows.report import Counts
 from ale_rows.rows import DpoRow, EpisodeRow, Origin, ScoredRow
-from ale_rows.stored import By, chunk_values, credited_chunks, stored_kind
+from ale_rows.stored import ROUNDING, By, chunk_values, credited_chunks, same_value, stored_kind
 from ale_rows.workdirs import Workdirs, with_workdir
 
 
@@ -179,9 +179,9 @@ def _pair(tried: list[_Candidate], margin: float) -> tuple[_Candidate, _Candidat
         )
     best = max(tried, key=lambda each: each.value)
     worst = min(tried, key=lambda each: each.value)
-    if best.value == worst.value:
+    if same_value(best.value, worst.value):
         return "tie: every answer earned the same"
-    if best.value - worst.value < margin:
+    if best.value - worst.value < margin - ROUNDING:
         return "difference below the minimum margin"
     if best.empty or worst.empty:
         return "one of the two answers is empty"

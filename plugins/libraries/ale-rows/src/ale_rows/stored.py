@@ -1,5 +1,6 @@
 """Read stored episodes: of runs, collected rows and scored ones."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -15,6 +16,9 @@ from ale_rows.tables import table_kind
 StoredT = TypeVar("StoredT", EpisodeRow, ScoredRow)
 GroupKey = tuple[str, int, str, str]
 """Run, step, task and start: rollouts of the same beginning by the same policy."""
+ROUNDING = 1e-12
+"""Values that differ by no more than this are equal: 0.1 + 0.2 is not 0.3 for a computer."""
+
 By = Literal["episode", "reward", "return", "weight"]
 """The value to compare answers by: the episode's reward, or the chunk's r_k, G_k or weight."""
 
@@ -123,3 +127,8 @@ def chunk_values(row: ScoredRow, by: By) -> tuple[float, ...]:
     if by == "reward":
         return credit.rewards
     return credit.returns if by == "return" else credit.weights
+
+
+def same_value(one: float, other: float) -> bool:
+    """Are two values equal but for errors of rounding? Then neither answer is the better one."""
+    return math.isclose(one, other, rel_tol=ROUNDING, abs_tol=ROUNDING)

@@ -45,6 +45,8 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     if n == 0:
         return None
     mean = math.fsum(values) / n
+    if abs(mean) <= _ROUNDING:
+        mean = 0.0  # as of differences that cancel: its sign would be an accident
     if n == 1:
         return Estimate(n=1, mean=mean)
     if math.isclose(min(values), max(values), rel_tol=_ROUNDING, abs_tol=_ROUNDING):
