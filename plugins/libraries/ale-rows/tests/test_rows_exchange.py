@@ -200,13 +200,15 @@ def test_files_without_an_item_are_refused_by_their_names(
     assert import_rows([path, some], out, form="openai").written == 1
 
 
-def test_a_file_that_is_not_json_is_rejected(tmp_path: Path) -> None:
-    path = given(tmp_path / "chats.jsonl", {"messages": CHAT})
-    path.write_text(path.read_text() + "{\n")
-    with pytest.raises(InputError, match=r"chats.jsonl:2"):
-        import_rows([path], tmp_path / "out.jsonl", form="openai")
+def test_files_without_a_line_of_json_are_rejected(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("{\n}\n")
+    with pytest.raises(InputError, match="none of 2 items can be imported: a line that is not"):
+        imported(tmp_path / "a.jsonl", "openai")
     with pytest.raises(InputError, match="expected an object"):
         imported(given(tmp_path / "a.jsonl", [1]), "openai")
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(InputError, match=r"a file of JSON lines is named \.jsonl"):
+        imported(tmp_path / "a.json", "openai")
 
 
 def test_variants_of_sharegpt_are_read(tmp_path: Path) -> None:

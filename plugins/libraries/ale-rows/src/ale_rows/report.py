@@ -11,6 +11,10 @@ from attrs import define, field, frozen
 from ale.files import store_errors
 from ale.text import counted
 
+MOST_PLACES = 100
+"""Lines that are named for each reason in a report."""
+_PRINTED = 10
+
 
 @frozen(kw_only=True, slots=False)
 class Report:
@@ -29,6 +33,8 @@ class Report:
     """Rows of the output."""
     dropped: Mapping[str, int] = field(factory=dict)
     """Number left out, by reason."""
+    lines_left_out: Mapping[str, Sequence[str]] = field(factory=dict)
+    """The first of them as ``file:line``, by reason; of imported files."""
     notes: Mapping[str, float] = field(factory=dict)
     """Other numbers, such as the mean reward."""
 
@@ -37,7 +43,12 @@ class Report:
         written, read = counted(self.written, "row"), counted(self.read, self.unit[:-1])
         lines = [f"{self.output}: {written} from {read}"]
         lines += [f"  {name}: {value:g}" for name, value in self.notes.items()]
-        return lines + [f"  left out {n}: {reason}" for reason, n in self.dropped.items()]
+        return lines + [self._left_out(reason, n) for reason, n in self.dropped.items()]
+
+    def _left_out(self, reason: str, n: int) -> str:
+        where = list(self.lines_left_out.get(reason, ()))[:_PRINTED]
+        more = f" and {n - len(where)} more" if where and n > len(where) else ""
+        return f"  left out {n}: {reason}" + (f" ({', '.join(where)}{more})" if where else "")
 
 
 @define
@@ -48,6 +59,14 @@ class Counts:
     """Counts by name; the one named like the stage's unit is what it read, others are notes."""
     dropped: Counter[str] = field(factory=Counter)
     """Counts by reason."""
+    places: dict[str, list[str]] = field(factory=dict)
+    """The first of them as ``file:line``, by reason."""
+
+    def leave_out(self, reason: str, place: str) -> None:
+        """Count an item of a file that is left out."""
+        self.dropped[reason] += 1
+        if self.dropped[reason] <= MOST_PLACES:
+            self.places.setdefault(reason, []).append(place)
 
     def report(
         self,
@@ -79,6 +98,7 @@ class Counts:
             written=written,
             dropped={reason: n for reason, n in self.dropped.most_common() if n},
             notes={**(notes or {}), **self.seen},
+            lines_left_out=self.places,
         )
         path = report_path(output)
         with store_errors(path):

@@ -12,7 +12,8 @@ from ale_rows.chat import record
 from ale_rows.chattools import recorded_tools
 from ale_rows.exchange import atif_in, atif_out, openai, sharegpt, trl
 from ale_rows.exchange.conversations import Read, episode_of, task_of
-from ale_rows.exchange.items import Item, LeftOutError, items
+from ale_rows.exchange.items import Item, LeftOutError, items, unread
+from ale_rows.exchange.known import known_item
 from ale_rows.files import read_rows
 from ale_rows.imitation import conversations
 from ale_rows.report import Counts, Report
@@ -30,6 +31,8 @@ from ale_rows.stored import any_kind
 from ale_rows.writing import encode, refuse_overwriting, replacing, write_lines
 
 Format = Literal["openai", "sharegpt", "trl", "atif"]
+_MOST_KEYS = 20
+"""Names of keys that are not read, in a report."""
 _LONGEST_NAME = 200
 """Characters; a file system takes 255 bytes."""
 _OWN_REWARD = "not given the reward, since they have their own or are preferences"
@@ -42,6 +45,10 @@ class _Format(Protocol):
 
     PREFERENCE_KEY: str
     """The key that only a preference has."""
+    KEYS: frozenset[str]
+    """The keys that are read; others are named in the report."""
+    BELOW: dict[str, frozenset[str]]
+    """The keys of messages that are read, by the key of their list."""
 
     def read(self, item: Item) -> Read: ...
     def read_preference(self, item: Item) -> Preference: ...
@@ -57,8 +64,10 @@ def import_rows(
 ) -> Report:
     """Import files of other programs as rows: episodes, or preferences as `DpoRow`.
 
-    An item that can't become a row (images, no answer) is left out and counted; files of which
-    none can are refused, since they are probably of another format, and so are files without items.
+    An item that can't become a row (a line that is not JSON, a rejected answer, images) is left
+    out, counted, and named by its line. Keys of items that are not read are named too. Files of
+    which no item can are refused, since they are probably of another format, and so are files
+    without items.
 
     Args:
         paths: files of JSON lines (``.jsonl``), or of one array or object, which are read whole;
@@ -70,7 +79,8 @@ def import_rows(
             be imitated but not scored.
 
     Raises:
-        InputError: a file does not exist or is not JSON, or no item is there that can become a row.
+        InputError: a file does not exist, is read whole and not JSON, or is known to be of another
+            kind; or no item is there that can become a row.
         StoreError: `out` can't be written.
     """
     files = [file for path in paths for file in _files(path, form)]
@@ -97,19 +107,20 @@ def _imported(
     counts: Counts,
 ) -> Iterator[EpisodeRow | DpoRow]:
     preference: bool | None = None
-    first: Item | None = None
+    first: Item | LeftOutError | None = None
     made = 0
     for file in files:
         for number, item in items(file):
             counts.seen["items"] += 1
-            if first is None or preference is None:
+            if preference is None:
                 first, preference = item, _is_preference(item, form)
             try:
                 row = _row(item, form, file, number, reward, preference=preference)
             except LeftOutError as error:
-                counts.dropped[str(error)] += 1
+                counts.leave_out(str(error), f"{file}:{number}")
             else:
                 made += 1
+                _count_unread(item, form, counts)
                 _count_reward(row, reward, counts)
                 yield row
     if first is None:
@@ -127,17 +138,32 @@ def _count_reward(row: EpisodeRow | DpoRow, given: float | None, counts: Counts)
         counts.seen[_OWN_REWARD] += 1
 
 
+def _count_unread(item: Item | LeftOutError, form: Format, counts: Counts) -> None:
+    if form == "atif" or isinstance(item, LeftOutError):
+        return
+    for key in unread(item, _FORMATS[form].KEYS, _FORMATS[form].BELOW):
+        note = f"items with {key}, which is not read"
+        if note not in counts.seen and len(counts.seen) > _MOST_KEYS:
+            note = "items with further keys, which are not read"
+        counts.seen[note] += 1
+
+
 def _nothing_imported(
-    item: Item, form: Format, files: Sequence[Path], counts: Counts
+    item: Item | LeftOutError, form: Format, files: Sequence[Path], counts: Counts
 ) -> InputError:
     reason, _ = counts.dropped.most_common(1)[0]
     n = counted(counts.seen["items"], "item")
+    if isinstance(item, LeftOutError):
+        return InputError.of(f"none of {n} can be imported: {reason}", file=str(files[0]))
     others = [other for other in get_args(Format) if other != form and _is_readable(item, other)]
+    hint = f"the first item can be read with --format {others[0]}" if others else None
+    if what := known_item(item):
+        reason, hint = f"the first is {what[0]}", what[1]
     return InputError.of(
         f"none of {n} can be imported: {reason}",
         file=str(files[0]),
         expected=f"the format {form}",
-        hint=f"the first item can be read with --format {others[0]}" if others else None,
+        hint=hint,
     )
 
 
@@ -150,13 +176,28 @@ def _is_readable(item: Item, form: Format) -> bool:
     return True
 
 
-def _is_preference(item: Item, form: Format) -> bool:
+def _is_preference(item: Item | LeftOutError, form: Format) -> bool | None:
+    """None of a line that is no item."""
+    if isinstance(item, LeftOutError):
+        return None
     return form != "atif" and _FORMATS[form].PREFERENCE_KEY in item
 
 
 def _row(
-    item: Item, form: Format, file: Path, number: int, reward: float | None, *, preference: bool
+    item: Item | LeftOutError,
+    form: Format,
+    file: Path,
+    number: int,
+    reward: float | None,
+    *,
+    preference: bool | None,
 ) -> EpisodeRow | DpoRow:
+    if isinstance(item, LeftOutError):
+        raise item
+    if preference != _is_preference(item, form):
+        raise LeftOutError(
+            "no preference, as the first item is" if preference else "a preference, as none before"
+        )
     if preference:
         return _preference(_FORMATS[form].read_preference(item), file, number)
     return _episode(item, form, file, number, reward)

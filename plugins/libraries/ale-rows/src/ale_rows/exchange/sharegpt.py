@@ -12,12 +12,14 @@ from typing import Any
 import msgspec
 
 from ale_rows.exchange.conversations import Read, chat_tools_of
-from ale_rows.exchange.items import Item, LeftOutError, listed
-from ale_rows.exchange.openai import call_of
+from ale_rows.exchange.items import Item, LeftOutError, learns, listed, refuse_unheld
+from ale_rows.exchange.openai import add_system, call_of
 from ale_rows.exchange.trl import object_or_text
 from ale_rows.rows import ChatCall, ChatMessage, DpoRow, SftRow
 
 PREFERENCE_KEY = "chosen"
+KEYS = frozenset(("conversations", "system", "tools", "chosen", "rejected"))
+BELOW = dict.fromkeys(("conversations", "chosen", "rejected"), frozenset(("from", "value")))
 _ROLES = {
     "system": "system",
     "human": "user",
@@ -38,13 +40,12 @@ _THINK = re.compile(r"\A<think>\n?(.*?)\n?</think>\n*", re.S)
 
 def read(item: Item) -> Read:
     """An item with ``conversations``; its ``system`` comes first."""
+    refuse_unheld(item)
     read = Read(tools=chat_tools_of(item.get("tools")))
-    if isinstance(item.get("system"), str) and item["system"]:
-        read.add(ChatMessage(role="system", content=item["system"]))
+    add_system(read, item)
     for entry in listed(item, "conversations"):
         for message in _messages(entry, read):
-            learn = entry.get("weight", 1) != 0 and entry.get("train", True) is not False
-            read.add(message, learn=learn)
+            read.add(message, learn=learns(entry))
     return read
 
 

@@ -11,25 +11,35 @@ from typing import Any
 import msgspec
 
 from ale_rows.exchange.conversations import Read, chat_tools_of
-from ale_rows.exchange.items import Item, LeftOutError
-from ale_rows.exchange.openai import message_of, with_tools
+from ale_rows.exchange.items import Item, LeftOutError, learns, refuse_unheld
+from ale_rows.exchange.openai import MESSAGE_KEYS, add_system, message_of, with_tools
 from ale_rows.rows import ChatMessage, DpoRow, SftRow
 
 PREFERENCE_KEY = "chosen"
+KEYS = frozenset(("messages", "prompt", "completion", "chosen", "rejected", "tools", "system"))
+BELOW = dict.fromkeys(("messages", "prompt", "completion", "chosen", "rejected"), MESSAGE_KEYS)
 
 
 def read(item: Item) -> Read:
     """An item with ``messages``, or with ``prompt`` and ``completion``, also as plain text."""
+    refuse_unheld(item)
     read = Read(tools=chat_tools_of(item.get("tools")))
+    add_system(read, item)
     if "messages" in item:
-        for message in messages_of(item, "messages", "user"):
-            read.add(message)
+        _add(read, item, "messages", "user")
         return read
     for message in messages_of(item, "prompt", "user"):
         read.add(message, learn=False)
-    for message in messages_of(item, "completion", "assistant"):
-        read.add(message)
+    _add(read, item, "completion", "assistant")
     return read
+
+
+def _add(read: Read, item: Item, key: str, role: str) -> None:
+    given = item.get(key)
+    messages = messages_of(item, key, role)
+    learned = map(learns, given) if isinstance(given, list) else [True]
+    for message, learn in zip(messages, learned, strict=True):
+        read.add(message, learn=learn)
 
 
 def read_preference(item: Item) -> tuple[Read, Sequence[ChatMessage], Sequence[ChatMessage]]:
@@ -37,9 +47,11 @@ def read_preference(item: Item) -> tuple[Read, Sequence[ChatMessage], Sequence[C
 
     Without a prompt, it is the longest common prefix of the two, as in TRL.
     """
+    refuse_unheld(item)
     better = messages_of(item, "chosen", "assistant")
     worse = messages_of(item, "rejected", "assistant")
     read = Read(tools=chat_tools_of(item.get("tools")))
+    add_system(read, item)
     if "prompt" in item:
         shared = messages_of(item, "prompt", "user")
     else:
