@@ -168,17 +168,33 @@ def local(workshop: Any) -> dict[str, str]:
 
 
 def outcome(workshop: Any, run: Path) -> dict[str, str]:
-    """Hashes of what was trained; the episodes are there once each."""
+    """Hashes of the weights, moments and random state after the last step; each episode is there
+    once."""
     assert workshop.episodes(run).keys() == EPISODES
     manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["outcome"]["outcome"] == "completed"
     last = run / "checkpoints" / "00002"
-    found = {
-        str(path.relative_to(last)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(last.rglob("*.safetensors"))
-    }
-    assert found
+    found = {name: digest(tensor) for name, tensor in tensors_of(last).items()}
+    embedding = "model.embed_tokens.weight"
+    wanted = {f"weight/{embedding}", f"optimizer/exp_avg/{embedding}", "random/cpu"}
+    assert wanted <= found.keys(), sorted(found)
     return found
+
+
+def tensors_of(checkpoint: Path) -> dict[str, Any]:
+    """All tensors of a checkpoint, whole, also those whose shards the ranks have saved."""
+    import torch
+    from safetensors.torch import load_file
+    from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+    whole = checkpoint.parents[1] / "whole.pt"
+    dcp_to_torch_save(checkpoint / "shards", whole)
+    found: dict[str, Any] = torch.load(whole)
+    return {**found, **load_file(checkpoint / "trainer.safetensors")}
+
+
+def digest(tensor: Any) -> str:
+    return hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
 
 
 def launched(workshop: Any, name: str, *more: str) -> dict[str, str]:
@@ -217,6 +233,16 @@ def on_two_hosts(workshop: Any, name: str, both: Sequence[Host], *more: str) -> 
         done = [*threads.map(launched_on, range(2))]
     assert [each.returncode for each in done] == [0, 0], done
     return outcome(workshop, workshop.folder / "runs" / name)
+
+
+def test_another_learning_rate_ends_with_other_weights(
+    workshop: Any, local: dict[str, str]
+) -> None:
+    """The comparisons of this file see what a launcher trains."""
+    other = launched(workshop, "local-faster", "--set", "trainer.lr=2e-2")
+    assert other.keys() == local.keys()
+    same = {name for name in local if other[name] == local[name]}
+    assert {name for name in same if not name.startswith(("optimizer/step/", "random/"))} == set()
 
 
 @pytest.fixture
@@ -272,6 +298,35 @@ def ended_alike(workshop: Any, running: Any, directory: Path) -> dict[str, str]:
     return outcome(workshop, directory)
 
 
+@pytest.mark.parametrize(("launcher", "rank"), [("local", 1), ("torchrun", 0), ("torchrun", 1)])
+def test_a_launch_with_a_killed_rank_ends_as_local(
+    workshop: Any, local: dict[str, str], launcher: str, rank: int
+) -> None:
+    running, directory = held(workshop, f"{launcher}-killed-{rank}")
+    killed = forked_rank(directory) if launcher == "local" else torchruns_rank(directory, rank)
+    os.kill(killed, signal.SIGKILL)
+    release(directory)
+    assert ended_alike(workshop, running, directory) == local
+    assert "holds a run: it is resumed" in (directory / "logs" / "run.log").read_text()
+
+
+def forked_rank(directory: Path) -> int:
+    """The second rank of a run that has started it itself."""
+    forks = {pid for pid, command in processes_of(directory).items() if "forkserver" in command}
+    (found,) = (pid for pid in forks if parent_of(pid) in forks)
+    return found
+
+
+def torchruns_rank(directory: Path, rank: int) -> int:
+    """The process that trains, of a rank that torchrun has started."""
+    (found,) = (
+        pid
+        for pid, command in processes_of(directory, f"RANK={rank}").items()
+        if "ale_trainer_policy.ranks" in command and "rank.py" not in command
+    )
+    return found
+
+
 def test_ray_with_a_lost_node_ends_as_local(
     workshop: Any, ray_nodes: Any, on_ray: Sequence[str], local: dict[str, str]
 ) -> None:
@@ -286,8 +341,7 @@ def node_of_rank_0(cluster: Any, directory: Path) -> Any:
     pid = json.loads((directory / "logs" / ".rank0.json").read_text())["pid"]
     above = [pid]
     while above[-1] > 1:
-        stat = Path(f"/proc/{above[-1]}/stat").read_text()
-        above.append(int(stat.rpartition(")")[2].split()[1]))
+        above.append(parent_of(above[-1]))
     (found,) = [
         node
         for node in cluster.worker_nodes
@@ -308,6 +362,11 @@ def test_slurm_with_a_lost_node_ends_as_local(
     slurm.start_node(lost)
     assert ended_alike(workshop, running, directory) == local
     assert "holds a run: it is resumed" in (directory / "logs" / "run.log").read_text()
+
+
+def parent_of(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
 
 
 def job_and_node() -> tuple[str, str]:
@@ -345,18 +404,18 @@ def interrupted(workshop: Any, launcher: str, *more: str, steps: int) -> dict[st
     release(directory)
     done = running.ended()
     assert done.code == 130, done.text + log.read_text()
-    assert processes_of(directory) == []
+    assert processes_of(directory) == {}
     assert len(workshop.episodes(directory)) < len(EPISODES)
     return launched(workshop, directory.name, *more)
 
 
-def processes_of(directory: Path) -> list[str]:
-    """The processes of a launch, by their environment."""
-    mark, found = f"ALE_RUN_DIRECTORY={directory}".encode(), []
+def processes_of(directory: Path, *variables: str) -> dict[int, str]:
+    """Ids and commands of the processes of a launch that have these variables."""
+    wanted, found = {f"ALE_RUN_DIRECTORY={directory}", *variables}, {}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has just ended
-            if mark in (process / "environ").read_bytes().split(b"\0"):
-                found.append((process / "cmdline").read_bytes().decode())
+            if wanted <= {*(process / "environ").read_text(errors="replace").split("\0")}:
+                found[int(process.name)] = (process / "cmdline").read_text()
     return found
 
 

@@ -1,6 +1,7 @@
 """The error classes, and `Problem`, which describes one mistake in an input."""
 
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from attrs import frozen
 
@@ -12,6 +13,7 @@ __all__ = [
     "InputError",
     "LLMError",
     "LaunchError",
+    "LostProcessError",
     "NotUsableError",
     "PluginError",
     "Problem",
@@ -68,6 +70,9 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 class AleError(Exception):
     """Every error that `ale` raises on purpose."""
+
+    exit_status: ClassVar[int] = 1
+    """Exit status of a command that ends with this error."""
 
 
 class InputError(AleError):
@@ -152,6 +157,16 @@ class ChunkError(AleError):
 
 class LaunchError(AleError):
     """A launcher's system refused to start something, or can't be reached."""
+
+
+class LostProcessError(AleError):
+    """A process that the run needs was killed. The same command continues the run from its files.
+
+    Its exit status is that of a temporary failure (EX_TEMPFAIL of sysexits): launchers start the
+    run again.
+    """
+
+    exit_status = 75
 
 
 class StoreError(AleError):

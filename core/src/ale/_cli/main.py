@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 EXIT_CODES = """\
 Exit status: 0 success; 1 error; 2 invalid input, nothing was started; 3 finished, but some
-episodes broke; 130 interrupted; 143 terminated."""
+episodes broke; 75 a process of the run was killed, and the run can be resumed; 130 interrupted;
+143 terminated."""
 
 # Name, module and help line of each built-in command: `ale --help` imports none of them.
 _BUILT_IN = {
@@ -74,8 +75,10 @@ class ReportingGroup(click.Group):
             click.echo(_renamed(f"{error}\n{number}{ending}"), err=True)
             ctx.exit(2)
         except AleError as error:
-            click.echo(_renamed(f"{type(error).__name__}: {error}"), err=True)
-            ctx.exit(1)
+            notes = getattr(error, "__notes__", ())
+            lines = (f"{type(error).__name__}: {error}", *notes)
+            click.echo(_renamed("\n".join(lines)), err=True)
+            ctx.exit(error.exit_status)
         except (KeyboardInterrupt, click.Abort) as error:
             # At a question, click turns Ctrl-C and the end of the input into an Abort.
             cause = error.__context__ if isinstance(error, click.Abort) else error

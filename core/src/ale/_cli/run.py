@@ -18,6 +18,7 @@ from attrs import evolve
 
 from ale._cli.common import PATH, format_option, overrides_option
 from ale._cli.main import STARTED, Starting
+from ale.errors import AleError
 
 if TYPE_CHECKING:
     from ale._registry import Registry
@@ -197,7 +198,12 @@ def _to_the_end(
         click.get_current_context().meta[STARTED] = True
         if not run.config.run.deterministic:
             run = evolve(run, startup_s=_elapsed_s())
-        finished = runner.run(_go(run))
+        try:
+            finished = runner.run(_go(run))
+        except AleError as error:
+            directory = run.store.path
+            error.add_note(f"What is stored is kept; to continue: ale run --resume {directory}")
+            raise
         click.echo(summary(run, finished, commands))
         code = interrupt.exit_code or (3 if finished.n_broken else 0)
         if any(not task.done() for task in run.supervisor.abandoned):

@@ -97,8 +97,9 @@ class Launcher(Protocol):
     Every process gets its log in the run directory, and the variables ``ALE_RUN_DIRECTORY`` and
     ``ALE_PROCESS``. A process of role ``server`` or ``worker`` is lost if it ends before the run
     with a status other than 0; the run is lost if it is killed by a signal that the launcher has
-    not sent. A lost process is started again (the run by the same command, which resumes it), or
-    else its loss ends the run by SIGTERM. When the run has ended, the other processes are ended.
+    not sent, or ends with the status of `LostProcessError`. A lost process is started again (the
+    run by the same command, which resumes it), or else its loss ends the run by SIGTERM. When the
+    run has ended, the other processes are ended.
     """
 
     def plan(self, launch: Launch) -> str:

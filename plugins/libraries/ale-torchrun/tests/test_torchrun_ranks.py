@@ -23,9 +23,23 @@ def launch_of(folder: Path, ranks: int = 2, nodes: int = 1) -> Launch:
     return Launch(name="r", directory=folder, run=run, nodes=nodes)
 
 
-def start(launch: Launch, text: str, rank: str = "0") -> "subprocess.Popen[bytes]":
+def start(
+    launch: Launch, text: str, rank: str = "0", restarts: int = 0
+) -> "subprocess.Popen[bytes]":
     command = (sys.executable, "-I", str(RANK), str(record_of(launch)), "bash", "-c", text)
-    return subprocess.Popen(command, env={**os.environ, "RANK": rank})
+    number = {"RANK": rank, "TORCHELASTIC_RESTART_COUNT": str(restarts)}
+    return subprocess.Popen(command, env={**os.environ, **number})
+
+
+LOOP = "while :; do sleep 0.05; done"
+
+
+def pid_of(launch: Launch) -> int:
+    """The process of rank 0, once it has had time to set its traps."""
+    while (found := process_of_rank_0(launch)) is None:
+        time.sleep(0.02)
+    time.sleep(0.3)
+    return found
 
 
 @pytest.mark.parametrize("status", [0, 2, 3, 130, 143])
@@ -45,15 +59,32 @@ def test_a_failure_or_a_kill_stays_one(tmp_path: Path, text: str) -> None:
 def test_a_signal_goes_to_the_process_of_rank_0(tmp_path: Path) -> None:
     launch = launch_of(tmp_path)
     assert process_of_rank_0(launch) is None
-    with start(launch, "trap 'exit 143' TERM; while :; do sleep 0.05; done") as rank:
-        while process_of_rank_0(launch) is None:
-            time.sleep(0.02)
-        time.sleep(0.3)
-        found = process_of_rank_0(launch)
-        assert found is not None
-        os.kill(found, signal.SIGTERM)
+    with start(launch, f"trap 'exit 143' TERM; {LOOP}") as rank:
+        os.kill(pid_of(launch), signal.SIGTERM)
         assert rank.wait(20) == 0
     assert status_of_run(launch, 0) == 143
+
+
+def test_a_rank_0_that_a_signal_ends_before_it_can_answer_is_not_started_again(
+    tmp_path: Path,
+) -> None:
+    launch = launch_of(tmp_path)
+    with start(launch, LOOP) as rank:
+        os.kill(pid_of(launch), signal.SIGTERM)
+        assert rank.wait(20) == 0
+    for number in ("0", "1"):
+        assert start(launch, "exit 1", rank=number, restarts=1).wait(20) == 0
+    assert status_of_run(launch, 0) == 143
+
+
+def test_what_follows_torchruns_own_signal_is_no_end_of_the_run(tmp_path: Path) -> None:
+    launch = launch_of(tmp_path)
+    with start(launch, f"trap 'exit 143' TERM; {LOOP}") as rank:
+        pid_of(launch)
+        rank.terminate()
+        assert rank.wait(20) == 1
+    assert start(launch, "exit 0", restarts=1).wait(20) == 0
+    assert status_of_run(launch, 0) == 0
 
 
 def test_another_rank_becomes_its_command(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ale.errors import AleError
+from ale.errors import AleError, LostProcessError
 from ale.plugin import BuildContext
 from ale_trainer_policy import ranks
 from ale_trainer_policy.build import policy_trainer
@@ -20,11 +20,13 @@ async def test_a_rank_that_ends_is_reported_with_its_cause(lab: Any, killed: boo
     (worker,) = trainer._learner._own._workers
     if killed:
         os.kill(worker.pid, signal.SIGKILL)
-        expected = "rank 1 of the trainer ended with exit code -9"
+        expected, kind = "rank 1 of the trainer was killed by SIGKILL", LostProcessError
     else:
         ranks.broadcast_call("mistake")
         expected = r"rank 1 .* exit code 1: 'ShardedLearner' object has no attribute 'mistake'"
-    with pytest.raises(AleError, match=expected):
+        kind = AleError
+    with pytest.raises(AleError, match=expected) as raised:
         await trainer.step(lab.batch_of(lab.random_group(0)))
+    assert type(raised.value) is kind
     trainer._learner.close()
     assert worker.exitcode is not None

@@ -64,7 +64,8 @@ run() {
     child=$!
     await "$child"
     [ $ranks_by_torchrun ] && status=$(status_by_torchrun $status)
-    [ -n "$asked" ] || [ "$status" -le 128 ] && break
+    [ -n "$asked" ] && break
+    [ "$status" -le 128 ] && [ "$status" -ne "$status_to_start_again" ] && break
     if [ $left -eq 0 ]; then
       echo "the run ended with status $status"
       touch "$lost"

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ale.errors import InputError
+from ale.errors import InputError, LostProcessError
 from ale.protocols import LOST, Launch, Process
 from ale_slurm.options import SlurmOptions
 from ale_torchrun import check_ranks, record_of, torchrun
@@ -87,6 +87,7 @@ def _settings(launch: Launch, options: SlurmOptions) -> Iterator[str]:
     yield f"grace_s={options.grace_s:g}"
     yield f"restarts={launch.restarts}"
     yield f"status_of_lost={LOST}"
+    yield f"status_to_start_again={LostProcessError.exit_status}"
     yield f"ranks_by_torchrun={1 if launch.nodes > 1 else ''}"
     yield f"rank_0={shlex.quote(str(record_of(launch)))}"
 

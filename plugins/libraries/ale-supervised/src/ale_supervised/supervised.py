@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from attrs import define
 
-from ale.errors import LaunchError
+from ale.errors import LaunchError, LostProcessError
 from ale.protocols import LOST, Launch, Process
 from ale_supervised.child import Ended, Running
 
@@ -123,7 +123,8 @@ class Supervised(Generic[P]):
 
     def _is_lost(self, ended: Ended, is_run: bool) -> bool:
         if is_run:
-            return ended.code < 0 and not self._signalled
+            killed = ended.code < 0 or ended.code == LostProcessError.exit_status
+            return killed and not self._signalled
         return ended.code != 0
 
     def _is_over(self, is_run: bool) -> bool:

@@ -20,6 +20,12 @@ __all__ = [
 ]
 
 _RANK = Path(__file__).with_name("rank.py")
+OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+"""Variable with which torchrun's ranks meet in a store of their own after each start.
+
+Without it they share torchrun's, which lasts: ranks that are started again read there at which
+addresses those before them could be reached, and none of them answers (torch 2.13).
+"""
 RANK_0 = ".rank0.json"
 """Name of the file, beside the logs, in which rank 0 records how the run ended."""
 
@@ -44,6 +50,7 @@ def torchrun(launch: Launch, where: Sequence[str], *, restarts: int) -> Sequence
     """
     assert launch.run.rank_command is not None
     return (
+        *("env", f"{OWN_STORE}=1"),
         *(sys.executable, "-P", "-m", "torch.distributed.run", *where),
         *("--nproc-per-node", str(launch.run.ranks // launch.nodes)),
         *("--max-restarts", str(restarts)),

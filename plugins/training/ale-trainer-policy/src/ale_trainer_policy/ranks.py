@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from ale.errors import AleError, StoreError
 from ale_trainer_policy.limits import LESS_MEMORY
@@ -30,8 +31,12 @@ from ale_training.memory import naming_lack_of_memory
 TIMEOUT = timedelta(minutes=30)
 """Limit on a collective within a call; between calls, ranks wait as long as sampling takes."""
 CALL_TIMEOUT = timedelta(days=365)
+JOIN_TIMEOUT = timedelta(minutes=10)
+"""Limit on the start of all ranks, of which one may be lost before it has joined."""
 FAILED = 1
 """Exit status of ``ale`` after a failure during a run."""
+OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+"""Variable with which the ranks meet in a store of their own at each start."""
 LEARN = "learn"
 """The first call of rank 0, with model, options, critic and placement."""
 
@@ -48,9 +53,12 @@ def join_process_group(method: str, rank: int, n: int, *, local_rank: int, gpu: 
     if gpu:
         torch.cuda.set_device(local_rank)
     backend = "cpu:gloo,cuda:nccl" if gpu else "gloo"
-    dist.init_process_group(backend, init_method=method, rank=rank, world_size=n, timeout=TIMEOUT)
+    limits = {"rank": rank, "world_size": n, "timeout": JOIN_TIMEOUT}
+    dist.init_process_group(backend, init_method=method, **limits)
     global _calls
-    _calls = dist.new_group(backend="gloo", timeout=CALL_TIMEOUT)
+    _calls = dist.new_group(backend="gloo", timeout=JOIN_TIMEOUT)
+    _set_pg_timeout(TIMEOUT)
+    _set_pg_timeout(CALL_TIMEOUT, _calls)
 
 
 def launched_by_torchrun() -> bool:
@@ -121,7 +129,12 @@ def main() -> None:
     if "RANK" not in os.environ:
         sys.exit("torchrun starts this: torchrun --nproc-per-node N -m ale_trainer_policy.ranks")
     rank, n, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    if _shares_the_store_of_an_earlier_start():
+        sys.exit(f"ranks that torchrun may start again need {OWN_STORE}=1 in its environment")
+    # The group is made in C++, which does not return to Python for a signal.
+    previous = signal.signal(signal.SIGINT, signal.SIG_DFL)
     join_process_group("env://", rank, n, local_rank=local, gpu=torch.cuda.is_available())
+    signal.signal(signal.SIGINT, previous)
     if rank != 0:
         # torchrun sends SIGTERM to every rank and later kills them: rank 0 drains with the others.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -138,6 +151,16 @@ def main() -> None:
         if end.code is None or isinstance(end.code, int):
             exit_process(end.code or 0)
         raise
+
+
+def _shares_the_store_of_an_earlier_start() -> bool:
+    """True if torchrun keeps one store over all starts: a later one reads addresses of lost ranks.
+
+    See `torch.distributed.elastic.rendezvous.dynamic_rendezvous` of torch 2.13.
+    """
+    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    restarts = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
+    return shared and restarts > 0 and dist.is_torchelastic_launched()
 
 
 def exit_process(status: int) -> NoReturn:

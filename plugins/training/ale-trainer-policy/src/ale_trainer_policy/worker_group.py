@@ -2,6 +2,7 @@
 
 import atexit
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
-from ale.errors import AleError
+from ale.errors import AleError, LostProcessError
 from ale_trainer_policy import ranks
 from ale_trainer_policy.critic import Critic
 from ale_trainer_policy.learner import Learner, Measured
@@ -61,12 +62,21 @@ class OwnRanks:
         ranks.join_process_group(f"file://{rendezvous}", 0, n, local_rank=0, gpu=gpu)
 
     def check(self, wait_s: float = 0.0) -> None:
-        """Raise AleError if a process has exited, or exits within some seconds."""
+        """Check that every process runs, and still does after some seconds.
+
+        Raises:
+            LostProcessError: one was killed.
+            AleError: one has failed.
+        """
         connection.wait([worker.sentinel for worker in self._workers], wait_s)
         for rank, worker in enumerate(self._workers, 1):
-            if worker.exitcode is not None:
-                message = f"rank {rank} of the trainer ended with exit code {worker.exitcode}"
-                with suppress(FileNotFoundError):  # as where it was killed
+            code = worker.exitcode
+            if code is not None and code < 0:
+                how = signal.Signals(-code).name
+                raise LostProcessError(f"rank {rank} of the trainer was killed by {how}")
+            if code is not None:
+                message = f"rank {rank} of the trainer ended with exit code {code}"
+                with suppress(FileNotFoundError):
                     message += f": {ranks.cause_of_end(self._rendezvous, rank).read_text()}"
                 raise AleError(message)
 
