@@ -139,6 +139,9 @@ class Sandbox(Protocol):
     async def fork(self) -> Sandbox:
         """An independent copy of the files as they are now. Close it like any sandbox.
 
+        It has the user, the limits and the network that this sandbox has now, not those that its
+        spec began with.
+
         Raises:
             UnsupportedError: `capabilities.fork` is ``replay``.
         """
@@ -226,6 +229,8 @@ class OpensSiblings(Protocol):
 
     def open_sibling(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
         """A fresh sandbox with this one's tags, removed on exit.
+
+        It has no network if this one has none now, unless the spec asks for one.
 
         Raises as `SandboxBackend.open`.
         """
@@ -315,7 +320,11 @@ class SandboxBackend(Protocol):
         ...
 
     def restore(self, ref: str, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
-        """A fresh sandbox with the files of a snapshot. Raises as `open`."""
+        """A fresh sandbox with the files of a snapshot. Raises as `open`.
+
+        If the snapshot was taken without a network, and the spec says nothing about one, it has
+        none either.
+        """
         ...
 
     async def list(self) -> Sequence[SandboxInfo]:

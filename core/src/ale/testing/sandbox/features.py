@@ -82,6 +82,10 @@ class FeatureProbes:
                 await fork.close()
             await sandbox.agent_started(None)
             assert await _says(sandbox, "id -u") == own
+            if sandbox.capabilities.fork != "replay":
+                fork = await sandbox.fork()
+                assert await _says(fork, "id -u") == own, "a fork has another user than it has now"
+                await fork.close()
 
     async def test_the_network_is_disconnected_and_connected_again(
         self, backend: SandboxBackend
@@ -93,8 +97,26 @@ class FeatureProbes:
             assert await _interfaces(sandbox) != ["lo"]
             assert await sandbox.set_network(False) == {}
             assert await _interfaces(sandbox) == ["lo"]
+            await self._copies_have_no_network(backend, sandbox)
             assert await sandbox.set_network(True) == {}
             assert await _interfaces(sandbox) != ["lo"]
+            if sandbox.capabilities.fork != "replay":
+                fork = await sandbox.fork()
+                assert await _interfaces(fork) != ["lo"], "a fork lacks the network of its original"
+                await fork.close()
+
+    async def _copies_have_no_network(self, backend: SandboxBackend, sandbox: Sandbox) -> None:
+        """Nothing that comes from a sandbox gets back the network that was taken from it."""
+        if sandbox.capabilities.fork != "replay":
+            fork = await sandbox.fork()
+            assert await _interfaces(fork) == ["lo"], "a fork has a network that was taken"
+            await fork.close()
+        if sandbox.capabilities.snapshot:
+            async with backend.restore(await sandbox.snapshot(), SandboxSpec()) as restored:
+                assert await _interfaces(restored) == ["lo"], "a restored one has a network"
+        if isinstance(sandbox, OpensSiblings):
+            async with sandbox.open_sibling(SandboxSpec()) as sibling:
+                assert await _interfaces(sibling) == ["lo"], "a sibling has a network"
 
     async def test_a_sibling_is_a_sandbox_of_its_own(self, box: Sandbox) -> None:
         if "open-sibling" not in box.capabilities.features:

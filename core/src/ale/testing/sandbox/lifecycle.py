@@ -21,6 +21,20 @@ from ale.testing.sandbox.probes import (
 )
 from ale.types import SandboxSpec
 
+# What a command may do and use: its user, capabilities, limits, variables and network. Some
+# backends mark commands by their limit on the resident set, which limits nothing.
+_STANDING = """
+id
+grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status
+grep -v 'resident set' /proc/self/limits
+cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null
+cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu.max 2>/dev/null
+cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null
+cut -d: -f1 /proc/net/dev
+env | grep -E '^(KIT_VALUE|PATH|LANG|USER)=' | sort
+test -w /; echo root is writable: $?
+"""
+
 
 async def ids(backend: SandboxBackend) -> set[str]:
     """Ids of all sandboxes that the backend knows."""
@@ -215,6 +229,21 @@ class LifecycleProbes:
         finally:
             await twin.close()
         assert twin.id not in await ids(backend), "`list` still names a closed fork"
+
+    async def test_a_fork_is_as_isolated_and_limited_as_its_original(
+        self, backend: SandboxBackend
+    ) -> None:
+        if backend.capabilities.fork == "replay":
+            return
+        spec = SandboxSpec(env={"KIT_VALUE": "a 'b'"}, memory_mb=256, cpus=1.0)
+        async with backend.open(spec) as sandbox:
+            twin = await sandbox.fork()
+            second = await twin.fork()
+            original = await sandbox.exec(_STANDING)
+            assert b"KIT_VALUE=a 'b'\n" in original.stdout
+            for copy in (twin, second):
+                expect(await copy.exec(_STANDING), stdout=original.stdout)
+                await copy.close()
 
     async def test_a_snapshot_is_restored_or_refused(
         self, backend: SandboxBackend, box: Sandbox

@@ -1,5 +1,6 @@
 """What a sandbox reaches while its network changes."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
@@ -9,6 +10,7 @@ import pytest
 
 from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
+from ale_sandbox_container import worker
 from ale_sandbox_container.backend import ContainerBackend
 from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container_testing.tools import Make, opened, out
@@ -55,6 +57,12 @@ async def answered(sandbox: ContainerSandbox, *requests: str) -> str:
     """The proxy's answer to request heads."""
     result = await sandbox.exec(["python3", "-c", _SAY, *requests], timeout_s=20)
     return result.stdout.decode().strip()
+
+
+async def first_process(sandbox: ContainerSandbox) -> int:
+    """Number of its first process, as the engine knows it."""
+    backend, name = sandbox._backend, f"ale-{sandbox.id}"
+    return (await backend._threads.call(lambda: backend._engine.state(name))).pid
 
 
 class NetworkProbes:
@@ -121,6 +129,23 @@ class NetworkProbes:
             await sandbox.set_network(True)
             assert await fetched(sandbox, host) == "there"
         await backend.aclose()
+
+    async def test_a_restart_does_not_give_back_a_network(
+        self, make: Make, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A program that stops the supervisor makes `end_processes` start the container again."""
+        monkeypatch.setattr(worker, "ANSWER_S", 2.0)
+        async with opened(make(), network=True) as box:
+            await box.set_network(False)
+            stopper = asyncio.ensure_future(box.exec("kill -STOP -1; sleep 600"))
+            await asyncio.sleep(0.5)
+            first = await first_process(box)
+            await box.end_processes()
+            assert (await stopper).exit_code == 137
+            assert await first_process(box) != first, "it was not started again"
+            assert await out(box, "ls /sys/class/net") == "lo"
+            await box.set_network(True)
+            assert await out(box, "ls /sys/class/net") != "lo"
 
     async def test_localhost_has_an_address_without_a_network(self, make: Make) -> None:
         look = ["python3", "-c", "import socket; print(socket.gethostbyname('localhost'))"]

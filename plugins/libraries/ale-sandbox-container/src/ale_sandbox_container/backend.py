@@ -22,7 +22,7 @@ from ale_sandbox_container.commands import Commands
 from ale_sandbox_container.engine import ConflictError, Image, NotFoundError, Plan
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.images import Images
-from ale_sandbox_container.network import Network
+from ale_sandbox_container.network import Network, narrowed
 from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_container.orphans import Orphans
 from ale_sandbox_container.plan import limits_of, plan_of, workdir_of
@@ -151,6 +151,7 @@ class ContainerBackend:
         kept = parse(image.labels[LABEL], f"image {image.id}")
         # The snapshot's own shell may not be what it was in the image that it began as.
         first = await self._threads.call(lambda: self._engine.find_image(kept.shell))
+        spec = narrowed(spec, cut=kept.cut, hosts=kept.hosts)
         # What the spec says is relative to the image that the snapshot began as.
         workdir = None if spec.workdir is None else kept.workdir or None
         origin = Origin(image=image, shell=(first or image).id, workdir=workdir)
@@ -377,7 +378,7 @@ class ContainerBackend:
         await network.again()
         return supervisor
 
-    async def _commit(self, box: Box, kind: Kind) -> Record:
+    async def _commit(self, box: Box, kind: Kind, network: Network) -> Record:
         if self._options.read_only:
             raise UnsupportedError(
                 "with read_only the workspace is a volume, and volumes are in no layer"
@@ -386,7 +387,8 @@ class ContainerBackend:
             raise UnsupportedError("this engine can't pause a container, which a copy of it needs")
         if box.origin.composed is not None:
             raise UnsupportedError("a sandbox of several containers can't be copied")
-        kept = self._new_record(box.spec, box.origin, kind)
+        made = self._new_record(box.spec, box.origin, kind)
+        kept = evolve(made, cut=network.cut, hosts=network.hosts)
 
         async def commit() -> None:
             async with box.starting:
@@ -399,23 +401,27 @@ class ContainerBackend:
         await asyncio.shield(asyncio.ensure_future(commit()))
         return kept
 
-    async def fork(self, box: Box) -> ContainerSandbox:
-        """Open a copy of a sandbox."""
-        kept = await self._commit(box, "fork")
+    async def fork(self, box: Box, spec: SandboxSpec, network: Network) -> ContainerSandbox:
+        """Open a copy of a sandbox.
+
+        Args:
+            spec: what the sandbox has now, its network apart.
+        """
+        kept = await self._commit(box, "fork", network)
         tag = _tag("fork", kept.id)
         try:
             image = await self._threads.call(lambda: self._engine.image(tag))
             origin = Origin(
                 image=image, shell=box.origin.shell, workdir=box.record.workdir, owned=tag
             )
-            return await self._start(box.spec, origin)
+            return await self._start(network.of_a_copy(spec), origin)
         except BaseException:
             self._threads.background(lambda: self._engine.remove_image(tag))
             raise
 
-    async def snapshot(self, box: Box) -> str:
+    async def snapshot(self, box: Box, network: Network) -> str:
         """Keep a sandbox's files, for `restore`."""
-        return (await self._commit(box, "snapshot")).id
+        return (await self._commit(box, "snapshot", network)).id
 
     async def release(self, box: Box) -> None:
         """End the container now and remove it in the background."""

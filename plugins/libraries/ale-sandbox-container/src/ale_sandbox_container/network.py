@@ -3,10 +3,24 @@
 from collections.abc import Mapping, Sequence
 
 from ale.errors import UnsupportedError
+from ale.types import SandboxSpec, replace
 from ale_sandbox_container.api import Engine
 from ale_sandbox_container.egress import PROXIES, AllowedHosts, EgressProxy
 from ale_sandbox_container.here import is_here
 from ale_sandbox_container.threads import EngineThreads
+
+
+def narrowed(spec: SandboxSpec, *, cut: bool, hosts: Sequence[str]) -> SandboxSpec:
+    """The spec of a sandbox that comes from another, which has no network where that had none.
+
+    Unless the spec itself says which network it is to have.
+
+    Args:
+        hosts: those that the other one reached in spite of that.
+    """
+    if not cut or spec.network is not None:
+        return spec
+    return replace(spec, network=False, allowed_hosts=spec.allowed_hosts or tuple(hosts))
 
 
 class Network:
@@ -31,7 +45,8 @@ class Network:
         self._engine = engine
         self._container = container
         self._threads = threads
-        self._on = on
+        self._on = self._began = on
+        self._hosts: tuple[str, ...] = ()
         self._may = may
         self._switches = switches
         self._gate: EgressProxy | None = None
@@ -54,8 +69,29 @@ class Network:
                 )
             await self._threads.call(lambda: self._engine.connect(self._container, network))
             self._on = network
-        await self._through_gate(None if network else tuple(hosts) if self._may else ())
+        self._hosts = () if network or not self._may else tuple(hosts)
+        await self._through_gate(None if network else self._hosts)
         return {} if network or self._gate is None else PROXIES
+
+    @property
+    def cut(self) -> bool:
+        """It has no network now."""
+        return not self._on
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that it reaches now although it has no network."""
+        return self._hosts
+
+    def of_a_copy(self, spec: SandboxSpec) -> SandboxSpec:
+        """The spec of a copy, which reaches what the original reaches now, from its first moment.
+
+        What the original's spec says may have been taken from it since.
+        """
+        # A copy can be connected again where the original can.
+        again = ("change-network",) if self._began else ()
+        requires = tuple(dict.fromkeys((*spec.requires, *again)))
+        return replace(spec, network=self._on, allowed_hosts=self._hosts, requires=requires)
 
     async def _through_gate(self, hosts: Sequence[str] | None) -> None:
         if self._gate is not None:

@@ -4,7 +4,7 @@ Each carries its record as a label.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 from urllib.parse import quote, unquote
 
@@ -27,6 +27,10 @@ class Record(OwnedRecord):
     workdir: str = ""
     stack: bool = False
     """Its container is one of several that docker compose has made."""
+    cut: bool = False
+    """A snapshot of a sandbox that had no network then."""
+    hosts: Sequence[str] = ()
+    """The hosts that it reached then in spite of that."""
 
     @property
     def labels(self) -> Mapping[str, str]:

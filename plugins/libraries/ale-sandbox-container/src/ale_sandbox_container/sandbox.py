@@ -15,7 +15,7 @@ from ale.types import ExecResult, SandboxSpec, replace
 from ale_sandbox_container import script
 from ale_sandbox_container.commands import Commands, Running
 from ale_sandbox_container.files import Files
-from ale_sandbox_container.network import Network
+from ale_sandbox_container.network import Network, narrowed
 from ale_sandbox_container.pool import NoProcessError
 from ale_sandbox_container.session import HOLD, HOLD_AND_RUN, HOLDER_BYTES, ContainerSession
 from ale_sandbox_container.stream import STDERR, STDOUT
@@ -68,6 +68,7 @@ class ContainerSandbox(BaseSandbox):
         self._bash = bash
         self._made_workdir = made_workdir
         self._user: str | None = None
+        self._switched = False
         self._known_users: set[str] = set()
         self._sessions: list[ContainerSession] = []
 
@@ -158,7 +159,7 @@ class ContainerSandbox(BaseSandbox):
     async def switch_user(self, user: str | None) -> None:
         """Switch the user of commands and files. See `ale.protocols.SwitchesUser`."""
         self.check_open()
-        self.files, self._user = self._own_files, None
+        self.files, self._user, self._switched = self._own_files, None, True
         if user is None:
             return
         name = user.partition(":")[0]
@@ -202,6 +203,7 @@ class ContainerSandbox(BaseSandbox):
         """Open another sandbox. See `ale.protocols.OpensSiblings`."""
         self.check_open()
         tags = {**self._box.spec.tags, **spec.tags}
+        spec = narrowed(spec, cut=self._network.cut, hosts=self._network.hosts)
         return self._backend.open(replace(spec, tags=tags))
 
     async def service(self, name: str) -> ServiceContainer:
@@ -223,14 +225,17 @@ class ContainerSandbox(BaseSandbox):
         return await self._commands.end_all()
 
     async def fork(self) -> "ContainerSandbox":
-        """A container from a new layer that holds this one's files."""
+        """A container from a new layer that holds this one's files, with its user and network."""
         self.check_open()
-        return await self._backend.fork(self._box)
+        spec = self._box.spec
+        if self._switched:
+            spec = replace(spec, agent_user=self._user)
+        return await self._backend.fork(self._box, spec, self._network)
 
     async def snapshot(self) -> str:
         """Keep the files as an image, for the backend's `restore`."""
         self.check_open()
-        return await self._backend.snapshot(self._box)
+        return await self._backend.snapshot(self._box, self._network)
 
     async def release(self) -> None:
         """End the container and remove all that belongs to it."""
