@@ -9,9 +9,11 @@ from typing import Any, NoReturn
 import pytest
 
 from ale.errors import SandboxError, UnsupportedError
+from ale.testing.sandbox.probes import descriptors
 from ale.types import SandboxSpec
 from ale_sandbox_container import worker
 from ale_sandbox_container.backend import ContainerBackend
+from ale_sandbox_container.egress import LIMITS
 from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container_testing.tools import Make, opened, out
 
@@ -28,6 +30,16 @@ for line in sys.argv[1:]:
 while piece := proxy.recv(1 << 16):
     said += piece
 print(said.decode())
+"""
+_IDLE = """\
+import socket, time
+held = []
+for _ in range(1024):
+    one = socket.socket()
+    one.setblocking(False)
+    one.connect_ex(("127.0.0.1", 3128))
+    held.append(one)
+time.sleep(60)
 """
 _PROXY = {"http_proxy": "http://127.0.0.1:3128", "no_proxy": ""}
 _NONE = {"http_proxy": "", "no_proxy": "*"}
@@ -114,9 +126,26 @@ class NetworkProbes:
         await backend.aclose()
 
     async def test_no_name_reaches_this_machines_loopback(self, make: Make) -> None:
-        async with opened(make(), network=False, allowed_hosts=("localhost", "127.0.0.1")) as box:
-            said = await answered(box, "GET http://localhost:1/ HTTP/1.1")
-            assert "its address is this machine's own" in said
+        async with opened(make(), network=False, allowed_hosts=("localhost", "127.0.0.0/8")) as box:
+            for host in ("localhost", "127.0.0.1"):
+                said = await answered(box, f"GET http://{host}:8080/ HTTP/1.1")
+                assert "its address is this machine's own" in said
+
+    async def test_a_thousand_idle_connections_to_the_proxy_harm_no_other_sandbox(
+        self, make: Make
+    ) -> None:
+        backend = make()
+        async with served(backend, "there") as host:
+            spec = SandboxSpec(network=False, allowed_hosts=(host,))
+            async with backend.open(spec) as attacker, backend.open(spec) as other:
+                before = descriptors()
+                await out(attacker, f"python3 -c '{_IDLE}' >/dev/null & sleep 2")
+                taken = descriptors() - before
+                assert len(taken) <= LIMITS.connections + 16, f"{len(taken)} descriptors"
+                assert await fetched(other, host, env=_PROXY) == "there"
+                await attacker.end_processes()
+                assert await fetched(attacker, host, env=_PROXY) == "there"
+        await backend.aclose()
 
     async def test_a_network_is_disconnected_and_connected_again(self, make: Make) -> None:
         backend = make()

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from ale.errors import UnsupportedError
 from ale.types import SandboxSpec, replace
 from ale_sandbox_container.api import Engine
-from ale_sandbox_container.egress import PROXIES, AllowedHosts, EgressProxy
+from ale_sandbox_container.egress import PROXIES, EgressProxy
 from ale_sandbox_container.here import is_here
+from ale_sandbox_container.hosts import AllowedHosts
 from ale_sandbox_container.threads import EngineThreads
 
 
