@@ -111,7 +111,10 @@ QUIET = {
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
     "WANDB_MODE": "offline",
+    # A test that hangs fails alone. The slowest takes two minutes on a quiet machine.
+    "PYTEST_ADDOPTS": "--timeout=600",
 }
+TIMEOUT = "pytest-timeout>=2.4"
 
 
 # A session with these options runs in the environment that the session `workspace` makes.
@@ -293,7 +296,7 @@ def plugin(session: nox.Session, name: str) -> None:
     tested_with = [_names(line) for line in test_group(name) if _names(line) in FOLDERS]
     wanted = {name, *tested_with}.union(*map(libraries, (name, *tested_with)))
     packages = [str(FOLDERS[other]) for other in sorted(wanted)]
-    session.install("./core", *packages, *test_needs(name))
+    session.install("./core", *packages, *test_needs(name), TIMEOUT)
     reuse_bytecode(session)
     session.env.update(QUIET)
     # The long ones: nox -s "plugin(ale-observe-wandb)" -- -m long
@@ -321,7 +324,7 @@ def _names(requirement: str) -> str:
 def trl(session: nox.Session, version: str) -> None:
     """The tests of ale-trainer-trl with the oldest and the newest supported version of TRL."""
     name = "ale-trainer-trl"
-    session.install("./core", str(FOLDERS[name]), *test_needs(name), f"trl{version}")
+    session.install("./core", str(FOLDERS[name]), *test_needs(name), f"trl{version}", TIMEOUT)
     reuse_bytecode(session)
     session.env.update(QUIET)
     options = ["-c", "pyproject.toml", "--rootdir", ".", *session.posargs]

@@ -369,6 +369,26 @@ async def test_two_runs_with_one_seed_are_the_same_to_the_byte(bench: Any, workp
     assert len({line for line in lines[0].splitlines()}) == 24
 
 
+async def test_each_seed_of_a_run_has_other_seeds_of_episodes_and_another_order(
+    bench: Any, workplace: Any
+) -> None:
+    """Else the seeds of an ablation could all be one run."""
+
+    async def agent(context: AgentContext) -> Stop:
+        seeds[-1].add(context.conversation.seed)
+        return Stop(reason="finished")
+
+    bench.agent = agent
+    seeds: list[set[int]] = []
+    orders = set()
+    for seed in range(4):
+        seeds.append(set())
+        run = await workplace.ran(workplace.config(n=8, steps=8, tasks_per_step=1, seed=seed))
+        orders.add(tuple(each.task_id for each in run.store.reader.episodes))
+    assert len(set.union(*seeds)) == 4 * 8
+    assert len(orders) == 4
+
+
 async def test_a_resumed_run_does_exactly_what_is_missing(
     bench: Any, workplace: Any, finish: Finish
 ) -> None:

@@ -67,6 +67,20 @@ async def test_a_part_that_cancels_itself_or_exits_breaks_its_episode_and_no_oth
     assert type(error).__name__ in failure_of(run, "t1").message
 
 
+async def test_a_sandbox_that_does_not_open_in_time_breaks_its_episode(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    async def open_hook(spec: SandboxSpec) -> None:
+        if spec.tags["episode"] == "0-t0-0":
+            await asyncio.sleep(60)
+
+    bench.open_hook = open_hook
+    run = workplace.prepared(workplace.config(n=2, open_timeout_s=0.2, retries=0, preflight=False))
+    finished = await asyncio.wait_for(finish(run), 30)
+    assert (finished.n_graded, finished.n_broken) == (1, 1)
+    assert "the sandbox did not open" in failure_of(run, "t0").message
+
+
 async def test_a_part_that_ignores_its_cancellation_does_not_block_the_run(
     bench: Any, workplace: Any, finish: Finish, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -338,6 +338,21 @@ def test_grpo_tells_equal_successes_apart_by_the_tokens_over_the_buffer() -> Non
     assert [credit.weights[0] for credit in credits] == pytest.approx([1.0, 0.0, -1.0], abs=1e-5)
 
 
+def test_tokens_that_the_policy_was_given_are_not_over_the_buffer() -> None:
+    own, given = (
+        replace(
+            turn("x", tokens=n),
+            completion=replace(turn("x", tokens=n).completion, forced=n == 90),
+        )
+        for n in (50, 90)
+    )
+    rollouts = [
+        rollout(1.0, trajectory(*turns), i) for i, turns in enumerate([(own,), (given, own)])
+    ]
+    options = GrpoOptions(overlong=OverlongOptions(limit=100, buffer=50))
+    assert all(credit.skipped for credit in Grpo(options).assign(group_of(rollouts)))
+
+
 def test_a_buffer_is_at_most_the_limit() -> None:
     with pytest.raises(ValueError, match="'buffer' is 3, more than the limit of 2"):
         OverlongOptions(limit=2, buffer=3)

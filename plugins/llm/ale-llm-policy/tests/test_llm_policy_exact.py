@@ -1,6 +1,8 @@
 """Exact to the token: ids, log-probabilities, and what the rest of the batch must not change."""
 
 import asyncio
+import math
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from ale_llm_policy.build import wrap_policy
 from ale_llm_policy.options import PolicyOptions
 from ale_llm_policy.packed import MIN_ROWS
 from ale_llm_policy.pretrained import TorchPolicy
-from ale_llm_policy.sampling import Draw, nucleus, scale
+from ale_llm_policy.sampling import nucleus
 from ale_llm_policy.testing import CORPUS, SHAPE, Make, forward_logits, new_policy, request
 
 TEXTS = [CORPUS[0] * n for n in (1, 3, 1, 9, 2, 30, 5)]
@@ -46,10 +48,23 @@ async def test_log_probabilities_are_those_of_one_forward_pass(
     llm = make(decoder=decoder, temperature=temperature, top_p=top_p)
     for found in await ask_all(llm):
         logits = forward_logits(policy, found.prompt_ids, found.output_ids)
-        draws = [Draw(temperature=temperature, top_p=top_p, uniform=0.0)] * len(logits)
-        logp = scale(logits, draws).log_softmax(-1)
-        meant = logp.gather(1, torch.tensor(found.output_ids)[:, None])[:, 0]
-        assert torch.tensor(found.logprobs) == pytest.approx(meant, abs=1e-5)
+        meant = [
+            math.log(distribution(row.tolist(), temperature, top_p)[token])
+            for row, token in zip(logits, found.output_ids, strict=True)
+        ]
+        assert found.logprobs == pytest.approx(meant, abs=1e-5)
+
+
+def distribution(logits: Sequence[float], temperature: float, top_p: float) -> dict[int, float]:
+    """The sampling distribution, without the sampler's own code: probabilities by token."""
+    top = max(logits)
+    mass = [math.exp((each - top) / temperature) for each in logits]
+    kept: dict[int, float] = {}
+    for token in sorted(range(len(mass)), key=lambda t: -mass[t]):
+        if sum(kept.values()) >= top_p * sum(mass):
+            break
+        kept[token] = mass[token]
+    return {token: part / sum(kept.values()) for token, part in kept.items()}
 
 
 async def test_greedy_takes_the_likeliest_token(policy: TorchPolicy, make: Make) -> None:

@@ -248,6 +248,24 @@ def test_the_normaliser_of_a_preset(lab: Any, preset: str, wanted: list[float]) 
     assert samples[3].weight.any() == np.False_
 
 
+@pytest.mark.parametrize(
+    ("preset", "wanted"),
+    [("cispo", [1 / 5, 1 / 5]), ("dapo", [1 / 5, 1 / 5]), ("grpo", [1 / 4, 1 / 6])],
+)
+def test_no_normaliser_counts_the_forced_tokens_before_sampled_ones(
+    lab: Any, preset: str, wanted: list[float]
+) -> None:
+    led = [
+        lab.TokenTurn(prompt=[1], output=[2, 3, 4, 5], forced=True),
+        lab.TokenTurn(prompt=[1, 2, 3, 4, 5, 9], output=[6, 7]),
+    ]
+    own = [lab.TokenTurn(prompt=[1], output=[2, 3, 4])]
+    made = [lab.TokenEpisode(turns=turns) for turns in (led, own)]
+    target = reinforcement("off", preset)
+    samples = target.normalised(target.read(lab.batch_of(lab.credited(*made))).samples)
+    assert [sample.weight[-1] for sample in samples] == pytest.approx(wanted)
+
+
 def test_an_update_without_kept_tokens_is_divided_by_all_of_them() -> None:
     """What is left is a KL or entropy term, which would otherwise be a sum over tokens."""
     skipped = [Counted(tokens=n, skipped=True) for n in (2, 4)]

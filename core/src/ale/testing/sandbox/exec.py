@@ -116,6 +116,8 @@ class ExecProbes:
         expect(whole, stdout=b"12345", stderr=b"67890", truncated=False)
         cut = await box.exec("printf 1234567890", max_output_bytes=4)
         expect(cut, stdout=b"1290", truncated=True)
+        cut = await box.exec("printf 1234567890 >&2", max_output_bytes=4)
+        expect(cut, stdout=b"", stderr=b"1290", truncated=True)
 
     async def test_a_child_that_keeps_the_output_open_causes_no_delay(self, box: Sandbox) -> None:
         result = await box.exec("sleep 60 & echo done; exit 6")
