@@ -15,6 +15,7 @@ method, to be recorded, answered or refused there.
 """
 
 import asyncio
+import errno
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,17 +28,75 @@ from ale.protocols import DEFAULT_OUTPUT_BYTES, Sandbox, Session
 from ale.types import Capabilities, ExecResult
 
 __all__ = [
+    "DOWNLOAD_BYTES",
+    "DOWNLOAD_ENTRIES",
     "NUL_IN_COMMAND",
+    "READ_BYTES",
+    "Allowance",
     "BaseSandbox",
     "Command",
     "Files",
     "ForwardingSandbox",
     "ForwardingSession",
     "refused",
+    "within",
 ]
 
 NUL_IN_COMMAND = "a command can't contain a NUL byte"
 """Why such a command is `refused`."""
+
+READ_BYTES = 256 << 20
+"""Most bytes of a file that `Sandbox.read` gives without `max_bytes`."""
+DOWNLOAD_BYTES = 2 << 30
+"""Most bytes of all files of one `Sandbox.download`, by their sizes: holes count, too."""
+DOWNLOAD_ENTRIES = 100_000
+"""Most files, folders and links of one download."""
+
+
+class Allowance:
+    """How much of a sandbox one download may still bring onto this machine.
+
+    Args:
+        path: what is downloaded, for errors.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._bytes = DOWNLOAD_BYTES
+        self._entries = DOWNLOAD_ENTRIES
+
+    def take(self, size: int = 0) -> None:
+        """Count an entry before it is copied.
+
+        Args:
+            size: bytes of a file; 0 for a folder or link.
+
+        Raises:
+            OSError: EFBIG: it is one too many, or too large.
+        """
+        self._bytes -= size
+        self._entries -= 1
+        if self._bytes < 0:
+            raise OSError(errno.EFBIG, f"more than {DOWNLOAD_BYTES >> 30} GiB", self._path)
+        if self._entries < 0:
+            raise OSError(errno.EFBIG, f"more than {DOWNLOAD_ENTRIES:,} entries", self._path)
+
+
+def within(size: int, max_bytes: int | None, path: str) -> int:
+    """How many bytes of a file `Sandbox.read` reads.
+
+    Args:
+        size: bytes of the file, as far as it is known.
+
+    Raises:
+        OSError: EFBIG: `max_bytes` is None, and the file is larger than `READ_BYTES`.
+    """
+    if max_bytes is not None:
+        return max_bytes
+    if size > READ_BYTES:
+        message = f"more than {READ_BYTES >> 20} MiB; read its beginning, or download it"
+        raise OSError(errno.EFBIG, message, path)
+    return READ_BYTES
 
 
 @frozen

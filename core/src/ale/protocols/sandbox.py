@@ -111,6 +111,7 @@ class Sandbox(Protocol):
         """A file's bytes. Relative paths are relative to the workspace.
 
         Raises:
+            OSError: EFBIG: without `max_bytes`, it has more than `ale.sandboxes.READ_BYTES`.
             FileNotFoundError, IsADirectoryError: as their names say.
             PermissionError: it may not be read, is not a regular file, or leads out of the sandbox.
             SandboxError: the sandbox is gone.
@@ -126,7 +127,12 @@ class Sandbox(Protocol):
         ...
 
     async def download(self, source: str, target: Path) -> None:
-        """Copy a file or folder out, keeping modes; links that lead out are not followed."""
+        """Copy a file or folder out, keeping modes; links that lead out are not followed.
+
+        Raises:
+            OSError: as `read`. EFBIG: it has more than `ale.sandboxes.DOWNLOAD_BYTES` or
+                `DOWNLOAD_ENTRIES`; what was copied by then is left in `target`.
+        """
         ...
 
     async def end_processes(self) -> int:

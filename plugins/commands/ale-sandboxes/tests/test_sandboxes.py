@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from click.testing import CliRunner, Result
 
-from ale.errors import InputError
+from ale.errors import InputError, SandboxError
 from ale.plugin import Component, Probe, hookimpl
 from ale.runs import Registry
 from ale.testing.fakes import FolderBackend
@@ -63,6 +63,26 @@ def registry(backends: Backends) -> Registry:
 
 def ale(registry: Registry, *arguments: str) -> Result:
     return CliRunner().invoke(sandbox, arguments, obj=registry)
+
+
+def test_a_backend_that_fails_keeps_no_other_from_pruning(
+    registry: Registry, backends: Backends
+) -> None:
+    class Failing(FolderBackend):
+        async def prune(self) -> Sequence[SandboxInfo]:
+            raise SandboxError("/somewhere/kept could not be removed")
+
+    class More:
+        @hookimpl
+        def ale_sandboxes(self) -> list[Component[None, FolderBackend]]:
+            made = Component("a-failing", None, lambda o, c: Failing(), summary="Fails.")
+            return [made]  # type: ignore[list-item]
+
+    registry.add(More(), "ale-failing")
+    result = ale(registry, "prune")
+    assert "abc" in result.stdout
+    assert result.exit_code == 1
+    assert "/somewhere/kept" in str(result.exception)
 
 
 def test_sandboxes_of_dead_runs_are_listed_and_removed(

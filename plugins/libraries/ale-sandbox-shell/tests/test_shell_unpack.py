@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ale.errors import SandboxError
-from ale_sandbox_shell.unpack import unpack
+from ale.sandboxes import DOWNLOAD_BYTES, Allowance
+from ale_sandbox_shell import unpack as unpacking
 
 
 def entry(
@@ -27,6 +28,10 @@ def archive(*entries: tuple[tarfile.TarInfo, bytes]) -> Iterator[bytes]:
             tar.addfile(made, io.BytesIO(data))
     data = out.getvalue()
     yield from (data[i : i + 700] for i in range(0, len(data), 700))
+
+
+def unpack(pieces: Iterator[bytes], target: Path) -> None:
+    unpacking.unpack(pieces, target, Allowance("work"))
 
 
 def test_a_folder_comes_out_with_its_modes_and_links(tmp_path: Path) -> None:
@@ -72,3 +77,19 @@ def test_a_set_user_id_bit_stays_inside(tmp_path: Path) -> None:
 def test_a_broken_archive_is_said_to_be_one(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="archive is broken"):
         unpack(iter([b"not a tar" * 100]), tmp_path / "out")
+
+
+def test_a_file_that_is_said_to_be_too_large_is_not_even_begun(tmp_path: Path) -> None:
+    header = entry("work")
+    header.size = DOWNLOAD_BYTES + 1
+    with pytest.raises(OSError, match="more than 2 GiB") as caught:
+        unpack(iter([header.tobuf()]), tmp_path / "out")
+    assert caught.value.filename == "work"
+    assert not (tmp_path / "out").exists()
+
+
+def test_zeros_become_holes(tmp_path: Path) -> None:
+    data = b"\0" * (8 << 20) + b"end" + b"\0" * (4 << 20)
+    unpack(archive((entry("work"), data)), tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == data
+    assert (tmp_path / "out").stat().st_blocks * 512 < 3 << 20

@@ -1,23 +1,31 @@
 """What a killed host process leaves behind is found and removed, and nothing else is."""
 
+import asyncio
 import json
 import os
 import secrets
 import signal
 import subprocess
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ale.errors import SandboxError
+from ale.plugin import BuildContext
 from ale.protocols import SandboxBackend
 from ale.testing.fakes import ManualClock
 from ale.testing.sandbox.probes import host_processes
 from ale.testing.waiting import until
 from ale.types import ExecResult, SandboxSpec
+from ale_sandbox_local.options import LocalOptions
+from ale_sandbox_local.plugin import build
 from ale_sandbox_process.testing import killed_hosts
+
+NOBODY = 65534
 
 Make = Callable[..., SandboxBackend]
 
@@ -165,6 +173,61 @@ async def test_an_owner_that_cannot_be_seen_is_left_alone(
         assert (await sandbox.exec("echo alive")).stdout == b"alive\n"
 
 
+def test_an_ordinary_user_copies_what_is_closed_to_everybody() -> None:
+    """Root may read everything, so the test becomes another user."""
+    with tempfile.TemporaryDirectory() as name:
+        top = Path(name)
+        (top / "runtime").mkdir()
+        if not os.geteuid():
+            for path in (top, top / "runtime"):
+                os.chown(path, NOBODY, NOBODY)
+        context = BuildContext(environ={"XDG_RUNTIME_DIR": str(top / "runtime")})
+        backend = build(LocalOptions(root=top), context)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                if not os.geteuid():
+                    os.setgroups([])
+                    os.setresgid(NOBODY, NOBODY, NOBODY)
+                    os.setresuid(NOBODY, NOBODY, NOBODY)
+                asyncio.run(_copies_closed_folders(build(LocalOptions(root=top), context)))
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert asyncio.run(backend.list()) == []
+        assert [path.name for path in top.iterdir() if path.name != "runtime"] in (
+            [f"ale-{NOBODY}"],
+            [f"ale-{os.geteuid()}"],
+        )
+
+
+async def _copies_closed_folders(backend: SandboxBackend) -> None:
+    async with backend.open(SandboxSpec()) as box:
+        await box.exec("mkdir -p a/b; echo kept > a/b/file; chmod 000 a/b/file a/b a")
+        twin = await box.fork()
+        ref = await box.snapshot()
+        for one in (box, twin):
+            modes = await one.exec(
+                "stat -c %a a; chmod 700 a; stat -c %a a/b; chmod 700 a/b;"
+                "stat -c %a a/b/file; chmod 600 a/b/file; cat a/b/file"
+            )
+            assert modes.stdout == b"0\n0\n0\nkept\n", modes
+        await twin.close()
+        async with backend.restore(ref, SandboxSpec()) as again:
+            assert (await again.exec("stat -c %a a")).stdout == b"0\n"
+    for info in await backend.list():
+        assert info.id == ref
+    for path in Path(str(backend.records.folder)).glob("*.json"):  # type: ignore[attr-defined]
+        record = json.loads(path.read_text())
+        record["owner"].update(start=1)
+        path.write_text(json.dumps(record))
+    assert [info.id for info in await backend.prune()] == [ref]
+
+
 async def test_a_record_that_cannot_be_read_is_named(make: Make, environ: dict[str, str]) -> None:
     backend = make()
     async with backend.open(SandboxSpec()):
@@ -172,6 +235,38 @@ async def test_a_record_that_cannot_be_read_is_named(make: Make, environ: dict[s
         broken.write_text("{")
         with pytest.raises(SandboxError, match=r"00000000\.json"):
             await backend.list()
+
+
+async def test_what_can_not_be_removed_is_named_and_the_rest_is_removed(
+    make: Make, environ: dict[str, str], tmp_path: Path
+) -> None:
+    backend = make()
+    made = [backend.open(SandboxSpec()) for _ in range(3)]
+    boxes = [await one.__aenter__() for one in made]
+    await boxes[1].exec("mkdir a a/b; echo 1 > a/keep; echo 2 > a/b/other; echo 3 > more")
+    keep = Path(boxes[1].workdir, "a", "keep")
+    if os.geteuid() or subprocess.run(["chattr", "+i", keep], check=False).returncode:  # noqa: ASYNC221
+        pytest.skip("this user or file system has no immutable files")
+    for path in (Path(environ["XDG_RUNTIME_DIR"]) / "ale" / "local").glob("*.json"):
+        record = json.loads(path.read_text())
+        record["owner"].update(start=1)  # of a process that has ended
+        path.write_text(json.dumps(record))
+    (path.parent / "00000000.json").write_text("{")
+    try:
+        with pytest.raises(
+            SandboxError, match=f"{boxes[1].id}: .*a/keep .*not permitted"
+        ) as caught:
+            await backend.prune()
+        assert boxes[1].id in str(caught.value)
+        assert "00000000.json" in str(caught.value)
+        (top,) = (tmp_path / f"ale-{os.geteuid()}").iterdir()
+        assert top.name == boxes[1].id
+        assert [path.name for path in top.rglob("*") if path.is_file()] == ["keep"]
+    finally:
+        for path in tmp_path.rglob("keep"):
+            subprocess.run(["chattr", "-i", path], check=True)  # noqa: ASYNC221
+    (Path(environ["XDG_RUNTIME_DIR"]) / "ale" / "local" / "00000000.json").unlink()
+    assert [info.id for info in await backend.prune()] == [boxes[1].id]
 
 
 async def test_an_id_that_is_taken_is_not_used_twice(make: Make) -> None:

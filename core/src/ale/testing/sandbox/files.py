@@ -5,6 +5,7 @@ break the episode.
 """
 
 import contextlib
+import errno
 import stat
 from pathlib import Path
 
@@ -214,3 +215,26 @@ class FileProbes:
         await box.exec("mkfifo pipe")
         with pytest.raises(OSError):  # noqa: PT011  which one is up to the backend
             await box.read("pipe")
+
+    async def test_holes_of_a_file_are_not_filled_on_the_host(
+        self, box: Sandbox, tmp_path: Path
+    ) -> None:
+        await box.exec("mkdir out; dd if=/dev/zero of=out/hole bs=1 count=1 seek=8388607")
+        await box.download("out", tmp_path / "target")
+        copied = (tmp_path / "target" / "hole").stat()
+        assert copied.st_size == 8 * MIB
+        assert copied.st_blocks * 512 < 2 * MIB, f"{copied.st_blocks * 512} bytes on disk"
+
+    async def test_what_is_too_large_to_come_out_is_refused(
+        self, box: Sandbox, tmp_path: Path
+    ) -> None:
+        """By its size, which costs nothing inside: before it fills this machine."""
+        await box.exec("mkdir out; dd if=/dev/zero of=out/hole bs=1 count=1 seek=3221225472")
+        with pytest.raises(OSError, match="more than") as caught:
+            await box.download("out", tmp_path / "target")
+        assert caught.value.errno == errno.EFBIG
+        with pytest.raises(OSError, match="more than") as caught:
+            await box.read("out/hole")
+        assert caught.value.errno == errno.EFBIG
+        assert await box.read("out/hole", max_bytes=4) == b"\0\0\0\0"
+        expect(await box.exec("echo alive"), stdout=b"alive\n")

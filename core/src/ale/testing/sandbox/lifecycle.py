@@ -261,6 +261,23 @@ class LifecycleProbes:
                 await sandbox.exec("echo changed > sub/file")
         assert await box.read("sub/file") == b"now\n"
 
+    async def test_folders_of_any_depth_and_mode_are_copied_and_removed(
+        self, backend: SandboxBackend
+    ) -> None:
+        """Deeper than Python may recurse, and closed to everybody."""
+        deep = "i=0; while [ $i -lt 1100 ]; do mkdir d && cd -P d || exit; i=$((i + 1)); done"
+        async with backend.open(SandboxSpec()) as sandbox:
+            closed = "mkdir -p closed/inner; echo kept > closed/file; chmod 000 closed/file closed"
+            expect(await sandbox.exec(f"{closed}; {deep}"), exit_code=0)
+            if backend.capabilities.fork != "replay":
+                twin = await sandbox.fork()
+                says = await twin.exec("ls -ld closed; chmod 700 closed; cd closed && ls -l file")
+                assert says.stdout.startswith(b"d---------"), says
+                assert b"\n----------" in says.stdout, says
+                expect(await twin.exec(deep.replace("mkdir d", ":")), exit_code=0)
+                await twin.close()
+        assert sandbox.id not in await ids(backend), "`list` still names it after `close`"
+
     async def test_an_unknown_snapshot_is_an_error(self, backend: SandboxBackend) -> None:
         with pytest.raises(SandboxError):
             async with backend.restore("no-such-snapshot", SandboxSpec()):

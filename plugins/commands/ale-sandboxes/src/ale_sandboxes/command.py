@@ -41,7 +41,7 @@ def list_(registry: "Registry", wanted: str | None) -> None:
     Example:
       ale sandbox list
     """
-    _show(_gather(registry, wanted, lambda backend: backend.list()), "no sandboxes")
+    _report(registry, wanted, lambda backend: backend.list(), "no sandboxes")
 
 
 @sandbox.command("prune")
@@ -50,20 +50,32 @@ def list_(registry: "Registry", wanted: str | None) -> None:
 def prune(registry: "Registry", wanted: str | None) -> None:
     """Remove the processes, containers and files of dead runs.
 
+    What can't be removed is named, and all the rest is removed. The exit code is then 1.
+
     \b
     Example:
       ale sandbox prune
     """
-    _show(_gather(registry, wanted, lambda backend: backend.prune()), "nothing to remove")
+    _report(registry, wanted, lambda backend: backend.prune(), "nothing to remove")
 
 
-def _gather(registry: "Registry", wanted: str | None, ask: _Ask) -> "list[SandboxInfo]":
+def _report(registry: "Registry", wanted: str | None, ask: _Ask, nothing: str) -> None:
+    """Ask each backend and show what all of them say; one that fails keeps no other from it."""
     import asyncio
 
+    from ale.errors import SandboxError
+
     found: list[SandboxInfo] = []
+    failed = []
     for name in _usable(registry, wanted):
-        found += asyncio.run(_ask_backend(registry, name, ask))
-    return found
+        try:
+            found += asyncio.run(_ask_backend(registry, name, ask))
+        except SandboxError as error:
+            failed.append(str(error))
+    if found or not failed:
+        _show(found, nothing)
+    if failed:
+        raise SandboxError("\n".join(failed))
 
 
 def _usable(registry: "Registry", wanted: str | None) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from attrs import frozen
 
 from ale.errors import SandboxError
+from ale.sandboxes import Allowance, within
 from ale_sandbox_container.api import Engine
 from ale_sandbox_container.engine import NotFoundError, Stat
 from ale_sandbox_container.tarball import Ownership, Pack
@@ -71,9 +72,9 @@ class Files:
         with self.engine.get(self.container, place) as pieces, opened(pieces) as tar:
             entry = tar.next()
             content = None if entry is None else tar.extractfile(entry)
-            if content is None:
+            if entry is None or content is None:
                 raise PermissionError(errno.EACCES, "not a regular file", path)
-            return content.read(-1 if max_bytes is None else max_bytes)
+            return content.read(within(entry.size, max_bytes, path))
 
     async def write(self, path: str, data: bytes, mode: int | None) -> None:
         """Write a file whole. A new one gets 0644 unless `mode` says other."""
@@ -135,7 +136,7 @@ class Files:
     def _download(self, source: str, target: Path) -> None:
         place, _ = self._look(source)
         with self.engine.get(self.container, place) as pieces:
-            unpack(pieces, target)
+            unpack(pieces, target, Allowance(source))
 
     def own_workdir(self) -> None:
         """Make the workspace the user's own. Not where it is a volume, or the image's."""

@@ -121,14 +121,26 @@ class HostBackend(ABC, Generic[RecordT, SandboxT]):
         return [self._info(record) for record in await asyncio.to_thread(self.records.all)]
 
     async def prune(self) -> Sequence[SandboxInfo]:
-        """Remove what belongs to host processes that have ended."""
+        """Remove what belongs to host processes that have ended.
+
+        Raises:
+            SandboxError: something could not be removed; all the rest is.
+        """
         removed = []
         await asyncio.to_thread(self.records.sweep)
-        for record in await asyncio.to_thread(self.records.all):
-            if not record.owner.alive:
+        records, errors = await asyncio.to_thread(self.records.readable)
+        for record in records:
+            if record.owner.alive:
+                continue
+            try:
                 await self.end_orphans(record)
                 await self.remove(record)
+            except SandboxError as error:
+                errors.append(f"{record.kind} {record.id}: {error}")
+            else:
                 removed.append(self._info(record))
+        if errors:
+            raise SandboxError("; ".join(errors))
         return removed
 
     def _info(self, record: RecordT) -> SandboxInfo:

@@ -107,10 +107,16 @@ class Records(Generic[RecordT]):
         Raises:
             SandboxError: a record can't be read; the error names the file, which is left in place.
         """
-        if not self.folder.exists():
-            return []
-        found = []
-        for path in self.folder.glob("*.json"):
+        found, unread = self.readable()
+        if unread:
+            raise SandboxError("; ".join(unread))
+        return found
+
+    def readable(self) -> tuple[list[RecordT], list[str]]:
+        """Every record that can be read, by id, and what is wrong with each of the others."""
+        found: list[RecordT] = []
+        unread: list[str] = []
+        for path in sorted(self.folder.glob("*.json")):
             try:
                 text = path.read_text(encoding="utf-8")
                 if text:  # else it is being written, or its writer was killed (`sweep`)
@@ -118,8 +124,8 @@ class Records(Generic[RecordT]):
             except FileNotFoundError:
                 continue  # closed concurrently
             except (ValueError, TypeError, KeyError) as error:
-                raise SandboxError(f"{path} is not a record of a sandbox: {error}") from error
-        return sorted(found, key=lambda record: record.id)
+                unread.append(f"{path} is not a record of a sandbox: {error}")
+        return sorted(found, key=lambda record: record.id), unread
 
 
 def _text(record: Record) -> bytes:

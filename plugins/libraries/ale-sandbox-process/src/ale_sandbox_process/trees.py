@@ -1,49 +1,50 @@
-"""Removal of folder trees, read-only ones included."""
+"""Removal of folder trees, whatever an agent has made of them."""
 
 import asyncio
 import errno
 import os
-import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ale.errors import SandboxError
+from ale_sandbox_process import folders
 
 # Its own, not one of those that move files: an rmdir may wait for what others write to the disk.
 _REMOVER = ThreadPoolExecutor(1, thread_name_prefix="ale-remove")
+_NAMED = 3
+"""Leftovers that an error names."""
 
 
-async def remove_all(folders: Iterable[Path], then: Callable[[], object] = lambda: None) -> None:
+async def remove_all(trees: Iterable[Path], then: Callable[[], object] = lambda: None) -> None:
     """Remove trees, and wait without blocking the event loop; a missing one is fine.
 
     Args:
         then: called in the thread when they are gone.
 
     Raises:
-        SandboxError: as `remove`.
+        SandboxError: as `remove`, when all that can be removed is gone.
     """
 
     def work() -> None:
-        for folder in folders:
-            if not remove_small(folder):
-                remove(folder)
+        errors = []
+        for tree in trees:
+            try:
+                if not remove_small(tree):
+                    remove(tree)
+            except SandboxError as error:
+                errors.append(str(error))
+        if errors:
+            raise SandboxError("; ".join(errors))
         then()
 
     await asyncio.get_running_loop().run_in_executor(_REMOVER, work)
 
 
-def _unlock(folder: Path) -> None:
-    folder.chmod(0o700)
-    for entry in folder.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            _unlock(entry)
-
-
 def remove_small(folder: Path, most: int = 200) -> bool:
     """Remove a tree of at most `most` entries; True when it is gone.
 
-    Faster than `shutil.rmtree`; safe because every process of the sandbox has ended.
+    Faster than `remove`; safe because every process of the sandbox has ended.
     """
     try:
         _remove_entries(str(folder), most)
@@ -68,17 +69,22 @@ def _remove_entries(folder: str, most: int) -> int:
     return most
 
 
-def remove(folder: Path) -> None:
+def remove(tree: Path) -> None:
     """Remove a tree, read-only folders included; a missing one is fine.
 
     Raises:
-        SandboxError: something in it could not be removed (immutable, another user's, a mount).
+        SandboxError: something in it could not be removed (immutable, another user's, a mount); all
+            the rest is gone.
     """
-    if not folder.exists():
+    try:
+        parent = os.open(tree.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
         return
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        _unlock(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        raise SandboxError(f"{folder} could not be removed")
+    try:
+        left = folders.remove(tree.name, parent)
+    finally:
+        os.close(parent)
+    if left:
+        named = ", ".join(f"{one.path} ({one.why})" for one in left[:_NAMED])
+        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+        raise SandboxError(f"{tree} could not be removed whole: {named}{more}")

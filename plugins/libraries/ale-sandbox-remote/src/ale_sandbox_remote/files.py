@@ -16,9 +16,13 @@ from typing import IO
 
 from attrs import frozen
 
+from ale.sandboxes import DOWNLOAD_BYTES, DOWNLOAD_ENTRIES, Allowance, within
 from ale_sandbox_remote.client import PART
 from ale_sandbox_remote.jobs import INLINE, Jobs, Place, new_token
 from ale_sandbox_shell.unpack import unpack
+
+_LARGEST_PACK = DOWNLOAD_BYTES + DOWNLOAD_ENTRIES * 2048
+"""Bytes of an archive that may be within what one download allows, headers and padding included."""
 
 
 @frozen(kw_only=True)
@@ -41,8 +45,8 @@ class Files:
         if not 0 < size <= INLINE:
             # Files of the kernel say that they are empty.
             wanted = PART if size == 0 else size
-            wanted = wanted if max_bytes is None else min(wanted, max_bytes)
-            content = await self.jobs.fetch(self._path(path), wanted)
+            wanted = min(wanted, within(size, max_bytes, path))
+            content = await self.jobs.fetch(self._path(path), wanted, whole=wanted >= size)
         return content if max_bytes is None else content[:max_bytes]
 
     async def write(self, path: str, data: bytes, mode: int | None) -> None:
@@ -99,14 +103,17 @@ class Files:
         """Copy out. A link that is asked for by name is followed, inside the sandbox."""
         token = new_token()
         scratch = self.jobs.path(token)
-        head, _ = await self.jobs.ask("pack", self._path(source), scratch)
+        head, _ = await self.jobs.ask("pack", self._path(source), scratch, str(DOWNLOAD_BYTES))
+        if head[0] == "large" or (head[0] == "packed" and int(head[1]) > _LARGEST_PACK):
+            self.jobs.forget(token)
+            raise OSError(errno.EFBIG, f"more than {DOWNLOAD_BYTES >> 30} GiB", source)
         _check_kind(head[0], source)
         with tempfile.TemporaryFile() as packed:
             async for part in self.jobs.parts(scratch, int(head[1])):
                 await asyncio.to_thread(packed.write, part)
             self.jobs.forget(token)
             packed.seek(0)
-            await asyncio.to_thread(unpack, _pieces(packed), target)
+            await asyncio.to_thread(unpack, _pieces(packed), target, Allowance(source))
 
 
 def _followed(source: Path) -> tuple[Path, bool]:

@@ -152,13 +152,16 @@ class Jobs:
             return None
         return await self.store(new_token(), text)
 
-    async def parts(self, path: str, size: int) -> AsyncIterator[bytes]:
+    async def parts(self, path: str, size: int, *, whole: bool = True) -> AsyncIterator[bytes]:
         """The first bytes of a file, in parts.
+
+        Args:
+            whole: it has no more, so that the service may give it at once.
 
         Raises:
             SandboxError: it became shorter meanwhile.
         """
-        if size <= PART:
+        if size <= PART and whole:
             yield (await self._client.read(self._remote, path))[:size]
             return
         token = new_token()
@@ -170,9 +173,9 @@ class Jobs:
             yield part[: size - at]
         self.forget(token)
 
-    async def fetch(self, path: str, size: int) -> bytes:
-        """The first bytes of a file. Raises as `parts`."""
-        return b"".join([part async for part in self.parts(path, size)])
+    async def fetch(self, path: str, size: int, *, whole: bool = True) -> bytes:
+        """The first bytes of a file. Arguments and errors as of `parts`."""
+        return b"".join([part async for part in self.parts(path, size, whole=whole)])
 
     async def run(
         self,

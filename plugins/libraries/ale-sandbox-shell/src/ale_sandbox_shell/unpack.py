@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from ale.errors import SandboxError
+from ale.sandboxes import Allowance
 
 _PIECE = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -55,16 +56,21 @@ def opened(pieces: Iterator[bytes]) -> Iterator[tarfile.TarFile]:
         raise SandboxError(f"the archive is broken: {error}") from error
 
 
-def unpack(pieces: Iterator[bytes], target: Path) -> None:
+def unpack(pieces: Iterator[bytes], target: Path, allowance: Allowance) -> None:
     """Unpack the one file or folder of a stream as `target`.
 
     Existing folders are merged into. Modes are kept but for set-user-id and its like; owners are
-    not; devices are left out.
+    not; devices are left out, and blocks of zeros become holes.
+
+    Raises:
+        OSError: there is more in it than `allowance` lets through.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with opened(pieces) as tar, _Tree(target) as tree:
         for entry in tar:
+            allowance.take(entry.size if entry.isreg() else 0)
             tree.add(tar, entry)
+            tar.members = []  # or it would remember each of them
 
 
 class _Tree:
@@ -161,6 +167,10 @@ def _write(tar: tarfile.TarFile, entry: tarfile.TarInfo, name: str, folder: int,
     descriptor = os.open(name, _NEW, 0o600, dir_fd=folder)
     with os.fdopen(descriptor, "wb") as file:
         while piece := source.read(_PIECE):
-            file.write(piece)
+            if piece.count(0) == len(piece):
+                file.seek(len(piece), os.SEEK_CUR)
+            else:
+                file.write(piece)
+        file.truncate(entry.size)
         os.fchmod(descriptor, mode)
         os.utime(descriptor, (entry.mtime, entry.mtime))

@@ -15,6 +15,7 @@ from ale.errors import SandboxError
 from ale_sandbox_bubblewrap import wire
 from ale_sandbox_bubblewrap.cgroups import Group
 from ale_sandbox_bubblewrap.control import Controls
+from ale_sandbox_process import folders
 from ale_sandbox_process.sandbox import NotStartedError
 
 Answer = tuple[Mapping[str, Any], list[int]]
@@ -270,6 +271,12 @@ class SupervisorClient:
             self._loop.add_reader(self._sock, self._ready)
 
 
+def python(code: str) -> list[str]:
+    """Command line of a Python that has the standard library and modules of the fork server."""
+    sources = [str(Path(file).parents[1]) for file in (__file__, folders.__file__)]
+    return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {sources!r}; {code}"]
+
+
 class ForkServer:
     """Client of the process that supervisors are forked from."""
 
@@ -292,15 +299,10 @@ class ForkServer:
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         log = os.memfd_create("fork server")
-        source = str(Path(__file__).parents[1])
-        code = (
-            f"import sys; sys.path.insert(0, {source!r});"
-            "from ale_sandbox_bubblewrap.fork_server import main;"
-            f"main({theirs.fileno()}, {lock_fd})"
-        )
+        call = f"main({theirs.fileno()}, {lock_fd})"
         with theirs:
             process = subprocess.Popen(  # noqa: ASYNC220 - vfork; it returns at once
-                [sys.executable, "-I", "-S", "-c", code],
+                python(f"from ale_sandbox_bubblewrap.fork_server import main; {call}"),
                 env={},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -7,9 +7,9 @@ pipes, in a folder that is bound read-only into the sandbox and can't be listed 
 import contextlib
 import os
 import secrets
-import shutil
 
 from ale_sandbox_bubblewrap import base
+from ale_sandbox_process import folders
 from ale_sandbox_process.shell import Pipe
 from ale_sandbox_shell.session import File
 
@@ -44,8 +44,7 @@ class Controls:
     def remove(self, id: str) -> None:
         """Remove the folder of a sandbox that has ended."""
         if self._folder >= 0:
-            os.chmod(id, 0o700, dir_fd=self._folder)  # it could not be listed before
-            shutil.rmtree(id, dir_fd=self._folder)
+            folders.remove(id, self._folder)
 
     def close(self) -> None:
         """Close the folder. May be called again."""

@@ -14,6 +14,7 @@ from attrs import frozen
 
 from ale_sandbox_bubblewrap import base
 from ale_sandbox_bubblewrap.cgroups import Cgroups
+from ale_sandbox_bubblewrap.client import python
 from ale_sandbox_bubblewrap.seccomp import ARCHITECTURES
 
 _TIMEOUT_S = 20.0
@@ -132,12 +133,8 @@ def _run(line: list[str]) -> "subprocess.CompletedProcess[bytes]":
 def _check_features(uid: int, folder: Path | None) -> dict[str, str | None]:
     with tempfile.TemporaryDirectory(prefix="ale-trial-", dir=folder) as name:
         os.chown(name, uid, uid)
-        source = str(Path(__file__).parents[1])
-        code = (
-            f"import sys; sys.path.insert(0, {source!r});"
-            f"from ale_sandbox_bubblewrap.feature_check import main; main({uid}, {name!r})"
-        )
-        done = _run([sys.executable, "-I", "-S", "-c", code])
+        call = f"main({uid}, {name!r})"
+        done = _run(python(f"from ale_sandbox_bubblewrap.feature_check import main; {call}"))
     if done.returncode:
         why = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         return {"namespaces": why or f"exit code {done.returncode}", "overlay": why, "memory": why}

@@ -1,7 +1,6 @@
 """The host's side of `upload` and `download`: one entry at a time, never through a link."""
 
 import os
-import shutil
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +9,10 @@ from typing import Any
 from attrs import frozen
 
 from ale.errors import SandboxError
+from ale_sandbox_process.folders import copy_data
 
 KINDS = (stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK, stat.S_IFIFO)
 """What is copied; sockets and devices are left out."""
-_CHUNK = 1 << 20
 _PLAIN = 0o777
 """Modes of what comes out: a set-user-id program made inside must not work outside."""
 
@@ -50,9 +49,8 @@ class Entry:
 
     def fill(self, descriptor: int) -> None:
         """Copy a file into an open one, and close that."""
-        with self.path.open("rb") as file, os.fdopen(descriptor, "wb") as copy:
-            shutil.copyfileobj(file, copy, _CHUNK)
-            copy.flush()
+        with self.path.open("rb") as file, os.fdopen(descriptor, "wb"):
+            copy_data(file.fileno(), descriptor)
             os.fchmod(descriptor, stat.S_IMODE(self.mode))
             os.utime(descriptor, ns=(self.time, self.time))
 
@@ -62,8 +60,7 @@ def save(descriptor: int, target: Path, about: Mapping[str, Any]) -> None:
     with os.fdopen(descriptor, "rb") as file:
         _clear(target)
         with target.open("xb") as copy:
-            shutil.copyfileobj(file, copy, _CHUNK)
-            copy.flush()
+            copy_data(file.fileno(), copy.fileno())
             os.fchmod(copy.fileno(), about["mode"] & _PLAIN)
             os.utime(copy.fileno(), ns=(about["time"], about["time"]))
 

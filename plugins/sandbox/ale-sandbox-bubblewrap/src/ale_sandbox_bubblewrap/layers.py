@@ -8,7 +8,6 @@ A layer is ``layers/<name>/up/<tree>`` for each tree, where a tree is ``root`` o
 such as ``usr``.
 """
 
-import contextlib
 import errno
 import os
 import shutil
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ale_sandbox_bubblewrap import kernel
+from ale_sandbox_process import folders
 
 STAGING = "/sys"
 """Working folder in the fork server's namespaces: every host has it, no sandbox does."""
@@ -157,48 +157,48 @@ def apply(source: int, target: int, *, link: bool = False) -> None:
     Args:
         link: share the files, which is right where neither layer is written to again.
     """
-    for name in os.listdir(source):
-        with contextlib.suppress(FileNotFoundError):  # removed while it was copied
-            _apply_entry(source, target, name, link=link)
-    _copy_attributes(source, target)
+    _Layer(link=link).all(source, target, os.fstat(source))
 
 
-def _apply_entry(source: int, target: int, name: str, *, link: bool) -> None:
-    about = os.stat(name, dir_fd=source, follow_symlinks=False)
-    if stat.S_ISDIR(about.st_mode):
-        below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=source)
+class _Layer(folders.Copy):
+    """Copies a layer with what overlayfs notes in it."""
+
+    def __init__(self, *, link: bool) -> None:
+        self._link = link
+
+    def folder(self, source: int, target: int, name: str) -> None:
+        """A folder of this name, made where it is not there yet; new ones hide what is below."""
         try:
-            below_target = _folder(target, name, replace=_is_opaque(below))
-            try:
-                apply(below, below_target, link=link)
-            finally:
-                os.close(below_target)
-        finally:
-            os.close(below)
-        return
-    _remove(target, name)
-    if link:
-        os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
-    else:
-        _copy_file(source, target, name, about)
-
-
-def _folder(parent: int, name: str, *, replace: bool) -> int:
-    """A folder of this name, made where it is not there yet; new ones hide what is below them."""
-    try:
-        there = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        hides = False
-    else:
-        hides = replace or not stat.S_ISDIR(there.st_mode)
+            there = os.stat(name, dir_fd=target, follow_symlinks=False)
+        except FileNotFoundError:
+            hides = False
+        else:
+            hides = _is_opaque(source) or not stat.S_ISDIR(there.st_mode)
+            if hides:
+                _remove(target, name)
+        super().folder(source, target, name)
         if hides:
-            _remove(parent, name)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(name, 0o700, dir_fd=parent)
-    made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    if hides:
-        os.setxattr(made, _OPAQUE, b"y")
-    return made
+            made = folders.open_folder(name, target)
+            try:
+                os.setxattr(made, _OPAQUE, b"y")
+            finally:
+                os.close(made)
+
+    def file(
+        self, source: int, target: int, name: str, about: os.stat_result, new: str | None = None
+    ) -> None:
+        _remove(target, name)
+        if self._link:
+            os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+        elif stat.S_ISCHR(about.st_mode) and about.st_rdev == _WHITEOUT:
+            os.mknod(name, about.st_mode, _WHITEOUT, dir_fd=target)
+        else:
+            super().file(source, target, name, about)
+
+    def attributes(self, source: int, target: int, about: os.stat_result) -> None:
+        for name in _attributes(source):
+            os.setxattr(target, name, os.getxattr(source, name))
+        super().attributes(source, target, about)
 
 
 def _is_opaque(folder: int) -> bool:
@@ -209,44 +209,9 @@ def _is_opaque(folder: int) -> bool:
 
 
 def _remove(parent: int, name: str) -> None:
-    try:
-        os.unlink(name, dir_fd=parent)
-    except FileNotFoundError:
-        return
-    except IsADirectoryError:
-        shutil.rmtree(name, dir_fd=parent)
-
-
-def _copy_file(source: int, target: int, name: str, about: os.stat_result) -> None:
-    kind = about.st_mode
-    if stat.S_ISLNK(kind):
-        os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
-    elif stat.S_ISFIFO(kind):
-        os.mkfifo(name, stat.S_IMODE(kind), dir_fd=target)
-    elif stat.S_ISCHR(kind) and about.st_rdev == _WHITEOUT:
-        os.mknod(name, kind, _WHITEOUT, dir_fd=target)
-    elif stat.S_ISREG(kind):
-        _copy_regular(source, target, name)
-
-
-def _copy_regular(source: int, target: int, name: str) -> None:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    with (
-        os.fdopen(os.open(name, flags, dir_fd=source), "rb") as old,
-        os.fdopen(os.open(name, new, 0o600, dir_fd=target), "wb") as copy,
-    ):
-        shutil.copyfileobj(old, copy, 1 << 20)
-        copy.flush()
-        _copy_attributes(old.fileno(), copy.fileno())
-
-
-def _copy_attributes(source: int, target: int) -> None:
-    for name in _attributes(source):
-        os.setxattr(target, name, os.getxattr(source, name))
-    about = os.fstat(source)
-    os.fchmod(target, stat.S_IMODE(about.st_mode))
-    os.utime(target, ns=(about.st_atime_ns, about.st_mtime_ns))
+    left = folders.remove(name, parent)
+    if left:
+        raise OSError(errno.ENOTEMPTY, f"{left[0].path} can't be removed: {left[0].why}", name)
 
 
 def _attributes(descriptor: int) -> list[str]:

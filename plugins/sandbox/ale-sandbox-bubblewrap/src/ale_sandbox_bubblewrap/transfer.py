@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ale.sandboxes import Allowance, within
 from ale_sandbox_bubblewrap import hostfiles
 from ale_sandbox_bubblewrap.base import WORKSPACE
 from ale_sandbox_bubblewrap.client import SupervisorClient
@@ -53,12 +54,13 @@ class Files:
     async def read(self, path: str, max_bytes: int | None) -> bytes:
         """A file's bytes, the first `max_bytes` of them."""
         descriptor = await self._open(place(path), os.O_RDONLY)
+        size = os.fstat(descriptor).st_size
 
         def work() -> bytes:
             with os.fdopen(descriptor, "rb") as file:
-                return file.read(-1 if max_bytes is None else max_bytes)
+                return file.read(within(size, max_bytes, path))
 
-        return await _do(os.fstat(descriptor).st_size, work)
+        return await _do(size, work)
 
     async def write(self, path: str, data: bytes, mode: int | None) -> None:
         """Write a file whole. A new one gets 0644 unless `mode` says other."""
@@ -110,23 +112,38 @@ class Files:
         real = place(source)
         about, _ = await self._client.ask(do="about", path=real)
         await asyncio.to_thread(target.parent.mkdir, parents=True, exist_ok=True)
-        await self._get(real, about, target, flags=os.O_RDONLY)
-
-    async def _get(
-        self, real: str, about: Mapping[str, Any], target: Path, flags: int = _NOT_A_LINK
-    ) -> None:
-        if stat.S_ISREG(about["mode"]):
-            descriptor = await self._open(real, flags)
-            size = os.fstat(descriptor).st_size
-            await _do(size, partial(hostfiles.save, descriptor, target, about))
-        elif stat.S_ISDIR(about["mode"]):
-            hostfiles.make_folder(target)
-            answer, _ = await self._client.ask(do="list", path=real)
+        allowance, finishing = Allowance(source), []
+        waiting = [(real, about, target, os.O_RDONLY)]
+        while waiting:
+            path, about, copy, flags = waiting.pop()
+            if not stat.S_ISDIR(about["mode"]):
+                await self._get_file(path, about, copy, flags, allowance)
+                continue
+            allowance.take()
+            hostfiles.make_folder(copy)
+            finishing.append((copy, about))
+            answer, _ = await self._client.ask(do="list", path=path)
             for name, inner in answer["entries"].items():
-                await self._get(f"{real}/{name}", inner, target / name)
-            hostfiles.finish_folder(target, about)
-        else:
+                waiting.append((f"{path}/{name}", inner, copy / name, _NOT_A_LINK))
+        # Last, and from the inside out: a folder may forbid what is put into it.
+        for copy, about in reversed(finishing):
+            hostfiles.finish_folder(copy, about)
+
+    async def _get_file(
+        self, real: str, about: Mapping[str, Any], target: Path, flags: int, allowance: Allowance
+    ) -> None:
+        if not stat.S_ISREG(about["mode"]):
+            allowance.take()
             hostfiles.save_special(target, about)
+            return
+        descriptor = await self._open(real, flags)
+        size = os.fstat(descriptor).st_size
+        try:
+            allowance.take(size)
+        except OSError:
+            os.close(descriptor)
+            raise
+        await _do(size, partial(hostfiles.save, descriptor, target, about))
 
 
 def place(path: str) -> str:

@@ -5,10 +5,11 @@ import os
 import shutil
 from collections.abc import Mapping
 
+from ale.errors import SandboxError
 from ale.plugin import BuildContext
 from ale.types import SandboxSpec
 from ale_sandbox_local.capabilities import capabilities_of
-from ale_sandbox_local.files import copy
+from ale_sandbox_local.files import copy_workspace
 from ale_sandbox_local.folders import Workspace
 from ale_sandbox_local.limits import Dialect, check, facts_of, script, tasks_now
 from ale_sandbox_local.options import LocalOptions
@@ -95,6 +96,9 @@ class LocalBackend(HostBackend[Workspace, LocalSandbox]):
 async def _copy_files(source: Workspace, target: Workspace) -> None:
     def copy_all() -> None:
         for name in ("work", "tmp"):
-            copy(source.top / name, target.top / name, moved=(source.top, target.top))
+            copy_workspace(source.top / name, target.top / name, (source.top, target.top))
 
-    await asyncio.to_thread(copy_all)
+    try:
+        await asyncio.to_thread(copy_all)
+    except OSError as error:
+        raise SandboxError(f"the files of sandbox {source.id} can't be copied: {error}") from error

@@ -5,9 +5,11 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ale.sandboxes import Allowance, within
+from ale_sandbox_process import folders
 from ale_sandbox_shell.kinds import must_be_file
 
 Guard = Callable[[Path], Path]
@@ -72,7 +74,7 @@ class Area:
     def read(self, path: str, max_bytes: int | None) -> bytes:
         """A file's bytes, the first `max_bytes` of them."""
         with os.fdopen(self._open(path, os.O_RDONLY), "rb") as file:
-            return file.read(-1 if max_bytes is None else max_bytes)
+            return file.read(within(os.fstat(file.fileno()).st_size, max_bytes, path))
 
     def write(self, path: str, data: bytes, mode: int | None) -> None:
         """Write a file whole. A new one gets 0644 unless `mode` says other."""
@@ -90,7 +92,7 @@ class Area:
         if not source.is_dir() and real.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
         real.parent.mkdir(parents=True, exist_ok=True)
-        copy(source.resolve(strict=True), real, guard=self.place)
+        _put(source.resolve(strict=True), real, self.place)
 
     def download(self, source: str, target: Path) -> None:
         """Copy out. A link that is asked for by name is followed inside the sandbox only."""
@@ -98,61 +100,96 @@ class Area:
         if not real.exists():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
         target.parent.mkdir(parents=True, exist_ok=True)
-        copy(real, target)
+        _copy(real, target, _Download(Allowance(source)))
 
 
-def copy(
-    source: Path,
-    target: Path,
-    *,
-    guard: Guard | None = None,
-    moved: tuple[Path, Path] | None = None,
-) -> None:
-    """Copy a file, link or folder with modes and times; sockets and devices are left out.
+def copy_workspace(source: Path, target: Path, moved: tuple[Path, Path]) -> None:
+    """Copy a folder of a sandbox into an empty one, with modes and times; not sockets or devices.
+
+    Args:
+        moved: links to absolute paths below the first folder are rewritten to the second.
+    """
+    _copy(source, target, _Relocating(moved))
+
+
+def _copy(source: Path, target: Path, how: folders.Copy) -> None:
+    with _opened(source.parent) as inside, _opened(target.parent) as outside:
+        about = os.stat(source.name, dir_fd=inside, follow_symlinks=False)
+        if not stat.S_ISDIR(about.st_mode):
+            how.file(inside, outside, source.name, about, target.name)
+            return
+        with _opened(source.name, inside) as folder:
+            how.folder(folder, outside, target.name)
+            with _opened(target.name, outside) as copied:
+                how.all(folder, copied, about)
+
+
+@contextlib.contextmanager
+def _opened(folder: str | Path, parent: int | None = None) -> Iterator[int]:
+    descriptor = folders.open_folder(str(folder), parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+class _Relocating(folders.Copy):
+    def __init__(self, moved: tuple[Path, Path]) -> None:
+        self._moved = moved
+
+    def link(self, text: str) -> str:
+        if not Path(text).is_relative_to(self._moved[0]):
+            return text
+        return str(self._moved[1] / Path(text).relative_to(self._moved[0]))
+
+
+class _Download(folders.Copy):
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+
+    def folder(self, source: int, target: int, name: str) -> None:
+        self._allowance.take()
+        super().folder(source, target, name)
+
+    def file(
+        self, source: int, target: int, name: str, about: os.stat_result, new: str | None = None
+    ) -> None:
+        self._allowance.take(about.st_size if stat.S_ISREG(about.st_mode) else 0)
+        super().file(source, target, name, about, new)
+
+
+def _put(source: Path, target: Path, guard: Guard) -> None:
+    """Copy a file, link or folder of the host in, with modes and times; not sockets or devices.
 
     Args:
         guard: called with every path that is about to be written; raises where it leads out.
-        moved: links to absolute paths below the first folder are rewritten to the second.
     """
-    place = target if guard is None else guard(target)
+    place = guard(target)
     kind = source.lstat().st_mode
     if stat.S_ISLNK(kind):
         _remove_file(place)
         # Not Path.readlink, which would tidy the text of the link.
-        place.symlink_to(_relocate(os.readlink(source), moved))  # noqa: PTH115
+        place.symlink_to(os.readlink(source))  # noqa: PTH115
     elif stat.S_ISDIR(kind):
-        _copy_folder(source, place, guard, moved)
+        if place.is_symlink():
+            place = guard(place.resolve())
+        place.mkdir(exist_ok=True)
+        for entry in sorted(source.iterdir()):
+            # It may be removed meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                _put(entry, place / entry.name, guard)
+        shutil.copystat(source, place)  # last: the folder may be read-only
     elif stat.S_ISREG(kind):
         _remove_file(place)
-        shutil.copy2(source, place, follow_symlinks=False)
+        with source.open("rb") as old, place.open("xb") as new:
+            folders.copy_data(old.fileno(), new.fileno())
+        shutil.copystat(source, place)
     elif stat.S_ISFIFO(kind):
         _remove_file(place)
         os.mkfifo(place, stat.S_IMODE(kind))
-
-
-def _copy_folder(
-    source: Path, place: Path, guard: Guard | None, moved: tuple[Path, Path] | None
-) -> None:
-    if place.is_symlink():
-        if guard is None:
-            output = "a link; a folder is not copied through it"
-            raise FileExistsError(errno.EEXIST, output, str(place))
-        place = guard(place.resolve())
-    place.mkdir(exist_ok=True)
-    for entry in sorted(source.iterdir()):
-        # A running process may remove an entry meanwhile.
-        with contextlib.suppress(FileNotFoundError):
-            copy(entry, place / entry.name, guard=guard, moved=moved)
-    shutil.copystat(source, place)  # last: the folder may be read-only
 
 
 def _remove_file(place: Path) -> None:
     """Nothing is written through a link, or over a file that a process has open."""
     if place.is_symlink() or place.is_file():
         place.unlink()
-
-
-def _relocate(link: str, moved: tuple[Path, Path] | None) -> str:
-    if moved is None or not Path(link).is_relative_to(moved[0]):
-        return link
-    return str(moved[1] / Path(link).relative_to(moved[0]))

@@ -283,8 +283,9 @@ place() { # SCRATCH PATH MODE: joins the parts SCRATCH.* to a file
     echo placed || echo refused
 }
 
-pack() { # PATH SCRATCH
+pack() { # PATH SCRATCH MOST: MOST is the number of bytes of a file that is too large
   path=$(readlink -f -- "$1") && [ -e "$path" ] || { echo missing; exit; }
+  [ -z "$(find "$path" -type f -size "+$3c" 2>/dev/null | head -n 1)" ] || { echo large; exit; }
   tar -cf "$2" -C "$(dirname -- "$path")" -- "$(basename -- "$path")" || { echo refused; exit; }
   echo "packed" $(wc -c <"$2")
 }
