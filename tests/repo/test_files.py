@@ -25,6 +25,7 @@ RENAMED = {
     "ale/_store/checkpoints.py": "several processes write into one folder, which one renames",
     "ale_machine/wizard.py": "a config may not take the place of one that has appeared",
     "ale_rows/tables.py": "in a folder that nobody else sees yet",
+    "ale_sandbox_process/folders.py": "folders are moved in order to be removed",
     "ale_signed_tests/inside/supervisor.py": "runs in a sandbox, with the standard library alone",
     "ale_store/archiving.py": "an archive may not take the place of one that has appeared",
     "ale_store/removing.py": "a folder is renamed to be removed",
