@@ -99,10 +99,30 @@ async def test_formulas_are_compared_by_what_they_mean(
 
 
 async def test_a_formula_that_takes_for_ever_fails_and_the_next_one_is_compared() -> None:
-    score = await grade(equal("1", timeout_s=1), r"\boxed{9^{9^{9^{9}}} - 9^{9^{9^{9}}} + 1}")
+    score = await grade(equal("(a+b+c)^{9999}", timeout_s=1), r"\boxed{(a+b+c+d)^{9999}}")
     assert not score.passed
     assert "the comparison did not end in 1 s" in score.detail
     assert (await grade(equal("1"), r"\boxed{1}")).passed
+
+
+@pytest.mark.parametrize(
+    "formula",
+    ["9^{9^{9^{9}}} - 9^{9^{9^{9}}} + 1", "10^{10^{10}}", "(10^9)!", "9!!!", "10^{99999999}"],
+)
+async def test_a_number_that_is_too_large_is_not_worked_out(formula: str) -> None:
+    score = await grade(equal("1", timeout_s=30), rf"\boxed{{{formula}}}")
+    assert not score.passed
+    assert "too large to work out" in score.detail
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["(", "1,", "{", "x=", r"\pm ", "1 or ", r"\cup ", r"\text{", "2^", r"\frac", "_8", "√"],
+)
+async def test_a_hostile_formula_costs_no_more_than_its_time_limit(piece: str) -> None:
+    text = piece * (3900 // len(piece))
+    score = await grade(equal("(1, 2)", timeout_s=5), rf"\boxed{{{text}}}")
+    assert not score.passed
 
 
 async def test_a_formula_that_is_too_long_or_deep_fails() -> None:

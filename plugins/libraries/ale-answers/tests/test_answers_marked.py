@@ -26,6 +26,10 @@ from ale_answers import (
         (r"\fbox{x}", "x"),
         (r"\boxed{3} and \boxed{4", "3"),
         (r"\boxed{ -5 }", "-5"),
+        (r"\boxed{42} ... \boxed{}", "42"),
+        (r"the roots are \boxed{1} and $x = \boxed{-2}$.", "1, -2"),
+        (r"\boxed{1}. So \boxed{2}", "2"),
+        (r"\boxed{\boxed{5}}", "{5}"),
         ("no box", None),
     ],
 )
@@ -150,6 +154,34 @@ def test_the_final_number_is_found_as_people_would(text: str, found: str, source
     assert (got.text, got.source) == (found, source)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("12 or 13", "The answer is 12 or 13.", "#### 12 or 13", "It is not 42.", "either 3 or 4"),
+        *("The answer isn't 42", r"\boxed{12} or \boxed{13}", "between 12 and 13", r"\boxed{1, 2}"),
+    ],
+)
+def test_a_number_that_is_denied_or_competes_is_not_guessed(text: str) -> None:
+    assert final_number(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("It is 42, not 43.", "42"),
+        ("The answer is not 41, it is 42.", "42"),
+        ("It is 13. No wait, 12.", "12"),
+        ("The answer is negative 3", "-3"),
+        ("It covers 42 km^2.", "42"),
+        ("about 1 million", "1 million"),
+    ],
+)
+def test_what_a_text_denies_or_corrects_is_left_out(text: str, found: str) -> None:
+    got = final_number(text)
+    assert got is not None
+    assert got.text == found
+
+
 def test_a_text_without_a_number_has_none() -> None:
     assert final_number("I don't know.") is None
 
@@ -173,9 +205,15 @@ def test_a_text_without_a_number_has_none() -> None:
         ("A) x\nB) y\nThe answer is B", "B"),
         ("A) x\nB) y\nC) z", None),
         ("A cat is the best, so I pick C", "C"),
-        ("The answer is not B, it is C", None),
+        ("The answer is not B, it is C", "C"),
         ("The answer is a cat", None),
         ("The answer is A cat", None),
+        ("A or B", None),
+        ("The answer is B or C.", None),
+        ("The answer is not B.", None),
+        ("B, not A", "B"),
+        ("B is right, A is wrong.", "B"),
+        (r"\boxed{A} or \boxed{B}", None),
         ("I don't know", None),
     ],
 )
@@ -195,7 +233,22 @@ def test_the_last_line_is_the_last_that_is_not_blank() -> None:
     "piece",
     [
         *(r"\boxed{", r"\frac{1}", "answer: ", "answer", "answer is ((", "#### ", "```a", "`"),
-        *("(", "{", "}", "*", "1", "1 ", "1,111", "A ", "B) ", " ", "\n"),
+        *(
+            "(",
+            "{",
+            "}",
+            "*",
+            "1",
+            "1 ",
+            "1,111",
+            "A ",
+            "B) ",
+            " ",
+            "\n",
+            "no wait ",
+            "not ",
+            "A or ",
+        ),
     ],
 )
 def test_a_hostile_text_takes_no_longer_than_its_length(piece: str) -> None:

@@ -10,6 +10,7 @@ from ale_answers import (
     Extracted,
     boxed,
     choice,
+    corrected,
     final_number,
     last_line,
     marked,
@@ -17,6 +18,7 @@ from ale_answers import (
     number_value,
     read_answer_file,
     same_number,
+    without_reasoning,
 )
 from ale_criteria_answers.formulas import equal_formulas
 from ale_criteria_answers.options import (
@@ -60,7 +62,7 @@ class MathEqual:
         """Compare formulas, in a process of its own. Raises as `Criterion`."""
         options = self.options
         text, where = await _text(options.answer, trajectory, sandbox)
-        found = None if text is None else marked(text) or last_line(text)
+        found = None if text is None else _formula(corrected(without_reasoning(text)))
         if found is None:
             return _none("math_equal", "formula", where)
         gold = boxed(options.expected)
@@ -124,6 +126,11 @@ async def _text(place: str, trajectory: Trajectory, sandbox: Sandbox) -> tuple[s
     if not messages:
         return None, "the agent wrote no message"
     return messages[-1], "the last message"
+
+
+def _formula(text: str) -> Extracted | None:
+    found = marked(text) or last_line(text)
+    return found and Extracted(found.text.strip(" \t*_"), found.source)
 
 
 def _none(criterion: str, kind: str, where: str) -> Score:

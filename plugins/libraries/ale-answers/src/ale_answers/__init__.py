@@ -5,8 +5,9 @@ stands before the last ``</think>`` is reasoning, and is left out.
 """
 
 from ale_answers.choices import choice
+from ale_answers.claims import corrected
 from ale_answers.code import answer_code, code, code_blocks, parsed_python
-from ale_answers.extracted import Extracted
+from ale_answers.extracted import Extracted, without_reasoning
 from ale_answers.marked import boxed, last_line, marked
 from ale_answers.numbers import final_number, number_value, same_number
 from ale_answers.places import messages_of, place_of_answer, read_answer_file
@@ -18,6 +19,7 @@ __all__ = [
     "choice",
     "code",
     "code_blocks",
+    "corrected",
     "final_number",
     "last_line",
     "marked",
@@ -27,4 +29,5 @@ __all__ = [
     "place_of_answer",
     "read_answer_file",
     "same_number",
+    "without_reasoning",
 ]

@@ -6,6 +6,14 @@ from collections.abc import Iterator
 from ale_answers.extracted import Extracted, without_reasoning
 
 _TOKEN = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*+(?P<brace>\{)?|\\.|[{}]", re.DOTALL)
+_INNER = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*+(?=\{)")
+_LONGEST_GAP = 60
+_BETWEEN_BOXES = re.compile(
+    r"(?=.*(?:,|;|&|\band\b|\bor\b))"
+    r"(?:[\s$,;&()]|\\\(|\\\)|\\q?quad|\\text\{\s*(?:and|or)\s*\}|\band\b|\bor\b"
+    r"|[a-zA-Z](?:_\{?\w\}?)?\s*=)*",
+    re.DOTALL,
+)
 _BARE = re.compile(r"[^\s${}\\.,;]+|\\[a-zA-Z]+")
 _HASHES = re.compile(r"^[ \t]*+####(.*+)$", re.MULTILINE)
 _PHRASE = re.compile(
@@ -13,33 +21,61 @@ _PHRASE = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
+_REASON = re.compile(
+    r"(?<=\S)(?:\s+because\b|\s*[,(]?\s*(?:and\s+|but\s+)?not\b"
+    r"|\s*,\s*(?:because|since|as|so|which|where|for|given|that is)\b)",
+    re.IGNORECASE,
+)
 _AROUND = " \t*_`\"'"
 
 
 def boxed(text: str) -> Extracted | None:
     r"""The content of the last complete ``\boxed{}`` or ``\fbox{}``, with nested braces.
 
-    ``\boxed 5`` is understood too.
+    Empty ones don't count. Those that only "and", "or" or a comma stands between are one answer,
+    with commas: ``\boxed{1} and \boxed{-2}`` is ``1, -2``. ``\boxed 5`` is understood too.
     """
-    found = list(_boxes(without_reasoning(text)))
-    return Extracted(found[-1], r"the last \boxed{}") if found else None
+    answer = without_reasoning(text)
+    found: list[tuple[int, int, str]] = []
+    for box in _boxes(answer):
+        while found and found[-1][0] >= box[0]:  # within this one
+            found.pop()
+        found.append(box)
+    filled = [box for box in found if box[2]]
+    if not filled:
+        return None
+    return Extracted(", ".join(_last_joined(answer, filled)), r"the last \boxed{}")
 
 
-def _boxes(text: str) -> Iterator[str]:
-    """In the order in which they end; one pass, so that a hostile text takes no longer."""
-    opened: list[int | None] = []
+def _last_joined(answer: str, boxes: list[tuple[int, int, str]]) -> list[str]:
+    taken = [boxes[-1]]
+    for box in reversed(boxes[:-1]):
+        gap = answer[box[1] : taken[0][0]]
+        if len(gap) > _LONGEST_GAP or not _BETWEEN_BOXES.fullmatch(gap):
+            break
+        taken.insert(0, box)
+    return list(dict.fromkeys(text for _, _, text in taken))
+
+
+def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
+    """Where each begins and ends, and its content, in the order of their ends.
+
+    One pass, so that a hostile text takes no longer.
+    """
+    opened: list[tuple[int, int] | None] = []
     for found in _TOKEN.finditer(text):
         piece = found[0]
         if found["brace"]:
-            opened.append(found.end())
+            opened.append((found.start(), found.end()))
         elif piece == "{":
             opened.append(None)
         elif piece == "}" and opened:
             start = opened.pop()
             if start is not None:
-                yield text[start : found.start()].strip()
+                content = _INNER.sub("", text[start[1] : found.start()])
+                yield start[0], found.end(), content.strip()
         elif piece.startswith((r"\boxed", r"\fbox")) and (bare := _BARE.match(text, found.end())):
-            yield bare[0]
+            yield found.start(), bare.end(), bare[0]
 
 
 def hashes(text: str) -> Extracted | None:
@@ -51,13 +87,15 @@ def hashes(text: str) -> Extracted | None:
 def phrase(text: str) -> Extracted | None:
     """What follows the last "the answer is" or "answer:", up to the end of the sentence."""
     found = [match["rest"] for match in _PHRASE.finditer(without_reasoning(text))]
-    answers = [answer for rest in found if (answer := _sentence(rest))]
-    return Extracted(answers[-1], 'the last "the answer is"') if answers else None
+    answer = next(filter(None, map(_sentence, reversed(found))), None)
+    return Extracted(answer, 'the last "the answer is"') if answer else None
 
 
 def _sentence(rest: str) -> str:
     end = _SENTENCE_END.search(rest)
-    return (rest[: end.start()] if end else rest).strip(_AROUND)
+    sentence = rest[: end.start()] if end else rest
+    why = _REASON.search(sentence)
+    return (sentence[: why.start()] if why else sentence).strip(_AROUND)
 
 
 def marked(text: str) -> Extracted | None:
