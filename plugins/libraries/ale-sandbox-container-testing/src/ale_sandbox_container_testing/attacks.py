@@ -176,6 +176,29 @@ class AttackProbes:
             await box.exec(f"kill -{signal} 1", timeout_s=PATIENCE_S)
         assert (await box.exec("echo alive", timeout_s=PATIENCE_S)).stdout == b"alive\n"
 
+    async def test_limits_put_on_process_1_end_the_sandbox_after_some_restarts(
+        self, make: Make
+    ) -> None:
+        """The supervisor can't be started any more; each of its failures is a line to this host."""
+        async with opened(make()) as sandbox:
+            if (await sandbox.exec("command -v prlimit")).exit_code != 0:
+                return  # the image with util-linux shows it
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+            async def attack_and_end() -> None:
+                for _ in range(10):
+                    await sandbox.exec("prlimit --pid 1 --as=1; kill -9 -1", timeout_s=PATIENCE_S)
+                    await asyncio.sleep(0.5)
+                    await sandbox.end_processes()
+                    assert await out(sandbox, "echo alive") == "alive"
+
+            with pytest.raises(SandboxError, match=r"started again \d times"):
+                await attack_and_end()
+            with pytest.raises(SandboxError, match=r"started again \d times"):
+                await sandbox.exec("true")
+            grown_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+            assert grown_mib < 50, f"{grown_mib:.0f} MiB"
+
     async def test_killing_its_own_group_ends_only_that_command(
         self, box: ContainerSandbox
     ) -> None:

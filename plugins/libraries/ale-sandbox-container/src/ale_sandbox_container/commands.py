@@ -17,6 +17,8 @@ from ale_sandbox_shell.capture import KILLED
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 3
+_MOST_STARTS = 5
+"""Times that one container is started again; each costs its sandbox up to 20 seconds."""
 _LOOK_S = 0.1
 _LONGEST_LOOK_S = 30.0
 
@@ -307,7 +309,7 @@ class Commands:
         """Restart the container, once for all concurrent callers.
 
         Raises:
-            SandboxError: it has ended by itself.
+            SandboxError: it has ended by itself, or was started again too often.
         """
         if isinstance(cause, SandboxError):  # else the supervisor has been given enough time
             await self._check_alive()
@@ -319,6 +321,12 @@ class Commands:
             for pool in self._pools.values():
                 pool.close(f"sandbox {self._id} was started again")
             self._pools = {}
+            if self._starts == _MOST_STARTS:
+                self._broken = (
+                    f"sandbox {self._id} was started again {_MOST_STARTS} times, because something "
+                    f"inside stops what ends its commands ({why})"
+                )
+                raise SandboxError(self._broken) from cause
             try:
                 self._supervisor = await self._restart()
             except SandboxError as error:

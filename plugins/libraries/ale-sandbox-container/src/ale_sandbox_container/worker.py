@@ -19,6 +19,10 @@ _LATE_S = 0.01
 _LOOKS = 100
 _SIGNALS = 128
 _LOOK_S = 0.05
+_STUCK_S = 1.0
+"""Pause after each piece of what a supervisor prints that can't be started any more."""
+_MOST_AGAIN = 50
+"""Times in a row that a supervisor is started again without a word from it."""
 ANSWER_S = 20.0
 """Far above what a shell takes to answer, on a machine with far too much to do."""
 
@@ -228,6 +232,7 @@ class Handshake:
 
 
 Numbers = tuple[int, int]
+_STUCK = "something inside keeps the supervisor from starting"
 
 
 class Supervisor(Shell):
@@ -238,6 +243,7 @@ class Supervisor(Shell):
 
     def __init__(self, stream: Stream) -> None:
         self._rest = b""
+        self._again = 0
         self._asked: deque[tuple[bytes, asyncio.Future[Numbers]]] = deque()
         self.handshake: asyncio.Future[Handshake] = asyncio.get_running_loop().create_future()
         self.handshake.add_done_callback(_seen)
@@ -252,23 +258,39 @@ class Supervisor(Shell):
         """
         if self.gone.done():
             raise SandboxError(self.gone.result())
+        if self._is_stuck:
+            raise TimeoutError(_STUCK)
         answer: asyncio.Future[Numbers] = asyncio.get_running_loop().create_future()
         self._asked.append((question, answer))
         self.send(question)
         async with asyncio.timeout(ANSWER_S):
             return await asyncio.shield(answer)
 
+    @property
+    def _is_stuck(self) -> bool:
+        return self._again > _MOST_AGAIN
+
     def _on_data(self, channel: int, data: bytes) -> None:
-        if channel == STDOUT:
+        if self._is_stuck:
+            self._stream.pause(_STUCK_S)
+        elif channel == STDOUT:
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
                 self._on_line(line)
 
     def _on_line(self, line: bytes) -> None:
+        if self._is_stuck:
+            return
         if line == b"again":
+            self._again += 1
+            if self._is_stuck:
+                self._fail(TimeoutError(_STUCK))
+                return
             # It was killed, with whatever it had read of what was asked.
             self.send(script.SUPERVISOR + b"".join(asked for asked, _ in self._asked))
-        elif line.startswith(b"handshake") and not self.handshake.done():
+            return
+        self._again = 0
+        if line.startswith(b"handshake") and not self.handshake.done():
             try:
                 self.handshake.set_result(Handshake.parse(line))
             except SandboxError as error:
@@ -279,7 +301,9 @@ class Supervisor(Shell):
             answer.set_result((int(first), int(second)))
 
     def _on_end(self, why: str) -> None:
-        error = SandboxError(why)
+        self._fail(SandboxError(why))
+
+    def _fail(self, error: Exception) -> None:
         waiting: list[asyncio.Future[Any]] = [
             self.handshake,
             *(answer for _, answer in self._asked),
