@@ -18,7 +18,9 @@ __all__ = [
     "PluginError",
     "Problem",
     "ReplayError",
+    "SandboxDamagedError",
     "SandboxError",
+    "SandboxLostError",
     "SetupError",
     "StoreError",
     "ToolsUnsupportedError",
@@ -113,6 +115,22 @@ class NotUsableError(AleError):
 
 class SandboxError(AleError):
     """The sandbox, not the command in it, failed. The episode is broken."""
+
+
+class SandboxDamagedError(SandboxError):
+    """What ran in the sandbox has left it unable to run commands; its engine and machine are well.
+
+    A backend raises it if it has evidence: the sandbox was out of memory by its own limit, or its
+    shell is gone. If the agent had begun, it has failed: the episode is graded, and a criterion
+    that can't be met gives 0. Before that, the episode is broken.
+    """
+
+
+class SandboxLostError(SandboxError):
+    """The sandbox has ended, and nothing shows whether what ran in it ended it, or somebody else.
+
+    The option ``run.lost_sandbox`` decides whether the episode is broken or graded.
+    """
 
 
 class UnsupportedError(SandboxError):

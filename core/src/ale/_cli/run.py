@@ -329,6 +329,8 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         lines.append(f"  training     {warning}")
     if finished.n_broken and not stopped:
         lines += _broken(run, finished.n_broken)
+    if damaged := index.damaged():
+        lines.append(f"  damaged      {damaged}  (the agent damaged its sandbox; graded)")
     lines += ["stored in", f"  {path}"]
     quoted = shlex.quote(path)
     creditable = "credit" in commands and finished.n_graded > 0

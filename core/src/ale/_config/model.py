@@ -229,6 +229,14 @@ class RunOptions:
             "nothing if one can't be used."
         ),
     )
+    lost_sandbox: Literal["broken", "failed"] = field(
+        default="broken",
+        metadata=doc(
+            "What an episode is if its sandbox ended after the agent had begun and nothing shows "
+            "whether the agent ended it or something outside did: 'broken', or 'failed', which "
+            "grades it. A sandbox that the agent has evidently damaged is graded in either case."
+        ),
+    )
     stop_after_broken: int | None = field(
         default=3,
         validator=optional(ge(1)),

@@ -8,6 +8,7 @@ from attrs import field, frozen
 
 from ale._config import RunOptions
 from ale._run.agent import check_answered, effective_limits, model_for, run_agent
+from ale._run.damage import Damage, check_works
 from ale._run.grading import grade
 from ale._run.parts import PreparedTask, WorkerParts
 from ale._run.places import Places
@@ -27,7 +28,7 @@ from ale.protocols import (
     Sandbox,
     SparesSandbox,
 )
-from ale.types import Conversation, Episode, Failure, Job, Limits, Stage, Task, replace
+from ale.types import Conversation, Episode, Failure, Job, Limits, Score, Stage, Task, replace
 
 
 @frozen(kw_only=True)
@@ -50,7 +51,8 @@ class EpisodeRunner:
         failures: list[Failure] = []
         while True:
             stages = StageTimer(self.context.monotonic, lambda stage: on_stage(plan.job, stage))
-            attempt = _Attempt(runner=self, plan=plan, stages=stages)
+            record = EpisodeRecord(damage=Damage(self.options.lost_sandbox))
+            attempt = _Attempt(runner=self, plan=plan, stages=stages, record=record)
             episode = await attempt.run()
             last = len(failures) >= self.options.retries or not attempt.record.retryable
             if episode.failure is None or last:
@@ -65,7 +67,7 @@ class _Attempt:
     runner: EpisodeRunner
     plan: EpisodePlan
     stages: StageTimer
-    record: EpisodeRecord = field(factory=EpisodeRecord)
+    record: EpisodeRecord
 
     async def run(self) -> Episode:
         started = datetime.fromtimestamp(self.runner.context.clock(), UTC)
@@ -97,16 +99,44 @@ class _Attempt:
             used = not isinstance(agent, SparesSandbox) or agent.uses_sandbox
             places = Places(sandbox, used, lambda: self._prepared_sandbox(tasks))
             for step in self._task_steps():
-                if self._task.steps:  # each has a setup of its own
-                    self.stages.enter("setup")
-                    await set_up(step.task, sandbox, self.runner.options.setup_timeout_s)
-                    tasks.append(step.task)
-                self.stages.enter("agent")
-                await self._run_agent(step.task, sandbox)
-                self.stages.enter("grading")
-                await self._grade(step, places)
+                await self._step(step, sandbox, places, tasks)
                 if any(score.ends_task for score in self.record.scores):
                     break
+            self.stages.enter("teardown")
+        if self.record.damage.message is not None:
+            await self._check_fresh(self.record.damage.message)
+
+    async def _step(
+        self, step: PreparedTask, sandbox: Sandbox, places: Places, tasks: list[Task]
+    ) -> None:
+        """One step of the task, or a task without steps."""
+        damage = self.record.damage
+        if damage.message is not None:  # no agent can work on this step
+            self._add_scores(step, tuple(damage.score(spec) for spec, _ in step.criteria))
+            return
+        try:
+            await self._work(step, sandbox, tasks)
+        except Exception as error:
+            if not damage.caused(error):
+                raise
+            if self.record.stop is BROKEN:
+                self.record.stop = damage.stop()
+        self.stages.enter("grading")
+        await self._grade(step, places)
+
+    async def _work(self, step: PreparedTask, sandbox: Sandbox, tasks: list[Task]) -> None:
+        """Set up a step, which is added to the `tasks` that were set up, and run the agent."""
+        if self._task.steps:  # each has a setup of its own
+            self.stages.enter("setup")
+            await set_up(step.task, sandbox, self.runner.options.setup_timeout_s)
+            tasks.append(step.task)
+        self.stages.enter("agent")
+        await self._run_agent(step.task, sandbox)
+
+    async def _check_fresh(self, damage: str) -> None:
+        """Check that the agent did the damage: no set-up, image or engine does it without it."""
+        async with self._fresh_sandbox() as fresh:
+            await check_works(fresh, damage)
             self.stages.enter("teardown")
 
     def _restoring(self) -> AbstractAsyncContextManager[Restoring | None]:
@@ -166,6 +196,7 @@ class _Attempt:
             recorder=record,
         )
         record.stop, n_turns = BROKEN, len(record.turns)
+        record.damage.began = True
         grace_s = self.runner.options.grace_s
         record.stop = await run_agent(parts.agent, context, self.runner.supervisor, grace_s)
         if parts.llm is not None and len(record.turns) == n_turns:
@@ -176,7 +207,12 @@ class _Attempt:
 
     async def _grade(self, step: PreparedTask, places: Places) -> None:
         record, timeout_s = self.record, self.runner.options.grading_timeout_s
-        scores = await grade(step, record.trajectory, places, self.runner.supervisor, timeout_s)
+        supervisor, trajectory = self.runner.supervisor, record.trajectory
+        scores = await grade(step, trajectory, places, supervisor, timeout_s, record.damage)
+        self._add_scores(step, scores)
+
+    def _add_scores(self, step: PreparedTask, scores: tuple[Score, ...]) -> None:
+        record = self.record
         earlier = record.scores
         if self._task.steps_reward == "last":
             earlier = tuple(replace(score, weight=0.0) for score in earlier)
@@ -196,7 +232,9 @@ class _Attempt:
 
     def _longest_s(self) -> float | None:
         """Seconds after which the attempt is cancelled, in case every inner time limit failed."""
-        options, longest = self.runner.options, self._setup_limit_s() + 2 * CLEANUP_S
+        options = self.runner.options
+        # Twice: where the agent damages the sandbox, another one is looked at.
+        longest = 2 * (self._setup_limit_s() + CLEANUP_S)
         for step in self._task_steps():
             limit = self._limits(step.task).time_limit_s
             if limit is None:

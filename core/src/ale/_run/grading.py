@@ -1,9 +1,12 @@
 """Grade a task: ask each criterion, check its score, and compute the reward."""
 
 import math
+from collections.abc import Coroutine
 from inspect import isawaitable
 from numbers import Real
+from typing import Any
 
+from ale._run.damage import Damage
 from ale._run.parts import PreparedTask
 from ale._run.places import Places
 from ale._run.timeouts import OverdueError, Supervisor
@@ -18,12 +21,14 @@ async def grade(
     places: Places,
     supervisor: Supervisor,
     timeout_s: float,
+    damage: Damage,
 ) -> tuple[Score, ...]:
     """One score per criterion, in the order of the criteria.
 
     Args:
         places: where each criterion is graded.
         timeout_s: time limit for each criterion, in seconds.
+        damage: what the agent has done to the sandbox; a criterion that fails for it gives 0.
 
     Raises:
         GradingError: a criterion took too long, or returned an invalid score.
@@ -38,9 +43,12 @@ async def grade(
             if not isawaitable(grading):
                 raise GradingError(f"{name} is not asynchronous: write 'async def grade'")
             try:
-                score = await supervisor.run(grading, timeout_s, f"criterion '{spec.type}'")
-            except OverdueError as error:
-                raise GradingError(str(error)) from error
+                score = await _in_time(grading, supervisor, timeout_s, f"criterion '{spec.type}'")
+            except Exception as error:
+                # What fails in another sandbox than the agent's own is not its doing.
+                if sandbox is not places.own or not damage.caused(error):
+                    raise
+                score = damage.score(spec)
         if problem := _problem(score):
             raise GradingError(f"{name} returned an invalid score: {problem}: {score!r}")
         # A scalar of numpy becomes a number of Python, which every executor can send.
@@ -48,6 +56,15 @@ async def grade(
         detail = "\n".join(filter(None, (score.detail, said)))
         scores.append(replace(score, passed=passed, value=value, weight=spec.weight, detail=detail))
     return tuple(scores)
+
+
+async def _in_time(
+    grading: Coroutine[Any, Any, Score], supervisor: Supervisor, timeout_s: float, name: str
+) -> Score:
+    try:
+        return await supervisor.run(grading, timeout_s, name)
+    except OverdueError as error:
+        raise GradingError(str(error)) from error
 
 
 def _problem(score: Score) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from attrs import define, field
 
+from ale._run.damage import Damage
 from ale._run.expert_guided import ExpertGuidedLLM
 from ale._run.grading import reward
 from ale._run.plan import EpisodePlan
@@ -63,6 +64,7 @@ class EpisodeRecord:
     """The workspace's path as commands saw it; their output may contain it."""
     tokenizer: str | None = None
     """Identity of the model's tokenizer; None if it is not known."""
+    damage: Damage = field(factory=Damage)
     retryable: bool = True
     """False after an error that another attempt would only repeat."""
     restoring: Restoring | None = None
@@ -117,6 +119,7 @@ class EpisodeRecord:
             "tokenizer": self.tokenizer,
             "steps": self.turns_when_graded if plan.job.task.steps else None,
             "middleware": rewritten if self.rewritings else None,
+            "damaged": self.damage.message,
             "teardown": self.teardown_errors or None,
             "expert_turns": plan.start.expert_turns,
             "expert_next": self.expert_guided and self.expert_guided.expert_next,

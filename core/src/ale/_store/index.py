@@ -22,6 +22,13 @@ _Row = tuple[int, float | None]
 
 
 @record
+class _Metadata:
+    """What is needed of `Episode.metadata`."""
+
+    damaged: str | None = None
+
+
+@record
 class StoredEpisode:
     """The fields of an episode that planning and statistics need."""
 
@@ -34,6 +41,12 @@ class StoredEpisode:
     start: str = ""
     temperature: float | None = None
     schema: int = 1
+    metadata: _Metadata = _Metadata()
+
+    @property
+    def damaged(self) -> str | None:
+        """As `Episode.damaged`."""
+        return self.metadata.damaged
 
 
 def _key_of(episode: StoredEpisode | Episode) -> Key:
@@ -77,12 +90,17 @@ class Index:
         self.repeated = 0
         """Lines whose episode another line, further down, has again: that one counts."""
         self._rows: dict[tuple[Split, int], dict[Key, _Row]] = {}
+        self._damaged: set[Key] = set()
 
     def add(self, episode: StoredEpisode | Episode, offset: int) -> None:
         """Add an episode, whose line starts at `offset`."""
         key, rows = _key_of(episode), self._rows.setdefault((episode.split, episode.step), {})
         self.repeated += key in rows
         rows[key] = (offset, episode.reward)
+        if episode.damaged is None or episode.reward is None:
+            self._damaged.discard(key)
+        else:
+            self._damaged.add(key)
 
     def __contains__(self, key: Key) -> bool:
         return key in self._rows.get(key[:2], {})
@@ -168,6 +186,10 @@ class Index:
     def broken(self, step: int | None = None, split: Split | None = None) -> int:
         """Number of broken episodes (of one step, of one split)."""
         return sum(reward is None for _, (_, reward) in self._of(step, split))
+
+    def damaged(self) -> int:
+        """Number of graded episodes whose agent damaged its sandbox."""
+        return len(self._damaged)
 
     def broken_offsets(self) -> list[int]:
         """Where the episodes without a reward are."""

@@ -53,6 +53,7 @@ class Agent(Protocol):
 
         Raises:
             LLMError, SandboxError: the infrastructure failed; the episode is broken.
+            SandboxDamagedError: the agent has damaged its sandbox; the episode is graded.
             Exception: a bug in the agent; the episode is broken and the traceback is stored.
         """
         ...

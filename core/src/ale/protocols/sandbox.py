@@ -52,7 +52,11 @@ class Session(Protocol):
 
 @runtime_checkable
 class Sandbox(Protocol):
-    """A place to run commands. Nothing that was started in it outlives `close`."""
+    """A place to run commands. Nothing that was started in it outlives `close`.
+
+    Of the kinds of `SandboxError`, `SandboxDamagedError` says that what ran inside has made the
+    sandbox useless: the agent's failure, if it did that. `SandboxLostError`: nobody can tell.
+    """
 
     @property
     def id(self) -> str: ...

@@ -100,3 +100,8 @@ class Episode:
     def broken(self) -> bool:
         """No reward, because the infrastructure failed."""
         return self.reward is None
+
+    @property
+    def damaged(self) -> str | None:
+        """How the agent left the sandbox unable to run commands; None if it did not."""
+        return self.metadata.get("damaged")

@@ -46,6 +46,18 @@ def test_a_run_is_shown_by_task_with_causes_of_broken_episodes(ale: Ale, run: st
     assert "2 x sandbox: SandboxError: no space on port :40001" in shown.output
 
 
+def test_damaged_sandboxes_are_counted_beside_the_broken(
+    ale: Ale, write: Write, tmp_path: Path
+) -> None:
+    rows = [episode(0.0, turn("Done."), rollout=i) for i in range(3)]
+    rows[1:] = [evolve(each, metadata={"damaged": "no shell"}) for each in rows[1:]]
+    run = str(write(tmp_path / "run", rows))
+    shown = ale("show", run).output
+    assert "broken       0\ndamaged      2  (the agent damaged its sandbox; graded)" in shown
+    assert ale("report", run).exit_code == 0
+    assert "in 2 the agent damaged its sandbox" in (Path(run) / "report.html").read_text()
+
+
 def test_an_episode_on_several_lines_is_counted_once(ale: Ale, run: str) -> None:
     assert "repeated" not in ale("show", run).output
     file = Path(run) / "episodes.jsonl"

@@ -118,6 +118,8 @@ def _tiles(facts: Facts) -> Iterator[Tile]:
         yield Tile("reward rose", facts.progress.value, facts.progress.reason)
     every = facts.total()
     broken = f"{every.broken:,} broken" if every.broken else "none broken"
+    if every.damaged:
+        broken += f"; in {every.damaged:,} the agent damaged its sandbox"
     of_training = {s for kind, s in facts.by_step if not kind.startswith("evaluation")}
     over = f"over {counted(len(of_training), 'step')}; " if trained and of_training else ""
     yield Tile("episodes", f"{every.tries:,}", over + broken)

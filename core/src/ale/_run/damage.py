@@ -1,0 +1,76 @@
+"""What the agent has done to its sandbox: the agent's failure, not one of the infrastructure."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from attrs import define
+
+from ale.errors import GradingError, SandboxDamagedError, SandboxError, SandboxLostError
+from ale.protocols import Sandbox
+from ale.types import CriterionSpec, Score, Stop
+
+
+@define
+class Damage:
+    """Damage to the sandbox of one attempt at an episode.
+
+    Args:
+        lost: what a sandbox that ended for an unknown reason counts as, ``run.lost_sandbox``.
+    """
+
+    lost: Literal["broken", "failed"] = "broken"
+    began: bool = False
+    """The agent has begun. What was damaged before was not damaged by it."""
+    message: str | None = None
+    """How the sandbox was damaged; None: no damage is known."""
+
+    def caused(self, error: Exception) -> bool:
+        """Does this error follow from what the agent did to the sandbox? Notes the damage.
+
+        With known damage, a sandbox that fails, and a criterion that can't be evaluated in it, are
+        consequences.
+        """
+        if not self.began:
+            return False
+        chain = list(_chain(error))
+        kinds = _ENDED if self.lost == "failed" else SandboxDamagedError
+        if found := next((each for each in chain if isinstance(each, kinds)), None):
+            self.message = self.message or str(found)
+        later = any(isinstance(each, SandboxError | GradingError) for each in chain)
+        return self.message is not None and later
+
+    def stop(self) -> Stop:
+        """Why the agent stopped, if damage ended it."""
+        return Stop(reason="agent_error", detail=f"the sandbox was damaged: {self.message}")
+
+    def score(self, spec: CriterionSpec) -> Score:
+        """The score of a criterion that can't be evaluated any more."""
+        detail = f"the agent damaged the sandbox: {self.message}"
+        return Score(
+            criterion=spec.type, passed=False, value=0.0, weight=spec.weight, detail=detail
+        )
+
+
+_ENDED = (SandboxDamagedError, SandboxLostError)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and those that it came from."""
+    seen: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in seen:
+        seen.append(following)
+        following = following.__cause__ or following.__context__
+    yield from seen
+
+
+async def check_works(fresh: Sandbox, damage: str) -> None:
+    """Check that a fresh sandbox of the same task runs commands: else it was not the agent.
+
+    Raises:
+        SandboxError: it does not.
+    """
+    session = await fresh.session()
+    results = await fresh.exec("exit 0"), await session.run("(exit 0)")
+    if codes := [result.exit_code for result in results if result.exit_code != 0]:
+        raise SandboxError(f"{damage}; a fresh sandbox of the task fails too, with {codes[0]}")

@@ -1,0 +1,136 @@
+"""Who made a sandbox unusable, and when: the agent has failed, anything else breaks the episode."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ale._run.run import Run
+from ale.errors import GradingError, LLMError, SandboxDamagedError, SandboxError, SandboxLostError
+from ale.protocols import AgentContext
+from ale.types import CriterionSpec, Episode, SandboxSpec, Score, Stop, Task
+
+from .conftest import episodes
+
+DAMAGE = "no shell can be started"
+PASSED = Score(criterion="done", passed=True, value=1.0)
+
+
+async def one_episode(
+    bench: Any,
+    workplace: Any,
+    *,
+    opening: Callable[[SandboxSpec], Any] | None = None,
+    agent: Exception | None = None,
+    grading: Exception | None = None,
+    **options: Any,
+) -> tuple[Episode, Run]:
+    """The episode of an agent and a criterion that raise these errors."""
+
+    async def work(context: AgentContext) -> Stop:
+        if agent is not None:
+            raise agent
+        return Stop(reason="finished")
+
+    async def grade(sandbox: Any) -> Score:
+        if grading is not None:
+            raise grading
+        return PASSED
+
+    bench.agent, bench.grade = work, grade
+    if opening is not None:
+        bench.open_hook = opening
+    run = await workplace.ran(workplace.config(retries=0, stop_after_broken=None, **options))
+    return episodes(run)["t0"], run
+
+
+def from_another(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("agent", "grading", "lost", "reward"),
+    [
+        (SandboxDamagedError(DAMAGE), None, "broken", 1.0),
+        (SandboxDamagedError(DAMAGE), SandboxDamagedError(DAMAGE), "broken", 0.0),
+        (SandboxDamagedError(DAMAGE), SandboxError("no folder"), "broken", 0.0),
+        (SandboxDamagedError(DAMAGE), GradingError("no python"), "broken", 0.0),
+        (SandboxDamagedError(DAMAGE), LLMError("the judge is down"), "broken", None),
+        (SandboxDamagedError(DAMAGE), KeyError("a bug"), "broken", None),
+        (None, SandboxDamagedError(DAMAGE), "broken", 0.0),
+        (None, from_another(GradingError("no"), SandboxDamagedError(DAMAGE)), "broken", 0.0),
+        (None, SandboxError("the engine does not answer"), "broken", None),
+        (None, GradingError("no python"), "broken", None),
+        (SandboxError("the engine does not answer"), None, "broken", None),
+        (SandboxLostError("exit code 137"), None, "broken", None),
+        (SandboxLostError("exit code 137"), SandboxLostError("exit code 137"), "failed", 0.0),
+        (SandboxError("the engine does not answer"), None, "failed", None),
+    ],
+)
+async def test_what_the_agent_did_to_its_sandbox_is_graded(
+    bench: Any,
+    workplace: Any,
+    agent: Exception | None,
+    grading: Exception | None,
+    lost: str,
+    reward: float | None,
+) -> None:
+    episode, run = await one_episode(
+        bench, workplace, agent=agent, grading=grading, lost_sandbox=lost
+    )
+    assert episode.reward == reward
+    assert (episode.failure is None) == (reward is not None)
+    if reward is not None:
+        assert episode.damaged in (DAMAGE, "exit code 137")
+        assert run.store.index.damaged() == 1
+    if agent is not None and reward is not None:
+        assert episode.trajectory.stop.reason == "agent_error"
+        assert "the sandbox was damaged: " in episode.trajectory.stop.detail
+    if reward == 0.0:
+        assert "the agent damaged the sandbox: " in episode.scores[0].detail
+
+
+async def test_damage_before_the_agent_breaks_the_episode(bench: Any, workplace: Any) -> None:
+    async def opening(spec: SandboxSpec) -> None:
+        raise SandboxDamagedError("the image has no shell")
+
+    episode, run = await one_episode(bench, workplace, opening=opening)
+    assert episode.reward is None
+    assert run.store.index.damaged() == 0
+
+
+async def test_damage_of_every_fresh_sandbox_is_not_the_agents(bench: Any, workplace: Any) -> None:
+    """A set-up may do it, or an engine that ends whatever it starts."""
+    opened: list[SandboxSpec] = []
+
+    async def opening(spec: SandboxSpec) -> None:
+        opened.append(spec)
+        if len(opened) > 1:
+            raise SandboxError("the engine does not answer")
+
+    damage = SandboxDamagedError(DAMAGE)
+    episode, run = await one_episode(bench, workplace, opening=opening, agent=damage)
+    assert len(opened) == 2
+    assert episode.reward is None
+    assert "the engine does not answer" in str(episode.failure)
+    assert run.store.index.damaged() == 0
+
+
+async def test_the_steps_after_the_damage_have_failed(bench: Any, workplace: Any) -> None:
+    done = (CriterionSpec(type="done"),)
+    steps = tuple(Task(id=name, goal="", criteria=done) for name in ("one", "two", "three"))
+    bench.tasks = lambda _: [Task(id="t0", goal="", steps=steps)]
+    calls: list[str] = []
+
+    async def work(context: AgentContext) -> Stop:
+        calls.append(context.task.id)
+        if context.task.id == "two":
+            raise SandboxDamagedError(DAMAGE)
+        return Stop(reason="finished")
+
+    bench.agent, bench.grade = work, lambda sandbox: PASSED
+    run = await workplace.ran(workplace.config(retries=0))
+    episode = episodes(run)["t0"]
+    assert calls == ["one", "two"]
+    assert [score.value for score in episode.scores] == [1.0, 1.0, 0.0]
