@@ -16,6 +16,7 @@ method, to be recorded, answered or refused there.
 
 import asyncio
 import errno
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,6 +39,7 @@ __all__ = [
     "Files",
     "ForwardingSandbox",
     "ForwardingSession",
+    "check_path",
     "refused",
     "within",
 ]
@@ -133,6 +135,24 @@ class Files(Protocol):
         ...
 
 
+LONGEST_NAME = 255
+LONGEST_PATH = 4095
+"""Bytes, of Linux, without the final NUL."""
+
+
+def check_path(path: str) -> None:
+    """Check what is wrong with a path on every file system, before one is asked.
+
+    Raises:
+        OSError: it has a NUL byte, or it or a name in it is too long.
+    """
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "a path can't contain a NUL byte", path)
+    raw = path.encode(errors="surrogateescape")
+    if len(raw) > LONGEST_PATH or max(map(len, raw.split(b"/"))) > LONGEST_NAME:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
+
+
 def refused(why: str) -> ExecResult:
     """The result of a command that could not be started because of its arguments."""
     return ExecResult(exit_code=126, stdout=b"", stderr=f"{why}\n".encode(errors="replace"))
@@ -219,21 +239,25 @@ class BaseSandbox(ABC):
     async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
         """A file's bytes."""
         self.check_open()
+        check_path(path)
         return await self.files.read(path, max_bytes)
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """Write a file whole, making its folders."""
         self.check_open()
+        check_path(path)
         await self.files.write(path, data, mode)
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a host file or folder in."""
         self.check_open()
+        check_path(target)
         await self.files.upload(source, target)
 
     async def download(self, source: str, target: Path) -> None:
         """Copy a file or folder out."""
         self.check_open()
+        check_path(source)
         await self.files.download(source, target)
 
     async def fork(self) -> Sandbox:

@@ -118,7 +118,9 @@ class Sandbox(Protocol):
             OSError: EFBIG: without `max_bytes`, it has more than `ale.sandboxes.READ_BYTES`.
             FileNotFoundError, IsADirectoryError: as their names say.
             PermissionError: it may not be read, is not a regular file, or leads out of the sandbox.
-            SandboxError: the sandbox is gone.
+            OSError: another mistake in the path: a file used as a folder, a loop of links, a name
+                that is too long.
+            SandboxError: the sandbox is gone. Never because of the path.
         """
         ...
 
@@ -134,8 +136,9 @@ class Sandbox(Protocol):
         """Copy a file or folder out, keeping modes; links that lead out are not followed.
 
         Raises:
-            OSError: as `read`. EFBIG: it has more than `ale.sandboxes.DOWNLOAD_BYTES` or
-                `DOWNLOAD_ENTRIES`; what was copied by then is left in `target`.
+            OSError: as `read`, but folders are copied. EFBIG: it has more than
+                `ale.sandboxes.DOWNLOAD_BYTES` or `DOWNLOAD_ENTRIES`; what was copied by then is
+                left in `target`.
         """
         ...
 

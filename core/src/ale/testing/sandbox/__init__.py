@@ -34,12 +34,19 @@ from ale.testing.sandbox.features import FeatureProbes
 from ale.testing.sandbox.files import FileProbes
 from ale.testing.sandbox.isolation import IsolationProbes
 from ale.testing.sandbox.lifecycle import LifecycleProbes
+from ale.testing.sandbox.paths import PathProbes
 from ale.testing.sandbox.session import SessionProbes
 from ale.types import SandboxSpec
 
 
 class SandboxContract(
-    ExecProbes, SessionProbes, FileProbes, LifecycleProbes, IsolationProbes, FeatureProbes
+    ExecProbes,
+    SessionProbes,
+    FileProbes,
+    PathProbes,
+    LifecycleProbes,
+    IsolationProbes,
+    FeatureProbes,
 ):
     """The contract of every backend. Derive from it and give it ``backend``."""
 

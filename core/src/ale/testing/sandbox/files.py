@@ -91,6 +91,38 @@ class FileProbes:
         await box.write("other", b"from the host")
         expect(await box.exec("cat other"), stdout=b"from the host")
 
+    async def test_files_in_memory_are_those_that_commands_see(
+        self, box: Sandbox, tmp_path: Path
+    ) -> None:
+        """Or they are refused: no call writes where no command looks."""
+        if not box.capabilities.filesystem_isolation:
+            return
+        there = await box.exec("mkdir /dev/shm/ale-kit && ln -s /dev/shm/ale-kit way")
+        if there.exit_code != 0:
+            return
+        try:
+            await box.exec("echo there > /dev/shm/ale-kit/file")
+            for number, path in enumerate(("/dev/shm/ale-kit/file", "way/file")):
+                with case(path):
+                    assert await box.read(path) == b"there\n"
+                    assert await box.read(path, max_bytes=2) == b"th"
+                    await box.download(path, tmp_path / f"out{number}")
+                    assert (tmp_path / f"out{number}").read_bytes() == b"there\n"
+            (tmp_path / "source").write_bytes(b"up")
+            for path in ("/dev/shm/ale-kit/a/b", "way/new"):
+                with case(path):
+                    await box.write(path, b"\x00\xff", mode=0o750)
+                    expect(await box.exec(f"cat {path}"), stdout=b"\x00\xff")
+                    assert (await box.exec(f"ls -l {path}")).stdout.startswith(b"-rwxr-x---")
+                    await box.upload(tmp_path / "source", path)
+                    expect(await box.exec(f"cat {path}"), stdout=b"up")
+            with pytest.raises(FileNotFoundError):
+                await box.read("/dev/shm/ale-kit/missing")
+            with pytest.raises(IsADirectoryError):
+                await box.write("/dev/shm/ale-kit", b"")
+        finally:
+            await box.exec("rm -r /dev/shm/ale-kit")
+
     async def test_no_path_reaches_a_file_of_the_host(self, box: Sandbox, secret: Path) -> None:
         await box.exec(f"ln -s {secret} link; ln -s {secret.parent} folder; ln -s / root")
         up = "../" * 30

@@ -303,9 +303,11 @@ class Engine(ABC):
 
     def stat(self, container: str, path: str) -> Stat:
         """One path in a container, running or not."""
-        # A HEAD has no body with the reason: a loop of links, or a file used as a folder.
-        answer = self._archive("HEAD", container, 400, 500, params={"path": self._literal(path)})
+        params = {"path": self._literal(path)}
+        answer = self._archive("HEAD", container, 400, 500, params=params)
         if answer.status_code != 200:
+            # A HEAD has no body with the reason: a loop of links, or a file used as a folder.
+            self._archive("GET", container, params=params, stream=True).close()
             raise SandboxError(f"{path!r} can't be read")
         return parse_stat(answer.headers[_STAT_HEADER])
 

@@ -29,7 +29,7 @@ from ale_sandbox_container.plan import limits_of, plan_of, workdir_of
 from ale_sandbox_container.pool import WorkerPool
 from ale_sandbox_container.records import LABEL, Kind, Record, parse
 from ale_sandbox_container.sandbox import ContainerSandbox
-from ale_sandbox_container.sealed import SEALED, SealedShells
+from ale_sandbox_container.sealed import FOLDER, SEALED, SealedShells
 from ale_sandbox_container.stacks import Composed, Composer
 from ale_sandbox_container.tarball import Ownership
 from ale_sandbox_container.threads import EngineThreads
@@ -321,6 +321,7 @@ class ContainerBackend:
             owner=Ownership(uid=handshake.uid, gid=handshake.gid),
             clock=self._context.clock,
             threads=self._threads,
+            mounts=handshake.mounts - {FOLDER},
         )
 
     def _network(self, box: Box) -> Network:

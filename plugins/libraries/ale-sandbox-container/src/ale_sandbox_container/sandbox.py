@@ -15,6 +15,7 @@ from ale.types import ExecResult, SandboxSpec, replace
 from ale_sandbox_container import script
 from ale_sandbox_container.commands import Commands, Running
 from ale_sandbox_container.files import Files
+from ale_sandbox_container.mounted import Mounted
 from ale_sandbox_container.network import Network, narrowed
 from ale_sandbox_container.pool import NoProcessError
 from ale_sandbox_container.session import HOLD, HOLD_AND_RUN, HOLDER_BYTES, ContainerSession
@@ -59,6 +60,7 @@ class ContainerSandbox(BaseSandbox):
         bash: str | None,
         made_workdir: bool,
     ) -> None:
+        files = evolve(files, mounted=Mounted(self.exec, files.owner))
         super().__init__(box.record.id, box.record.workdir, backend.capabilities, files)
         self._backend = backend
         self._box = box
@@ -168,7 +170,8 @@ class ContainerSandbox(BaseSandbox):
         if not numbers[0].isdigit():
             raise _no_user(user, said)
         owner = Ownership(uid=int(numbers[0]), gid=int(numbers[1]))
-        self.files, self._user = evolve(self._own_files, owner=owner), user
+        mounted = Mounted(self.exec, owner)
+        self.files, self._user = evolve(self._own_files, owner=owner, mounted=mounted), user
 
     async def _check_user(self, user: str, timeout_s: float | None) -> None:
         """Raise a SandboxError if it is a name of no user.

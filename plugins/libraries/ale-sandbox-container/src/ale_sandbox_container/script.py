@@ -98,10 +98,17 @@ SUPERVISOR = (
 while read -r a b c; do
   case $a in Uid:) uid=$b ;; Gid:) gid=$b ;; esac
 done </proc/self/status
+while read -r a b c a point rest; do
+  case " $rest " in *' - tmpfs '* | *' - ramfs '* | *' - devtmpfs '* | *' - proc '* | \
+    *' - sysfs '* | *' - devpts '* | *' - mqueue '* | *' - cgroup '* | *' - cgroup2 '*)
+    echo "mount $point" ;;
+  esac
+done </proc/self/mountinfo
 echo "handshake $uid $gid $base $(command -v bash)"
 """
 )
-"""Its last line says what `worker.Handshake` reads."""
+"""Its last lines say what `worker.Handshake` reads: mounts that the engine's archive calls do not
+see, and the facts of its process."""
 
 # What is printed after a command are the marks, so its stdout and stderr are the stream's own; the
 # worker's own errors go nowhere.

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from ale.errors import SandboxError
 from ale_sandbox_container import script
+from ale_sandbox_container.mounted import mounts_of
 from ale_sandbox_container.stream import STDERR, STDOUT, Stream
 from ale_sandbox_shell.capture import Capture
 
@@ -218,17 +219,25 @@ class Handshake:
     gid: int
     bash: str | None
     """Its path."""
+    mounts: frozenset[str] = frozenset()
+    """Mount points below which the engine's archive calls see other files than commands."""
 
     @classmethod
-    def parse(cls, line: bytes) -> "Handshake":
-        """Read the line that its script ends with."""
+    def parse(cls, line: bytes, mounts: Sequence[bytes] = ()) -> "Handshake":
+        """Read the line that its script ends with.
+
+        Args:
+            mounts: the mount points that it named before.
+        """
         _, uid, gid, base, *bash = line.decode().split()
         if base != "unlimited":
             raise SandboxError(
                 "the engine limits the resident set (RLIMIT_RSS) of containers; that limit is "
                 "needed to tell commands apart. Remove it from the engine's default ulimits"
             )
-        return cls(uid=int(uid), gid=int(gid), bash=bash[0] if bash else None)
+        return cls(
+            uid=int(uid), gid=int(gid), bash=bash[0] if bash else None, mounts=mounts_of(mounts)
+        )
 
 
 Numbers = tuple[int, int]
@@ -244,6 +253,7 @@ class Supervisor(Shell):
     def __init__(self, stream: Stream) -> None:
         self._rest = b""
         self._again = 0
+        self._mounts: list[bytes] = []
         self._asked: deque[tuple[bytes, asyncio.Future[Numbers]]] = deque()
         self.handshake: asyncio.Future[Handshake] = asyncio.get_running_loop().create_future()
         self.handshake.add_done_callback(_seen)
@@ -290,9 +300,11 @@ class Supervisor(Shell):
             self.send(script.SUPERVISOR + b"".join(asked for asked, _ in self._asked))
             return
         self._again = 0
-        if line.startswith(b"handshake") and not self.handshake.done():
+        if line.startswith(b"mount /") and not self.handshake.done():
+            self._mounts.append(line.removeprefix(b"mount "))
+        elif line.startswith(b"handshake") and not self.handshake.done():
             try:
-                self.handshake.set_result(Handshake.parse(line))
+                self.handshake.set_result(Handshake.parse(line, self._mounts))
             except SandboxError as error:
                 self.handshake.set_exception(error)
         elif line.startswith(b"k ") and self._asked:

@@ -73,10 +73,12 @@ class Files:
         """Copy a host file or folder in; existing folders are merged into."""
         place = posixpath.normpath(self._path(target))
         source, is_folder = await asyncio.to_thread(_followed, source)
-        if not is_folder:
+        if not is_folder or target.endswith(("/", "/.")):
             head, _ = await self.jobs.ask("look", place)
-            if head[0] == "folder":
+            if head[0] == "folder" and not is_folder:
                 _check_kind("folder", target)
+            if head[0] in ("file", "special") and target.endswith(("/", "/.")):
+                raise NotADirectoryError(errno.ENOTDIR, "Not a directory", target)
         base, name = posixpath.split(place)
         if place == self.place.workdir:
             # Its own entry is left out: the workspace stays its user's, with its mode.

@@ -31,10 +31,15 @@ class Area:
 
         Raises:
             PermissionError: it leads out.
+            OSError: it ends with a slash, and is no folder.
         """
         real = os.path.realpath(self._workdir / path)
         if not self._holds(real):
             raise PermissionError(errno.EACCES, LEADS_OUT, str(path))
+        if str(path).endswith(("/", "/.")):  # which pathlib drops
+            os.stat(real)  # noqa: PTH116 - a missing file, or a loop of links
+            if not os.path.isdir(real):  # noqa: PTH112
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         return Path(real)
 
     def place(self, path: str | Path) -> Path:

@@ -278,6 +278,7 @@ look() { # PATH: its kind, and what is in it where that is little
 
 place() { # SCRATCH PATH MODE: joins the parts SCRATCH.* to a file
   if [ -d "$2" ]; then echo folder; exit; fi
+  case $2 in */ | */.) [ -e "${2%/*}" ] && echo special || echo folder; exit ;; esac
   if [ -e "$2" ] && [ ! -f "$2" ]; then echo special; exit; fi
   mkdir -p -- "${2%/*}/" && cat "$1".* >"$2" && { [ -z "$3" ] || chmod "$3" "$2"; } &&
     echo placed || echo refused
