@@ -2,12 +2,14 @@
 
 import ast
 import builtins
+import re
 import sys
 from collections.abc import Iterator, Sequence
 
 from ale_answers import parsed_python
 
 _BUILTIN = frozenset(dir(builtins))
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 
 def free_names(tests: Sequence[str], setup: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -30,6 +32,35 @@ def free_names(tests: Sequence[str], setup: str) -> tuple[tuple[str, ...], tuple
     free = {node.id for node in loads} - bound - _BUILTIN
     modules = (free - alone) & sys.stdlib_module_names
     return tuple(sorted(free - modules)), tuple(sorted(modules))
+
+
+def replaced(tests: Sequence[str]) -> tuple[str, ...]:
+    """Functions of Python's library that tests may replace, as ``module.name``; sorted.
+
+    Those in a text (``patch("builtins.print")``), assigned to (``random.random = ...``) and given
+    in two parts (``patch.object(time, "sleep")``).
+    """
+    nodes = [node for text in tests for node in ast.walk(parsed_python(text))]
+    found = {name for node in nodes for name in _replaced_by(node)}
+    return tuple(sorted(name for name in found if _DOTTED.fullmatch(name) and _is_library(name)))
+
+
+def _replaced_by(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.Attribute(ctx=ast.Store()):
+            yield ast.unparse(node)
+        case ast.Call(
+            args=[ast.Name() | ast.Attribute() as owner, ast.Constant(value=str(name)), *_]
+        ):
+            yield f"{ast.unparse(owner)}.{name}"
+        case _:
+            return
+
+
+def _is_library(name: str) -> bool:
+    return name.partition(".")[0] in sys.stdlib_module_names and not name.startswith("sys.std")
 
 
 def _bound(tree: ast.AST) -> Iterator[str]:

@@ -35,6 +35,13 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "set": setattr,
     "plain": base_value,
     "isinstance": isinstance,
+    "issubclass": issubclass,
+    "signature": lambda f: signature_of(f),
+    "await": lambda v: finished(awaiting(v)),
+    "aiter": lambda v: type(v).__aiter__(v),
+    "anext": lambda v: finished(type(v).__anext__(v)),
+    "aenter": lambda v: finished(type(v).__aenter__(v)),
+    "aexit": lambda v: finished(type(v).__aexit__(v, None, None, None)),
     "item": _operator.getitem,
     "set item": _operator.setitem,
     "delete item": _operator.delitem,
@@ -51,6 +58,36 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     },
 }
 """What the tests can ask for, by name."""
+
+
+LOOP: list[Any] = []
+
+
+async def awaiting(value: Any) -> Any:
+    """What a value gives when it is awaited."""
+    return await value
+
+
+def finished(awaitable: Any) -> Any:
+    """Run to its end, in the one event loop."""
+    import asyncio
+
+    if not LOOP:
+        LOOP.append(asyncio.new_event_loop())
+    return LOOP[0].run_until_complete(awaiting(awaitable))
+
+
+def signature_of(function: Any) -> Any:
+    """Parameters (name, kind, default, annotation) and what is returned, for the tests."""
+    import inspect
+
+    found = inspect.signature(function)
+    given = lambda value: () if value is found.empty else (value,)  # noqa: E731
+    parts = [
+        (each.name, int(each.kind), given(each.default), given(each.annotation))
+        for each in found.parameters.values()
+    ]
+    return parts, given(found.return_annotation)
 
 
 class Candidate:
@@ -72,6 +109,8 @@ class Candidate:
         module = type(sys)("answer")
         sys.modules["answer"] = module
         self.scope = vars(module)
+        # Its own, so that what tests replace there is not replaced for this program.
+        self.scope["__builtins__"] = dict(vars(builtins))
         try:
             code = compile(answer, "<answer>", "exec", dont_inherit=True)
         except SyntaxError as error:
@@ -98,7 +137,7 @@ class Candidate:
         if isinstance(value, type) and issubclass(value, Exception):
             base = builtin_names(value)[0]
             return b"q%d %s %s\n" % (number, value.__name__.encode(), base.encode())
-        return b"h%d %s\n" % (number, b"b" if isinstance(value, BASES) else b"-")
+        return b"h%d %s\n" % (number, kind_of(value))
 
     def resolve(self, tag: bytes, text: bytes, decoder: Decoder) -> Any:
         """The object that a reference stands for."""
@@ -125,13 +164,17 @@ class Candidate:
 
     def answer(self, request: Any, known: Sequence[Any]) -> None:
         """Do what is asked for, and send the result and what has changed in the arguments."""
-        operation, arguments, options = request
+        operation, arguments, options, given = request
         before = [(value, content_of(value)) for value in known]
         try:
-            if operation == "names":
-                result = {name: self.scope[name] for name in arguments if name in self.scope}
-            else:
-                result = OPERATIONS[operation](*arguments, **options)
+            before_it = self.surround(given)
+            try:
+                if operation == "names":
+                    result = {name: self.scope[name] for name in arguments if name in self.scope}
+                else:
+                    result = OPERATIONS[operation](*arguments, **options)
+            finally:
+                self.surround(before_it)
             reply = ("result", result)
         except Exception as error:
             reply = self.error(error)
@@ -145,6 +188,20 @@ class Candidate:
         except Exception as error:
             message, _ = encoded(self.error(error), self.refer, self.shared)
         self.channel.send(message)
+
+    def surround(self, given: Plan) -> Plan:
+        """Replace streams and functions; what they were before."""
+        before = {}
+        for name, value in given.items():
+            module, _, attribute = name.rpartition(".")
+            if module == "builtins":
+                scope = self.scope["__builtins__"]
+            else:
+                scope = vars(__import__(module, None, None, ["*"]))
+            before[name] = scope[attribute]
+            is_stream = module == "sys" and type(value) is OfTests
+            scope[attribute] = Stream(value) if is_stream else value
+        return before
 
     def error(self, error: BaseException) -> Any:
         """What the tests are told about an exception."""
@@ -170,6 +227,37 @@ class OfTests:
 
     def __next__(self) -> Any:
         return self._ask("next", self._number)
+
+
+class Stream:
+    """A standard stream that tests have replaced: one to read lines from, or to write to."""
+
+    def __init__(self, function: Any) -> None:
+        self.readline = self.write = function
+
+    def __iter__(self) -> Any:
+        return iter(self.readline, "")
+
+    def read(self) -> str:
+        """All that is left."""
+        return "".join(self)
+
+    def readlines(self) -> list[str]:
+        """All that is left, by lines."""
+        return list(self)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+
+def kind_of(value: Any) -> bytes:
+    """What the tests are told of an object; they do not rely on it."""
+    if isinstance(value, BASES):
+        return b"b"
+    name = type(value).__name__.encode()
+    if name in (b"function", b"generator", b"coroutine"):
+        return name
+    return b"type" if isinstance(value, type) else b"-"
 
 
 def content_of(value: Any) -> Any:

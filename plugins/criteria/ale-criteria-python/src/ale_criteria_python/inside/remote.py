@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _operator
 import builtins
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,28 +29,70 @@ class AnswerError(Exception):
     """An exception of the answer whose class is not known here."""
 
 
+class Surroundings:
+    """What tests replace in their process, and the answer is to use in its own."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.streams = [(name, getattr(sys, name)) for name in ("stdin", "stdout", "stderr")]
+        self.functions = [(name, *found) for name in names if (found := library(name))]
+
+    def now(self) -> dict[str, Any]:
+        """By name, what is replaced now.
+
+        Raises:
+            NotSupportedError: it is no function.
+        """
+        given = {}
+        for name, before in self.streams:
+            stream = getattr(sys, name)
+            if stream is not before:
+                given["sys." + name] = stream.readline if name == "stdin" else stream.write
+        for name, owner, before in self.functions:
+            value = getattr(owner, name.rpartition(".")[2], before)
+            if value is not before:
+                if isinstance(before, type) or not (callable(before) and callable(value)):
+                    raise NotSupportedError(f"the tests replace {name}, which is no function")
+                given[name] = value
+        return given
+
+
+def library(name: str) -> Any:
+    """The module and the function of a name; None where there are none."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        owner = __import__(module, None, None, ["*"])
+        return (owner, getattr(owner, attribute))
+    except (ImportError, AttributeError):
+        return None
+
+
 class Peer:
     """The answer's process, as the tests see it."""
 
-    def __init__(self, channel: Channel, shared: Shared) -> None:
-        self.channel, self.shared = channel, shared
+    def __init__(self, channel: Channel, shared: Shared, surroundings: Surroundings) -> None:
+        self.channel, self.shared, self.surroundings = channel, shared, surroundings
         self.remotes: dict[int, Remote] = {}
         self.errors: dict[int, Any] = {}
         self.own: list[Any] = []
         self.names: dict[int, str] = {}
-        self.plain: dict[int, Any] = {}
-        """Plain values of objects, as they were first given since anything may have changed."""
+        self.kept: dict[Any, Any] = {}
+        """Results of requests in `KEPT`, as first given since anything may have changed."""
         self.last: Any = None
         """The last call, and its result."""
         self.ended = False
 
     def refer(self, value: Any) -> bytes:
         """A reference for what the answer is given and can't be copied."""
-        if isinstance(value, Remote):
+        if type(value) is Remote:
             return b"k%d\n" % object.__getattribute__(value, "_number")
         number = getattr(value, "_ale_number", None) if isinstance(value, type) else None
         if number is not None:
             return b"k%d\n" % number
+        if isinstance(value, type):
+            raise NotSupportedError(
+                f"the tests give the answer the class {value.__name__}: only builtin classes, "
+                "those of the set-up and some of the standard library can be given"
+            )
         iterates = hasattr(value, "__next__")
         if not callable(value) and not iterates:
             raise NotSupportedError(
@@ -65,8 +108,9 @@ class Peer:
         number = int(words[0])
         if tag == b"h":
             if number not in self.remotes:
-                self.remotes[number] = Remote(self, number, words[1] == "b")
-            return self.remotes[number]
+                self.remotes[number] = Remote(self, number, words[1])
+            remote = self.remotes[number]
+            return remote if words[1] != "coroutine" else awaited(remote)
         if tag == b"q":
             if number not in self.errors:
                 base = builtin_error(words[2]) or Exception
@@ -79,8 +123,8 @@ class Peer:
     def ask(self, operation: str, *arguments: Any, **options: Any) -> Any:
         """Have the answer's process do something; its result, or its exception."""
         if operation not in READS:
-            self.plain.clear()
-        request = ("do", operation, arguments, options)
+            self.kept.clear()
+        request = ("do", operation, arguments, options, self.surroundings.now())
         message, known = encoded(request, self.refer, self.shared)
         try:
             self.channel.send(message)
@@ -156,7 +200,8 @@ def local_error(
     kinds += filter(None, map(builtin_error, names if type(names) is list else ()))
     for kind in kinds:
         # Only an iterator may end an iteration of the tests: all(map(...)) of them would be true.
-        if kind is Exception or (kind is StopIteration and operation != "next"):
+        ends = {StopIteration: "next", StopAsyncIteration: "anext"}.get(kind, operation)
+        if kind is Exception or operation != ends:
             break
         try:
             return kind(*arguments)
@@ -170,8 +215,12 @@ NUMERIC: dict[str, Callable[..., Any]] = {
     "neg": _operator.neg,
     "index": _operator.index,
 }
-READS = {"plain", "isinstance", "names", "eq", "ne", "lt", "le", "gt", "ge", *NUMERIC}
+KEPT = {"plain", "len", "str", "repr", *NUMERIC}
+"""Requests whose result is taken to be the same until the objects of the answer may have changed:
+otherwise an object could be above one bound and below another."""
+READS = {*KEPT, "isinstance", "names", "eq", "ne", "lt", "le", "gt", "ge"}
 """Requests after which the objects of the answer are taken to be as they were."""
+FIXED = (bool, int, float, complex, str, bytes, tuple, frozenset)
 PLAIN = (type(None), bool, int, float, complex, str, bytes, range)
 DEEPEST = 5
 """Levels of a nested value in a message; it may contain itself."""
@@ -179,7 +228,7 @@ DEEPEST = 5
 
 def shown(value: Any, limit: int = 200, depth: int = 0) -> str:
     """A value for a message; the answer is not asked what its objects look like."""
-    if isinstance(value, Remote):
+    if type(value) is Remote:
         return "an object of its own"
     if type(value) not in (list, tuple, dict, set, frozenset):
         return repr(value)[: limit + 3] if type(value) in PLAIN else "a " + type(value).__name__
@@ -199,62 +248,146 @@ def shown(value: Any, limit: int = 200, depth: int = 0) -> str:
 
 
 class Remote:
-    """An object of the answer. It equals nothing but what its own side gives as a plain value."""
+    """An object of the answer. It equals nothing but what its own side gives as a plain value.
 
-    __slots__ = ("_has_base", "_number", "_peer")
+    `isinstance` is told what the object claims to be; here a Remote is known by its `type`.
+    """
 
-    def __init__(self, peer: Peer, number: int, has_base: bool) -> None:
-        for name, value in (("_peer", peer), ("_number", number), ("_has_base", has_base)):
+    __slots__ = ("_kind", "_number", "_peer")
+
+    def __init__(self, peer: Peer, number: int, kind: str) -> None:
+        for name, value in (("_peer", peer), ("_number", number), ("_kind", kind)):
             object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__signature__":
+            return signature(self)
+        value = fixed(self)
+        if name[:1] != "_" and hasattr(value, name):
+            return getattr(value, name)
         return ask(self, "get", name)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return class_of(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         ask(self, "set", name, value)
 
     def __hash__(self) -> int:
-        if object.__getattribute__(self, "_has_base"):
+        if has_base(self):
             return hash(plain(self))
         return hash(object.__getattribute__(self, "_number"))
 
     def __contains__(self, value: Any) -> bool:
+        known = fixed(self)
+        if known is not None:
+            return value in known
         return any(item is value or item == value for item in self)
 
     def __instancecheck__(self, value: Any) -> bool:
-        return isinstance(value, Remote) and ask(value, "isinstance", self) is True
+        return type(value) is Remote and ask(value, "isinstance", self) is True
+
+    def __subclasscheck__(self, value: Any) -> bool:
+        return type(value) is Remote and ask(value, "issubclass", self) is True
+
+    def __aiter__(self) -> Any:
+        made = ask(self, "aiter")
+        return made if type(made) is Remote else self
+
+    async def __anext__(self) -> Any:
+        return ask(self, "anext")
+
+    async def __aenter__(self) -> Any:
+        return ask(self, "aenter")
+
+    async def __aexit__(self, *error: Any) -> None:
+        ask(self, "aexit")
+
+    def __await__(self) -> Any:
+        yield from ()
+        return ask(self, "await")
 
     def __exit__(self, *error: Any) -> None:
         ask(self, "exit")
 
     def __iter__(self) -> Any:
-        made = ask(self, "iter")
-        return made if isinstance(made, Remote) else iter(made)
+        known = fixed(self)
+        made = ask(self, "iter") if known is None else iter(known)
+        return made if type(made) is Remote else iter(made)
 
 
 def ask(remote: Any, operation: str, *arguments: Any, **options: Any) -> Any:
     """Have the answer's process do something with an object of its own."""
     peer = object.__getattribute__(remote, "_peer")
-    return peer.ask(operation, remote, *arguments, **options)
+    if operation not in KEPT:
+        return peer.ask(operation, remote, *arguments, **options)
+    number = object.__getattribute__(remote, "_number")
+    key = (operation, number, *((type(each), each) for each in arguments))
+    if key not in peer.kept:
+        peer.kept[key] = peer.ask(operation, remote, *arguments)
+    return peer.kept[key]
+
+
+def has_base(remote: Any) -> bool:
+    """Whether its class derives from a builtin type."""
+    return bool(object.__getattribute__(remote, "_kind") == "b")
+
+
+def fixed(remote: Any) -> Any:
+    """Its plain value, where its class derives from a type whose values never change; or None.
+
+    Methods of the answer's own would be given values of the tests: startswith(expected).
+    """
+    value = plain(remote) if has_base(remote) else None
+    return value if type(value) in FIXED else None
+
+
+async def awaited(remote: Any) -> Any:
+    """What stands for a coroutine of the answer; its own side runs it to its end."""
+    return ask(remote, "await")
+
+
+def signature(remote: Any) -> Any:
+    """Of a function of the answer, for `inspect.signature`."""
+    import inspect
+
+    empty = inspect.Parameter.empty
+    parts, returned = ask(remote, "signature")
+    made = [
+        inspect.Parameter(
+            name,
+            inspect._ParameterKind(kind),
+            default=default[0] if default else empty,
+            annotation=annotation[0] if annotation else empty,
+        )
+        for name, kind, default, annotation in parts
+    ]
+    return inspect.Signature(made, return_annotation=returned[0] if returned else empty)
+
+
+def class_of(remote: Any) -> Any:
+    """The class that `isinstance` asks for."""
+    kind = object.__getattribute__(remote, "_kind")
+    if kind == "type":
+        return type
+    if kind in ("function", "generator"):
+        import types
+
+        return types.FunctionType if kind == "function" else types.GeneratorType
+    return type(plain(remote)) if kind == "b" else ask(remote, "get", "__class__")
 
 
 def plain(remote: Any) -> Any:
     """The plain value of an object whose class derives from a builtin type.
 
-    Asked for once, until a call or an assignment of the tests may have changed it: otherwise an
-    object could be above one bound and below another.
-
     Raises:
         TypeError: its own side gives another object instead.
     """
-    peer = object.__getattribute__(remote, "_peer")
-    number = object.__getattribute__(remote, "_number")
-    if number not in peer.plain:
-        value = ask(remote, "plain")
-        peer.plain[number] = value
-    if isinstance(peer.plain[number], Remote):
+    value = ask(remote, "plain")
+    if type(value) is Remote:
         raise TypeError("the answer's object has no plain value")
-    return peer.plain[number]
+    return value
 
 
 def one_sided(operation: str) -> Any:
@@ -266,7 +399,7 @@ def numeric(operation: str) -> Any:
     """A method of numbers: of the plain value where there is one, or else asked for."""
 
     def method(self: Any, *arguments: Any) -> Any:
-        if object.__getattribute__(self, "_has_base"):
+        if has_base(self):
             return NUMERIC[operation](plain(self), *arguments)
         return ask(self, operation, *arguments)
 
@@ -277,9 +410,10 @@ def typed(operation: str, kind: Any) -> Any:
     """A method whose result has to be of a builtin type."""
 
     def method(self: Any) -> Any:
-        if operation in NUMERIC and object.__getattribute__(self, "_has_base"):
+        if operation in NUMERIC and has_base(self):
             return NUMERIC[operation](plain(self))
-        result = ask(self, operation)
+        known = fixed(self) if operation == "len" else None
+        result = ask(self, operation) if known is None else len(known)
         if type(result) is not kind:
             raise TypeError(f"{operation}() of an object of the answer: no {kind.__name__}")
         return result
@@ -295,15 +429,18 @@ def two_sided(operation: str, reflected: bool) -> Any:
     """
 
     def method(self: Any, other: object) -> Any:
-        if isinstance(other, Remote):
+        if type(other) is Remote:
             return ask(self, operation, other)
-        if not object.__getattribute__(self, "_has_base"):
+        if not has_base(self):
             return NotImplemented
         function = getattr(_operator, operation)
         return function(other, plain(self)) if reflected else function(plain(self), other)
 
     return method
 
+
+# Not those of this class, with which an object would be a `Remote` to the tests.
+Remote.__doc__ = property(lambda self: ask(self, "get", "__doc__"))  # type: ignore[assignment]
 
 for _method, _operation in {
     "call": "call",

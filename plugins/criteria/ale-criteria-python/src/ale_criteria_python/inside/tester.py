@@ -28,7 +28,7 @@ if __name__ != "ale_grading":
         read_exactly,
         silence,
     )
-    from ale_criteria_python.inside.remote import Ended, NotSupportedError, Peer
+    from ale_criteria_python.inside.remote import Ended, NotSupportedError, Peer, Surroundings
     from ale_criteria_python.inside.spawner import Spawner, end_children
     from ale_criteria_python.inside.wire import pack, unpack
 
@@ -59,6 +59,7 @@ class Tests:
     def __init__(self, plan: Plan, tests: Plan, spawner: Spawner) -> None:
         self.plan, self.spawner = plan, spawner
         self.tests, self.names, self.modules = tests["tests"], tests["names"], tests["modules"]
+        self.replaced = tests["replaced"]
         self.deadline = time.monotonic() + plan["total_timeout_s"]
         self.late = False
         self.broken: str | None = None
@@ -79,6 +80,7 @@ class Tests:
             for name, value in self.base.items()
             if isinstance(value, type) and value.__module__ == "answer"
         }
+        self.surroundings = Surroundings(self.replaced)
         _signal.signal(_signal.SIGALRM, self.on_alarm)
 
     def on_alarm(self, number: int, frame: object) -> None:
@@ -129,7 +131,7 @@ class Tests:
     def start(self) -> None:
         """A fresh process with the answer loaded; or `broken` is set."""
         try:
-            peer = Peer(self.spawner.start(), self.shared)
+            peer = Peer(self.spawner.start(), self.shared, self.surroundings)
             problem, _ = decoded(peer.channel.receive(), peer.resolve, {})
         except Closed:
             problem = "it ended its own process, or the one that starts it"

@@ -9,6 +9,8 @@ No modules are imported, because each costs as much as a short test.
 
 from __future__ import annotations
 
+import builtins
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,6 +51,20 @@ BASES: tuple[Any, ...] = (
     frozenset,
     set,
 )
+TYPES: dict[str, type] = {
+    kind.__name__: kind for kind in (*BASES, bool, range, slice, object, type, type(None))
+}
+TYPES.update(
+    (name, kind)
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type) and issubclass(kind, Exception)
+)
+"""Builtin types that are the same on both sides. None of them runs code that it is given."""
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "keys": lambda items: dict.fromkeys(items).keys(),
+    "values": lambda items: dict(enumerate(items)).values(),
+    "items": lambda items: dict(items).items(),
+}
 SEQUENCES: dict[Any, bytes] = {list: b"l", tuple: b"t", set: b"e", frozenset: b"z"}
 MUTABLE = (list, dict, set, bytearray)
 
@@ -138,15 +154,30 @@ class Encoder:
     def write_other(self, kind: Any, value: Any) -> None:
         """Append a value of the library, one that stands for a plain one, or a reference."""
         name = str(kind.__module__) + "." + str(kind.__qualname__)
-        if name in KNOWN and getattr(value, "tzinfo", None) is None:
+        if issubclass(kind, type) and (own := self.name_of(value)):
+            self.parts.append(b"y%s\n" % own.encode())
+        elif kind.__name__ in ("dict_keys", "dict_values", "dict_items"):
+            self.parts.append(b"v%s\n" % kind.__name__[5:].encode())
+            self.items(list(value))
+        elif name in KNOWN and getattr(value, "tzinfo", None) is None:
             self.parts.append(b"x%s\n" % name.encode())
             self.write(KNOWN[name](value))
         elif name.startswith("numpy.") and getattr(value, "ndim", None) == 0:
             self.write(value.item())
-        elif isinstance(value, BASES) and kind.__module__ != "answer":
+        elif issubclass(kind, BASES) and kind.__module__ != "answer":
             self.write(base_value(value))
         else:
             self.parts.append(self.refer(value))
+
+    def name_of(self, kind: Any) -> str:
+        """The name of a class that both sides have; empty of any other."""
+        name = str(kind.__name__)
+        if TYPES.get(name) is kind:
+            return name
+        if self.shared.get(name) is kind:
+            return "answer." + name
+        whole = str(kind.__module__) + "." + name
+        return whole if whole in KNOWN and found_type(whole) is kind else ""
 
     def done(self) -> bytes:
         """The message."""
@@ -236,8 +267,25 @@ class Decoder:
         arguments = self.read()
         if name not in KNOWN or type(arguments) is not tuple:
             raise ValueError("unknown type " + name)
-        module, _, kind = name.rpartition(".")
-        return getattr(__import__(module), kind)(*arguments)
+        return found_type(name)(*arguments)
+
+
+def found_type(name: str) -> Any:
+    """A class of the standard library that is in `KNOWN`."""
+    module, _, kind = name.rpartition(".")
+    return getattr(__import__(module), kind)
+
+
+def _type(decoder: Decoder) -> Any:
+    name = decoder.line().decode()
+    if name.startswith("answer."):
+        return decoder.shared[name[7:]]
+    return TYPES[name] if name not in KNOWN else found_type(name)
+
+
+def _view(decoder: Decoder) -> Any:
+    made = VIEWS[decoder.line().decode()]
+    return made(decoder.items())
 
 
 def _float(decoder: Decoder) -> float:
@@ -262,6 +310,8 @@ READERS: dict[bytes, Callable[[Decoder], Any]] = {
     b"t": lambda d: tuple(d.items()),
     b"z": lambda d: frozenset(d.items()),
     b"x": lambda d: d.rebuild(),
+    b"y": _type,
+    b"v": _view,
     b"@": lambda d: d.keep[int(d.line())],
     b"o": lambda d: d.container(object.__new__(d.shared[d.line().decode()])),
 }
