@@ -31,6 +31,8 @@ class Score:
     """The following steps of the task are skipped."""
     kept: str | None = None
     """Folder in the run's directory with files that the criterion saved."""
+    timed_out: bool = False
+    """A time limit of the criterion ended what it ran; the value counts that as a failure."""
     unbounded: bool = False
     """The value is on the scale of the task's own tests, not in [0, 1]."""
 

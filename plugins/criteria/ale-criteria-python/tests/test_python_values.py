@@ -217,7 +217,28 @@ async def test_a_test_that_takes_too_long_fails_and_the_next_one_has_a_fresh_pro
         partial=True,
     )
     assert score.value == 2 / 3
-    assert "test 2: not done in 3 s" in score.detail
+    assert "test 2: not done in 3 s of CPU time" in score.detail
+    assert score.timed_out
+
+
+async def test_what_is_kept_waiting_has_more_time_than_what_computes(
+    grade: Grade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = "import time\ndef f(s):\n    time.sleep(s)\n    return 1"
+    assert (await grade(waits, "assert f(1.0) == 1", timeout_s=0.5)).passed
+    monkeypatch.setattr("ale_criteria_python.python_tests.PATIENCE", 2.0)
+    score = await grade(waits, "assert f(60) == 1", timeout_s=0.5)
+    assert (score.value, score.timed_out) == (0.0, True)
+    assert "test 1: not done in 1 s" in score.detail
+
+
+async def test_time_of_threads_counts(grade: Grade) -> None:
+    code = (
+        "import threading\ndef f():\n    def spin():\n        while True:\n            pass\n"
+        "    threading.Thread(target=spin, daemon=True).start()\n    threading.Event().wait()"
+    )
+    score = await grade(code, "assert f()", timeout_s=0.5)
+    assert "test 1: not done in 0.5 s of CPU time" in score.detail
 
 
 async def test_all_tests_together_have_a_time_limit(grade: Grade) -> None:
@@ -227,7 +248,7 @@ async def test_all_tests_together_have_a_time_limit(grade: Grade) -> None:
         timeout_s=0.5,
         total_timeout_s=1.2,
     )
-    assert "test 1: not done in 0.5 s" in score.detail
+    assert "test 1: not done in 0.5 s of CPU time" in score.detail
     assert "test 5: the time for all tests was used up" in score.detail
 
 

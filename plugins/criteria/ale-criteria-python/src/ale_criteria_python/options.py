@@ -58,9 +58,13 @@ class PythonTestsOptions:
             "or 'file:NAME', a file of the workspace."
         ),
     )
-    timeout_s: float = field(default=10.0, validator=gt(0), metadata=doc("Seconds for each test."))
+    timeout_s: float = field(
+        default=10.0,
+        validator=gt(0),
+        metadata=doc("Seconds of CPU time for each test; by the clock, eight times as many."),
+    )
     total_timeout_s: float = field(
-        default=60.0, validator=gt(0), metadata=doc("Seconds for all tests together.")
+        default=60.0, validator=gt(0), metadata=doc("The same for all tests together.")
     )
     memory_mb: int = field(
         default=2048,

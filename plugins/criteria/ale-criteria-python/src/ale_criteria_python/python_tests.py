@@ -26,6 +26,11 @@ from ale_signed_tests import new_scratch, not_begun, remove, variables
 
 GRACE_S = 15.0
 """The tests end by themselves after `total_timeout_s`; what does not is killed later."""
+PATIENCE = 8.0
+"""Seconds by the clock for each of CPU time, as other work may be in the way."""
+LONGEST_S = 480.0
+"""Seconds by the clock for all tests, if CPU time allows no more: below ``run.grading_timeout_s``,
+so that an answer that only waits fails, and does not break its episode."""
 SHOWN = 5
 """Failed tests whose errors are in the detail."""
 PARTS = ("wire", "channel", "candidate", "remote", "spawner", "tester")
@@ -87,7 +92,7 @@ class PythonTests:
         options = self.options
         result = await sandbox.exec(
             self._command(task, scratch),
-            timeout_s=options.total_timeout_s + GRACE_S,
+            timeout_s=self._longest_s() + GRACE_S,
             stdin=_program() + _part(self._plan(found.text, sandbox)) + _part(self._tests(key)),
             max_output_bytes=16 << 20,
         )
@@ -98,10 +103,11 @@ class PythonTests:
             raise not_begun(result, options.python)
         if report is None:
             ended = "ran out of time" if result.timed_out else "was ended"
-            return _score(0.0, f"the process of the tests {ended} by the answer, {found.source}")
+            detail = f"the process of the tests {ended} by the answer, {found.source}"
+            return _score(0.0, detail, timed_out=result.timed_out)
         if "unsupported" in report:
             raise GradingError(f"the tests of {task.id} can't be run: {report['unsupported']}")
-        return self._judged(report["tests"], found)
+        return self._judged(report["tests"], report["timed_out"], found)
 
     async def _answer(
         self, trajectory: Trajectory, sandbox: Sandbox
@@ -126,9 +132,16 @@ class PythonTests:
                 "paths": [] if options.answer == "message" else [sandbox.workdir],
                 "timeout_s": options.timeout_s,
                 "total_timeout_s": options.total_timeout_s,
+                "wait_s": min(PATIENCE * options.timeout_s, self._longest_s()),
+                "total_wait_s": self._longest_s(),
                 "memory_mb": options.memory_mb,
             }
         )
+
+    def _longest_s(self) -> float:
+        """Seconds by the clock for all tests."""
+        total_s = self.options.total_timeout_s
+        return max(total_s, min(PATIENCE * total_s, LONGEST_S))
 
     def _tests(self, key: bytes) -> bytes:
         """What it must not know."""
@@ -142,7 +155,7 @@ class PythonTests:
             }
         )
 
-    def _judged(self, errors: Sequence[str | None], found: Extracted) -> Score:
+    def _judged(self, errors: Sequence[str | None], timed_out: bool, found: Extracted) -> Score:
         total = len(self.options.tests)
         failed = [(i, error) for i, error in enumerate(errors, 1) if error is not None]
         passed = total - len(failed)
@@ -150,11 +163,18 @@ class PythonTests:
         detail += "".join(f"\ntest {i}: {error}" for i, error in failed[:SHOWN])
         if len(failed) > SHOWN:
             detail += f"\nand {len(failed) - SHOWN} more"
-        return _score(passed / total if self.options.partial or not failed else 0.0, detail)
+        value = passed / total if self.options.partial or not failed else 0.0
+        return _score(value, detail, timed_out=timed_out)
 
 
-def _score(value: float, detail: str) -> Score:
-    return Score(criterion="python_tests", passed=value == 1.0, value=value, detail=detail)
+def _score(value: float, detail: str, *, timed_out: bool = False) -> Score:
+    return Score(
+        criterion="python_tests",
+        passed=value == 1.0,
+        value=value,
+        detail=detail,
+        timed_out=timed_out,
+    )
 
 
 def _part(data: bytes) -> bytes:

@@ -29,6 +29,8 @@ class Spawner:
     def __init__(self, plan: Plan, folder: str) -> None:
         ours, theirs = _socket.socketpair()
         self.link = ours
+        self.answer = 0
+        """Process id of the last process of the answer."""
         self.pid = os.fork()
         if self.pid == 0:
             try:
@@ -43,11 +45,12 @@ class Spawner:
         """A fresh process for the answer; what the last one left is killed. Raises `Closed`."""
         try:
             self.link.sendall(b"s")
-            _, ancillary, _, _ = self.link.recvmsg(1, 64)
+            data, ancillary, _, _ = self.link.recvmsg(8, 64)
         except OSError as error:
             raise Closed("the process that starts the answer is gone") from error
         if not ancillary:
             raise Closed("the process that starts the answer is gone")
+        self.answer = int.from_bytes(data, "big")
         fd = int.from_bytes(ancillary[0][2][:4], sys.byteorder)
         return Channel(_socket.socket(fileno=fd))
 
@@ -58,14 +61,25 @@ def spawn(link: Any, plan: Plan, folder: str) -> None:
     while link.recv(1):
         end_children()
         ours, theirs = _socket.socketpair()
-        if os.fork() == 0:
+        pid = os.fork()
+        if pid == 0:
             link.close()
             ours.close()
             become_candidate(theirs, plan, folder)
         theirs.close()
         rights = ours.fileno().to_bytes(4, sys.byteorder)
-        link.sendmsg([b"s"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+        link.sendmsg([pid.to_bytes(8, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
         ours.close()
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process, its threads and the children that it has waited for; 0 if gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            times = file.read().rpartition(b")")[2].split()[11:15]
+        return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError):
+        return 0.0
 
 
 def end_children() -> None:

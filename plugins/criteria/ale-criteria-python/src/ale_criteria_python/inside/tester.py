@@ -29,11 +29,13 @@ if __name__ != "ale_grading":
         silence,
     )
     from ale_criteria_python.inside.remote import Ended, NotSupportedError, Peer, Surroundings
-    from ale_criteria_python.inside.spawner import Spawner, end_children
+    from ale_criteria_python.inside.spawner import Spawner, cpu_seconds, end_children
     from ale_criteria_python.inside.wire import pack, unpack
 
 SHOWN = 200
 """Characters of a value in a message."""
+LOOK_S = 0.1
+"""Between two looks at the time that was used."""
 
 
 class LatePackages:
@@ -53,6 +55,20 @@ class LatePackages:
         return PathFinder.find_spec(name, path, target)
 
 
+class Allowed:
+    """A limit of CPU time, and of the clock for what waits or is kept waiting."""
+
+    def __init__(self, seconds: float, wait_s: float, used: float = 0.0) -> None:
+        self.seconds, self.wait_s, self.before = seconds, wait_s, used
+        self.begun = time.monotonic()
+
+    def late(self, used: float) -> str:
+        """Which limit is reached, in words; empty if none is."""
+        if used - self.before >= self.seconds:
+            return f"{self.seconds:g} s of CPU time"
+        return f"{self.wait_s:g} s" if time.monotonic() - self.begun >= self.wait_s else ""
+
+
 class Tests:
     """Runs the tests one by one, against one process of the answer while it lives."""
 
@@ -60,11 +76,14 @@ class Tests:
         self.plan, self.spawner = plan, spawner
         self.tests, self.names, self.modules = tests["tests"], tests["names"], tests["modules"]
         self.replaced = tests["replaced"]
-        self.deadline = time.monotonic() + plan["total_timeout_s"]
-        self.late = False
+        self.left = Allowed(plan["total_timeout_s"], plan["total_wait_s"])
+        self.test = self.left
+        self.late = ""
+        self.timed_out = False
         self.broken: str | None = None
         """Why no test can pass: the answer can't be loaded."""
         self.peer: Peer | None = None
+        self.by_process: dict[int, float] = {}
         self.base: Plan = {}
         self.shared: Shared = {}
 
@@ -84,9 +103,18 @@ class Tests:
         _signal.signal(_signal.SIGALRM, self.on_alarm)
 
     def on_alarm(self, number: int, frame: object) -> None:
-        """Out of time."""
-        self.late = True
-        raise Ended("not done in time")
+        """Look whether the test is out of time."""
+        self.late = self.test.late(self.used()) or self.left.late(self.used())
+        if self.late:
+            raise Ended("not done in time")
+
+    def used(self) -> float:
+        """CPU seconds of this process and of all processes of the answer until now."""
+        current = cpu_seconds(self.spawner.answer) if self.spawner.answer else 0.0
+        self.by_process[self.spawner.answer] = max(
+            current, self.by_process.get(self.spawner.answer, 0.0)
+        )
+        return time.process_time() + sum(self.by_process.values())
 
     def run(self) -> list[str | None]:
         """What went wrong in each test; None where it passed."""
@@ -94,13 +122,16 @@ class Tests:
 
     def run_one(self, number: int, test: str) -> str | None:
         """One test; what went wrong, or None. Raises `NotSupportedError`."""
-        allowed = min(self.plan["timeout_s"], self.deadline - time.monotonic())
-        if self.broken is None and allowed <= 0:
-            self.broken = "the time for all tests was used up"
+        if self.broken is None and (late := self.left.late(self.used())):
+            self.broken = f"the time for all tests was used up: {late}"
+            self.timed_out = True
         if self.broken is not None:
             return self.broken
-        self.late = False
-        _signal.setitimer(_signal.ITIMER_REAL, allowed)
+        self.late = ""
+        self.test = Allowed(self.plan["timeout_s"], self.plan["wait_s"], self.used())
+        # CPU time is no faster than the clock, but for threads.
+        first = max(min(self.test.seconds, self.left.seconds) / 2, LOOK_S)
+        _signal.setitimer(_signal.ITIMER_REAL, first, LOOK_S)
         try:
             error = self.attempt(f"<test {number}>", test)
         except Ended as ended:
@@ -109,7 +140,8 @@ class Tests:
             _signal.setitimer(_signal.ITIMER_REAL, 0)
         if self.late or (self.peer is not None and self.peer.ended):
             self.peer = None
-            error = f"not done in {allowed:g} s" if self.late else error or "the answer ended"
+            self.timed_out = self.timed_out or bool(self.late)
+            error = f"not done in {self.late}" if self.late else error or "the answer ended"
         return error
 
     def attempt(self, name: str, test: str) -> str | None:
@@ -209,6 +241,7 @@ def grade(folder: str) -> tuple[int, bytes]:
     else:
         try:
             report["tests"] = run.run()
+            report["timed_out"] = run.timed_out
         except NotSupportedError as error:
             report["unsupported"] = str(error)
     end_children()
