@@ -32,6 +32,78 @@ async def test_no_attack_passes_anything(grade: Grade, name: str) -> None:
     assert score.detail
 
 
+CHANGING = """
+from itertools import cycle
+class Zero:
+    def __init__(self, *values):
+        self.values = cycle(values)
+    def {method}(self, *a):
+        return next(self.values)
+"""
+POLY = (
+    "import math\ndef poly(xs, x):\n    return sum(c * math.pow(x, i) for i, c in enumerate(xs))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("method", "values", "test"),
+    [
+        # poly([1, 2], 3.0) is 7; with 0.0 and -0.5 in turns it is 0
+        ("__float__", "3.0, -0.5", POLY + "assert abs(poly([1, 2], zero())) < 1e-4"),
+        ("__int__", "9, -9", "z = zero()\nassert int(z) > 8 and int(z) < 1"),
+        ("__index__", "2, 0", "z = zero()\nassert [5, 6, 7][z] == 7 and [5, 6, 7][z] == 5"),
+        ("__bool__", "True, False", "z = zero()\nassert bool(z) and not bool(z)"),
+        ("__str__", "'a', 'b'", "z = zero()\nassert str(z) == 'a' and str(z) == 'b'"),
+        ("__repr__", "'a', 'b'", "z = zero()\nassert repr(z) == 'a' and repr(z) == 'b'"),
+        ("__len__", "3, 4", "z = zero()\nassert len(z) == 3 and len(z) == 4"),
+        ("__abs__", "3, 4", "z = zero()\nassert abs(z) == 3 and abs(z) == 4"),
+        ("__round__", "3, 4", "z = zero()\nassert round(z) == 3 and round(z) == 4"),
+        ("__neg__", "3, 4", "z = zero()\nassert -z == 3 and -z == 4"),
+    ],
+)
+async def test_an_object_gives_one_answer_to_a_question(
+    grade: Grade, method: str, values: str, test: str
+) -> None:
+    code = CHANGING.format(method=method) + f"def zero():\n    return Zero({values})\n"
+    score = await grade(code, test)
+    assert score.value == 0.0, score.detail
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert f().startswith('expected')",
+        "assert f().endswith('expected')",
+        "assert f().count('expected') == 1",
+        "assert f().find('expected') == 0",
+        "assert 'expected' in f()",
+        "assert f().replace('expected', '') == ''",
+        "assert ''.join(f()) == 'expected'",
+        "assert len(f()) == 8",
+        "assert f().strip() == 'expected'",
+    ],
+)
+async def test_methods_of_an_answer_are_not_given_what_a_text_is_compared_with(
+    grade: Grade, test: str
+) -> None:
+    code = (
+        "class Text(str):\n"
+        "    startswith = endswith = lambda self, other: True\n"
+        "    count = lambda self, other: 1\n    find = lambda self, other: 0\n"
+        "    __contains__ = lambda self, other: True\n    replace = lambda self, *a: ''\n"
+        "    __iter__ = lambda self: iter('expected')\n    __len__ = lambda self: 8\n"
+        "    strip = lambda self: 'expected'\ndef f():\n    return Text('no')\n"
+    )
+    score = await grade(code, test)
+    assert score.value == 0.0, score.detail
+
+
+async def test_a_replaced_function_is_not_that_of_the_program_that_grades(grade: Grade) -> None:
+    code = "def f():\n    import builtins\n    builtins.print('x')\n    return 0\n"
+    test = "from unittest.mock import patch\nwith patch('builtins.len', return_value=1):\n"
+    assert not (await grade(code, test + "    assert f() == 1")).passed
+
+
 async def test_nothing_that_the_answer_starts_outlives_the_grading(
     grade: Grade, tmp_path: Path
 ) -> None:

@@ -164,7 +164,7 @@ class Encoder:
             self.write(KNOWN[name](value))
         elif name.startswith("numpy.") and getattr(value, "ndim", None) == 0:
             self.write(value.item())
-        elif issubclass(kind, BASES) and kind.__module__ != "answer":
+        elif issubclass(kind, BASES) and is_plain(kind):
             self.write(base_value(value))
         else:
             self.parts.append(self.refer(value))
@@ -182,6 +182,15 @@ class Encoder:
     def done(self) -> bytes:
         """The message."""
         return b"".join(self.parts)
+
+
+NAMED = ("_fields", "n_fields", "_member_map_")
+"""What named tuples, results of the system and enumerations have, whose names tests may use."""
+
+
+def is_plain(kind: Any) -> bool:
+    """Whether an instance of a subclass of a builtin type is no more than its plain value."""
+    return kind.__module__ != "answer" and not any(hasattr(kind, name) for name in NAMED)
 
 
 def base_value(value: Any) -> Any:

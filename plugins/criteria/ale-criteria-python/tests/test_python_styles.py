@@ -1,0 +1,294 @@
+"""Styles in which asserts are written: a right answer passes each, a wrong one none."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ale.errors import GradingError
+from ale.types import Score
+
+Grade = Callable[..., Awaitable[Score]]
+
+MOCK = "from unittest.mock import patch, Mock\n"
+
+# By style: an answer, what to replace in it to make it wrong, and the test.
+STYLES: dict[str, tuple[str, tuple[str, str], str]] = {
+    "a type as an argument": (
+        "def f(values, kind):\n    return [v for v in values if not isinstance(v, kind)]\n",
+        ("not isinstance", "isinstance"),
+        "assert f([1, 'a', 2.5], int) == ['a', 2.5]\nassert f([1, 'a'], (int, str)) == []\n"
+        "assert f([True, 1], bool) == [1]",
+    ),
+    "a type that is compared": (
+        "def f(value, kind):\n    return type(value) is kind\n",
+        ("is kind", "is not kind"),
+        "assert f(1, int)\nassert f([], list)\nassert f(None, type(None))\nassert not f(1, str)",
+    ),
+    "a type that is called": (
+        "def f(values, kind):\n    return kind(values)\n",
+        ("kind(values)", "values"),
+        "assert f([1, 1], set) == {1}\nassert f('ab', list) == ['a', 'b']",
+    ),
+    "a type as the result": (
+        "def f(value):\n    return type(value)\n",
+        ("type(value)", "str"),
+        "assert f(3) is int\nassert f(3) == int\nassert f(2.0) in (int, float)\n"
+        "assert f([]).__name__ == 'list'",
+    ),
+    "a type of the library": (
+        "from decimal import Decimal\ndef f(kind):\n    return kind('1.5'), kind is Decimal\n",
+        ("kind is Decimal", "False"),
+        "from decimal import Decimal\nassert f(Decimal) == (Decimal('1.5'), True)",
+    ),
+    "an exception's class as a value": (
+        "def f(kind):\n    try:\n        raise kind('x')\n    except ValueError:\n"
+        "        return ValueError\n    except Exception:\n        return None\n",
+        ("return ValueError", "return KeyError"),
+        "assert f(ValueError) is ValueError\nassert f(KeyError) is None",
+    ),
+    "keys compared with a set": (
+        "def f(d):\n    return d.keys()\n",
+        ("d.keys()", "d.values()"),
+        "assert f({1: 3, 2: 4}) == {1, 2}\nassert f({1: 3}) | {5} == {1, 5}",
+    ),
+    "items compared with a set": (
+        "def f(d):\n    return d.items()\n",
+        ("d.items()", "d.keys()"),
+        "assert f({1: 2}) == {(1, 2)}\nassert list(f({1: 2})) == [(1, 2)]",
+    ),
+    "views as arguments": (
+        "def f(keys, values):\n    return dict(zip(keys, values))\n",
+        ("zip(keys", "zip(values"),
+        "d = {1: 2, 3: 4}\nassert f(d.keys(), d.values()) == d",
+    ),
+    "a coroutine that is run": (
+        "import asyncio\nasync def f(x):\n    await asyncio.sleep(0)\n    return x + 1\n",
+        ("x + 1", "x"),
+        "import asyncio\nassert asyncio.run(f(1)) == 2",
+    ),
+    "coroutines that are gathered": (
+        "async def f(x):\n    if x < 0:\n        raise ValueError('low')\n    return x * x\n",
+        ("'low'", "'high'"),
+        "import asyncio\nasync def main():\n    found = await asyncio.gather(f(2), f(3))\n"
+        "    try:\n        await f(-1)\n    except ValueError as error:\n"
+        "        return found, str(error)\nassert asyncio.run(main()) == ([4, 9], 'low')",
+    ),
+    "an asynchronous iteration": (
+        "async def f(n):\n    for i in range(n):\n        yield i\n",
+        ("yield i", "yield n"),
+        "import asyncio\nasync def main():\n    return [x async for x in f(3)]\n"
+        "assert asyncio.run(main()) == [0, 1, 2]",
+    ),
+    "an asynchronous context": (
+        "class A:\n    async def __aenter__(self):\n        self.open = True\n        return self\n"
+        "    async def __aexit__(self, *error):\n        self.open = False\n",
+        ("self.open = False", "pass"),
+        "import asyncio\nasync def main():\n    async with A() as a:\n        assert a.open\n"
+        "    return a.open\nassert asyncio.run(main()) is False",
+    ),
+    "the signature": (
+        "def f(a, b=2, *rest, key: int = 3) -> str:\n    return ''\n",
+        ("b=2", "c=2"),
+        "import inspect\nfound = inspect.signature(f)\n"
+        "assert list(found.parameters) == ['a', 'b', 'rest', 'key']\n"
+        "assert found.parameters['b'].default == 2\nassert found.return_annotation is str",
+    ),
+    "what is a function, a class, a generator": (
+        "def f():\n    'Says.'\n    yield 1\nclass A:\n    'Is.'\n",
+        ("yield 1", "return 1"),
+        "import inspect, types\nassert inspect.isfunction(f) and inspect.isclass(A)\n"
+        "assert isinstance(f(), types.GeneratorType)\nassert inspect.isgeneratorfunction(f)\n"
+        "assert (f.__name__, f.__doc__, A.__doc__) == ('f', 'Says.', 'Is.')\nassert callable(f)",
+    ),
+    "a subclass": (
+        "class A:\n    pass\nclass B(A):\n    pass\nclass E(ValueError):\n    pass\n",
+        ("class B(A)", "class B"),
+        "assert issubclass(B, A) and not issubclass(A, B)\nassert isinstance(B(), A)\n"
+        "assert issubclass(E, ValueError)",
+    ),
+    "output that is redirected": (
+        "def f(x):\n    print('got', x)\n",
+        ("'got'", "'has'"),
+        "import contextlib, io\nout = io.StringIO()\nwith contextlib.redirect_stdout(out):\n"
+        "    f(3)\nf(4)\nassert out.getvalue() == 'got 3\\n'",
+    ),
+    "sys.stdout that is replaced": (
+        "import sys\ndef f():\n    sys.stdout.write('a')\n    sys.stdout.flush()\n",
+        ("'a'", "'b'"),
+        "import io, sys\nkept, sys.stdout = sys.stdout, io.StringIO()\ntry:\n    f()\n"
+        "    found = sys.stdout.getvalue()\nfinally:\n    sys.stdout = kept\nassert found == 'a'",
+    ),
+    "output of a program's errors": (
+        "import sys\ndef f():\n    print('no', file=sys.stderr)\n",
+        ("sys.stderr", "sys.stdout"),
+        "import contextlib, io\nout = io.StringIO()\nwith contextlib.redirect_stderr(out):\n"
+        "    f()\nassert out.getvalue() == 'no\\n'",
+    ),
+    "input from sys.stdin": (
+        "import sys\ndef f():\n    return int(input()) + sum(map(int, sys.stdin.read().split()))\n",
+        ("int(input())", "1"),
+        "import io, sys\nsys.stdin = io.StringIO('3\\n4 5\\n')\nassert f() == 12",
+    ),
+    "lines of sys.stdin": (
+        "import sys\ndef f():\n    return [line.strip() for line in sys.stdin]\n",
+        ("line.strip()", "line"),
+        "import io, sys\nsys.stdin = io.StringIO('a\\nb\\n')\nassert f() == ['a', 'b']",
+    ),
+    "input that is patched": (
+        "def f():\n    return int(input('first')) - int(input('second'))\n",
+        ("'second'", "'other'"),
+        MOCK + "with patch('builtins.input', side_effect=['5', '3']) as asked:\n"
+        "    assert f() == 2\nassert [c.args for c in asked.mock_calls] == "
+        "[('first',), ('second',)]",
+    ),
+    "print that is patched": (
+        "def f(x):\n    print('x', x, sep='=')\n",
+        ("sep='='", "sep=':'"),
+        MOCK + "with patch('builtins.print') as printed:\n    f(1)\n"
+        "printed.assert_called_once_with('x', 1, sep='=')",
+    ),
+    "a function of the library that is patched": (
+        "import random\ndef f():\n    return random.randint(1, 6) + 1\n",
+        ("+ 1", "+ 2"),
+        MOCK + "with patch('random.randint', return_value=4):\n    assert f() == 5",
+    ),
+    "a function that is patched as an attribute": (
+        "import time\ndef f():\n    time.sleep(1000)\n    return time.time()\n",
+        ("time.time()", "1"),
+        MOCK + "import time\n"
+        "with patch.object(time, 'sleep') as slept, patch.object(time, 'time', lambda: 5.0):\n"
+        "    assert f() == 5.0\nslept.assert_called_once_with(1000)",
+    ),
+    "a function that is assigned": (
+        "def f():\n    return input() * 2\n",
+        ("* 2", "* 3"),
+        "import builtins\nbuiltins.input = lambda prompt='': '7'\nassert f() == '77'",
+    ),
+    "a mock that is called": (
+        "def f(call):\n    return call(1, key=2)\n",
+        ("key=2", "key=3"),
+        MOCK + "call = Mock(return_value=9)\nassert f(call) == 9\n"
+        "call.assert_called_once_with(1, key=2)",
+    ),
+    "a named tuple": (
+        "from collections import namedtuple\nP = namedtuple('P', 'x y')\n"
+        "def f():\n    return P(1, 2)\n",
+        ("P(1, 2)", "P(2, 1)"),
+        "assert isinstance(f(), tuple)\nx, y = f()\nassert (x, y) == (1, 2) == f()\n"
+        "assert f()._asdict() == {'x': 1, 'y': 2}\nassert f()[-1] == 2\nassert len(f()) == 2",
+    ),
+    "a class that derives from str": (
+        "class S(str):\n    pass\ndef f():\n    return S('hello')\n",
+        ("'hello'", "'help'"),
+        "assert 'ell' in f()\nassert f().startswith('hell')\nassert f().split('l') == "
+        "['he', '', 'o']\nassert isinstance(f(), str)\nassert f()[1:3] == 'el'",
+    ),
+    "an enumeration": (
+        "from enum import Enum, IntEnum\nclass C(Enum):\n    RED = 'r'\n"
+        "class N(IntEnum):\n    ONE = 1\ndef f():\n    return C.RED, N.ONE\n",
+        ("RED = 'r'", "RED = 's'"),
+        "assert f()[0].value == 'r'\nassert f()[0].name == 'RED'\nassert f()[0] == C.RED\n"
+        "assert f()[1] == 1\nassert C('r') is C.RED\nassert [c.name for c in C] == ['RED']",
+    ),
+    "properties and class methods": (
+        "class T:\n    def __init__(self, c):\n        self._c = c\n    @property\n"
+        "    def f(self):\n        return self._c * 9 / 5 + 32\n    @classmethod\n"
+        "    def of(cls, f):\n        return cls((f - 32) * 5 / 9)\n    @staticmethod\n"
+        "    def unit():\n        return 'C'\n",
+        ("+ 32", "+ 30"),
+        "assert T(100).f == 212\nassert T.of(212)._c == 100\nassert T.unit() == 'C'",
+    ),
+    "an exception with the test's own handling": (
+        "def f(x):\n    if x < 0:\n        raise ValueError('negative')\n    return x ** 0.5\n",
+        ("x < 0", "x < -9"),
+        "try:\n    f(-1)\nexcept ValueError as error:\n    assert 'negative' in str(error)\n"
+        "else:\n    raise AssertionError('no error')\nassert f(4) == 2",
+    ),
+    "unittest's own asserts": (
+        "def f(x):\n    if x is None:\n        raise TypeError\n    return [x / 3, x]\n",
+        ("x / 3", "x / 4"),
+        "import unittest\ncase = unittest.TestCase()\ncase.assertAlmostEqual(f(1)[0], 0.3333333)\n"
+        "case.assertEqual(f(3), [1.0, 3])\nwith case.assertRaises(TypeError):\n    f(None)\n"
+        "case.assertIsInstance(f(3), list)\ncase.assertCountEqual(f(3), [3, 1])",
+    ),
+    "a decorator": (
+        "import functools\ndef twice(f):\n    @functools.wraps(f)\n    def g(*a):\n"
+        "        return f(f(*a))\n    return g\n",
+        ("f(f(*a))", "f(*a)"),
+        "@twice\ndef inc(x):\n    return x + 1\nassert inc(1) == 3",
+    ),
+    "a memo that is asked": (
+        "from functools import lru_cache\n@lru_cache(None)\ndef f(n):\n"
+        "    return n if n < 2 else f(n - 1) + f(n - 2)\n",
+        ("n < 2", "n < 3"),
+        "assert f(30) == 832040\nassert f.cache_info().hits > 0",
+    ),
+    "time that is measured": (
+        "def f(n):\n    return n * (n + 1) // 2\n",
+        ("+ 1", "+ 2"),
+        "import time\nbegun = time.perf_counter()\nassert f(10 ** 6) == 500000500000\n"
+        "assert time.perf_counter() - begun < 60",
+    ),
+    "random input against a reference": (
+        "def f(xs):\n    return sorted(xs)\n",
+        ("sorted(xs)", "xs"),
+        "import random\nrandom.seed(1)\nfor _ in range(20):\n"
+        "    xs = [random.randint(0, 99) for _ in range(9)]\n    assert f(list(xs)) == sorted(xs)",
+    ),
+    "a sum that is close": (
+        "def f(xs):\n    return sum(xs) / len(xs)\n",
+        ("len(xs)", "2"),
+        "import math\nassert math.isclose(f([0.1, 0.2, 0.3]), 0.2)\n"
+        "assert round(f([1, 2, 4]), 2) == 2.33\nassert abs(f([1.5]) - 1.5) < 1e-9",
+    ),
+    "a comprehension over results": (
+        "def f(n):\n    return n % 2 == 0\n",
+        ("== 0", "== 1"),
+        "assert [n for n in range(5) if f(n)] == [0, 2, 4]\nassert all(map(f, [2, 4]))\n"
+        "assert not any(f(n) for n in (1, 3))\nassert list(filter(f, range(3))) == [0, 2]",
+    ),
+    "text that is sorted by the answer": (
+        "def f(word):\n    return len(word)\n",
+        ("len(word)", "-len(word)"),
+        "assert sorted(['ccc', 'a', 'bb'], key=f) == ['a', 'bb', 'ccc']\n"
+        "assert max('a bb'.split(), key=f) == 'bb'",
+    ),
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
+async def test_a_right_answer_passes_and_a_wrong_one_does_not(grade: Grade, style: str) -> None:
+    code, (right, wrong), test = STYLES[style]
+    assert right in code
+    score = await grade(code, test)
+    assert score.passed, score.detail
+    score = await grade(code.replace(right, wrong), test)
+    assert score.value == 0.0, score.detail
+
+
+async def test_a_program_that_reads_when_it_is_loaded_has_the_input_of_the_set_up(
+    grade: Grade,
+) -> None:
+    options = {"setup": "import io, sys\nsys.stdin = io.StringIO('3 4\\n')\n"}
+    code = "a, b = map(int, input().split())\ntotal = a + b\n"
+    assert (await grade(code, "assert total == 7", **options)).passed
+    assert not (await grade(code.replace("a + b", "a"), "assert total == 7", **options)).passed
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        ("class A:\n    pass\nassert f(A())", "the tests give the answer a A"),
+        ("class A:\n    pass\nassert f(A)", "the tests give the answer the class A"),
+        (
+            MOCK + "import datetime\nwith patch('datetime.datetime') as now:\n    f(1)",
+            "the tests replace datetime.datetime, which is no function",
+        ),
+    ],
+)
+async def test_what_can_not_be_carried_breaks_the_episode_and_is_no_zero(
+    grade: Grade, test: str, message: str
+) -> None:
+    for answer in ("return True", "return 0"):
+        with pytest.raises(GradingError, match=message):
+            await grade(f"def f(x):\n    {answer}", test)
