@@ -98,6 +98,32 @@ async def test_methods_of_an_answer_are_not_given_what_a_text_is_compared_with(
     assert score.value == 0.0, score.detail
 
 
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert abs(Solution().f(3) - 9) < 1e-9",
+        "s = Solution()\nassert s.f(3) - 9 == 0",
+        "assert f(3) - 9 == 0",
+        "assert 9 - f(3) == 0",
+        "v = V(3)\nassert v * 2 == V(6)\nassert f(3) - 9 == 0",
+        "v = V(3)\nassert v * 2 == V(6)\nassert v.f(3) - 9 == 0",
+    ],
+)
+async def test_an_operator_gives_no_result_the_value_that_is_expected(
+    grade: Grade, test: str
+) -> None:
+    code = (
+        "class V:\n    def __init__(self, *a):\n        pass\n"
+        "    def __sub__(self, other):\n        return 0\n    __rsub__ = __sub__\n"
+        "    def __mul__(self, other):\n        return self\n"
+        "    def __eq__(self, other):\n        return True\n"
+        "    def f(self, x):\n        return V()\nSolution = V\n"
+        "def f(x):\n    return V()\n"
+    )
+    score = await grade(code, test)
+    assert score.value == 0.0, score.detail
+
+
 async def test_a_replaced_function_is_not_that_of_the_program_that_grades(grade: Grade) -> None:
     code = "def f():\n    import builtins\n    builtins.print('x')\n    return 0\n"
     test = "from unittest.mock import patch\nwith patch('builtins.len', return_value=1):\n"

@@ -211,6 +211,16 @@ STYLES: dict[str, tuple[str, tuple[str, str], str]] = {
         "case.assertEqual(f(3), [1.0, 3])\nwith case.assertRaises(TypeError):\n    f(None)\n"
         "case.assertIsInstance(f(3), list)\ncase.assertCountEqual(f(3), [3, 1])",
     ),
+    "an operator with a number": (
+        "class V:\n    def __init__(self, x, y):\n        self.x, self.y = x, y\n"
+        "    def __mul__(self, k):\n        return V(self.x * k, self.y * k)\n"
+        "    __rmul__ = __mul__\n    def __radd__(self, other):\n        return self\n"
+        "    def __add__(self, other):\n        return V(self.x + other.x, self.y + other.y)\n"
+        "    def __eq__(self, other):\n        return (self.x, self.y) == (other.x, other.y)\n",
+        ("self.x * k", "self.x"),
+        "assert V(1, 2) * 3 == V(3, 6)\nv = V(1, 2)\nw = 2 * v * 2\nassert (w.x, w.y) == (4, 8)\n"
+        "assert sum([v, V(1, 1)]).x == 2\nv *= 5\nassert v.x == 5",
+    ),
     "a decorator": (
         "import functools\ndef twice(f):\n    @functools.wraps(f)\n    def g(*a):\n"
         "        return f(f(*a))\n    return g\n",

@@ -4,7 +4,7 @@ import ast
 import builtins
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from ale_answers import parsed_python
 
@@ -43,6 +43,44 @@ def replaced(tests: Sequence[str]) -> tuple[str, ...]:
     nodes = [node for text in tests for node in ast.walk(parsed_python(text))]
     found = {name for node in nodes for name in _replaced_by(node)}
     return tuple(sorted(name for name in found if _DOTTED.fullmatch(name) and _is_library(name)))
+
+
+def combines(tests: Sequence[str], names: Collection[str]) -> bool:
+    """Whether a test has an operator between an object that it makes and a value of its own.
+
+    Such as ``Vector(1, 2) * 3``, or ``v * 3`` with ``v = Vector(1, 2)``: an object of a class of
+    the answer, by the usual spelling of classes. What the answer gave for a question, as in
+    ``Solution().area(3) - 9``, is none.
+    """
+    classes = {name for name in names if name[:1].isupper()}
+    return bool(classes) and any(_combines(parsed_python(text), classes) for text in tests)
+
+
+def _combines(tree: ast.AST, classes: Collection[str]) -> bool:
+    def is_made(node: ast.AST) -> bool:
+        match node:
+            case ast.Call(func=ast.Name(id=name)):
+                return name in classes
+            case ast.Name(id=name):
+                return name in variables
+            case ast.BinOp(left=left, right=right):
+                return is_made(left) or is_made(right)
+        return False
+
+    variables: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if is_made(value):
+                variables.add(name)
+    return any(
+        is_made(node.left) != is_made(node.right)
+        if isinstance(node, ast.BinOp)
+        else isinstance(node.func, ast.Name)
+        and node.func.id == "sum"
+        and any(is_made(part) for part in ast.walk(node))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.BinOp | ast.Call)
+    )
 
 
 def _replaced_by(node: ast.AST) -> Iterator[str]:

@@ -20,7 +20,7 @@ from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory
 from ale_answers import Extracted, answer_code, messages_of, read_answer_file
 from ale_criteria_python.inside import wire
-from ale_criteria_python.names import free_names, replaced
+from ale_criteria_python.names import combines, free_names, replaced
 from ale_criteria_python.options import PythonTestsOptions
 from ale_signed_tests import new_scratch, not_begun, remove, variables
 
@@ -70,12 +70,14 @@ class PythonTests:
     _names: tuple[str, ...] = field(init=False, repr=False)
     _modules: tuple[str, ...] = field(init=False, repr=False)
     _replaced: tuple[str, ...] = field(init=False, repr=False)
+    _combines: bool = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         names, modules = free_names(self.options.tests, self.options.setup)
         object.__setattr__(self, "_names", (*self.options.names, *names))
         object.__setattr__(self, "_modules", modules)
         object.__setattr__(self, "_replaced", replaced(self.options.tests))
+        object.__setattr__(self, "_combines", combines(self.options.tests, self._names))
 
     @property
     def needs_workspace(self) -> bool:
@@ -151,6 +153,7 @@ class PythonTests:
                 "names": self._names,
                 "modules": self._modules,
                 "replaced": self._replaced,
+                "combines": self._combines,
                 "key": key,
             }
         )

@@ -27,7 +27,7 @@ if __name__ != "ale_grading":
         encoded,
         silence,
     )
-    from ale_criteria_python.inside.wire import BASES, base_value
+    from ale_criteria_python.inside.wire import BASES, OPERATORS, base_value
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "call": lambda f, *a, **k: f(*a, **k),
@@ -49,14 +49,13 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "exit": lambda v: type(v).__exit__(v, None, None, None),
     **{f.__name__: f for f in (len, iter, next, bool, str, repr, int, float, abs, round, dir)},
     "index": _operator.index,
-    **{
-        name: getattr(_operator, name)
-        for name in (
-            *("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "truediv"),
-            *("floordiv", "mod", "pow", "and_", "or_", "xor", "neg"),
-        )
-    },
+    **{name: getattr(_operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge", "neg")},
 }
+OPERATIONS.update((name, getattr(_operator, name)) for name in OPERATORS)
+OPERATIONS.update(
+    ("r" + name, lambda value, other, name=name: OPERATIONS[name](other, value))
+    for name in OPERATORS
+)
 """What the tests can ask for, by name."""
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 if __name__ != "ale_grading":
     from ale_criteria_python.inside.channel import Channel, Closed, decoded, encoded
+    from ale_criteria_python.inside.wire import OPERATORS
 
 
 class Ended(BaseException):
@@ -75,6 +76,10 @@ class Peer:
         self.errors: dict[int, Any] = {}
         self.own: list[Any] = []
         self.names: dict[int, str] = {}
+        self.combines = False
+        """Operators are given values of the tests, for objects that these have made."""
+        self.made: set[int] = set()
+        """Ids of these objects."""
         self.kept: dict[Any, Any] = {}
         """Results of requests in `KEPT`, as first given since anything may have changed."""
         self.last: Any = None
@@ -135,11 +140,22 @@ class Peer:
                         self.last = (arguments, options, kind, rest)
                     if kind == "error":
                         raise local_error(operation, *rest)
+                    self.note_made(operation, arguments[0] if arguments else None, rest[0])
                     return rest[0]
                 self.channel.send(self.called(kind, *rest))
         except (Closed, Ended) as error:
             self.ended = True
             raise Ended(f"the answer ended: {error}") from None
+
+    def note_made(self, operation: str, target: Any, result: Any) -> None:
+        """Remember what a test makes: instances, and what operators make of them."""
+        is_class = operation == "call" and self.names.get(id(target), "")[:1].isupper()
+        if type(result) is Remote and (is_class or (operation in ARITHMETIC and self.has(target))):
+            self.made.add(id(result))
+
+    def has(self, target: Any) -> bool:
+        """Did the test make this object?"""
+        return self.combines and id(target) in self.made
 
     def read(self, known: Sequence[Any]) -> Any:
         """A message of the answer; whatever is wrong with it ends the answer."""
@@ -220,6 +236,7 @@ KEPT = {"plain", "len", "str", "repr", *NUMERIC}
 otherwise an object could be above one bound and below another."""
 READS = {*KEPT, "isinstance", "names", "eq", "ne", "lt", "le", "gt", "ge"}
 """Requests after which the objects of the answer are taken to be as they were."""
+ARITHMETIC = {*OPERATORS, *("r" + name for name in OPERATORS)}
 FIXED = (bool, int, float, complex, str, bytes, tuple, frozenset)
 PLAIN = (type(None), bool, int, float, complex, str, bytes, range)
 DEEPEST = 5
@@ -431,6 +448,8 @@ def two_sided(operation: str, reflected: bool) -> Any:
     def method(self: Any, other: object) -> Any:
         if type(other) is Remote:
             return ask(self, operation, other)
+        if operation in ARITHMETIC and object.__getattribute__(self, "_peer").has(self):
+            return ask(self, "r" + operation if reflected else operation, other)
         if not has_base(self):
             return NotImplemented
         function = getattr(_operator, operation)
@@ -458,7 +477,7 @@ for _kind in (bool, int, float, str, repr):
     setattr(Remote, f"__{_kind.__name__}__", typed(_kind.__name__, _type))
 for _operation in ("len", "index"):
     setattr(Remote, f"__{_operation}__", typed(_operation, int))
-for _operation in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor"):
+for _operation in OPERATORS:
     _name = _operation.strip("_")
     setattr(Remote, f"__{_name}__", two_sided(_operation, False))
     setattr(Remote, f"__r{_name}__", two_sided(_operation, True))

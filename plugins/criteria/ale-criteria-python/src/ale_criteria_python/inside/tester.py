@@ -75,7 +75,7 @@ class Tests:
     def __init__(self, plan: Plan, tests: Plan, spawner: Spawner) -> None:
         self.plan, self.spawner = plan, spawner
         self.tests, self.names, self.modules = tests["tests"], tests["names"], tests["modules"]
-        self.replaced = tests["replaced"]
+        self.replaced, self.combines = tests["replaced"], tests["combines"]
         self.left = Allowed(plan["total_timeout_s"], plan["total_wait_s"])
         self.test = self.left
         self.late = ""
@@ -164,6 +164,7 @@ class Tests:
         """A fresh process with the answer loaded; or `broken` is set."""
         try:
             peer = Peer(self.spawner.start(), self.shared, self.surroundings)
+            peer.combines = self.combines
             problem, _ = decoded(peer.channel.receive(), peer.resolve, {})
         except Closed:
             problem = "it ended its own process, or the one that starts it"
