@@ -245,6 +245,12 @@ STYLES: dict[str, tuple[str, tuple[str, str], str]] = {
         "import random\nrandom.seed(1)\nfor _ in range(20):\n"
         "    xs = [random.randint(0, 99) for _ in range(9)]\n    assert f(list(xs)) == sorted(xs)",
     ),
+    "random numbers of a seed": (
+        "import random\ndef f():\n    return random.randint(0, 10 ** 9)\n",
+        ("10 ** 9", "10 ** 8"),
+        "import random\nrandom.seed(7)\nexpected = [random.randint(0, 10 ** 9) for _ in 'ab']\n"
+        "random.seed(7)\nassert [f(), f()] == expected",
+    ),
     "a sum that is close": (
         "def f(xs):\n    return sum(xs) / len(xs)\n",
         ("len(xs)", "2"),

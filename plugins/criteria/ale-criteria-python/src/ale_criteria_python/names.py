@@ -87,7 +87,7 @@ def _replaced_by(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.Constant(value=str(text)):
             yield text
-        case ast.Attribute(ctx=ast.Store()):
+        case ast.Attribute(ctx=ast.Store()) | ast.Attribute(attr="seed"):
             yield ast.unparse(node)
         case ast.Call(
             args=[ast.Name() | ast.Attribute() as owner, ast.Constant(value=str(name)), *_]

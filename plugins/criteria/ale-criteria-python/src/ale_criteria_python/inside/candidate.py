@@ -81,7 +81,10 @@ def signature_of(function: Any) -> Any:
     import inspect
 
     found = inspect.signature(function)
-    given = lambda value: () if value is found.empty else (value,)  # noqa: E731
+
+    def given(value: Any) -> Any:
+        return () if value is found.empty else (value,)
+
     parts = [
         (each.name, int(each.kind), given(each.default), given(each.annotation))
         for each in found.parameters.values()
@@ -192,6 +195,9 @@ class Candidate:
         """Replace streams and functions; what they were before."""
         before = {}
         for name, value in given.items():
+            if name == "random":
+                __import__(name).setstate(value)
+                continue
             module, _, attribute = name.rpartition(".")
             if module == "builtins":
                 scope = self.scope["__builtins__"]

@@ -36,6 +36,9 @@ class Surroundings:
     def __init__(self, names: Sequence[str]) -> None:
         self.streams = [(name, getattr(sys, name)) for name in ("stdin", "stdout", "stderr")]
         self.functions = [(name, *found) for name in names if (found := library(name))]
+        self.seeded = "random.seed" in names
+        self.state: Any = None
+        """Of `random`, as the answer was last given it."""
 
     def now(self) -> dict[str, Any]:
         """By name, what is replaced now.
@@ -48,6 +51,11 @@ class Surroundings:
             stream = getattr(sys, name)
             if stream is not before:
                 given["sys." + name] = stream.readline if name == "stdin" else stream.write
+        if self.seeded:
+            import random
+
+            if self.state != (state := random.getstate()):
+                given["random"] = self.state = state
         for name, owner, before in self.functions:
             value = getattr(owner, name.rpartition(".")[2], before)
             if value is not before:

@@ -65,8 +65,8 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "values": lambda items: dict(enumerate(items)).values(),
     "items": lambda items: dict(items).items(),
 }
-OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
-OPERATORS += ("and_", "or_", "xor")
+OPERATORS: tuple[str, ...] = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+OPERATORS += ("matmul", "and_", "or_", "xor")
 SEQUENCES: dict[Any, bytes] = {list: b"l", tuple: b"t", set: b"e", frozenset: b"z"}
 MUTABLE = (list, dict, set, bytearray)
 
