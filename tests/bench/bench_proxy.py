@@ -144,7 +144,8 @@ class _Client(asyncio.Protocol):
         """One stream, to its end."""
         self._ended, self._begun, self._chunks = asyncio.Event(), False, list[float]()
         body = json.dumps({"stream": True, "messages": [{"role": "user", "content": name}]})
-        head = "POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+        head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+        head += "Content-Type: application/json\r\n"
         head += f"X-Ale-Session: {name}\r\nContent-Length: {len(body)}\r\n\r\n"
         self._asked = time.monotonic()
         self.server.write((head + body).encode())

@@ -109,7 +109,9 @@ class World:
                 said = answer.choices[0].message.content or ""
                 has_vowel = any(each in "aeiou" for each in said)
                 body = json.dumps({"score": float(has_vowel == good)}).encode()
-                asked = urllib.request.Request(f"{self.url}/sessions/{name}/feedback", data=body)
+                url = f"{self.url}/sessions/{name}/feedback"
+                json_ = {"Content-Type": "application/json"}
+                asked = urllib.request.Request(url, body, json_)
                 urllib.request.urlopen(asked, timeout=PATIENCE_S).read()
 
     def time(self, text: str) -> None:

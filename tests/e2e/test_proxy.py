@@ -100,7 +100,8 @@ def test_an_address_in_use_is_named_with_what_to_do(workshop: Any) -> None:
     reason = "Address already in use; --port 0 takes a free port"
     assert f"can't listen at 127.0.0.1:{port}: {reason}" in done.err
     assert not workshop.runs, "a run directory was left"
-    elsewhere = workshop.ale("proxy", "http://h/v1", "--host", "192.0.2.1", timeout_s=PATIENCE_S)
+    other = ("proxy", "http://h/v1", "--host", "192.0.2.1", "--key-env", "KEY")
+    elsewhere = workshop.ale(*other, KEY="sesame", timeout_s=PATIENCE_S)
     assert "--host is an address of this machine" in elsewhere.err
 
 
@@ -109,6 +110,7 @@ def test_mistakes_are_reported_before_anything_is_started(workshop: Any, tmp_pat
         (["localhost:8000"], "URL: expected a URL"),
         (["http://me:secret@h/v1"], "the agent sends the key"),
         (["http://h/v1", "--key-env", "NOT_SET"], "NOT_SET is not set"),
+        (["http://h/v1", "--host", "0.0.0.0"], "--key-env VARIABLE"),
         (["http://h/v1", "--config", "absent.yaml"], "absent.yaml"),
     ):
         done = workshop.ale("proxy", *arguments, timeout_s=PATIENCE_S)

@@ -205,7 +205,10 @@ def work(url: str) -> None:
         asked = urllib.request.Request(
             f"{url}/sessions/s{number}/feedback",
             data=json.dumps(score).encode(),
-            headers={"Authorization": f"Bearer {KEYS['FEEDBACK_KEY']}"},
+            headers={
+                "Authorization": f"Bearer {KEYS['FEEDBACK_KEY']}",
+                "Content-Type": "application/json",
+            },
         )
         urllib.request.urlopen(asked, timeout=PATIENCE_S).read()
 

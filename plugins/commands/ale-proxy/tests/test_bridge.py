@@ -47,6 +47,7 @@ class Asking:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         sent = None if body is None else content
+        headers |= {"Content-Type": "application/json"} if sent is not None else {}
         answer = await self.client.request(method, path, content=sent, headers=headers)
         assert answer.status_code == status, answer.text
         plain = path.partition("?")[0]
@@ -324,8 +325,9 @@ async def test_each_error_has_its_status_and_says_what_is_wrong(tmp_path: Path) 
             (operation.name, status)
             for operation in OPERATIONS
             for status in operation.statuses
-            # 401 and 507 have tests of their own, 500 needs a middleware that fails.
-            if status not in (401, 500, 507) and (operation.name, status) not in ask.seen
+            # These have tests of their own; 500 needs a middleware that fails.
+            if status not in (401, 403, 408, 413, 415, 421, 500, 503, 507)
+            and (operation.name, status) not in ask.seen
         ]
         assert not missing
     (episode,) = episodes(tmp_path / "run")

@@ -267,5 +267,6 @@ async def test_an_answer_of_any_form_passes(
 async def test_a_request_of_any_form_is_sent_on(body: bytes, canned: Canned, start: Start) -> None:
     proxy: Proxied = await start(canned({"/v1/chat/completions": whole({"object": "x"})}))
     async with httpx.AsyncClient(trust_env=False) as asking:
-        answer = await asking.post(f"{proxy.url}/chat/completions", content=body)
+        json = {"Content-Type": "application/json"}
+        answer = await asking.post(f"{proxy.url}/chat/completions", content=body, headers=json)
     assert answer.json() == {"object": "x"}

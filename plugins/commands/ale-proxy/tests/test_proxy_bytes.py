@@ -70,6 +70,7 @@ ANSWERS = {
 def request(path: str, port: int, body: str = '{"messages": []}') -> bytes:
     method = "GET" if "models" in path or "files" in path else "POST"
     head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n"
+    head += "Content-Type: application/json\r\n"
     data = body if method == "POST" else ""
     return f"{head}Content-Length: {len(data)}\r\n\r\n{data}".encode()
 
@@ -182,13 +183,15 @@ async def test_the_server_gets_the_headers_that_the_client_sends(start: Callable
         odd = (
             "Authorization: Bearer abc\r\nX-Odd: a  b\r\nAccept-Encoding: br, gzip;q=0.5, zstd\r\n"
         )
+        kind = "Content-Type: application/json\r\n"
         own = "X-Ale-Session: s\r\nX-Ale-Task: t\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n"
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\n{odd}{own}"
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n{kind}{odd}{own}"
         asked = f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
         assert b" 200 OK" in await ask_raw(proxy.port, asked)
         (arrived,) = server.requests()
     assert arrived["headers"] == {
         "host": server.url.split("/")[2],
+        "content-type": "application/json",
         "authorization": "Bearer abc",
         "x-odd": "a  b",
         "accept-encoding": "gzip;q=0.5",
@@ -201,7 +204,8 @@ async def test_a_long_body_that_is_not_recorded_is_sent_on_whole(
 ) -> None:
     proxy: Proxied = await start(canned({"/v1/files": whole("stored")}))
     body = "x" * 5_000_000
-    head = f"POST /v1/files HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {len(body)}"
+    head = "POST /v1/files HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    head += f"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: {len(body)}"
     got = await ask_raw(proxy.port, f"{head}\r\n\r\n{body}".encode())
     assert parsed(got)[2] == b"stored"
     assert not list(proxy.sessions)

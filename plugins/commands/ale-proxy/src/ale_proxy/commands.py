@@ -17,7 +17,18 @@ def _header(_: click.Context, __: click.Parameter, value: str) -> str:
 
 
 _SHARED = (
-    click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at."),
+    click.option(
+        "--host",
+        default="127.0.0.1",
+        show_default=True,
+        help="Address to listen at; one that others can reach needs --key-env.",
+    ),
+    click.option(
+        "--allow-host",
+        multiple=True,
+        metavar="NAME",
+        help="Also answer requests that call this server by NAME. Can be repeated.",
+    ),
     click.option(
         "--run",
         type=PATH,

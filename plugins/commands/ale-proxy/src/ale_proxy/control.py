@@ -1,6 +1,5 @@
 """``/v1/sessions``: see open sessions, end them, and say how good they were."""
 
-import hmac
 import json
 from typing import Annotated, Any
 
@@ -9,8 +8,10 @@ import msgspec
 from aiohttp import web
 
 from ale.errors import StoreError
+from ale_openai_wire.listening import is_one_of
+from ale_proxy.door import MOST_FORM, body_of, refusal
 from ale_proxy.episodes import Feedback
-from ale_proxy.forwarding import Forwarder, refusal
+from ale_proxy.forwarding import Forwarder
 from ale_proxy.sessions import Ending, Session, Sessions
 
 CURRENT = "current"
@@ -97,14 +98,12 @@ class Control:
 
     def _admit(self, request: web.Request) -> None:
         given = request.headers.get("Authorization", "")
-        if self.key is not None and not hmac.compare_digest(
-            given.encode(), f"Bearer {self.key}".encode()
-        ):
+        if self.key is not None and not is_one_of(given, [f"Bearer {self.key}"]):
             raise refusal(web.HTTPUnauthorized, "the key for sessions is missing or wrong")
 
 
 async def _read(request: web.Request, form: type[Any]) -> Any:
-    body = await request.read()
+    body = await body_of(request, MOST_FORM)
     try:
         return msgspec.json.decode(body or b"{}", type=form)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

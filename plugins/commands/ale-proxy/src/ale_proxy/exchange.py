@@ -10,6 +10,7 @@ import msgspec
 from ale.middleware import Rewriting, head_of
 from ale.types import Message
 from ale_proxy.apis import Answered, AnswerReader, Api, Asked, UnreadableError
+from ale_proxy.door import inflated
 
 READ_ENCODINGS = ("gzip", "deflate", "identity")
 """Of bodies that can be read."""
@@ -197,7 +198,9 @@ def _decoded(body: bytes, encoding: str) -> bytes:
     if encoding.lower() not in READ_ENCODINGS:
         raise UnreadableError(f"its encoding is {encoding}")
     try:
-        return zlib.decompress(body, wbits=47)
+        return inflated(body)
+    except OverflowError:
+        raise UnreadableError("it is inflated to too many bytes") from None
     except zlib.error:
         raise UnreadableError("it is not compressed as it says") from None
 

@@ -1,11 +1,10 @@
 """Sends requests on as they came, and their answers back as they come."""
 
 import asyncio
-import json
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from urllib.parse import unquote
 
 import aiohttp
@@ -14,10 +13,12 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from ale.errors import AleError
+from ale_openai_wire.listening import is_one_of
 from ale_proxy.apis import api_at
+from ale_proxy.door import KEY, body_of, refusal, target_of
 from ale_proxy.exchange import READ_ENCODINGS, Exchange
 from ale_proxy.relaying import relay
-from ale_proxy.sessions import BROKE_OFF, Session, Sessions
+from ale_proxy.sessions import BROKE_OFF, Session, Sessions, TooManyError
 
 SESSION = "X-Ale-Session"
 TASK = "X-Ale-Task"
@@ -33,6 +34,7 @@ _OF_THE_CONNECTION = frozenset(
     }
 )
 """Headers that say something about one connection alone: RFC 9110, 7.6.1."""
+_KEYS = ("Authorization", "X-Api-Key", "Api-Key")
 _NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 """What the HTTP client would add to a request that does not have it."""
 
@@ -44,6 +46,8 @@ class Forwarder:
         upstream: the server's URL, without ``/v1``.
         session_header: the request header that names the session.
         ask_tokens: ask the server for token ids and log-probabilities, where the agent does not.
+        keys: of which each request needs one, if there are any: in `KEY`, or where it has the
+            server's key, which is then not sent on.
     """
 
     def __init__(
@@ -54,27 +58,35 @@ class Forwarder:
         *,
         session_header: str = SESSION,
         ask_tokens: bool = False,
+        keys: Collection[str] = (),
     ) -> None:
         self._client = client
         self._upstream = str(upstream).rstrip("/")
         self._sessions = sessions
         self._session_header = session_header
         self._ask_tokens = ask_tokens
+        self._keys = keys
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """One request.
 
         Raises:
             web.HTTPForbidden: it is for a route with which a run changes the server's weights.
+            web.HTTPUnauthorized: it needs a key of this program, and has none.
         """
+        target = target_of(request)
         # Any segment, also an escaped one: whatever stands before the server may resolve `..`.
-        if "ale" in unquote(request.raw_path.partition("?")[0]).split("/"):
+        if "ale" in unquote(target.partition("?")[0]).split("/"):
             message = "ale proxy: the routes below /ale/, which change weights, are not forwarded"
             raise refusal(web.HTTPForbidden, message)
-        api = api_at(request.raw_path) if request.method == "POST" else None
+        given = (request.headers.get(KEY, ""), *keys_of(request))
+        if self._keys and not any([is_one_of(key, self._keys) for key in given]):
+            message = f"the key is missing or wrong; it may be in {KEY}"
+            raise refusal(web.HTTPUnauthorized, message)
+        api = api_at(target) if request.method == "POST" else None
         if api is None:
             return await self._forward(request, request.content if request.body_exists else None)
-        body = await request.read()
+        body = await body_of(request)
         exchange = Exchange(api, body, request.headers.get("Content-Encoding", ""))
         session = self.session_of(request)
         # The request is sent on first: reading a long conversation takes milliseconds.
@@ -95,16 +107,27 @@ class Forwarder:
 
         Raises:
             web.HTTPBadRequest: a name is none.
+            web.HTTPServiceUnavailable: too many are open.
         """
         keys = keys_of(request)
         task = _name_in(request, TASK)
-        return self._sessions.opened(self.session_name(request), task, keys)
+        try:
+            return self._sessions.opened(self.session_name(request), task, keys)
+        except TooManyError as error:
+            raise refusal(web.HTTPServiceUnavailable, f"ale proxy: {error}") from None
 
     def session_name(self, request: web.Request) -> str:
         """Its name."""
         named = _name_in(request, self._session_header)
         keys = keys_of(request)
         return named or (self._sessions.name_for(keys[0]) if keys else "unnamed")
+
+    def _sent_on(self, request: web.Request, exchange: Exchange | None) -> CIMultiDict[str]:
+        headers = _sent_on(request, exchange)
+        for name in _KEYS if self._keys else ():
+            if is_one_of(_key_in(request, name), self._keys):
+                headers.popall(name, None)
+        return headers
 
     async def _forward(
         self,
@@ -115,8 +138,8 @@ class Forwarder:
     ) -> web.StreamResponse:
         asking = self._client.request(
             request.method,
-            URL(self._upstream + request.raw_path, encoded=True),
-            headers=_sent_on(request, exchange),
+            URL(self._upstream + target_of(request), encoded=True),
+            headers=self._sent_on(request, exchange),
             data=body,
             skip_auto_headers=_NOT_ADDED,
             allow_redirects=False,
@@ -238,9 +261,11 @@ def _readable(accepted: Iterable[str]) -> str:
 
 def keys_of(request: web.Request) -> tuple[str, ...]:
     """The API keys in a request's headers."""
-    bearer = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-    others = (request.headers.get(name, "").strip() for name in ("X-Api-Key", "Api-Key"))
-    return tuple(filter(None, (bearer, *others)))
+    return tuple(filter(None, (_key_in(request, name) for name in _KEYS)))
+
+
+def _key_in(request: web.Request, header: str) -> str:
+    return request.headers.get(header, "").removeprefix("Bearer ").strip()
 
 
 def _name_in(request: web.Request, header: str) -> str | None:
@@ -249,9 +274,3 @@ def _name_in(request: web.Request, header: str) -> str | None:
         message = f"{header} may have letters, digits and . _ : - and at most 100 of them"
         raise refusal(web.HTTPBadRequest, message)
     return name
-
-
-def refusal(status: type[web.HTTPException], message: str) -> web.HTTPException:
-    """An error as clients of OpenAI and of Anthropic read it, to be raised."""
-    body = {"type": "error", "error": {"type": "proxy_error", "message": message}}
-    return status(text=json.dumps(body), content_type="application/json")

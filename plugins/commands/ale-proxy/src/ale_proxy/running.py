@@ -23,18 +23,20 @@ from ale.processes import announced
 from ale.protocols import Middleware
 from ale.recording import Recording, run_folder
 from ale.runs import Registry, build_choice, read_source
-from ale_openai_wire import cannot_listen, key_from
+from ale_openai_wire import Door, cannot_listen, check_exposed, key_from
 from ale_proxy.control import Control
+from ale_proxy.door import EVERYTHING, Entrance
 from ale_proxy.forwarding import SESSION, Forwarder
 from ale_proxy.sessions import Sessions
 
 _log = logging.getLogger(__name__)
-MOST_BODY = 256 << 20
-"""Bytes of a request that is recorded, which is read whole; others have no bound."""
 CONNECT_S = 30.0
 KEEP_S = 4.0
 """For which an unused connection to the server is kept: less than servers keep theirs."""
 SHUTDOWN_S = 2.0
+LINGER_S = 1.0
+"""For which the rest of a body that was refused is still taken: some clients read no answer before
+they have sent all of it."""
 
 
 @frozen(kw_only=True)
@@ -51,6 +53,8 @@ class ProxyOptions:
     logprobs_mode: Literal["raw", "processed"] = "raw"
     key_env: str | None = None
     config: Path | None = None
+    allow_host: tuple[str, ...] = ()
+    """Further names that requests may call the server by."""
 
 
 def run(options: ProxyOptions, registry: Registry, say: Callable[[str], None]) -> None:
@@ -63,6 +67,8 @@ def run(options: ProxyOptions, registry: Registry, say: Callable[[str], None]) -
     """
     upstream = server_url(options.upstream)
     key = key_in(options.key_env, "--key-env")
+    harm = "score and end sessions"
+    check_exposed(options.host, has_key=key is not None, option="--key-env", harm=harm)
     with recorded("proxy", options, str(upstream), registry) as sessions:
         proxy = proxying(options, upstream, sessions, key)
         run_to_end(serve("proxy", proxy, options, sessions, say))
@@ -218,18 +224,26 @@ async def proxying(
     """
     async with (
         forwarding(options, upstream, sessions, key) as routes,
-        listening(options.host, options.port, routes, sessions) as url,
+        listening(options, routes, sessions) as url,
     ):
         yield f"{url}/v1"
 
 
 @asynccontextmanager
 async def forwarding(
-    options: ProxyOptions, upstream: URL, sessions: Sessions, key: str | None
+    options: ProxyOptions,
+    upstream: URL,
+    sessions: Sessions,
+    key: str | None,
+    needed: Collection[str] = (),
 ) -> AsyncIterator[list[web.RouteDef]]:
     """The routes of the proxy, with connections to the server that are closed with the block.
 
     The last one is for every path.
+
+    Args:
+        key: that requests about sessions need.
+        needed: keys of which requests for the server need one, if there are any.
     """
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_S)
     client = aiohttp.ClientSession(
@@ -244,18 +258,20 @@ async def forwarding(
         sessions,
         session_header=options.session_header,
         ask_tokens=options.ask_tokens,
+        keys=needed,
     )
-    everything = web.route("*", "/{path:.*}", forwarder.handle)
+    everything = web.route("*", EVERYTHING, forwarder.handle)
     async with client:
         yield [*Control(sessions, forwarder, key).routes(), everything]
 
 
 @asynccontextmanager
 async def listening(
-    host: str, port: int, routes: Sequence[web.RouteDef], sessions: Sessions
+    options: ProxyOptions, routes: Sequence[web.RouteDef], sessions: Sessions
 ) -> AsyncIterator[str]:
     """Answer requests while the block runs, then end the sessions; ``http://HOST:PORT``."""
-    app = web.Application(client_max_size=MOST_BODY)
+    entrance = Entrance(Door.at(options.host, options.allow_host))
+    app = web.Application(middlewares=[entrance.middleware])
     app.add_routes(routes)
     runner = web.AppRunner(
         app,
@@ -264,15 +280,21 @@ async def listening(
         handler_cancellation=True,  # a client that leaves stops its sampling
         auto_decompress=False,
         shutdown_timeout=SHUTDOWN_S,
+        lingering_time=LINGER_S,
     )
     await runner.setup()
+    assert runner.server is not None
     idle = asyncio.create_task(sessions.end_idle())
+    server: asyncio.Server | None = None
     try:
-        site = web.TCPSite(runner, host, port, backlog=1024)
-        await site.start()
-        address, taken = runner.addresses[0][:2]
+        server = await asyncio.get_running_loop().create_server(
+            entrance.protocols(runner.server), options.host, options.port, backlog=1024
+        )
+        address, taken = server.sockets[0].getsockname()[:2]
         yield f"http://{f'[{address}]' if ':' in address else address}:{taken}"
     finally:
+        if server is not None:
+            server.close()
         idle.cancel()
         with suppress(asyncio.CancelledError):
             await idle

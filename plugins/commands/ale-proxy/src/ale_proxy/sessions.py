@@ -14,7 +14,7 @@ from typing import Literal
 
 from attrs import define, field, frozen
 
-from ale.errors import StoreError
+from ale.errors import AleError, StoreError
 from ale.middleware import Rewriting
 from ale.protocols import Middleware, MiddlewareContext
 from ale.recording import Recording
@@ -35,10 +35,16 @@ from ale_proxy.journal import (
 )
 
 _log = logging.getLogger(__name__)
+MOST_OPEN = 10_000
+"""Sessions that are open at once: anyone who reaches the proxy opens one by naming it."""
 Ending = Literal["feedback", "end", "timeout", "shutdown"]
 BROKE_OFF = "the server broke off its answer"
 CLIENT_LEFT = "the client left before the answer was complete"
 UNFINISHED = "its session ended before the answer was complete"
+
+
+class TooManyError(AleError):
+    """Too many sessions are open."""
 
 
 @define(eq=False)
@@ -166,14 +172,24 @@ class Sessions:
         return self._open.get(name)
 
     def opened(self, name: str, task_id: str | None, secrets: Collection[str]) -> Session:
-        """The session of this name; a new one where none is open."""
+        """The session of this name; a new one where none is open.
+
+        Raises:
+            TooManyError: too many are open for a new one.
+        """
         session = self._open.get(name)
         if session is None:
+            self.check_room()
             session = self._open[name] = Session(name=name)
         session.last = time.monotonic()
         session.task_id = session.task_id or task_id
         session.secrets.update(secrets)
         return session
+
+    def check_room(self) -> None:
+        """Raise `TooManyError` where so many sessions are open that no other may be."""
+        if len(self._open) >= MOST_OPEN:
+            raise TooManyError(f"{MOST_OPEN} sessions are open; end some, or wait until they end")
 
     @contextmanager
     def exchanging(self, session: Session, exchange: Exchange) -> Iterator[None]:
@@ -207,7 +223,9 @@ class Sessions:
 
         Raises:
             StoreError: the disk is full; it is not open.
+            TooManyError: too many are.
         """
+        self.check_room()
         session = Session(name=name, assignment=Assignment(worker=worker))
         self._begin(session, task)
         self.keep(session)

@@ -9,13 +9,13 @@ A library, not a plugin: it registers no component. Its modules:
 - `status` and `retry`: what kind of failure it was, whether and when to retry;
 - `models`: the list at ``/models``;
 - `client`: the base of a component: one request at a time, retries, the check of a name;
-- `listening`: a server that can't listen at its address;
+- `listening`: a server's address, and which requests may come in;
 - `hints`: what to do where no retry helps.
 """
 
 from ale_openai_wire.client import ChatClient, check_model, missing_model
 from ale_openai_wire.hints import TOO_LONG, unreachable
-from ale_openai_wire.listening import cannot_listen
+from ale_openai_wire.listening import Door, cannot_listen, check_exposed
 from ale_openai_wire.models import read_models
 from ale_openai_wire.options import ChatOptions, key_from
 from ale_openai_wire.request import (
@@ -38,9 +38,11 @@ __all__ = [
     "AttemptError",
     "ChatClient",
     "ChatOptions",
+    "Door",
     "ReasoningField",
     "Redactor",
     "cannot_listen",
+    "check_exposed",
     "check_model",
     "completion",
     "effective",

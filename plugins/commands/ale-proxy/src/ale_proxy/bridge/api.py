@@ -1,6 +1,5 @@
 """Answers the requests of the bridge."""
 
-import hmac
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -10,11 +9,15 @@ from aiohttp import web
 from attrs import field, frozen
 
 from ale.errors import AleError, StoreError
+from ale_openai_wire.listening import is_one_of
 from ale_proxy.bridge.assignments import Assignments, RefusedError
 from ale_proxy.bridge.forms import Error, Problem
 from ale_proxy.bridge.openapi import document
 from ale_proxy.bridge.operations import OPERATIONS, Operation, Reply, Role
+from ale_proxy.door import MOST_FORM, body_of
+from ale_proxy.sessions import TooManyError
 
+_BEARER = "Bearer "
 _NAME = re.compile(r"`str` matching regex '\^.*\{0,(\d+)\}.*'")
 """How msgspec refuses a `Name` or a `TaskId`."""
 
@@ -26,13 +29,18 @@ class Keys:
     manager: str | None = field(default=None, repr=False)
     worker: str | None = field(default=None, repr=False)
 
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Those that there are."""
+        return tuple(key for key in (self.manager, self.worker) if key is not None)
+
     def admits(self, role: Role, request: web.Request) -> bool:
         """Whether the request has the key for it."""
         if role == "anybody" or self.manager is None:
             return True
-        keys = [self.manager, *([self.worker] if role == "worker" and self.worker else [])]
-        given = request.headers.get("Authorization", "").encode()
-        return any([hmac.compare_digest(given, f"Bearer {key}".encode()) for key in keys])
+        keys = self.all if role == "worker" else (self.manager,)
+        given = request.headers.get("Authorization", "")
+        return given.startswith(_BEARER) and is_one_of(given.removeprefix(_BEARER), keys)
 
 
 def routes_of(assignments: Assignments, keys: Keys) -> list[web.RouteDef]:
@@ -49,8 +57,7 @@ def routes_of(assignments: Assignments, keys: Keys) -> list[web.RouteDef]:
             except RefusedError as error:
                 return _json(error.status, _error(str(error)))
             except AleError as error:
-                status = 507 if isinstance(error, StoreError) else 500
-                return _json(status, _error(str(error)))
+                return _json(_status_of(error), _error(str(error)))
             is_there = {form is not None: status for status, form in operation.replies.items()}
             return _json(is_there[reply is not None], reply)
 
@@ -60,12 +67,20 @@ def routes_of(assignments: Assignments, keys: Keys) -> list[web.RouteDef]:
     return [*made, web.get("/openapi.json", described)]
 
 
+def _status_of(error: AleError) -> int:
+    if isinstance(error, TooManyError):
+        return 503
+    return 507 if isinstance(error, StoreError) else 500
+
+
 async def _answer(
     operation: Operation, assignments: Assignments, keys: Keys, request: web.Request
 ) -> Reply:
     if not keys.admits(operation.role, request):
         raise RefusedError(401, f"the key of a {operation.role} is missing or wrong")
-    form = None if operation.form is None else _read(await request.read(), operation.form)
+    form = (
+        None if operation.form is None else _read(await body_of(request, MOST_FORM), operation.form)
+    )
     reply = operation.answer(assignments, form, request)
     return await reply if isinstance(reply, Awaitable) else reply
 

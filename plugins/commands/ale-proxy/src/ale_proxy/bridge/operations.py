@@ -16,10 +16,16 @@ LONGEST_WAIT_S = 60.0
 _ERRORS: Mapping[int, str] = {
     400: "The body is no JSON.",
     401: "The key is missing or wrong.",
+    403: "A page of another site has sent it.",
     404: "There is no such assignment.",
+    408: "The body did not come in time.",
     409: "It contradicts what was said before.",
+    413: "The body is too large.",
+    415: "The body is not declared as JSON.",
+    421: "The server is named otherwise.",
     422: "The JSON does not have the form that is expected.",
     500: "A middleware failed.",
+    503: "Too many sessions are open.",
     507: "It could not be stored.",
 }
 
@@ -45,7 +51,7 @@ class Operation:
     @property
     def statuses(self) -> Mapping[int, str]:
         """The errors that it may be answered with, and what they mean."""
-        codes = (*self.errors, *((400, 422) if self.form else ()))
+        codes = {*self.errors, *((400, 408, 413, 415, 422) if self.form else ()), 403, 421}
         return {code: _ERRORS[code] for code in sorted(codes)}
 
 
@@ -70,7 +76,7 @@ OPERATIONS = (
         summary="Assign a task.",
         form=Assign,
         replies=_ONE,
-        errors=(401, 409, 507),
+        errors=(401, 409, 503, 507),
         answer=lambda known, form, _: known.assign(form),
     ),
     Operation(

@@ -7,6 +7,7 @@ from attrs import frozen
 
 from ale.errors import InputError
 from ale.runs import Registry
+from ale_openai_wire import check_exposed
 from ale_proxy.bridge.api import Keys, routes_of
 from ale_proxy.bridge.assignments import Assignments
 from ale_proxy.running import (
@@ -53,8 +54,13 @@ def run(options: BridgeOptions, registry: Registry, say: Callable[[str], None]) 
     if keys.worker is not None and keys.worker == keys.manager:
         message = "the keys of managers and of workers are the same, so a worker could grade itself"
         raise InputError.of(message, path="--worker-key-env")
-    secrets = [key for key in (keys.manager, keys.worker) if key]
-    with recorded("bridge", proxy, proxy.upstream, registry, secrets) as sessions:
+    check_exposed(
+        proxy.host,
+        has_key=keys.manager is not None,
+        option="--key-env",
+        harm="assign tasks and grade them",
+    )
+    with recorded("bridge", proxy, proxy.upstream, registry, keys.all) as sessions:
         bridge = bridging(options, sessions, keys)
         run_to_end(serve("bridge", bridge, proxy, sessions, say))
 
@@ -74,7 +80,7 @@ async def bridging(
     async with AsyncExitStack() as stack:
         if proxy.upstream:
             upstream = server_url(proxy.upstream)
-            forwards = forwarding(proxy, upstream, sessions, keys.manager)
+            forwards = forwarding(proxy, upstream, sessions, keys.manager, keys.all)
             routes += await stack.enter_async_context(forwards)
-        serving = listening(proxy.host, proxy.port, routes, sessions)
+        serving = listening(proxy, routes, sessions)
         yield await stack.enter_async_context(serving)
