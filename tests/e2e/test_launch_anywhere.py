@@ -268,6 +268,7 @@ def test_torchrun_on_two_hosts_with_servers_on_two_others_ends_as_local(
         "llm.registry=registry",
         f"llm.api_key_env={SERVERS_KEY}",
         "llm.weights_channel=gloo",
+        "llm.weights_address=auto",
     )
     with servers_on(workshop, four_hosts[2:]):
         assert on_two_hosts(workshop, "servers", four_hosts[:2], *servers) == local

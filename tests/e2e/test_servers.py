@@ -169,8 +169,8 @@ def test_servers_on_other_hosts_get_the_weights_over_the_network(
         assert failed.returncode == 1
         said = "if the trainer does not share this folder with the server's machine"
         assert said in failed.stdout + failed.stderr
-        for way in ("llm.weights_channel=gloo", "llm.weights_address=auto"):
-            done = run(way, "llm.take_over=true")
+        for way in ("llm.weights_channel=gloo", "llm.weights_channel=folder"):
+            done = run(way, "llm.weights_address=auto", "llm.take_over=true")
             assert done.returncode == 0, done.stdout + done.stderr
         assert {*copies.glob("ale-weights-*")} > before
     assert {*copies.glob("ale-weights-*")} == before

@@ -70,6 +70,13 @@ def test_a_key_that_is_not_set_is_named(
     assert "the environment variable SERVE_KEY is not set" in message
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "name.example"])
+def test_beyond_loopback_a_key_is_needed(registry: Registry, host: str) -> None:
+    where = Endpoint(host=host, port=0)
+    with pytest.raises(InputError, match=r"(?s)others than this machine.*--api-key-env VARIABLE"):
+        run(chosen("fake", None), registry, where, say=print)
+
+
 def test_a_config_gives_its_section_llm(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("agent: {type: iflow}\nllm: {type: fake}\n")
     assert chosen(None, tmp_path / "c.yaml").plain() == {"type": "fake"}

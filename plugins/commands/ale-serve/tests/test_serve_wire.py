@@ -22,6 +22,7 @@ from ale.types import (
     ToolCall,
     Usage,
 )
+from ale_serve import running
 from ale_serve.answering import Served
 from ale_serve.running import Endpoint, listening
 
@@ -41,6 +42,7 @@ TOOL = {
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 CHAT = "/v1/chat/completions"
 Start = Callable[..., Any]
+LOCAL = "Host: localhost\r\nContent-Type: application/json\r\n"
 
 
 @pytest.fixture
@@ -228,7 +230,7 @@ async def test_only_the_right_key_is_answered(start: Start) -> None:
 async def test_unsupported_requests_are_rejected_with_a_reason(
     start: Start, body: bytes, message: str
 ) -> None:
-    head = f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n"
+    head = f"POST {CHAT} HTTP/1.1\r\n{LOCAL}Content-Length: {len(body)}\r\n"
     answered = await raw(
         await start(FakeLLM([])), (head + "Connection: close\r\n\r\n").encode() + body
     )
@@ -250,7 +252,7 @@ async def test_unsupported_requests_are_rejected_with_a_reason(
 async def test_malformed_requests_get_an_explanation(
     start: Start, first: str, header: str, status: int
 ) -> None:
-    asked = f"{first}\r\nHost: h\r\n{header}\r\n\r\n".encode()
+    asked = f"{first}\r\n{LOCAL}{header}\r\n\r\n".encode()
     assert (await raw(await start(FakeLLM([])), asked)).startswith(f"HTTP/1.1 {status} ".encode())
 
 
@@ -258,7 +260,7 @@ async def test_a_body_that_is_too_long_is_rejected_before_it_is_complete(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ale_serve.answering.MOST_BODY", 1000)
-    head = f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n"
+    head = f"POST {CHAT} HTTP/1.1\r\n{LOCAL}Content-Length: 99999999999\r\n\r\n"
     url = await start(FakeLLM([]))
     async with asyncio.timeout(30):  # a connection that is kept is closed after 75 s
         answered = await raw(url, head.encode() + b"x" * 2000)
@@ -267,7 +269,7 @@ async def test_a_body_that_is_too_long_is_rejected_before_it_is_complete(
 
 async def test_a_body_may_come_in_chunks(start: Start) -> None:
     body = json.dumps(ASK).encode()
-    head = f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+    head = f"POST {CHAT} HTTP/1.1\r\n{LOCAL}Connection: close\r\n"
     chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
     url = await start(FakeLLM([ANSWER]))
     answered = await raw(url, head.encode() + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
@@ -344,8 +346,38 @@ async def test_a_client_that_leaves_in_a_stream_causes_no_warning(
     answer = evolve(ANSWER, message=evolve(ANSWER.message, tool_calls=calls))
     url = await start(FakeLLM([answer] * 20))
     body = json.dumps({**ASK, "stream": True})
-    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST {CHAT} HTTP/1.1\r\n{LOCAL}Content-Length: {len(body)}\r\n\r\n"
     port = url.split(":")[2].split("/")[0]
     leaving = await asyncio.create_subprocess_exec(sys.executable, "-c", LEAVING, port, head + body)
     assert await leaving.wait() == 0
     assert [record.getMessage() for record in caplog.records] == []
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("Host: evil.example\r\nContent-Type: application/json\r\n", 421),
+        (f"{LOCAL}Origin: http://e.example\r\n", 403),
+        ("Host: localhost\r\nContent-Type: text/plain\r\n", 415),
+        ("Host: localhost\r\n", 415),
+    ],
+)
+async def test_what_a_page_could_send_is_refused(start: Start, head: str, status: int) -> None:
+    llm = FakeLLM([])
+    port = await start(llm)
+    body = b'{"messages": [{"role": "user", "content": "x"}]}'
+    for path in (CHAT, "/ale/pause", "/nothing"):
+        asked = f"POST {path} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n"
+        answered = await raw(port, f"{asked}Connection: close\r\n\r\n".encode() + body)
+        assert int(answered.split()[1]) == status
+        assert json.loads(answered.partition(b"\r\n\r\n")[2])["error"]["message"]
+    assert llm.requests == []
+
+
+async def test_a_connection_that_asks_nothing_is_closed(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "HEAD_S", 0.2)
+    port = await start(FakeLLM([]))
+    for begin in (b"", b"POST /v1/chat/completions HTTP/1.1\r\nHost: local"):
+        assert await asyncio.wait_for(raw(port, begin), 10) == b""

@@ -1,7 +1,6 @@
 """Requests to responses: a model as an application of Starlette."""
 
 import asyncio
-import hmac
 import os
 import time
 import traceback
@@ -14,15 +13,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from ale.errors import AleError, ContextLengthError, LLMError
 from ale.protocols import LLM
+from ale_openai_wire import Door
+from ale_openai_wire.listening import BODY_S, MOST_BODY, is_one_of
 from ale_serve import wire
 from ale_servers.fetching import FetchedWeights
 from ale_servers.protocol import InferenceServer
-from ale_servers.web import routes, while_connected
+from ale_servers.web import guarded, routes, while_connected
 
-MOST_BODY = 64 << 20
 _CLIENT_LEFT = 499
 """As nginx logs it; the client has disconnected."""
 
@@ -38,8 +39,9 @@ class Served:
     """Weights of trainers on other machines; whoever serves closes it."""
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = lambda: os.urandom(12).hex()
+    door: Door = field(factory=Door)
 
-    def app(self) -> Starlette:
+    def app(self) -> ASGIApp:
         """The application, for any ASGI server."""
         paths = [
             Route("/health", self._health),
@@ -47,8 +49,10 @@ class Served:
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
         ]
         if self.inference is not None:
-            paths += routes(self.inference, self._has_key, self.fetched)
-        return Starlette(routes=paths, exception_handlers={HTTPException: _refused})
+            keyed = self.key is not None
+            paths += routes(self.inference, self._has_key, self.fetched, keyed=keyed)
+        app = Starlette(routes=paths, exception_handlers={HTTPException: _refused})
+        return guarded(app, self.door)
 
     @property
     def inference(self) -> InferenceServer | None:
@@ -81,9 +85,7 @@ class Served:
 
     def _has_key(self, request: Request) -> bool:
         given = request.headers.get("authorization", "")
-        return self.key is None or hmac.compare_digest(
-            given.encode(), f"Bearer {self.key}".encode()
-        )
+        return self.key is None or is_one_of(given, [f"Bearer {self.key}"])
 
     async def _answer(self, asked: wire.ChatRequest) -> Response:
         identity = self.new_id()
@@ -109,12 +111,16 @@ class Served:
 
 async def _body(request: Request) -> bytes:
     body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MOST_BODY:
-            # The rest of the body is not waited for.
-            close = {"Connection": "close"}
-            raise HTTPException(413, f"the request is longer than {MOST_BODY} bytes", close)
+    close = {"Connection": "close"}  # the rest of the body is not waited for
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > MOST_BODY:
+                    raise HTTPException(413, f"the request is longer than {MOST_BODY} bytes", close)
+    except TimeoutError:
+        message = f"the body of the request did not come within {BODY_S:g} s"
+        raise HTTPException(408, message, close) from None
     return bytes(body)
 
 

@@ -18,7 +18,18 @@ from ale_nats_client.commands import server_of, server_options
     metavar="FILE",
     help="Serve the model of this config's section llm; the file needs no other section.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen at; one that others can reach needs --api-key-env.",
+)
+@click.option(
+    "--allow-host",
+    multiple=True,
+    metavar="NAME",
+    help="Also answer requests that call this server by NAME. Can be repeated.",
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -52,6 +63,7 @@ def serve(
     llm: str | None,
     config: Path | None,
     host: str,
+    allow_host: tuple[str, ...],
     port: int,
     name: str | None,
     api_key_env: str | None,
@@ -80,6 +92,7 @@ def serve(
     section = chosen(llm, config)
     endpoint = Endpoint(
         host=host,
+        allow_host=allow_host,
         port=port,
         name=name,
         api_key_env=api_key_env,

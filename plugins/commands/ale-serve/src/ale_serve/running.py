@@ -1,7 +1,6 @@
 """Builds a model, serves it over HTTP, and closes it at the end."""
 
 import asyncio
-import ipaddress
 import os
 import signal
 import socket
@@ -18,6 +17,7 @@ from typing import Any
 
 import uvicorn
 from attrs import frozen
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from ale.errors import AleError, InputError
 from ale.plugin import BuildContext
@@ -25,7 +25,8 @@ from ale.processes import announced
 from ale.runs import Registry, build_choice, parse_choice, read_source
 from ale.strict import Node
 from ale_nats_client.options import ServerOptions
-from ale_openai_wire import cannot_listen, key_from
+from ale_openai_wire import Door, cannot_listen, check_exposed, key_from
+from ale_openai_wire.listening import HEAD_S
 from ale_serve.answering import Served
 from ale_servers.places import registry_at
 from ale_servers.registry import Writable, namesake, own_entry, registered
@@ -49,6 +50,8 @@ class Endpoint:
     """Registry of servers: a folder, or a bucket of NATS."""
     register_as: str = ""
     end_with_stdin: bool = False
+    allow_host: tuple[str, ...] = ()
+    """Further names that requests may call the server by."""
 
 
 def chosen(llm: str | None, config: Path | None) -> Node:
@@ -72,20 +75,20 @@ def run(section: Node, registry: Registry, endpoint: Endpoint, say: Callable[[st
     """
     environ = dict(os.environ)
     key = key_from(endpoint.api_key_env, environ, path="--api-key-env")
+    harm = "use the model, and change its weights,"
+    has_key, option = key is not None, "--api-key-env"
+    check_exposed(endpoint.host, has_key=has_key, option=option, harm=harm)
     name, llm = build_choice(section, "llm", registry, BuildContext(environ=environ))
     served = Served(
         llm=llm,
         name=endpoint.name or _model_name(section) or name,
         key=None if key is None else key.value,
+        door=Door.at(endpoint.host, endpoint.allow_host),
     )
     if endpoint.register is not None and served.inference is None:
         message = f"the model {name} does not sample by token ids, so no run can use it as a server"
         hint = "register a model of type policy or vllm-server"
         raise InputError.of(message, path="--register", hint=hint)
-    if served.inference is not None and key is None and not _is_loopback(endpoint.host):
-        message = f"others than this machine could change the model's weights at {endpoint.host}"
-        hint = "--api-key-env VARIABLE: clients then need the key in it"
-        raise InputError.of(message, path="--host", hint=hint)
     if endpoint.register is not None:
         _check_name(registry_at(endpoint.register, environ), endpoint.register_as)
     asyncio.run(_serve(served, endpoint, say))
@@ -105,16 +108,21 @@ def _check_name(registry: Writable, name: str) -> None:
         raise InputError.of(message, path="--register-as", hint="another name")
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _model_name(section: Node) -> str | None:
     node = section.get("model")
     return node.value if node is not None and isinstance(node.value, str) else None
+
+
+class _Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """A connection that is closed where nothing has been asked by `HEAD_S` seconds."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(HEAD_S, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -196,6 +204,7 @@ async def listening(served: Served, endpoint: Endpoint) -> AsyncIterator[str]:
             served.app(),
             lifespan="off",
             access_log=False,
+            http=_Connection,
             log_level="critical",  # what fails is answered, and printed by the one who answers
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=SHUTDOWN_S,

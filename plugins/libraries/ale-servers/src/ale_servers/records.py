@@ -156,7 +156,7 @@ class PauseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Pause a server."""
 
     mode: Interruption = "keep"
-    seconds: float = 120.0
+    seconds: Annotated[float, Meta(ge=0, le=3600)] = 120.0
     """The server resumes by itself after this time: its client may have been killed."""
 
 

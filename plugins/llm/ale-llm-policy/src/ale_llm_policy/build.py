@@ -27,7 +27,7 @@ from ale_llm_policy.packed import Packed, is_packable
 from ale_llm_policy.pretrained import TorchPolicy, load_policy, tiny_policy
 from ale_llm_policy.servers import OwnServers, ServersLLM
 from ale_llm_policy.shared import SharedWeights
-from ale_servers.address import ANY, Address
+from ale_servers.address import Address
 from ale_servers.channel import WeightFolder
 from ale_servers.origin import WeightOrigin
 from ale_servers.places import registry_at
@@ -124,8 +124,9 @@ def _channel(options: ServersOptions, folder: Path, device: torch.device) -> Cha
         case "cuda_ipc":
             return SharedWeights(device)
         case backend:
-            default = Address("127.0.0.1" if options.start else ANY)
-            return BroadcastWeights(backend, device, options.hands_out_at or default)
+            # Neither what is sent nor torch's store, by which servers meet, asks who somebody is.
+            here = Address("127.0.0.1")
+            return BroadcastWeights(backend, device, options.hands_out_at or here)
 
 
 def _on_host(options: Options, device: torch.device) -> Options:

@@ -255,7 +255,7 @@ class ServersOptions(PolicyOptions):
         metadata=doc(
             "HOST or HOST:PORT at which servers that can't read the folder fetch new weights from "
             "the run; auto or auto:PORT: at any address of this machine. For gloo and nccl: where "
-            "all servers ask for them; default: auto, or 127.0.0.1 for servers that the run starts."
+            "all servers ask for them; default: 127.0.0.1, for servers of this machine."
         ),
     )
     timeout_s: float = field(

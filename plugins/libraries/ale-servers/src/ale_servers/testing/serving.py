@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from ale_servers.fetching import FetchedWeights
 from ale_servers.protocol import InferenceServer
@@ -31,7 +32,7 @@ async def serving(server: InferenceServer, port: int = 0) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def serving_app(app: Starlette, port: int = 0) -> AsyncIterator[str]:
+async def serving_app(app: ASGIApp, port: int = 0) -> AsyncIterator[str]:
     """As `serving`, for any application."""
     with socket.create_server(("127.0.0.1", port), backlog=2048) as listener:
         config = uvicorn.Config(
