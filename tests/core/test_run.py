@@ -6,6 +6,7 @@ import math
 import re
 import signal
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -416,6 +417,18 @@ async def test_a_resumed_run_does_exactly_what_is_missing(
     assert len(list(again.store.reader.credits())) == 12
     third = await finish(resume(run.store.path, workplace.outside()))
     assert (third.n_graded, len(ran)) == (12, 12)
+
+
+async def test_a_run_and_its_resume_began_at_the_same_time(workplace: Any, finish: Finish) -> None:
+    run = workplace.prepared(workplace.config(n=1))
+    began = run.context.created
+    assert began is not None
+    assert datetime.fromisoformat(run.store.reader.manifest["created"]).timestamp() == began // 1
+    run.store.close()
+    host = workplace.outside(clocks={"clock": lambda: began + 3 * 86400})
+    again = resume(run.store.path, host)
+    assert again.context.created == began // 1
+    await finish(again)
 
 
 async def test_an_interrupt_ends_a_run_of_more_episodes_than_memory_holds(

@@ -96,6 +96,8 @@ class BuildContext:
     seed: int = 0
     run_id: str = ""
     run_directory: Path | None = None
+    created: float | None = None
+    """When the run began, seconds since the epoch, also after a resume; None outside a run."""
     staleness: int = 0
     """``run.staleness``: above 0, the model samples while the trainer updates the weights."""
     exceeds_staleness: bool = False

@@ -126,6 +126,7 @@ class Worker:
         context = BuildContext(
             seed=options.seed,
             run_id=spec.run_id,
+            created=spec.created,
             staleness=options.staleness,
             tags={"run": spec.run_id},
             environ={k: v for k, v in environ.items() if readable is None or k in readable},

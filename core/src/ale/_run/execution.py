@@ -85,6 +85,7 @@ async def _spec(session: Session) -> RunSpec:
         resolved["llm"] = {**resolved["llm"], **await llm.client_options()}
     return RunSpec(
         run_id=session.context.run_id,
+        created=session.context.created,
         config=plain(resolved),
         versions=versions(session.registry),
         plugin_files=config.plugins,

@@ -3,6 +3,7 @@
 import os
 import random
 import sys
+import time
 import traceback
 from collections import deque
 from collections.abc import (
@@ -58,18 +59,30 @@ class Host:
     checking: bool = False
     """As of `BuildContext`."""
 
-    def context(self, config: RunConfig, path: Path, run_id: str) -> BuildContext:
-        """The context to build this run's parts with."""
+    def context(
+        self, config: RunConfig, path: Path, run_id: str, created: str | None = None
+    ) -> BuildContext:
+        """The context to build this run's parts with.
+
+        Args:
+            config: the run's.
+            path: its directory.
+            run_id: its id.
+            created: when it began, in ISO format; default: now.
+        """
+        clocks = seeded_clocks(config.run.seed) if config.run.deterministic else self.clocks
+        now: Callable[[], float] = clocks.get("clock", time.time)
         return BuildContext(
             seed=config.run.seed,
             run_id=run_id,
             run_directory=path,
+            created=now() if created is None else datetime.fromisoformat(created).timestamp(),
             staleness=config.run.staleness,
             exceeds_staleness=exceeds_staleness(config),
             checking=self.checking,
             tags={"run": run_id},
             environ={**self.environ, **config.environ},
-            **(seeded_clocks(config.run.seed) if config.run.deterministic else self.clocks),
+            **clocks,
         )
 
     def redactor(self, config: RunConfig) -> Redactor:
@@ -240,7 +253,7 @@ def start(ready: Prepared, host: Host) -> Run:
         "run_id": context.run_id,
         # A deterministic run writes the same manifest each time.
         **({} if config.run.deterministic else {"uid": context.new_id()}),
-        "created": datetime.fromtimestamp(context.clock(), UTC).isoformat(timespec="seconds"),
+        "created": datetime.fromtimestamp(context.created or 0, UTC).isoformat(timespec="seconds"),
         "config": config.resolved,
         **({"plugins": config.plugins} if config.plugins else {}),
         **({"given": True} if ready.given else {}),
@@ -290,7 +303,8 @@ def resume(path: Path, host: Host, *, given: bool = False, **options: Any) -> Ru
     replaced = evolve(config.run, **options)
     config = evolve(config, environ=unset, environ_source=source, run=replaced)
     # A directory that was moved or renamed is still the same run.
-    context = host.context(config, path, str(reader.manifest["run_id"]))
+    manifest = reader.manifest
+    context = host.context(config, path, str(manifest["run_id"]), manifest.get("created"))
     parts = build_parts(config, context)
     if problems := [*remote_problems(config, parts)]:
         raise InputError(problems)

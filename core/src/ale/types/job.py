@@ -49,6 +49,8 @@ class RunSpec:
 
     schema: int = 1
     run_id: str
+    created: float | None = None
+    """As of `BuildContext`."""
     config: Mapping[str, Any] = field(factory=dict)
     """The sections ``sandbox``, ``llm``, ``agent``, ``run`` and ``plugins`` of the resolved config,
     without secrets."""

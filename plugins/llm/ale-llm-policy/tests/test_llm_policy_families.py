@@ -5,18 +5,20 @@ family, and a tiny tokenizer has the family's special tokens.
 """
 
 import json
+import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from importlib.metadata import distribution
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from ale.errors import InputError
+from ale.errors import InputError, ToolsUnsupportedError
 from ale.types import Message, ToolCall, ToolSpec, replace
 from ale_llm_policy.build import wrap_policy
 from ale_llm_policy.options import PolicyOptions
@@ -216,7 +218,8 @@ FAMILIES = [
            call_end="<|observation|>", opens=True),
     Family(name="gemma3", template="gemma3", calls="hermes",
            special=("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"),
-           ends=("<end_of_turn>", "<eos>"), write=_plain, reasons=False, acts=False),
+           ends=("<end_of_turn>", "<eos>"), write=_plain, reasons=False, acts=False,
+           stable=True),
     Family(name="gemma4", template="gemma4", calls="gemma",
            special=("<bos>", "<eos>", "<|turn>", "<turn|>", "<|channel>", "<channel|>",
                     "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>",
@@ -417,3 +420,246 @@ async def test_what_a_model_of_a_family_samples_stays_in_its_prompts(name: str) 
             assert later is not None
             assert later.prompt_ids[: len(begun)] == begun
     await llm.aclose()
+
+
+_PROBES = ("answered", "unanswered", "answer", "continue", "seen", "probe", "goal", "u", "s", "a")
+_PLACE = "placeholder"
+CALL = ToolCall(id="call00000", name="shell", arguments='{"command": "ls"}')
+
+
+def source_of(family: Family) -> str:
+    own = len(family.template) > 40
+    return family.template if own else (templates() / f"{family.template}.jinja").read_text("utf-8")
+
+
+def fragments(family: Family) -> list[str]:
+    """What this package's probes say, the special tokens, and the template's own texts."""
+    texts = re.findall(r"'([^'\n]+)'|\"([^\"\n]+)\"", source_of(family))
+    return [*_PROBES, *family.special, *(a or b for a, b in texts), "\\", '"', "{}", "\n", " "]
+
+
+def hostile(family: Family, random: Random) -> str:
+    """A text that neither begins nor ends with blanks, which many templates cut."""
+    parts = random.choices(fragments(family), k=random.randrange(1, 12))
+    return f"<{''.join(parts)}>"
+
+
+def as_written(text: str) -> set[str]:
+    """A content as templates write it: as it is, or in JSON."""
+    return {text, json.dumps(text, ensure_ascii=False)[1:-1], json.dumps(text)[1:-1]}
+
+
+def the_next(template: ChatTemplate, contents: list[str], *, acts: bool) -> str:
+    added = tuple(
+        Message(role="tool", content=content, tool_call_id=f"call0000{index}")
+        if acts
+        else Message(role="user", content=content)
+        for index, content in enumerate(contents)
+    )
+    names = [ToolCall(id=each.tool_call_id or "", name="shell", arguments="{}") for each in added]
+    return template.token_bytes.text(template.extend((), added, names if acts else ())).text
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_what_is_added_is_whole_whatever_it_says(family: Family) -> None:
+    template = template_of(family)
+    random = Random(0)
+    kinds = (True, False) if family.acts else (False,)
+    for acts in kinds:
+        (shape,) = [the_next(template, [_PLACE], acts=acts)]
+        assert shape.count(_PLACE) == 1
+        for text in [*fragments(family), *(hostile(family, random) for _ in range(60))]:
+            content = f"<{text}>"
+            found = the_next(template, [content], acts=acts)
+            assert found in {shape.replace(_PLACE, each) for each in as_written(content)}
+
+
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f.acts], ids=lambda family: family.name)
+def test_results_of_several_calls_are_all_there(family: Family) -> None:
+    template = template_of(family)
+    random = Random(1)
+    shape = the_next(template, ["first-place", "other-place"], acts=True)
+    for _ in range(20):
+        first, other = hostile(family, random), hostile(family, random)
+        assert the_next(template, [first, other], acts=True) in {
+            shape.replace("first-place", a).replace("other-place", b)
+            for a in as_written(first)
+            for b in as_written(other)
+        }
+
+
+@pytest.mark.parametrize("name", ["qwen2.5", "llama3.1", "glm4.5", "gemma4", "mistral"])
+def test_a_demonstrated_answer_is_whole_whatever_it_says(name: str) -> None:
+    (family,) = [each for each in FAMILIES if each.name == name]
+    template = template_of(family)
+    random = Random(2)
+    for _ in range(60):
+        content = hostile(family, random)
+        if "think>" in content or "channel" in content:
+            continue  # these templates take reasoning out of a content
+        text = template.token_bytes.text(
+            template.answer(Message(role="assistant", content=content))
+        ).text
+        assert content in text
+        assert text.rpartition(content)[2] in {family.ends[0], "<|user|>"}
+
+
+@pytest.mark.parametrize("turns", ["as-rendered", "as-sampled"])
+@pytest.mark.parametrize("name", sorted(file.stem for file in templates().glob("*.jinja")))
+def test_what_a_template_can_do_is_known_when_the_policy_is_built(name: str, turns: Any) -> None:
+    source = (templates() / f"{name}.jinja").read_text("utf-8")
+    try:
+        template = of_source(source, turns)
+    except InputError as error:
+        (problem,) = error.problems
+        assert problem.hint
+        return
+    goal = (Message(role="system", content="s"), Message(role="user", content="goal"))
+    more = Message(role="user", content="3 questions were answered.")
+    assert template.prompt(goal)
+    assert template.extend((), (more,), tools=False)
+    if template.no_tools:
+        with pytest.raises(InputError):
+            template.answer(Message(role="assistant", content="", tool_calls=(CALL,)))
+        return
+    other = ToolCall(id="call00001", name="shell", arguments='{"command": ')
+    results = [Message(role="tool", content="answered", tool_call_id=c.id) for c in (CALL, other)]
+    assert template.prompt(
+        (*goal, Message(role="assistant", content="", tool_calls=(CALL,)), results[0])
+    )
+    assert template.prompt(
+        (*goal, Message(role="assistant", content="", tool_calls=(CALL, other)), *results)
+    )
+    assert template.prompt(goal, (SHELL,))
+    assert template.extend((), results[:1], (CALL,))
+    assert template.extend((), results, (CALL, other))
+
+
+def of_source(source: Any, turns: Any = "as-rendered", **options: Any) -> ChatTemplate:
+    """A template on a tokenizer with the special tokens that its text has."""
+    text = str(source)
+    special = sorted({"</s>", *re.findall(r"<\|?[a-z_]+\|?>|<[｜|][^<>\s]+[｜|]>|<\w+>", text)})
+    ends = [end for end in ("<|im_end|>", "<|end|>", "<turn|>", "<|call|>") if end in special]
+    family = FAMILIES[0]
+    calls = {"<arg_key>": "glm", "<function=": "xml", "<|channel|>": "harmony", "<｜": "deepseek"}
+    fitting = next((form for mark, form in calls.items() if mark in text), "hermes")
+    family = evolve(
+        family, special=tuple(special), ends=(*ends, "</s>"), template=text.ljust(41), calls=fitting
+    )
+    tokenizer = tokenizer_of(family)
+    tokenizer.chat_template = source
+    return ChatTemplate(
+        tokenizer, calls=fitting, turns=turns, ends=ends_of(family, tokenizer), **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        *((name, False) for name in ("qwen3", "qwen3_5_think", "qwen3_6", "glm4moe", "gptoss")),
+        *((name, True) for name in ("qwen3_training", "qwen3_5_think_training")),
+        ("qwen3_6_training", True),
+        ("glm4moe_training", False),
+        ("gptoss_training", False),
+    ],
+)
+def test_the_readme_says_which_templates_of_trl_extend_their_own_output(
+    name: str, taken: bool
+) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+    (row,) = [line for line in readme.splitlines() if line.startswith("| `trl/NAME` |")]
+    source = (templates() / f"{name}.jinja").read_text("utf-8")
+    if taken:
+        assert of_source(source).no_tools is None
+        assert f"`{name}`" in row.partition("as-sampled")[0]
+        return
+    with pytest.raises(InputError, match="does not extend its own prefix"):
+        of_source(source)
+    assert ("_training" not in name) or f"`{name}`" in row.partition("Others")[2]
+
+
+_TURNS = """\
+{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content }}CALLS<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+_WITH_CALLS = _TURNS.replace(
+    "CALLS",
+    "{% for c in m.tool_calls %}<tool_call>"
+    '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}'
+    "</tool_call>{% endfor %}",
+)
+
+
+def test_a_template_that_drops_calls_is_taken_without_tools_and_says_so() -> None:
+    """Of the shape of SmolLM3's and of Phi 3.5's."""
+    template = of_source(_TURNS.replace("CALLS", ""))
+    assert template.no_tools is not None
+    assert "leaves a part of an answer out" in template.no_tools
+    assert template.extend((), (Message(role="user", content="x"),), tools=False)
+
+
+async def test_a_model_whose_template_has_no_tools_says_so_before_it_samples() -> None:
+    (family,) = [each for each in FAMILIES if each.name == "gemma3"]
+    template = template_of(family)
+    model = make_model(SHAPE, seed=0, pad_id=0, end_id=1)
+    model.resize_token_embeddings(len(template._tokenizer))
+    policy = TorchPolicy(model, template._tokenizer, template, name="gemma3")
+    llm = wrap_policy(policy, PolicyOptions())
+    assert not llm.capabilities.tools
+    with pytest.raises(ToolsUnsupportedError, match=r"set agent\.tool_format: text"):
+        await llm.complete(request("goal", tools=(SHELL,)))
+    assert (await llm.complete(request("goal", n=4))).message.role == "assistant"
+    await llm.aclose()
+
+
+def test_of_several_templates_the_conversations_with_tools_get_their_own() -> None:
+    plain = _TURNS.replace("CALLS", "")
+    tooled = "{% for t in tools %}{{ t | tojson }}{% endfor %}" + _WITH_CALLS.replace(
+        "<|im_start|>", "<|sep|>"
+    )
+    template = of_source({"default": plain, "tool_use": tooled})
+    assert template.no_tools is None
+    result = Message(role="tool", content="answered", tool_call_id=CALL.id)
+    more = Message(role="user", content="answered")
+    goal = (Message(role="user", content="goal"),)
+    text = template.token_bytes.text
+    assert (
+        text(template.prompt(goal)).text
+        == "<|im_start|>user\ngoal<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert text(template.prompt(goal, (SHELL,))).text.endswith(
+        "<|sep|>user\ngoal<|im_end|>\n<|sep|>assistant\n"
+    )
+    ids = template.extend((), (result,), (CALL,), tools=True)
+    assert text(ids).text == "<|im_end|>\n<|sep|>tool\nanswered<|im_end|>\n<|sep|>assistant\n"
+    ids = template.extend((), (more,), tools=False)
+    assert (
+        text(ids).text
+        == "<|im_end|>\n<|im_start|>user\nanswered<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_several_templates_without_a_default_are_refused() -> None:
+    with pytest.raises(InputError, match="the chat templates rag, tool_use") as caught:
+        of_source({"rag": _WITH_CALLS, "tool_use": _WITH_CALLS})
+    assert caught.value.problems[0].hint
+
+
+def test_a_template_that_leaves_a_result_out_has_no_tools() -> None:
+    template = of_source(
+        _WITH_CALLS.replace(
+            "{% for m in messages %}", "{% for m in messages if m.role != 'tool' %}"
+        )
+    )
+    assert "leaves a message with the role 'tool' out" in str(template.no_tools)
+
+
+def test_the_date_of_a_template_is_that_of_the_run() -> None:
+    source = "\n{{ strftime_now('%d %B %Y') }} {{ strftime_now('%-m/%y') }}\n" + _WITH_CALLS
+    goal = (Message(role="user", content="goal"),)
+    dates = []
+    for today in (datetime(2026, 2, 3, tzinfo=UTC), datetime(2026, 2, 4, tzinfo=UTC)):
+        template = of_source(source, today=today)
+        dates.append(template.token_bytes.text(template.prompt(goal)).text.partition("<")[0])
+    assert dates == ["\n03 February 2026 2/26\n", "\n04 February 2026 2/26\n"]

@@ -105,7 +105,7 @@ def test_the_text_after_a_stop_is_left_out(policy: TorchPolicy) -> None:
             "does not extend its own prefix",
         ),
         (  # numbers its turns from the start
-            "{% for m in messages %}<|{{ m.role }}|>{{ loop.index if m.role == 'tool' }}"
+            "{% for m in messages %}<|{{ m.role }}|>{{ loop.index if m.role == 'user' }}"
             "{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>"
             "{% endif %}",
             "in two ways",

@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from attrs import asdict
 from safetensors.torch import load_file, save_file
 
 from ale.errors import InputError
+from ale.plugin import BuildContext
 from ale.types import Message
-from ale_llm_policy.options import TinyOptions
+from ale_llm_policy.build import build
+from ale_llm_policy.options import PolicyOptions, TinyOptions
 from ale_llm_policy.pretrained import TinyShape, load_policy, make_tokenizer, tiny_policy
 
 SHAPE = TinyShape(layers=2, width=32, heads=4, kv_heads=2, head_dim=8, mlp=48, vocabulary=400)
@@ -228,3 +231,16 @@ def test_the_parameters_of_a_tiny_model_are_counted() -> None:
 def test_a_missing_model_is_named() -> None:
     with pytest.raises(InputError, match=r"llm\.model"):
         load_policy("no/such-model-here", device="cpu")
+
+
+def test_the_date_in_prompts_is_that_on_which_the_run_began(tmp_path: Path) -> None:
+    made = tiny_policy(CORPUS, SHAPE, seed=5)
+    made.tokenizer.chat_template = (
+        f"{{{{ strftime_now('%Y-%m-%d') }}}}{made.tokenizer.chat_template}"
+    )
+    made.save(tmp_path)
+    began = datetime(2026, 2, 3, 23, 59, tzinfo=UTC).timestamp()
+    options = PolicyOptions(model=str(tmp_path), device="cpu")
+    policy = build(options, BuildContext(created=began)).policy
+    prompt = policy.template.prompt([Message(role="user", content="hello")])
+    assert policy.template.token_bytes.text(prompt).text.startswith("2026-02-03<|user|>")

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,7 @@ def _policy(config: LoopConfig, registry: Registry) -> Policy | None:
         seed=manifest["config"]["run"]["seed"],
         run_id=str(manifest["run_id"]),
         run_directory=directory.absolute(),
+        created=datetime.fromisoformat(manifest["created"]).timestamp(),
         environ=dict(os.environ),
     )
     try:

@@ -3,6 +3,7 @@
 import logging
 import os
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,7 +52,7 @@ def build(options: PolicyOptions, context: BuildContext) -> PolicyLLM:
     if context.checking and options.quantise is None:
         # PyTorch would keep a GPU's memory for this process, as long as a launch may take.
         options = _on_host(options, device)
-    return wrap_policy(_policy(options, context.seed), options)
+    return wrap_policy(_policy(options, context), options)
 
 
 def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
@@ -66,7 +67,7 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
         section = from_plain({**options.server, "model": str(options.model or "model")})
         check_choice(section, "llm", Registry.installed(), path="llm.server")
     device = resolve_device(options.device, path="llm.device")
-    policy = _policy(_on_host(options, device), context.seed)
+    policy = _policy(_on_host(options, device), context)
     if options.threads is not None and device.type == "cpu":
         torch.set_num_threads(options.threads)
     run = context.run_directory
@@ -176,18 +177,20 @@ def _own_section(options: ServersOptions) -> dict[str, Any]:
     return {"type": "policy", **section}
 
 
-def _policy(options: PolicyOptions, seed: int) -> TorchPolicy:
+def _policy(options: PolicyOptions, context: BuildContext) -> TorchPolicy:
     if options.model is None:
         tiny = options.tiny or TinyOptions()
         return tiny_policy(
             tiny.corpus,
             tiny,
-            seed=seed,
+            seed=context.seed,
             whole=tiny.whole,
             device=options.device,
             dtype=options.dtype,
         )
-    return load_policy(
+    # Seen by workers in other time zones too.
+    today = None if context.created is None else datetime.fromtimestamp(context.created, UTC)
+    policy = load_policy(
         options.model,
         device=options.device,
         dtype=options.dtype,
@@ -195,7 +198,13 @@ def _policy(options: PolicyOptions, seed: int) -> TorchPolicy:
         calls=options.calls,
         turns=options.turns,
         quantise=options.quantise is not None,
+        today=today,
     )
+    if why := policy.template.no_tools:
+        log.warning(
+            "warning: %s; agents have to ask for calls as text, as tool_format: auto does", why
+        )
+    return policy
 
 
 def wrap_policy(policy: TorchPolicy, options: PolicyOptions) -> PolicyLLM:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import define, field
 
-from ale.errors import ContextLengthError, LLMError
+from ale.errors import ContextLengthError, LLMError, ToolsUnsupportedError
 from ale.types import (
     Completion,
     CompletionRequest,
@@ -51,8 +51,9 @@ class TokenLLM:
 
     @property
     def capabilities(self) -> LLMCapabilities:
-        """All capabilities are supported."""
-        return LLMCapabilities(tools=True, token_ids=True, logprobs=True, deterministic=True)
+        """All are supported, tools only if the chat template can write calls and results."""
+        tools = self.policy.template.no_tools is None
+        return LLMCapabilities(tools=tools, token_ids=True, logprobs=True, deterministic=True)
 
     @property
     def tokenizer_id(self) -> str:
@@ -74,6 +75,8 @@ class TokenLLM:
 
         Raises:
             ContextLengthError: the prompt fills the context.
+            ToolsUnsupportedError: there are tools, and the chat template can't write calls.
+            InputError: the chat template can't write these messages.
             LLMError: the model failed, or is closed.
         """
         asked = self._asked(request, await self._prompt(request))
@@ -122,6 +125,8 @@ class TokenLLM:
         return self.policy.template.token_bytes.text(ids).text
 
     async def _prompt(self, request: CompletionRequest) -> tuple[int, ...]:
+        if request.tools and (why := self.policy.template.no_tools):
+            raise ToolsUnsupportedError(f"{why}; set agent.tool_format: text")
         if sum(len(message.content) for message in request.messages) < _LONG:
             prompt = self._sessions.prompt(request)
         else:  # other requests would wait for it

@@ -48,7 +48,8 @@ class Sessions:
             added = _added(before.messages, request.messages)
             if added is not None:
                 calls = before.messages[-1].tool_calls
-                return self._template.extend(tuple(before.ids), added, calls)
+                tools = bool(request.tools)
+                return self._template.extend(tuple(before.ids), added, calls, tools=tools)
         return self._template.prompt(request.messages, request.tools)
 
     def remember_answer(

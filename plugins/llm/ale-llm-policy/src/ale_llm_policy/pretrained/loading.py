@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ def load_policy(
     calls: str = "hermes",
     turns: Turns = "as-rendered",
     quantise: bool = False,
+    today: datetime | None = None,
 ) -> TorchPolicy:
     """Any causal model of transformers.
 
@@ -61,6 +63,7 @@ def load_policy(
         calls: how the model writes tool calls; a name of `ale_llm_policy.pretrained.FORMATS`.
         turns: see `ChatTemplate`.
         quantise: load the linear layers in 4 bits, as NF4; the rest has `dtype`.
+        today: see `ChatTemplate`.
 
     Raises:
         InputError: the model can't be loaded, a package that `quantise` needs is not installed, or
@@ -86,7 +89,7 @@ def load_policy(
     if source is not None:
         tokenizer.chat_template = source  # so that `TorchPolicy.save` keeps it
     ends = _ends(model, tokenizer)
-    template = ChatTemplate(tokenizer, calls=calls, turns=turns, ends=ends)
+    template = ChatTemplate(tokenizer, calls=calls, turns=turns, ends=ends, today=today)
     return TorchPolicy(model.to(place).eval(), tokenizer, template, name=name)
 
 
