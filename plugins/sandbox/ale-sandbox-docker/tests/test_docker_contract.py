@@ -5,6 +5,7 @@ import pytest
 from ale.testing.sandbox import SandboxContract
 from ale.testing.sandbox.exec import ExecProbes
 from ale.testing.sandbox.session import SessionProbes
+from ale.testing.sandbox.system_calls import SystemCallProbes
 from ale_sandbox_container_testing.fixtures import OfItsKit
 from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN
 
@@ -17,9 +18,9 @@ class TestDockerWithBusybox(OfItsKit, SandboxContract):
     concurrency = 6
 
 
-class TestShellsOfDebian(ExecProbes, SessionProbes):
-    """The shell is dash, sessions are bash. Nothing else depends on the image: files and limits are
-    the engine's."""
+class TestShellsOfDebian(ExecProbes, SessionProbes, SystemCallProbes):
+    """The shell is dash, sessions are bash, and attacks have Python. Nothing else depends on the
+    image: files and limits are the engine's."""
 
     container_image = DEBIAN
 

@@ -8,6 +8,7 @@ from attrs import evolve
 from ale.errors import SandboxError
 from ale_sandbox_container.engine import Plan, Volume
 from ale_sandbox_docker.stack import read
+from ale_sandbox_process import seccomp
 
 FILE = """
 version: "3"
@@ -95,7 +96,9 @@ def test_the_agents_service_is_a_sandbox_and_the_others_are_as_they_were(file: P
     ]
     assert made["volumes"] == {"shell": {"external": True}}
     assert (main["cap_drop"], main["cap_add"]) == (["ALL"], ["CHOWN"])
-    assert main["security_opt"] == ["no-new-privileges"]
+    assert main["security_opt"] == ["no-new-privileges", f"seccomp={seccomp.PROFILE}"]
+    unfiltered = stack.of(evolve(plan(), filtered=False), stack.named("tag", None))
+    assert unfiltered["services"]["main"]["security_opt"] == ["no-new-privileges"]
     assert (main["cpus"], main["mem_limit"], main["pids_limit"]) == (1.5, 1 << 30, 7)
     assert main["depends_on"] == ["db"]
     assert made["networks"] == {"back": {}}
@@ -104,7 +107,7 @@ def test_the_agents_service_is_a_sandbox_and_the_others_are_as_they_were(file: P
 def test_programs_of_the_agents_service_gain_privileges_where_the_sandboxes_do(file: Path) -> None:
     stack = read(file)
     made = stack.of(evolve(plan(), new_privileges=True), stack.named("tag", None))
-    assert made["services"]["main"]["security_opt"] == []
+    assert made["services"]["main"]["security_opt"] == [f"seccomp={seccomp.PROFILE}"]
 
 
 def test_the_variables_are_those_that_are_filled_in_and_a_builds_own(file: Path) -> None:

@@ -6,6 +6,7 @@ With a larger image it is a long test: Docker's tests show both, through the sam
 import pytest
 
 from ale.testing.sandbox import SandboxContract
+from ale.testing.sandbox.system_calls import SystemCallProbes
 from ale_sandbox_container_testing.fixtures import OfItsKit
 from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN
 
@@ -16,6 +17,12 @@ class TestPodmanWithBusybox(OfItsKit, SandboxContract):
     container_image = BUSYBOX
     many = 12
     concurrency = 6
+
+
+class TestSystemCallsFromDebian(SystemCallProbes):
+    """Attacks have Python there."""
+
+    container_image = DEBIAN
 
 
 @pytest.mark.long

@@ -36,6 +36,7 @@ from ale.testing.sandbox.isolation import IsolationProbes
 from ale.testing.sandbox.lifecycle import LifecycleProbes
 from ale.testing.sandbox.paths import PathProbes
 from ale.testing.sandbox.session import SessionProbes
+from ale.testing.sandbox.system_calls import SystemCallProbes
 from ale.types import SandboxSpec
 
 
@@ -46,6 +47,7 @@ class SandboxContract(
     PathProbes,
     LifecycleProbes,
     IsolationProbes,
+    SystemCallProbes,
     FeatureProbes,
 ):
     """The contract of every backend. Derive from it and give it ``backend``."""

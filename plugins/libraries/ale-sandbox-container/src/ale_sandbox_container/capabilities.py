@@ -33,6 +33,11 @@ _NO_COPIES = (
     "groups; commands are run again instead"
 )
 _SECCOMP = "system calls: the engine filters none (no seccomp)"
+_RULES = (
+    "system calls: those that the engine's own list refuses, because it does not see the files of "
+    "this machine; a command may make user namespaces, with every capability inside them, and "
+    "sockets that no namespace confines (AF_VSOCK)"
+)
 
 
 def capabilities_of(
@@ -91,6 +96,6 @@ def _notes(facts: Facts, options: ContainerOptions) -> list[str]:
         notes.append(_NO_COPIES)
     elif not options.read_only:
         notes.append(_VOLUMES)
-    if not facts.seccomp:
-        notes.append(_SECCOMP)
+    if not facts.filters:
+        notes.append(_RULES if facts.seccomp else _SECCOMP)
     return notes

@@ -34,6 +34,13 @@ class Facts:
     seccomp: bool
     pauses: bool = True
     """A container can be stopped for a moment, which a copy of it needs."""
+    takes_rules: bool = True
+    """It can be told which system calls to refuse; else it refuses those of its own list."""
+
+    @property
+    def filters(self) -> bool:
+        """Its containers are refused the calls of `ale_sandbox_process.seccomp`."""
+        return self.seccomp and self.takes_rules
 
 
 @frozen(kw_only=True)
@@ -104,6 +111,8 @@ class Plan:
     tmpfs: Mapping[str, int] = field(factory=dict)
     """Path to size in bytes."""
     runtime: str | None = None
+    filtered: bool = True
+    """Its programs are refused the calls of `ale_sandbox_process.seccomp`."""
 
 
 @frozen(kw_only=True)

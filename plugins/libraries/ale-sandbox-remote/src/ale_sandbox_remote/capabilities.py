@@ -3,6 +3,7 @@
 NOTES = (
     "trust: what isolates sandboxes is the service's; it was tried against a fake of the service "
     "only",
+    "system calls: those that the service's own isolation lets through",
     "timeouts: a process that leaves its process group and clears its environment outlives the "
     "timeout of its command; it does not outlive end_processes or the sandbox",
     "same user: a command may kill what runs later commands of the sandbox, or forge its results",

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ale_sandbox_bubblewrap import kernel, launch, layers, seccomp, wire
+from ale_sandbox_bubblewrap import kernel, launch, layers, wire
+from ale_sandbox_process import seccomp
 
 _TIMEOUT_S = 30.0
 RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)

@@ -15,7 +15,7 @@ from attrs import frozen
 from ale_sandbox_bubblewrap import base
 from ale_sandbox_bubblewrap.cgroups import Cgroups
 from ale_sandbox_bubblewrap.client import python
-from ale_sandbox_bubblewrap.seccomp import ARCHITECTURES
+from ale_sandbox_process.seccomp import ARCHITECTURES
 
 _TIMEOUT_S = 20.0
 _USER = 0x616C65

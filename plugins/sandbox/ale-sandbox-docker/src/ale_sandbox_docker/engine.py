@@ -1,6 +1,7 @@
 """The Docker engine: what it does in another way than Podman."""
 
 import contextlib
+import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from ale_sandbox_container.engine import Build, Facts, Plan
 from ale_sandbox_container.probing import check_address, facts_of
 from ale_sandbox_docker.certificates import Certificates
 from ale_sandbox_docker.client import ComposeClient
+from ale_sandbox_process import seccomp
 
 _POLL_S = 0.05
 _ENDS_S = 2.0
@@ -164,7 +166,7 @@ class DockerEngine(Engine):
                 "NetworkMode": "bridge" if plan.network else "none",
                 "CapDrop": ["ALL"],
                 "CapAdd": list(plan.capabilities),
-                "SecurityOpt": [] if plan.new_privileges else ["no-new-privileges"],
+                "SecurityOpt": _security(plan),
                 "Privileged": False,
                 "ReadonlyRootfs": plan.read_only,
                 "Memory": plan.memory_bytes or 0,
@@ -238,6 +240,11 @@ class DockerEngine(Engine):
             self._ask("POST", "/networks/bridge/connect", json=body)
         elif not on and "bridge" in found:
             self._ask("POST", "/networks/bridge/disconnect", json={**body, "Force": True})
+
+
+def _security(plan: Plan) -> list[str]:
+    options = [] if plan.new_privileges else ["no-new-privileges"]
+    return [*options, f"seccomp={json.dumps(seccomp.profile())}"] if plan.filtered else options
 
 
 def _mount(kind: str, source: str, target: str, read_only: bool) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from attrs import frozen
 
 from ale.errors import SandboxError
 from ale_sandbox_container.engine import Plan
+from ale_sandbox_process import seccomp
 
 SERVICES = ("main", "client")
 """Names that the agent's service may have: Harbor's, and Terminal-Bench's."""
@@ -187,7 +188,7 @@ def _own(about: Document, plan: Plan) -> Document:
         "volumes": [*(about.get("volumes") or []), *binds],
         "cap_drop": ["ALL"],
         "cap_add": list(plan.capabilities),
-        "security_opt": [] if plan.new_privileges else ["no-new-privileges"],
+        "security_opt": _security(plan),
         "read_only": plan.read_only,
         # It would be of what the supervisor is started in place of.
         "healthcheck": {"disable": True},
@@ -202,6 +203,12 @@ def _own(about: Document, plan: Plan) -> Document:
         "tmpfs": [f"{path}:mode=1777,size={size}" for path, size in plan.tmpfs.items()] or None,
     }
     return {**made, **{key: value for key, value in optional.items() if value is not None}}
+
+
+def _security(plan: Plan) -> list[str]:
+    options = [] if plan.new_privileges else ["no-new-privileges"]
+    # Docker compose reads the file and sends what is in it.
+    return [*options, f"seccomp={seccomp.PROFILE}"] if plan.filtered else options
 
 
 def _asked(about: Document) -> Document:

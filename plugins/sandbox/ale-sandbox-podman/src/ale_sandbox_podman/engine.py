@@ -12,6 +12,7 @@ from urllib.parse import urlunsplit
 
 import podman
 import requests
+from attrs import evolve
 from podman.errors import APIError, BuildError, PodmanError
 
 from ale.errors import SandboxError, UnsupportedError
@@ -19,8 +20,9 @@ from ale_sandbox_container.api import CONNECTIONS, TIMEOUT_S, Engine, text_of
 from ale_sandbox_container.engine import Build, Facts, NotFoundError, Plan, Stat
 from ale_sandbox_container.here import is_here
 from ale_sandbox_container.probing import check_address
-from ale_sandbox_podman.facts import API, facts_of
+from ale_sandbox_podman.facts import API, facts_of, reads
 from ale_sandbox_podman.spec import spec_of
+from ale_sandbox_process import seccomp
 
 _FORMAT = "application/vnd.docker.distribution.manifest.v2+json"
 """Of the images that are built."""
@@ -74,7 +76,8 @@ class PodmanEngine(Engine):
         time."""
         self._ask("GET", "/_ping")
         if self.url not in _FACTS:
-            _FACTS[self.url] = facts_of(self._ask("GET", "/info").json())
+            found = facts_of(self._ask("GET", "/info").json())
+            _FACTS[self.url] = evolve(found, takes_rules=reads(self.url, seccomp.PROFILE))
         return _FACTS[self.url]
 
     def _ask_steadily(self, method: str, path: str, **about: Any) -> requests.Response:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ale_sandbox_container.engine import Plan
+from ale_sandbox_process import seccomp
 
 _CPU_PERIOD_US = 100_000
 
@@ -46,6 +47,7 @@ def spec_of(plan: Plan) -> dict[str, Any]:
         "cap_add": [f"CAP_{name}" for name in plan.capabilities],
         "no_new_privileges": not plan.new_privileges,
         "privileged": False,
+        "seccomp_profile_path": str(seccomp.PROFILE) if plan.filtered else "",
         "read_only_filesystem": plan.read_only,
         "mounts": mounts,
         "volumes": [

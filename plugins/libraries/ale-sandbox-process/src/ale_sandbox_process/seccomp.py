@@ -1,17 +1,24 @@
-"""A seccomp filter of the system calls that a sandbox must not use.
+"""The system calls that a sandbox must not use: one list, in the two forms that sandboxes take.
 
-The program is classic BPF over ``struct seccomp_data``, put together here; no library is needed.
-Debuggers work: ptrace reaches no further than the sandbox's own processes. Programs of another
-architecture (32-bit ones on a 64-bit machine) are killed, because their calls have other numbers.
+`program` is classic BPF over ``struct seccomp_data``, put together here, for a sandbox that sets
+the filter itself. Programs of another architecture (32-bit ones on a 64-bit machine) are killed,
+because their calls have other numbers. `profile` is the same for container engines; it is kept as
+the file `PROFILE`, and admits 32-bit programs, which can open no socket.
+
+Debuggers work: ptrace reaches no further than the sandbox's own processes. Standard library only:
+bubblewrap's fork server imports it.
 """
 
 import errno
+import json
 import platform
 import struct
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-from ale_sandbox_bubblewrap import kernel
-
+PROFILE = Path(__file__).with_name("seccomp.json")
+"""`profile` as a file, for what reads it from one."""
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 # Name: number on x86_64, number on aarch64 (None: not there).
@@ -70,13 +77,26 @@ REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "request_key": (249, 218),
     "pidfd_getfd": (438, 438),
     "kcmp": (312, 272),
+    # Where memory lies, which the host's other processes would feel.
+    "get_mempolicy": (239, 236),
+    "set_mempolicy": (238, 237),
+    "set_mempolicy_home_node": (450, 450),
+    "mbind": (237, 235),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
 }
+REFUSED_32 = ("clock_settime64", "socketcall", "stime", "umount", "vm86", "vm86old")
+"""Of 32-bit programs alone. The family of a ``socketcall`` is where no filter can look."""
 _CLONE, _CLONE3, _IOCTL, _SOCKET = (56, 220), (435, 435), (16, 29), (41, 198)
-NAMESPACES = sum(kernel.NAMESPACES)
-"""Flags of clone(2)."""
+NAMESPACE_FLAGS = (1 << 17, *(1 << bit for bit in range(25, 31)))
+"""Flags of clone(2): mount; control group, host name, IPC, user, process, network."""
+NAMESPACES = sum(NAMESPACE_FLAGS)
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 SOCKET_FAMILIES = (1, 2, 10, 16)
 """AF_UNIX, AF_INET, AF_INET6, AF_NETLINK. Not AF_VSOCK, say: no namespace confines it."""
+NETLINK_REFUSED = (6, 12, 21)
+"""Protocols of AF_NETLINK: XFRM, netfilter, crypto. Large, with a history of vulnerabilities."""
+_NETLINK = 16
 _X32 = 0x40000000
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -117,8 +137,13 @@ def program(machine: str | None = None) -> bytes:
         ("", (_EQUAL, TIOCSTI, "refuse", None)),
         ("", (_EQUAL, TIOCLINUX, "refuse", "allow")),
         ("socket", (_LOAD, _argument(0), None, None)),
+        ("", (_EQUAL, _NETLINK, "netlink", None)),
         *(("", (_EQUAL, family, "allow", None)) for family in SOCKET_FAMILIES),
         ("", (_RETURN, _ERROR | errno.EAFNOSUPPORT, None, None)),
+        ("netlink", (_LOAD, _argument(2), None, None)),
+        *(("", (_EQUAL, protocol, "protocol", None)) for protocol in NETLINK_REFUSED),
+        ("", (_RETURN, _ALLOW, None, None)),
+        ("protocol", (_RETURN, _ERROR | errno.EPROTONOSUPPORT, None, None)),
         ("refuse", (_RETURN, _ERROR | errno.EPERM, None, None)),
         ("missing", (_RETURN, _ERROR | errno.ENOSYS, None, None)),
         ("allow", (_RETURN, _ALLOW, None, None)),
@@ -142,3 +167,61 @@ def _assemble(lines: list[tuple[str, Line]]) -> bytes:
         struct.pack("=HBBI", code, jump(here, true), jump(here, false), operand)
         for here, (_, (code, operand, true, false)) in enumerate(lines)
     )
+
+
+def profile() -> dict[str, Any]:
+    """The same rules for a container engine, as its seccomp profiles have them.
+
+    Calls that are not named are allowed. An engine that knows no call of some name leaves its rule
+    out.
+    """
+    families = [family for family in range(_NETLINK) if family not in SOCKET_FAMILIES]
+    return {
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "archMap": [
+            {"architecture": "SCMP_ARCH_X86_64", "subArchitectures": ["SCMP_ARCH_X86"]},
+            {"architecture": "SCMP_ARCH_AARCH64", "subArchitectures": ["SCMP_ARCH_ARM"]},
+        ],
+        "syscalls": [
+            _rule([*REFUSED, *REFUSED_32], errno.EPERM),
+            _rule(["clone3"], errno.ENOSYS),
+            *(_rule(["clone"], errno.EPERM, _masked(0, flag, flag)) for flag in NAMESPACE_FLAGS),
+            *(
+                _rule(["ioctl"], errno.EPERM, _masked(1, 0xFFFFFFFF, request))
+                for request in (TIOCSTI, TIOCLINUX)
+            ),
+            *(_rule(["socket"], errno.EAFNOSUPPORT, _compared(0, "EQ", one)) for one in families),
+            _rule(["socket"], errno.EAFNOSUPPORT, _compared(0, "GT", _NETLINK)),
+            *(
+                _rule(
+                    ["socket"],
+                    errno.EPROTONOSUPPORT,
+                    _compared(0, "EQ", _NETLINK),
+                    _compared(2, "EQ", protocol),
+                )
+                for protocol in NETLINK_REFUSED
+            ),
+        ],
+    }
+
+
+def _rule(names: list[str], error: int, *arguments: dict[str, Any]) -> dict[str, Any]:
+    about = {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": error}
+    return {**about, "args": list(arguments)} if arguments else about
+
+
+def _compared(index: int, how: str, value: int) -> dict[str, Any]:
+    return {"index": index, "value": value, "op": f"SCMP_CMP_{how}"}
+
+
+def _masked(index: int, mask: int, value: int) -> dict[str, Any]:
+    return {"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+
+
+def main() -> None:
+    """Write `PROFILE`."""
+    PROFILE.write_text(json.dumps(profile(), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
