@@ -56,6 +56,7 @@ def plan(*, network: bool = True) -> Plan:
         memory_bytes=1 << 30,
         processes=7,
         capabilities=("CHOWN",),
+        filtered=True,
     )
 
 

@@ -111,7 +111,7 @@ class Plan:
     tmpfs: Mapping[str, int] = field(factory=dict)
     """Path to size in bytes."""
     runtime: str | None = None
-    filtered: bool = True
+    filtered: bool = False
     """Its programs are refused the calls of `ale_sandbox_process.seccomp`."""
 
 
