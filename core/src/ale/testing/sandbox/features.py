@@ -59,6 +59,10 @@ class FeatureProbes:
         await box.write("file", b"")
         assert (await _says(box, "id -u; ls -n file")).split()[0] == _NOBODY
         assert (await _says(box, "ls -n file")).split()[2] == _NOBODY
+        for user in ("4321", None):  # a number that no file of the sandbox knows
+            await box.switch_user("4321" if user is None else None)
+            said = (await box.exec("id -u; id -g; id -G", user=user)).stdout.split()
+            assert said == [b"4321"] * 3, "an unknown number has another group, such as root's"
         await box.switch_user(None)
         assert await _says(box, "id -u") == own
         with pytest.raises(SandboxError):

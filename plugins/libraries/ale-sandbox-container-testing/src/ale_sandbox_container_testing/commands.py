@@ -67,6 +67,10 @@ class CommandProbes:
         assert (await box.exec("echo alive")).stdout == b"alive\n"
 
     async def test_a_container_may_have_another_user_from_the_start(self, make: Make) -> None:
+        async with opened(make(user="1234")) as sandbox:
+            assert await out(sandbox, "id -u; id -G; touch mine; stat -c %g mine") == (
+                "1234\n1234\n1234"
+            )
         async with opened(make(user="1234:5678")) as sandbox:
             assert await out(sandbox, "id -u; id -g") == "1234\n5678"
             assert await out(sandbox, "touch mine; stat -c '%u %g' mine") == "1234 5678"

@@ -196,7 +196,8 @@ class ContainerBackend:
     async def _start_once(self, spec: SandboxSpec, origin: Origin) -> ContainerSandbox:
         record = self._new_record(spec, origin, "sandbox")
         shell = await self._shells.of(origin.shell)
-        planned = plan_of(self._options, spec, record, origin.image, shell)
+        users = self._shells.users(origin.shell)
+        planned = plan_of(self._options, spec, record, origin.image, shell, users)
         plan = evolve(planned, filtered=self.facts.filters)
         box = Box(spec=spec, origin=origin, record=record, plan=plan)
         launch = self._threads.heavy(lambda: self._launch(box))

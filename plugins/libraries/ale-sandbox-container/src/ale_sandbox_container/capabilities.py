@@ -22,6 +22,7 @@ _EVADE = (
     "timeouts: a process that lowers its own RLIMIT_RSS outlives the timeout of its command, and "
     "may write into the output of later ones; it does not outlive end_processes or the sandbox"
 )
+_READ_ONLY = "read_only: root may also write to the container's /dev, which is in memory"
 _OPEN = (
     "supervisor: other processes of its user can read its memory and forge exit codes, because "
     "DAC_OVERRIDE lets root read every file"
@@ -83,7 +84,7 @@ def _system_writable(options: ContainerOptions) -> bool:
 
 
 def _notes(facts: Facts, options: ContainerOptions) -> list[str]:
-    notes = [_KERNEL, _DISK, _SAME_USER, _EVADE]
+    notes = [_KERNEL, _DISK, _SAME_USER, _EVADE, *([_READ_ONLY] if options.read_only else [])]
     if facts.root_is_root and (options.user is None or options.new_privileges):
         notes.append(_ROOT)
     if options.new_privileges:

@@ -108,6 +108,8 @@ class Plan:
     """Paths of the host, read-only in the container under the same names."""
     volumes: Sequence[str] = ()
     """Paths that are writable in spite of `read_only`."""
+    closed: Sequence[str] = ()
+    """Folders in memory, which engines leave writable, that are to be read-only."""
     tmpfs: Mapping[str, int] = field(factory=dict)
     """Path to size in bytes."""
     runtime: str | None = None

@@ -119,7 +119,10 @@ class ContainerOptions:
     )
     read_only: bool = field(
         default=False,
-        metadata=doc("Only the workspace and /tmp can be written. Such sandboxes can't fork."),
+        metadata=doc(
+            "Only the workspace and /tmp can be written, not /dev/shm either. Such sandboxes "
+            "can't fork."
+        ),
     )
     tmp_mb: int | None = field(
         default=None,

@@ -2,7 +2,7 @@
 
 import posixpath
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ale.errors import SandboxError, UnsupportedError
@@ -22,6 +22,7 @@ HEALTH = "ALE_IMAGE_HEALTHCHECK"
 _DEFAULT_WORKDIR = "/workspace"
 _RESERVED_PROCESSES = 12
 """For the supervisor, so that a command can be killed where it has used up all others."""
+_IN_MEMORY = ("/dev/shm", "/dev/mqueue")  # noqa: S108
 _SOCKETS = (Path("/run"), Path("/var/run"))
 
 
@@ -42,10 +43,24 @@ def network_of(options: ContainerOptions, spec: SandboxSpec) -> bool:
 
 def _is_offline(options: ContainerOptions, spec: SandboxSpec, image: Image) -> bool:
     may_change = options.network is not False and "change-network" in spec.requires
-    user = options.user if spec.user is None else spec.user
     # Only root can write /etc/hosts, which an engine else mounts.
-    is_root = (image.user if user is None else user).partition(":")[0] in ("", "0", "root")
+    is_root = _user(options, spec, image).partition(":")[0] in ("", "0", "root")
     return is_root and not (network_of(options, spec) or may_change or options.read_only)
+
+
+def _user(options: ContainerOptions, spec: SandboxSpec, image: Image) -> str:
+    """Empty where nobody names one, which is root."""
+    return (options.user if spec.user is None else spec.user) or image.user
+
+
+def with_group(user: str, known: Collection[str]) -> str:
+    """A user for an engine, which puts a number that it does not know into root's group.
+
+    Args:
+        known: the numbers of the container's users.
+    """
+    alone = user.isdigit() and int(user) != 0 and user not in known
+    return f"{user}:{user}" if alone else user
 
 
 def plan_of(
@@ -54,8 +69,12 @@ def plan_of(
     record: Record,
     image: Image,
     shell: Volume,
+    users: Collection[str] = (),
 ) -> Plan:
     """The container of one sandbox.
+
+    Args:
+        users: the numbers of the image's users.
 
     Raises:
         SandboxError: a path that is to be seen inside is missing, or must not be.
@@ -75,7 +94,7 @@ def plan_of(
             **spec.env,
             **_of_image(image),
         },
-        user=options.user if spec.user is None else spec.user,
+        user=with_group(_user(options, spec, image), users),
         network=network_of(options, spec),
         offline=_is_offline(options, spec, image),
         cpus=options.cpus if spec.cpus is None else spec.cpus,
@@ -85,6 +104,7 @@ def plan_of(
         new_privileges=options.new_privileges,
         read_only=options.read_only,
         volumes=(record.workdir,) if options.read_only else (),
+        closed=_IN_MEMORY if options.read_only else (),
         tmpfs=_tmpfs(options),
         runtime=options.runtime,
     )

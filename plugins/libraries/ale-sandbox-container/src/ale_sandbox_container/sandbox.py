@@ -17,6 +17,7 @@ from ale_sandbox_container.commands import Commands, Running
 from ale_sandbox_container.files import Files
 from ale_sandbox_container.mounted import Mounted
 from ale_sandbox_container.network import Network, narrowed
+from ale_sandbox_container.plan import with_group
 from ale_sandbox_container.pool import NoProcessError
 from ale_sandbox_container.session import HOLD, HOLD_AND_RUN, HOLDER_BYTES, ContainerSession
 from ale_sandbox_container.stream import STDERR, STDOUT
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 SHELL = b"/bin/sh"
 _BASH_OPTIONS = (b"--norc", b"--noprofile")
 _PATH = "/usr/bin:/bin"
+_LOOK_UP = (
+    *("sh", "-c"),
+    'while IFS=: read -r a b c d; do [ "$c" != "$1" ] || exit 0; done </etc/passwd; exit 1',
+    "sh",
+)
+"""Is a number one of the container's users?"""
 _NO_PROCESS = 126
 _TOO_MANY = b"no process could be started: the sandbox has as many as it may\n"
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -93,8 +100,9 @@ class ContainerSandbox(BaseSandbox):
 
     async def execute(self, command: Command) -> ExecResult:
         """Run one command. See `ale.protocols.Sandbox.exec`."""
+        user = self._user
         if command.user is not None:
-            await self._check_user(command.user, command.timeout_s)
+            user = await self._checked_user(command.user, command.timeout_s)
         started = self._backend.monotonic()
         argv = self._argv(command.command, command.env)
         text: bytes | None = None
@@ -102,7 +110,7 @@ class ContainerSandbox(BaseSandbox):
             argv[-1], text = b". /dev/fd/4", argv[-1] + b"\n"
         try:
             running = await self._commands.start(
-                self._user if command.user is None else command.user,
+                user,
                 lambda number, mark: script.command(
                     mark,
                     argv,
@@ -164,27 +172,34 @@ class ContainerSandbox(BaseSandbox):
         self.files, self._user, self._switched = self._own_files, None, True
         if user is None:
             return
-        name = user.partition(":")[0]
+        name, _, group = user.partition(":")
         said = await self._ids(name)
-        numbers = said.stdout.split() if said.exit_code == 0 else [name.encode(), b"0"]
+        numbers = said.stdout.split() if said.exit_code == 0 else [name.encode()] * 2
         if not numbers[0].isdigit():
             raise _no_user(user, said)
-        owner = Ownership(uid=int(numbers[0]), gid=int(numbers[1]))
+        gid = int(group) if group.isdigit() else int(numbers[1])
+        owner = Ownership(uid=int(numbers[0]), gid=gid)
         mounted = Mounted(self.exec, owner)
-        self.files, self._user = evolve(self._own_files, owner=owner, mounted=mounted), user
+        checked = await self._checked_user(user, None)
+        self.files, self._user = evolve(self._own_files, owner=owner, mounted=mounted), checked
 
-    async def _check_user(self, user: str, timeout_s: float | None) -> None:
-        """Raise a SandboxError if it is a name of no user.
+    async def _checked_user(self, user: str, timeout_s: float | None) -> str:
+        """The user as the engine is told it. Raises a SandboxError if it is a name of no user.
 
         Engines only start no process then, as if the sandbox had as many as it may.
         """
         name = user.partition(":")[0]
+        if user.isdigit():
+            look = [*_LOOK_UP, user]
+            known = await self.exec(look, env={"PATH": _PATH}, timeout_s=timeout_s)
+            return with_group(user, [user] if known.exit_code == 0 else [])
         if name.isdigit() or name in self._known_users:
-            return
+            return user
         said = await self._ids(name, timeout_s)
         if said.exit_code == 1:  # of `id` itself; others mean that it could not look
             raise _no_user(user, said)
         self._known_users.add(name)
+        return user
 
     async def _ids(self, name: str, timeout_s: float | None = None) -> ExecResult:
         """Numbers of a user and of its group, one a line."""

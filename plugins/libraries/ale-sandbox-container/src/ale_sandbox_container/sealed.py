@@ -21,6 +21,15 @@ SEALED = f"{FOLDER}/sh"
 _EXECUTE_ONLY = 0o111
 
 
+def _numbers(files: Files) -> frozenset[str]:
+    try:
+        lines = files.read_now("/etc/passwd").splitlines()
+    except OSError:  # an image may do without names
+        return frozenset()
+    entries = (line.split(b":") for line in lines)
+    return frozenset(entry[2].decode("latin-1") for entry in entries if len(entry) > 2)
+
+
 class SealedShells:
     """One volume per image.
 
@@ -41,6 +50,7 @@ class SealedShells:
         self._new_id = new_id
         self._labels = labels
         self._made: dict[str, Future[Volume]] = {}
+        self._users: dict[str, frozenset[str]] = {}
 
     async def of(self, image: str) -> Volume:
         """The volume with the shell of an image, by its id. Slow once per image.
@@ -57,6 +67,10 @@ class SealedShells:
         except SandboxError:
             self._made.pop(image, None)
             raise
+
+    def users(self, image: str) -> frozenset[str]:
+        """The numbers of the users of an image whose volume is there."""
+        return self._users.get(image, frozenset())
 
     def _make(self, image: str) -> Volume:
         id = self._new_id()
@@ -83,6 +97,7 @@ class SealedShells:
                 threads=self._threads,
             )
             data = files.read_now(IMAGE_SHELL)
+            self._users[image] = _numbers(files)
             with Pack(FOLDER, files.owner) as pack:
                 pack.add_bytes(SEALED, data, _EXECUTE_ONLY, 0.0)
                 self._engine.put(container, FOLDER, pack.pieces)

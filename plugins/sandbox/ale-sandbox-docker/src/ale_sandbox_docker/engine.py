@@ -176,8 +176,11 @@ class DockerEngine(Engine):
                 "Runtime": plan.runtime or "",
                 "LogConfig": {"Type": "none"},
                 "Tmpfs": {
-                    path: f"rw,nosuid,nodev,exec,mode=1777,size={size}"
-                    for path, size in plan.tmpfs.items()
+                    **dict.fromkeys(plan.closed, "ro"),
+                    **{
+                        path: f"rw,nosuid,nodev,exec,mode=1777,size={size}"
+                        for path, size in plan.tmpfs.items()
+                    },
                 },
                 "Mounts": [
                     *(_mount("bind", str(path), str(path), True) for path in plan.binds),

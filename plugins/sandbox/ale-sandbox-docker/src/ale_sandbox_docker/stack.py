@@ -200,7 +200,11 @@ def _own(about: Document, plan: Plan) -> Document:
         "mem_limit": plan.memory_bytes,
         "memswap_limit": plan.memory_bytes,
         "pids_limit": plan.processes,
-        "tmpfs": [f"{path}:mode=1777,size={size}" for path, size in plan.tmpfs.items()] or None,
+        "tmpfs": [
+            *(f"{path}:mode=1777,size={size}" for path, size in plan.tmpfs.items()),
+            *(f"{path}:ro" for path in plan.closed),
+        ]
+        or None,
     }
     return {**made, **{key: value for key, value in optional.items() if value is not None}}
 

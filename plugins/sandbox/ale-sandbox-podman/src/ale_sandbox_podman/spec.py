@@ -28,6 +28,10 @@ def spec_of(plan: Plan) -> dict[str, Any]:
         }
         for path, size in plan.tmpfs.items()
     ]
+    mounts += [
+        {"type": "tmpfs", "source": "tmpfs", "destination": path, "options": ["ro"]}
+        for path in plan.closed
+    ]
     return {
         "name": plan.name,
         "image": plan.image,
