@@ -18,13 +18,13 @@ import asyncio
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from attrs import frozen
 
-from ale.errors import SandboxError, UnsupportedError
+from ale.errors import InputError, SandboxError, UnsupportedError
 from ale.protocols import DEFAULT_OUTPUT_BYTES, Sandbox, Session
 from ale.types import Capabilities, ExecResult
 
@@ -40,6 +40,7 @@ __all__ = [
     "ForwardingSandbox",
     "ForwardingSession",
     "check_path",
+    "check_shared",
     "refused",
     "within",
 ]
@@ -99,6 +100,66 @@ def within(size: int, max_bytes: int | None, path: str) -> int:
         message = f"more than {READ_BYTES >> 20} MiB; read its beginning, or download it"
         raise OSError(errno.EFBIG, message, path)
     return READ_BYTES
+
+
+_KERNELS = ("/proc", "/sys", "/dev")
+_RUNTIME = ("/run", "/var/run")
+
+
+def check_shared(paths: Iterable[Path], *, unreadable: bool = False) -> None:
+    """Check what a sandbox is to see of the host, read-only: that it is nothing but files.
+
+    A mount that is read-only lets a process write through a socket or a named pipe all the same.
+    What a service of the host puts there later is not seen by this check.
+
+    Args:
+        unreadable: folders that this user can't look into may be shared, because the sandbox has no
+            more rights than this user.
+
+    Raises:
+        InputError: a path is not there, belongs to the kernel, or is or holds a socket, a named
+            pipe or a device.
+    """
+    for path in paths:
+        why = _why_not_shared(path, unreadable=unreadable)
+        if why is not None:
+            message = f"{path} can't be shared with a sandbox: {why}"
+            raise InputError.of(message, path="sandbox.allowlist_paths")
+
+
+def _why_not_shared(path: Path, *, unreadable: bool) -> str | None:
+    if not path.exists():
+        return "it is not there"
+    for place in {path.absolute(), path.resolve()}:
+        for name in _KERNELS:
+            if place.is_relative_to(name) or Path(name).is_relative_to(place):
+                return f"{name} is the kernel's own"
+        for name in _RUNTIME:
+            if Path(name).is_relative_to(place):
+                return f"{name} holds sockets of services, which no mount makes read-only"
+    return _special_in(path.resolve(), unreadable=unreadable)
+
+
+def _special_in(top: Path, *, unreadable: bool) -> str | None:
+    if not top.is_dir():
+        return None if top.is_file() else f"{top} is a socket, a named pipe or a device"
+    waiting = [str(top)]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as entries:
+                found = list(entries)
+        except PermissionError:
+            if not unreadable:
+                return f"this user can't look into {folder}, which may hold sockets"
+            continue
+        except FileNotFoundError:
+            continue
+        waiting += [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
+        for entry in found:
+            if not (entry.is_symlink() or entry.is_dir() or entry.is_file()):
+                return f"{entry.path} is a socket, a named pipe or a device"
+    return None
 
 
 @frozen

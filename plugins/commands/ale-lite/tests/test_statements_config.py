@@ -133,6 +133,11 @@ def test_s24_allowlist_paths_are_none_and_relative_to_the_file() -> None:
     assert given == [str(Path("data").resolve())]
 
 
+def test_s24_local_which_sees_the_whole_host_has_no_list() -> None:
+    found = problems("sandbox:\n  backend: local\n  allowlist_paths: [data]\n")
+    assert "lite.yaml:3: sandbox.allowlist_paths: the backend local sees the whole host" in found
+
+
 def test_s25_an_empty_file_is_all_defaults(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("# nothing\n")
     (tmp_path / "t.yaml").write_text(

@@ -1,5 +1,6 @@
 """Effects of the options, and errors where the sandbox is not usable."""
 
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,26 @@ async def test_paths_on_the_allow_list_are_there_to_read(make: Build, tmp_path: 
 def test_the_whole_host_is_not_shared(path: str) -> None:
     with pytest.raises(ValueError, match="allowlist_paths"):
         BubblewrapOptions(allowlist_paths=(Path(path),))
+
+
+def test_sockets_pipes_and_the_kernel_are_not_shared(make: Build, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    listener = socket.socket(socket.AF_UNIX)
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    listener.bind(str(tmp_path / "deep" / "er" / "s"))
+    (tmp_path / "link").symlink_to("/run")
+    for path, why in (
+        ("/run", "sockets of services"),
+        ("/proc/self", "the kernel's own"),
+        ("/dev/null", "the kernel's own"),
+        (tmp_path / "link", "sockets of services"),
+        (tmp_path / "pipe", "pipe is a socket, a named pipe or a device"),
+        (tmp_path / "deep", "er/s is a socket, a named pipe or a device"),
+        (tmp_path / "missing", "not there"),
+    ):
+        with pytest.raises(InputError, match=why):
+            make(allowlist_paths=(Path(path),))
+    listener.close()
 
 
 async def test_writable_system_false_makes_the_system_read_only(shared: Build) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from ale.errors import PluginError
+from ale.errors import InputError, PluginError
 from ale.plugin import Converted, Probe, Secret
 from ale.strict import Node, from_plain, structure
 from ale_lite.schema import NO_KEY, LiteConfig, LlmSection, SandboxSection
@@ -21,7 +21,8 @@ def convert(root: Node, probe: Ask) -> Converted:
     """The same config as `ale run` takes it, without ``tasks``.
 
     Raises:
-        InputError: with every unknown key, wrong type and value out of range, by line and path.
+        InputError: with every unknown key, wrong type and value out of range, by line and path;
+            or paths are listed for a sandbox that sees all.
     """
     sections = {key: node for key, node in (root.mapping or {}).items() if node.value is not None}
     written = structure(Node({**sections}, root.file, root.line), LiteConfig)
@@ -29,7 +30,7 @@ def convert(root: Node, probe: Ask) -> Converted:
     parts = {
         "llm": llm,
         "agent": {"type": "iflow", **attrs.asdict(written.agent)},
-        "sandbox": _sandbox(written.sandbox, probe),
+        "sandbox": _sandbox(written.sandbox, probe, sections.get("sandbox", root)),
     }
     tree = {name: _at(values, sections.get(name, root)) for name, values in parts.items()}
     tree["chunker"] = from_plain({"type": "ale-lite"}, file=root.file)
@@ -57,10 +58,18 @@ def _llm(section: LlmSection) -> tuple[dict[str, Any], Mapping[str, Secret]]:
     return {**values, "api_key_env": KEY_VARIABLE}, {KEY_VARIABLE: Secret(key)}
 
 
-def _sandbox(section: SandboxSection, probe: Ask) -> dict[str, Any]:
+def _sandbox(section: SandboxSection, probe: Ask, at: Node) -> dict[str, Any]:
     values = attrs.asdict(section)
     if chosen_backend(values.pop("backend"), probe) == "local":
-        # It has no image, no network of its own, and every path of the host already.
+        if section.allowlist_paths:
+            raise InputError.of(
+                "the backend local sees the whole host, so a list of paths allows nothing less",
+                file=at.file,
+                line=(at.get("allowlist_paths") or at).line,
+                path="sandbox.allowlist_paths",
+                hint="leave it out, or use backend: docker",
+            )
+        # It has no image and no network of its own.
         return {"type": "local"}
     return {"type": "docker", **values}
 

@@ -14,6 +14,7 @@ from attrs import evolve, field, frozen
 from ale.errors import NotUsableError, SandboxError, UnsupportedError
 from ale.plugin import BuildContext
 from ale.protocols import ServiceContainer
+from ale.sandboxes import check_shared
 from ale.types import SandboxInfo, SandboxSpec, replace
 from ale_sandbox_container import stream, worker
 from ale_sandbox_container.api import Engine
@@ -82,6 +83,7 @@ class ContainerBackend:
     """Sandboxes in containers of one engine.
 
     Raises (when made):
+        InputError: a path may not be shared.
         SandboxError: the engine does not answer.
     """
 
@@ -93,6 +95,7 @@ class ContainerBackend:
         composer: Composer | None = None,
     ) -> None:
         self._engine = engine
+        check_shared(options.allowlist_paths)
         self._options = options
         self._context = context
         self._threads = EngineThreads(options.max_parallel)

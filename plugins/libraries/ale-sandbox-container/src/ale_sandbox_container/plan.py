@@ -2,10 +2,8 @@
 
 import posixpath
 import shlex
-from collections.abc import Collection, Sequence
-from pathlib import Path
+from collections.abc import Collection
 
-from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_container import health, script
 from ale_sandbox_container.egress import PROXIES
@@ -23,7 +21,6 @@ _DEFAULT_WORKDIR = "/workspace"
 _RESERVED_PROCESSES = 12
 """For the supervisor, so that a command can be killed where it has used up all others."""
 _IN_MEMORY = ("/dev/shm", "/dev/mqueue")  # noqa: S108
-_SOCKETS = (Path("/run"), Path("/var/run"))
 
 
 def workdir_of(options: ContainerOptions, spec: SandboxSpec, image: Image) -> str:
@@ -75,9 +72,6 @@ def plan_of(
 
     Args:
         users: the numbers of the image's users.
-
-    Raises:
-        SandboxError: a path that is to be seen inside is missing, or must not be.
     """
     memory = options.memory_mb if spec.memory_mb is None else spec.memory_mb
     return Plan(
@@ -87,7 +81,7 @@ def plan_of(
         workdir=record.workdir,
         labels=record.labels,
         shell=shell,
-        binds=_checked(options.allowlist_paths),
+        binds=options.allowlist_paths,
         env={
             **_environment(options, spec, record.workdir),
             **options.env,
@@ -135,18 +129,6 @@ def _tmpfs(options: ContainerOptions) -> dict[str, int]:
     if size is None and options.read_only:
         size = options.memory_mb or 1024
     return {} if size is None else {"/tmp": size * MIB}  # noqa: S108
-
-
-def _checked(paths: Sequence[Path]) -> Sequence[Path]:
-    for path in paths:
-        if not path.exists():
-            raise SandboxError(f"sandbox.allowlist_paths: {path} is not there")
-        if path.is_socket() or any(place.is_relative_to(path.resolve()) for place in _SOCKETS):
-            raise UnsupportedError(
-                f"sandbox.allowlist_paths: {path} holds sockets of the host's services, which are "
-                "not read-only in any container"
-            )
-    return paths
 
 
 def limits_of(options: ContainerOptions) -> str:

@@ -21,14 +21,18 @@ from ale_sandbox_shell.text import as_bytes, quoted
 
 PROCESS_1 = """\
 [ -s /etc/hosts ] || { echo 127.0.0.1 localhost; echo ::1 localhost; } 2>/dev/null >/etc/hosts
-while :; do
+tries=0
+while [ $tries -lt 100000 ]; do
   command eval '"$0"'
   [ $? -eq 0 ] && exit
+  tries=$((tries + 1))
   echo again
 done
+exit 9
 """
 """Its one argument is the path of the shell. At the end of its stdin, when the host closes the
-stream or dies, the supervisor ends with 0, and with process 1 the whole container ends."""
+stream or dies, the supervisor ends with 0, and with process 1 the whole container ends. Where the
+shell can't be started any more, and nobody starts the container again, it ends after a while."""
 
 _TAGS_FROM = 1 << 40
 """KiB; far above any real limit."""

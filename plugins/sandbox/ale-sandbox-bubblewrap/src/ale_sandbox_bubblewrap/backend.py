@@ -10,6 +10,7 @@ from typing import Any
 
 from ale.errors import InputError, NotUsableError
 from ale.plugin import BuildContext
+from ale.sandboxes import check_shared
 from ale.types import SandboxInfo, SandboxSpec
 from ale_sandbox_bubblewrap import facts, planning, process_lock
 from ale_sandbox_bubblewrap.capabilities import capabilities_of
@@ -39,6 +40,8 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
         found = facts.find(self.root)
         if found.missing is not None:
             raise NotUsableError(f"bubblewrap: {found.missing}")
+        # Its user is this one, or for root one that has fewer rights.
+        check_shared(options.allowlist_paths, unreadable=True)
         self._options = options
         self._facts = found
         self.capabilities = capabilities_of(found, options)
