@@ -18,8 +18,13 @@ from ale_sandbox_container.sandbox import ContainerSandbox
 from ale_sandbox_container_testing.tools import Make, opened, out
 
 _GET = """
-import os, sys, urllib.request
-print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode(), end="")
+import socket, sys, urllib.request
+url = sys.argv[1]
+if "//gateway:" in url:
+    routes = [line.split() for line in open("/proc/net/route").readlines()[1:]]
+    (found,) = [route[2] for route in routes if route[1] == "00000000"]
+    url = url.replace("gateway", socket.inet_ntoa(bytes.fromhex(found)[::-1]))
+print(urllib.request.urlopen(url, timeout=3).read().decode(), end="")
 """
 _SAY = """
 import socket, sys, time
@@ -56,11 +61,30 @@ async def served(backend: ContainerBackend, text: str) -> AsyncIterator[str]:
         yield await out(sandbox, "hostname -i")
 
 
+@contextlib.asynccontextmanager
+async def on_the_host(text: str) -> AsyncIterator[int]:
+    """A server on this machine, which containers reach by their gateway; its port."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.0 200 OK\r\n\r\n{text}".encode())
+        writer.close()
+
+    server = await asyncio.start_server(answer, "0.0.0.0", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
 async def fetched(
-    sandbox: ContainerSandbox, host: str, env: Mapping[str, str] = MappingProxyType(_NONE)
+    sandbox: ContainerSandbox,
+    host: str,
+    env: Mapping[str, str] = MappingProxyType(_NONE),
+    port: int = 8080,
 ) -> str | None:
-    """A file from a server; None if it is not reachable."""
-    line = ["python3", "-c", _GET, f"http://{host}:8080/file"]
+    """A file from a server; None if it is not reachable. ``gateway`` is the sandbox's own."""
+    line = ["python3", "-c", _GET, f"http://{host}:{port}/file"]
     result = await sandbox.exec(line, timeout_s=20, env=env)
     return result.stdout.decode() if result.exit_code == 0 else None
 
@@ -148,15 +172,21 @@ class NetworkProbes:
         await backend.aclose()
 
     async def test_a_network_is_disconnected_and_connected_again(self, make: Make) -> None:
-        backend = make()
-        spec = SandboxSpec(network=True)
-        async with served(backend, "there") as host, backend.open(spec) as sandbox:
-            assert await fetched(sandbox, host) == "there"
+        async with on_the_host("there") as port, opened(make(), network=True) as sandbox:
+            assert await fetched(sandbox, "gateway", port=port) == "there"
             await sandbox.set_network(False)
             assert await out(sandbox, "ls /sys/class/net") == "lo"
-            assert await fetched(sandbox, host) is None
+            assert await fetched(sandbox, "gateway", port=port) is None
             await sandbox.set_network(True)
-            assert await fetched(sandbox, host) == "there"
+            assert await fetched(sandbox, "gateway", port=port) == "there"
+
+    async def test_two_sandboxes_with_a_network_do_not_reach_each_other(self, make: Make) -> None:
+        backend, spec = make(), SandboxSpec(network=True)
+        async with served(backend, "other's") as host, backend.open(spec) as sandbox:
+            assert await fetched(sandbox, host) is None
+            fork = await sandbox.fork()
+            assert await fetched(fork, host) is None
+            await fork.close()
         await backend.aclose()
 
     async def test_a_restart_does_not_give_back_a_network(
@@ -195,15 +225,15 @@ class NetworkProbes:
     ) -> None:
         backend = make()
         spec = SandboxSpec(network=False, requires=("change-network",))
-        async with served(backend, "there") as host, backend.open(spec) as sandbox:
+        async with on_the_host("there") as port, backend.open(spec) as sandbox:
             if backend.name == "podman":
                 with pytest.raises(UnsupportedError, match="was created without a network"):
                     await sandbox.set_network(True)
             else:
                 await sandbox.set_network(True)
-                assert await fetched(sandbox, host) == "there"
+                assert await fetched(sandbox, "gateway", port=port) == "there"
                 await sandbox.set_network(False)
-            assert await fetched(sandbox, host) is None
+            assert await fetched(sandbox, "gateway", port=port) is None
         await backend.aclose()
 
     async def test_an_option_that_forbids_the_network_overrides_the_task(self, make: Make) -> None:

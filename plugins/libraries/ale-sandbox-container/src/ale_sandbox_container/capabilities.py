@@ -28,6 +28,10 @@ _OPEN = (
     "DAC_OVERRIDE lets root read every file"
 )
 _NETWORK = "network: where it is on, the host's own addresses and the metadata address are reached"
+_TOGETHER = (
+    "network: containers that have one reach each other, because the kernel filters nothing that "
+    "is bridged (modprobe br_netfilter)"
+)
 _VOLUMES = "fork: volumes that the image declares are not copied"
 _NO_COPIES = (
     "fork: the engine can't pause a container, as a normal user's engine with version 1 of control "
@@ -92,7 +96,7 @@ def _notes(facts: Facts, options: ContainerOptions) -> list[str]:
     if "DAC_OVERRIDE" in capabilities_added(options):
         notes.append(_OPEN)
     if options.network is not False:
-        notes.append(_NETWORK)
+        notes += [_NETWORK] if facts.parts else [_NETWORK, _TOGETHER]
     if not facts.pauses:
         notes.append(_NO_COPIES)
     elif not options.read_only:

@@ -34,6 +34,8 @@ class Facts:
     seccomp: bool
     pauses: bool = True
     """A container can be stopped for a moment, which a copy of it needs."""
+    parts: bool = True
+    """Containers with a network do not reach each other."""
     takes_rules: bool = True
     """It can be told which system calls to refuse; else it refuses those of its own list."""
 

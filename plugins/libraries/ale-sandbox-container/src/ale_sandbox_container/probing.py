@@ -96,6 +96,8 @@ def facts_of(info: Mapping[str, Any]) -> Facts:
         holds_cpu=info["CpuCfsQuota"],
         root_is_root=not options & {"userns", "rootless"},
         seccomp="seccomp" in options,
+        # Without it the kernel passes on what goes from container to container of one bridge.
+        parts=info.get("BridgeNfIptables", True),
     )
 
 

@@ -24,6 +24,8 @@ from ale_sandbox_process import seccomp
 _POLL_S = 0.05
 _ENDS_S = 2.0
 """A container that takes longer to end by itself is killed."""
+_APART = "ale-apart"
+"""Name and label of the network of sandboxes."""
 _BUILDKIT = re.compile(
     r"^\s*(?:RUN\s+--(?:mount|network|security)=|(?:COPY|ADD)\s+(?:--\S+\s+)*--(?:chmod=|link|parents"
     r"|exclude=)|(?:RUN|COPY|ADD)\s(?:[^\n#]*\s)?<<-?[\"']?[A-Za-z_])",
@@ -163,7 +165,7 @@ class DockerEngine(Engine):
             "Healthcheck": {"Test": ["NONE"]},
             "Volumes": {path: {} for path in plan.volumes},
             "HostConfig": {
-                "NetworkMode": "bridge" if plan.network else "none",
+                "NetworkMode": self._network() if plan.network else "none",
                 "CapDrop": ["ALL"],
                 "CapAdd": list(plan.capabilities),
                 "SecurityOpt": _security(plan),
@@ -228,7 +230,7 @@ class DockerEngine(Engine):
         return code
 
     def connect(self, container: str, on: bool) -> None:
-        """Put it into the network ``bridge``, or out of it."""
+        """Put it into the network of sandboxes, or out of it."""
         about = self._inspect(container)
         if on and about["Config"].get("NetworkDisabled"):
             raise UnsupportedError(
@@ -239,10 +241,32 @@ class DockerEngine(Engine):
         body = {"Container": container}
         if on and "none" in found:
             self._ask("POST", "/networks/none/disconnect", json=body)
-        if on and "bridge" not in found:
-            self._ask("POST", "/networks/bridge/connect", json=body)
-        elif not on and "bridge" in found:
-            self._ask("POST", "/networks/bridge/disconnect", json={**body, "Force": True})
+        network = self._network()
+        inside = network in (one["NetworkID"] for one in found.values())
+        if on and not inside:
+            self._ask("POST", f"/networks/{network}/connect", json=body)
+        elif not on and inside:
+            self._ask("POST", f"/networks/{network}/disconnect", json={**body, "Force": True})
+
+    def _network(self) -> str:
+        """Id of the one network of all sandboxes, in which no container reaches another.
+
+        It is made where it is missing, and stays. A network for each would soon use up the
+        addresses that the engine has for them.
+        """
+        found = self._labelled("/networks", _APART)
+        if not found:
+            about = {
+                "Name": _APART,
+                "CheckDuplicate": True,
+                "Driver": "bridge",
+                "Options": {"com.docker.network.bridge.enable_icc": "false"},
+                "Labels": {_APART: ""},
+            }
+            self._ask("POST", "/networks/create", 409, json=about)
+            found = self._labelled("/networks", _APART)
+        # Two that were made at once may both be there; every process takes the same.
+        return str(min(found, key=lambda one: (one["Created"], one["Id"]))["Id"])
 
 
 def _security(plan: Plan) -> list[str]:

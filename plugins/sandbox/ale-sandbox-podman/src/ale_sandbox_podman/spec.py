@@ -47,6 +47,7 @@ def spec_of(plan: Plan) -> dict[str, Any]:
         "healthconfig": {"Test": ["NONE"]},
         "systemd": "false",
         "netns": {"nsmode": "bridge" if plan.network else "none"},
+        **({"networks": {plan.name: {}}} if plan.network else {}),
         "cap_drop": ["all"],
         "cap_add": [f"CAP_{name}" for name in plan.capabilities],
         "no_new_privileges": not plan.new_privileges,
