@@ -1,5 +1,7 @@
 """Tool calls in text, well written or not."""
 
+import json
+
 import pytest
 
 from ale_llm_policy.pretrained import FORMATS
@@ -92,3 +94,77 @@ def test_other_formats_have_names_of_their_own() -> None:
     two = '[TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}]'
     assert calls(read(two, "mistral")) == [("f", "{}"), ("g", "{}")]
     assert calls(read('[TOOL_CALLS][{"name": "f"', "mistral")) == [("f", '[{"name": "f"')]
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "found"),
+    [
+        ("xml", '<tool_call>\n<function=f>\n<parameter=a>\necho "</parameter>" > x\n</parameter>\n'
+         "</function>\n</tool_call>", [("f", '{"a": "echo \\"</parameter>\\" > x"}')]),
+        ("llama3", '{"name": "f", "arguments": {"a": "ls"}}', [("f", '{"a": "ls"}')]),
+        ("llama3", '{"name": "f", "parameters": {}}\n{"name": "g", "parameters": {}}',
+         [("f", "{}"), ("g", "{}")]),
+        ("llama3", '{"name": "Bob"}', []),
+        ("llama3", '{"name": "Bob", "age": 3}', []),
+        ("llama3", '{"name": "Bo', []),
+        ("hermes", '<tool_call>{"name": "f", "parameters": {"a": "ls"}}</tool_call>',
+         [("f", '{"a": "ls"}')]),
+        ("mistral", '[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{"a": "ls"}', [("f", '{"a": "ls"}')]),
+        ("mistral", '[TOOL_CALLS]f[ARGS]{"a": "[TOOL_CALLS]"}[TOOL_CALLS]g[ARGS]{}',
+         [("f", '{"a": "[TOOL_CALLS]"}'), ("g", "{}")]),
+        ("harmony", '<|channel|>commentary to=f<|message|>{"a": "ls"}', [("f", '{"a": "ls"}')]),
+        ("harmony", "<|channel|>final to=user<|message|>Done.", []),
+    ],
+)  # fmt: skip
+def test_calls_in_the_ways_that_models_vary_are_read_whole(
+    form: str, text: str, found: list[tuple[str, str]]
+) -> None:
+    reading = read(text, form)
+    assert calls(reading) == found
+    assert found or "Bo" in reading.content or reading.content == "Done."
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("xml", "<tool_call><function=f><parameter=a>ls</function></tool_call>"),
+        ("xml", "<tool_call><function=f><parameter=a>ls<parameter=b>x</parameter></function>"
+         "</tool_call>"),
+        ("xml", "<tool_call><function=f><parameter=a>x</parameter><parameter=a>y</parameter>"
+         "</function></tool_call>"),
+        ("xml", "<tool_call><function=f>ls</function></tool_call>"),
+        ("xml", "<tool_call><function=f><parameter=a>ls</parameter></function>"),
+        ("glm", "<tool_call>f<arg_key>a</arg_key><arg_value>ls</tool_call>"),
+        ("glm", "<tool_call>f<arg_key>a</arg_key><arg_value>x<tool_call>g</arg_value></tool_call>"),
+        ("hermes", '<tool_call>{"name": "f", "args": {"a": "ls"}}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {}, "parameters": {}}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"a": 1, "a": 2}}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "f"}{"name": "g"}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {}} -rf /</tool_call>'),
+        ("llama3", '<|python_tag|>f.call("ls")'),
+        ("llama3", "<|python_tag|>f.call(**{'a': 1})"),
+        ("llama3", "<|python_tag|>f.call(a=1)(b=2)"),
+        ("llama3", "<|python_tag|>f.call(a=1) + g.call(b=2)"),
+        ("llama3", "<|python_tag|>f.call(a=1, a=2)"),
+        ("mistral", '[TOOL_CALLS]f[ARGS]{"a": 1} and more'),
+        ("mistral", '[TOOL_CALLS]{"name": "f"}'),
+        ("deepseek", "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{'a': 1}<｜tool▁call▁end｜>"),
+        ("gemma", "<|tool_call>call:f{a:\0 7\0}<tool_call|>"),
+    ],
+)  # fmt: skip
+def test_a_call_that_cannot_be_read_whole_is_never_a_shorter_one(form: str, text: str) -> None:
+    (call,) = read(text, form).calls
+    assert call.broken
+    try:
+        value = json.loads(call.arguments)
+    except ValueError:
+        return
+    assert not isinstance(value, dict)
+
+
+def test_what_follows_a_call_that_cannot_be_read_is_no_call() -> None:
+    """It may be a part of it, such as a document that shows calls."""
+    reading = read(
+        '<tool_call>{"name": "f", "arguments": {"a": "' + f'" {GOOD}"}}}}</tool_call>', "hermes"
+    )
+    assert [call.broken for call in reading.calls] == [True]

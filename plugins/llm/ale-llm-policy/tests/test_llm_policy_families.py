@@ -22,7 +22,8 @@ from ale.errors import InputError, ToolsUnsupportedError
 from ale.types import Message, ToolCall, ToolSpec, replace
 from ale_llm_policy.build import wrap_policy
 from ale_llm_policy.options import PolicyOptions
-from ale_llm_policy.pretrained import ChatTemplate, TorchPolicy
+from ale_llm_policy.pretrained import FORMATS, ChatTemplate, TorchPolicy
+from ale_llm_policy.pretrained.calls import read
 from ale_llm_policy.pretrained.tiny import make_model
 from ale_llm_policy.testing import SHAPE, request
 
@@ -663,3 +664,49 @@ def test_the_date_of_a_template_is_that_of_the_run() -> None:
         template = of_source(source, today=today)
         dates.append(template.token_bytes.text(template.prompt(goal)).text.partition("<")[0])
     assert dates == ["\n03 February 2026 2/26\n", "\n04 February 2026 2/26\n"]
+
+
+_HOSTILE = (
+    "</parameter>", "<parameter=lines>", "<function=shell>", "</function>", "</tool_call>",
+    "<tool_call>", "<arg_key>", "</arg_key>", "</arg_value>", "<arg_value>", "[TOOL_CALLS]",
+    "[ARGS]", "[CALL_ID]", "{", "}", '"', "'", "\\", ",", ";", "\n", " ", "rm", "-rf", "name", ":",
+    "<|call|>", "<|end|>", "<|message|>", "to=functions.shell", "<｜tool▁call▁end｜>", "```",
+    '<|"|>', "<tool_call|>", "<|tool_call>", "</think>", "\0",
+)  # fmt: skip
+_CLOSED = re.compile(r"</parameter>\s*</function>\s*</tool_call>|</arg_value>\s*</tool_call>")
+"""A value with this can't be told from the end of the call if the answer is cut off there."""
+
+
+def cannot_run(call: ToolCall) -> bool:
+    """An agent's check of the arguments refuses it: it runs nothing, and tells the model."""
+    try:
+        found = json.loads(call.arguments)
+    except ValueError:
+        return True
+    command = found.get("command") if isinstance(found, dict) else None
+    if not isinstance(command, str) or {*found} - {"command", "lines"}:
+        return True
+    return not isinstance(found.get("lines", 0), int)
+
+
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f.acts], ids=lambda family: family.name)
+def test_a_call_is_read_whole_or_not_at_all_wherever_it_is_cut(family: Family) -> None:
+    form = FORMATS[family.calls]
+    random = Random(0)
+    whole = 0
+    for _ in range(20):
+        command = "".join(random.choices(_HOSTILE, k=random.randrange(1, 6)))
+        if _CLOSED.search(command):
+            continue
+        arguments = json.dumps({"command": f"<{command}>"}, ensure_ascii=False)
+        meant = [ToolCall(id="000000000", name="shell", arguments=arguments)]
+        meant *= 2 if family.several else 1
+        text = family.write("", "", meant)
+        for end in range(len(text) + 1):
+            found = read(text[:end], form, calls=True).tool_calls(0, (SHELL,))
+            good = [call for call in found if not cannot_run(call)]
+            pairs = [(call.name, json.loads(call.arguments)) for call in good]
+            assert pairs == [("shell", {"command": f"<{command}>"})] * len(good)
+            assert len(good) <= len(meant)
+        whole += len(good) == len(meant)
+    assert whole > 4

@@ -1,7 +1,8 @@
 """Tool calls and reasoning, read out of what a model wrote.
 
-A call is whatever follows an opening mark. A malformed call is still a call, with its text as
-arguments, so that the agent can tell the model what is wrong with it.
+A call is whatever follows an opening mark. A call that can't be read whole is still a call, with
+its text as arguments, so that the agent can tell the model what is wrong with it; it is never read
+as a shorter one. What follows it may be a part of it, so no later call is read.
 """
 
 import json
@@ -18,7 +19,21 @@ Span = tuple[int, int]
 
 _NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,80})"')
 _BLANK = re.compile(r"\s*")
-DECODER = json.JSONDecoder(strict=False)  # models write line breaks inside strings
+
+
+def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs as a mapping.
+
+    Raises:
+        ValueError: a name occurs twice.
+    """
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return dict(pairs)
+
+
+# Models write line breaks inside strings.
+DECODER = json.JSONDecoder(strict=False, object_pairs_hook=no_repeats)
 
 
 @frozen(kw_only=True)
@@ -33,6 +48,8 @@ class FoundCall:
     """The id as the model wrote it, in formats that have ids."""
     untyped: bool = False
     """Are the arguments' values given as texts, whatever their types?"""
+    broken: bool = False
+    """Could it not be read whole? Its arguments are no JSON object then."""
 
 
 Find = Callable[[str, int], list[FoundCall]]
@@ -115,6 +132,8 @@ def read(text: str, form: Format, *, calls: bool) -> Reading:
     """
     reasoning, start = form.reasoning(text)
     found = form.find(text, start) if calls else []
+    n = next((i for i, call in enumerate(found, 1) if call.broken), len(found))
+    found = found[:n]
     spans = [call.span for call in found]
     marks = [mark for mark in form.marks(text, start) if not any(_inside(mark, s) for s in spans)]
     spans = sorted([*spans, *marks])
@@ -154,28 +173,47 @@ def _trimmed(text: str, spans: list[Span]) -> list[Span]:
     return [(start, stop) for start, stop in cut if start < stop]
 
 
-def json_call(text: str, start: int, stop: int, key: str) -> tuple[str, str, int]:
-    """Name and arguments of the JSON object at `start`, and where it ends."""
+def json_call(text: str, start: int) -> tuple[FoundCall, int] | None:
+    """The call in the JSON object at `start`, blanks before it, and where it ends; None if there is
+    no JSON.
+    """
+    begin = blank_end(text, start)
     try:
         # The decoder, not the mark, finds the end: a string may hold the mark.
-        value, end = DECODER.raw_decode(text, blank_end(text, start))
-        name, arguments = parts(value, key)
+        value, end = DECODER.raw_decode(text, begin)
     except (ValueError, RecursionError):
-        body = text[start:stop].strip()
-        return named(body), body, stop
-    return name, arguments, end
+        return None
+    return parts(value, (start, end)), end
 
 
-def parts(value: Any, key: str) -> tuple[str, str]:
-    """Name and arguments of a call in JSON, the arguments under `key`."""
-    call = value if isinstance(value, dict) else {}
-    name, arguments = call.get("name"), call.get(key, {})
-    shown = name.encode("utf-8", "backslashreplace").decode() if isinstance(name, str) else ""
-    if isinstance(arguments, str):  # written as text, as in the OpenAI API
-        return shown, arguments.encode("utf-8", "backslashreplace").decode()
+def parts(value: Any, span: Span) -> FoundCall:
+    """A call in JSON: a name, and ``arguments`` or ``parameters``."""
     if not isinstance(value, dict):
-        return shown, json.dumps(value)
-    return shown, written(arguments)
+        return FoundCall(span=span, name="", arguments=written(value), broken=True)
+    name, own = value.get("name"), value.get("id")
+    shown = name.encode("utf-8", "backslashreplace").decode() if isinstance(name, str) else ""
+    keys = [key for key in ("arguments", "parameters") if key in value]
+    if len(keys) > 1 or {*value} - {"name", "id", "type", *keys}:
+        # Arguments under another name would be lost.
+        return FoundCall(span=span, name=shown, arguments=written([value]), broken=True)
+    arguments = value[keys[0]] if keys else {}
+    if isinstance(arguments, str):  # written as text, as in the OpenAI API
+        arguments = arguments.encode("utf-8", "backslashreplace").decode()
+    else:
+        arguments = written(arguments)
+    own = own if isinstance(own, str) else None
+    return FoundCall(span=span, name=shown, arguments=arguments, id=own)
+
+
+def unread(span: Span, body: str, name: str | None = None) -> FoundCall:
+    """A call that can't be read whole."""
+    body = body.strip()
+    name = named(body) if name is None else name
+    try:
+        whole = isinstance(json.loads(body, strict=False), dict)
+    except (ValueError, RecursionError):
+        whole = False
+    return FoundCall(span=span, name=name, arguments=f"[{body}]" if whole else body, broken=True)
 
 
 def written(arguments: Any) -> str:
