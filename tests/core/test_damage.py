@@ -117,6 +117,24 @@ async def test_damage_of_every_fresh_sandbox_is_not_the_agents(bench: Any, workp
     assert run.store.index.damaged() == 0
 
 
+@pytest.mark.parametrize(("damage", "reward"), [('rm -rf "$PWD"', 0.0), ("true", None)])
+async def test_a_criterion_that_cannot_run_in_what_the_agent_left_gives_0(
+    bench: Any, workplace: Any, damage: str, reward: float | None
+) -> None:
+    async def work(context: AgentContext) -> Stop:
+        await context.sandbox.exec(damage)
+        return Stop(reason="finished")
+
+    async def grade(sandbox: Any) -> Score:
+        raise GradingError("the sandbox could not start a command for grading")
+
+    bench.agent, bench.grade = work, grade
+    run = await workplace.ran(workplace.config(retries=0, stop_after_broken=None))
+    episode = episodes(run)["t0"]
+    assert episode.reward == reward
+    assert (episode.damaged is not None) == (reward is not None)
+
+
 async def test_the_steps_after_the_damage_have_failed(bench: Any, workplace: Any) -> None:
     done = (CriterionSpec(type="done"),)
     steps = tuple(Task(id=name, goal="", criteria=done) for name in ("one", "two", "three"))

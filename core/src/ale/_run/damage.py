@@ -36,8 +36,25 @@ class Damage:
         kinds = _ENDED if self.lost == "failed" else SandboxDamagedError
         if found := next((each for each in chain if isinstance(each, kinds)), None):
             self.message = self.message or str(found)
-        later = any(isinstance(each, SandboxError | GradingError) for each in chain)
+        later = any(isinstance(each, _UNABLE) for each in chain)
         return self.message is not None and later
+
+    async def found(self, error: Exception, sandbox: Sandbox) -> bool:
+        """Could a criterion not be evaluated because the agent's sandbox runs no command any more?
+
+        Looks, as a criterion can't tell what is missing from what the agent took away.
+        """
+        if not self.began or not any(isinstance(each, _UNABLE) for each in _chain(error)):
+            return False
+        try:
+            result = await sandbox.exec("exit 0", timeout_s=_LOOK_S)
+        except SandboxError as failed:
+            return self.caused(failed)
+        if result.exit_code == 0 or result.timed_out:
+            return False
+        said = result.stderr.decode(errors="replace").strip()
+        self.message = f"no command can be run in {sandbox.workdir}: {said}"
+        return True
 
     def stop(self) -> Stop:
         """Why the agent stopped, if damage ended it."""
@@ -52,6 +69,8 @@ class Damage:
 
 
 _ENDED = (SandboxDamagedError, SandboxLostError)
+_UNABLE = (SandboxError, GradingError)
+_LOOK_S = 30.0
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

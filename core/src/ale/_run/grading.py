@@ -46,7 +46,8 @@ async def grade(
                 score = await _in_time(grading, supervisor, timeout_s, f"criterion '{spec.type}'")
             except Exception as error:
                 # What fails in another sandbox than the agent's own is not its doing.
-                if sandbox is not places.own or not damage.caused(error):
+                own = sandbox is places.own
+                if not own or not (damage.caused(error) or await damage.found(error, sandbox)):
                     raise
                 score = damage.score(spec)
         if problem := _problem(score):

@@ -106,7 +106,11 @@ class Sandbox(Protocol):
     ) -> Session:
         """Open a persistent shell.
 
+        If `cwd` is None and the workspace can't be entered, the shell starts in a folder that can,
+        and its first command's stderr begins with a line that says so.
+
         Raises:
+            SandboxDamagedError: the sandbox's own programs start no shell any more.
             SandboxError: the sandbox is closed or gone.
         """
         ...

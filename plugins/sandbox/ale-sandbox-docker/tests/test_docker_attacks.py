@@ -4,6 +4,7 @@ import pytest
 
 from ale_sandbox_container_testing.attacks import AttackProbes
 from ale_sandbox_container_testing.commands import CommandProbes
+from ale_sandbox_container_testing.damage import DamageProbes
 from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN
 
 pytestmark = pytest.mark.engine
@@ -16,3 +17,7 @@ class TestInDebian(AttackProbes, CommandProbes):
 @pytest.mark.long
 class TestInBusybox(AttackProbes, CommandProbes):
     container_image = BUSYBOX
+
+
+class TestDockerDamage(DamageProbes):
+    pass

@@ -4,6 +4,7 @@ import pytest
 
 from ale_sandbox_container_testing.attacks import AttackProbes
 from ale_sandbox_container_testing.commands import CommandProbes
+from ale_sandbox_container_testing.damage import DamageProbes
 from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN
 
 pytestmark = pytest.mark.engine
@@ -16,3 +17,7 @@ class TestInBusybox(AttackProbes, CommandProbes):
 @pytest.mark.long
 class TestInDebian(AttackProbes, CommandProbes):
     container_image = DEBIAN
+
+
+class TestPodmanDamage(DamageProbes):
+    pass

@@ -23,6 +23,11 @@ async def in_session(box: Sandbox, command: str) -> AsyncIterator[Session]:
     await session.close()
 
 
+async def missing(box: Sandbox) -> bool:
+    """Is the workspace gone?"""
+    return (await box.exec(f"test -d {box.workdir}", cwd="/")).exit_code != 0
+
+
 async def still_works(session: Session) -> None:
     """Check that the session answers correctly, and its variables are still set."""
     assert not session.closed, "the session is closed"
@@ -175,6 +180,28 @@ class SessionProbes:
                 with pytest.raises(SandboxError):
                     await session.run("echo on")
                 expect(await box.exec("echo alive"), stdout=b"alive\n")
+
+    async def test_a_workspace_that_is_gone_is_said_and_no_more(self, box: Sandbox) -> None:
+        """What the agent did to its folder is an observation: the sandbox is not lost by it."""
+        session = await box.session()
+        expect(await session.run('rm -rf "$PWD"; exit 3'), exit_code=3)
+        if not await missing(box):
+            return  # nothing inside can remove it
+        refused = await box.exec("true")
+        assert refused.exit_code != 0
+        assert box.workdir.encode() in refused.stderr
+        fresh = await box.session()
+        result = await fresh.run("echo on; echo err >&2")
+        expect(result, exit_code=0, stdout=b"on\n")
+        assert box.workdir.encode() in result.stderr, "nothing says that the folder is gone"
+        assert result.stderr.endswith(b"err\n")
+        expect(await fresh.run("echo on"), stdout=b"on\n", stderr=b"")
+        late = await (await box.session()).run("sleep 60", timeout_s=0.5)
+        assert late.timed_out
+        with pytest.raises(FileNotFoundError):
+            await box.read("file")
+        await box.write("file", b"new")
+        expect(await (await box.session()).run("cat file"), stdout=b"new", stderr=b"")
 
     async def test_a_background_job_does_not_disturb_later_commands(self, box: Sandbox) -> None:
         session = await box.session()

@@ -263,7 +263,8 @@ class Engine(ABC):
     def prepare(self, container: str, argv: Sequence[str], user: str | None) -> str:
         """Describe one more process for a running container; the id to start it by."""
         streams = dict.fromkeys(("AttachStdin", "AttachStdout", "AttachStderr"), True)
-        process = {**streams, "Cmd": list(argv), "User": user or ""}
+        # Not where the container began: that folder may have been removed.
+        process = {**streams, "Cmd": list(argv), "User": user or "", "WorkingDir": "/"}
         return str(self._ask("POST", f"/containers/{container}/exec", json=process).json()["Id"])
 
     def exit_code(self, prepared: str) -> int | None:

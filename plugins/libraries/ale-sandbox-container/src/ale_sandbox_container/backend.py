@@ -11,7 +11,13 @@ from typing import TypeVar
 
 from attrs import evolve, field, frozen
 
-from ale.errors import NotUsableError, SandboxError, UnsupportedError
+from ale.errors import (
+    NotUsableError,
+    SandboxDamagedError,
+    SandboxError,
+    SandboxLostError,
+    UnsupportedError,
+)
 from ale.plugin import BuildContext
 from ale.protocols import ServiceContainer
 from ale.sandboxes import check_shared
@@ -235,27 +241,29 @@ class ContainerBackend:
                 await asyncio.shield(supervisor.handshake)
         except (SandboxError, TimeoutError) as error:
             why = await self._lost(box)
-            raise SandboxError(f"{why}, before its supervisor was ready ({error})") from error
+            message = f"{why}, before its supervisor was ready ({error})"
+            raise type(why)(message) from error
         return supervisor
 
-    async def _lost(self, box: Box) -> str:
-        """Why a container's supervisor is heard of no more."""
+    async def _lost(self, box: Box) -> SandboxError:
+        """Why a container's supervisor is heard of no more: of what kind, if the engine knows."""
         what = f"the container of sandbox {box.record.id}"
         for _ in range(_LOOKS):
             try:
                 state = await self._threads.call(lambda: self._engine.state(box.name))
             except NotFoundError:
-                return f"{what} is gone"
+                return SandboxError(f"{what} is gone")
             except SandboxError as error:
-                return f"{what} can't be reached: {error}"
+                return SandboxError(f"{what} can't be reached: {error}")
             if not state.running:
                 if state.out_of_memory:
-                    return f"{what} has ended: it was out of memory"
+                    return SandboxDamagedError(f"{what} has ended: it was out of memory")
                 if state.exit_code == 0:
-                    return f"{what} has ended: the connection to {self._engine.name} was lost"
-                return f"{what} has ended: exit code {state.exit_code}"
+                    connection = f"the connection to {self._engine.name} was lost"
+                    return SandboxError(f"{what} has ended: {connection}")
+                return SandboxLostError(f"{what} has ended: exit code {state.exit_code}")
             await asyncio.sleep(_LOOK_S)
-        return f"the connection to {what} was lost"
+        return SandboxError(f"the connection to {what} was lost")
 
     async def _hand_over(self, box: Box, handshake: Handshake, sandbox: ContainerSandbox) -> None:
         """Give a workspace that the engine created to the container's user."""

@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from attrs import field, frozen
 
-from ale.errors import SandboxError
+from ale.errors import SandboxDamagedError, SandboxError, SandboxLostError
 from ale_sandbox_container import script, worker
 from ale_sandbox_container.pool import NoProcessError, WorkerPool
 from ale_sandbox_container.stream import STDOUT
@@ -21,6 +22,7 @@ _MOST_STARTS = 5
 """Times that one container is started again; each costs its sandbox up to 20 seconds."""
 _LOOK_S = 0.1
 _LONGEST_LOOK_S = 30.0
+_KILLED_BEFORE_S = 30.0
 
 Text = Callable[[int, bytes], bytes]
 """Makes the script for a worker from a command's number and mark."""
@@ -50,7 +52,7 @@ class Commands:
     Args:
         pools: makes a pool of workers of a user; None is the container's own.
         restart: kills everything in the container, restarts it, and returns its new supervisor.
-        lost: why the supervisor was lost, in words; asks the engine.
+        lost: why the supervisor was lost; asks the engine.
         root: user that may kill all processes, where programs may gain privileges; None where it
             is the container's own. False where they may not gain any.
     """
@@ -62,7 +64,7 @@ class Commands:
         *,
         pools: Callable[[str | None], WorkerPool],
         restart: Callable[[], Awaitable[Supervisor]],
-        lost: Callable[[], Awaitable[str]],
+        lost: Callable[[], Awaitable[SandboxError]],
         root: str | Literal[False] | None = False,
     ) -> None:
         self._id = id
@@ -77,7 +79,8 @@ class Commands:
         self._count = 0
         self._running: dict[int, Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._broken: str | None = None
+        self._broken: SandboxError | None = None
+        self._killed_at = -math.inf
         self.closed = False
         self.pool(None).grow()
 
@@ -222,6 +225,8 @@ class Commands:
         if timed_out:
             await self.end(running)
         code = ended.result()
+        if code is not None and not timed_out:
+            self.note(code)
         await self.check_open()
         if code is None and not timed_out:
             lost = await running.lost
@@ -230,14 +235,34 @@ class Commands:
                 raise SandboxError(lost)
         return KILLED if code is None else code, timed_out
 
+    def note(self, code: int) -> None:
+        """Note how a command ended that was not ended from here."""
+        if code == KILLED:
+            self._killed_at = asyncio.get_running_loop().time()
+
+    def _judged(self, lost: SandboxError) -> SandboxError:
+        """The same, but for a container that ended just after one of its commands was killed.
+
+        The kernel does that where memory is short: first a command, then what else there is.
+        Somebody who ends the container kills all at once, and nothing inside can kill process 1.
+        """
+        spent = asyncio.get_running_loop().time() - self._killed_at
+        if isinstance(lost, SandboxLostError) and spent < _KILLED_BEFORE_S:
+            return SandboxDamagedError(f"{lost}, after a command was killed: out of memory")
+        return lost
+
+    async def threads(self) -> int:
+        """How many threads the container has, as a limit of processes counts them."""
+        return (await self._supervisor.ask(script.COUNT))[0]
+
     async def check_open(self) -> None:
         """Raise where the sandbox was closed while a command ran, or its container is no more."""
         if self.closed:
             raise SandboxError(f"sandbox {self._id} was closed while the command ran")
         if self._broken is None and self._supervisor.gone.done() and not self._restarting.locked():
-            self._broken = await self._lost()
+            self._broken = self._judged(await self._lost())
         if self._broken is not None:
-            raise SandboxError(self._broken)
+            raise type(self._broken)(str(self._broken))  # each with a traceback of its own
 
     async def _check_alive(self) -> None:
         """Raise where the container has ended, though its supervisor's stream may be the last to
@@ -322,15 +347,15 @@ class Commands:
                 pool.close(f"sandbox {self._id} was started again")
             self._pools = {}
             if self._starts == _MOST_STARTS:
-                self._broken = (
+                self._broken = SandboxDamagedError(
                     f"sandbox {self._id} was started again {_MOST_STARTS} times, because something "
                     f"inside stops what ends its commands ({why})"
                 )
-                raise SandboxError(self._broken) from cause
+                raise self._broken from cause
             try:
                 self._supervisor = await self._restart()
             except SandboxError as error:
-                self._broken = str(error)
+                self._broken = error
                 raise
             _LOG.warning("sandbox %s was started again: %s (%s)", self._id, why, cause)
             self._starts += 1

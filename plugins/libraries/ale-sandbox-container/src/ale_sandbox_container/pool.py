@@ -5,12 +5,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from ale.errors import SandboxError
+from ale.errors import SandboxDamagedError, SandboxError
 from ale_sandbox_container.worker import ANSWER_S, Worker
 
 
-class NoProcessError(SandboxError):
-    """The engine could not start a process: the container has as many as it may."""
+class NoProcessError(SandboxDamagedError):
+    """No process could be started in a container that runs: it has as many as it may, or what a
+    process needs to start is gone from it."""
 
 
 class WorkerPool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from ale.errors import SandboxError
+from ale.errors import SandboxDamagedError, SandboxError
 from ale.protocols import ServiceContainer
 from ale.sandboxes import BaseSandbox, Command
 from ale.types import ExecResult, SandboxSpec, replace
@@ -19,7 +19,13 @@ from ale_sandbox_container.mounted import Mounted
 from ale_sandbox_container.network import Network, narrowed
 from ale_sandbox_container.plan import with_group
 from ale_sandbox_container.pool import NoProcessError
-from ale_sandbox_container.session import HOLD, HOLD_AND_RUN, HOLDER_BYTES, ContainerSession
+from ale_sandbox_container.session import (
+    HOLD,
+    HOLD_AND_RUN,
+    HOLDER_BYTES,
+    ContainerSession,
+    NotStartedError,
+)
 from ale_sandbox_container.stream import STDERR, STDOUT
 from ale_sandbox_container.tarball import Ownership
 from ale_sandbox_shell.capture import result_of
@@ -38,6 +44,8 @@ _LOOK_UP = (
 )
 """Is a number one of the container's users?"""
 _NO_PROCESS = 126
+_NOT_STARTED = (126, 127)
+"""Codes with which a shell says that it could not start a program."""
 _TOO_MANY = b"no process could be started: the sandbox has as many as it may\n"
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHELLS_OWN = frozenset(
@@ -124,8 +132,11 @@ class ContainerSandbox(BaseSandbox):
                 ends_s=command.timeout_s,
             )
         except NoProcessError:
+            await self._check_count()
             return ExecResult(exit_code=_NO_PROCESS, stdout=b"", stderr=_TOO_MANY)
         code, timed_out = await self._commands.outcome(running, command.timeout_s)
+        if code in _NOT_STARTED:
+            await self._check_shell(command.user)
         return result_of(
             code,
             running.job.output[STDOUT],
@@ -134,8 +145,51 @@ class ContainerSandbox(BaseSandbox):
             duration_s=self._backend.monotonic() - started,
         )
 
+    async def _check_count(self) -> None:
+        """Raise a SandboxDamagedError where it is not for their number that no process starts."""
+        limit, count = self._box.plan.processes, await self._commands.threads()
+        if limit is None or 2 * count < limit:
+            raise SandboxDamagedError(
+                f"no process can be started in sandbox {self.id}, which has {count}: what one "
+                "needs to start, such as the C library, is gone"
+            )
+
+    async def _check_shell(self, user: str | None) -> None:
+        """Raise a SandboxDamagedError where ``/bin/sh`` runs no more: a command says only that."""
+        argv = [SHELL, b"-c", b"exit 0"]
+        running = await self._commands.start(
+            self._user if user is None else user,
+            lambda number, mark: script.command(
+                mark, argv, setup=self._script(number, {}), cwd=b"/"
+            ),
+            HOLDER_BYTES,
+            keep=True,
+        )
+        code, _ = await self._commands.outcome(running, None)
+        if code in _NOT_STARTED:
+            said = running.job.output[STDERR].value().decode(errors="replace").strip()
+            raise SandboxDamagedError(f"/bin/sh of sandbox {self.id} can't be run any more: {said}")
+
     async def open_session(self, env: Mapping[str, str], cwd: str | None) -> ContainerSession:
-        """Open a shell: bash where the image has one, else ``/bin/sh``."""
+        """Open a shell: bash where the image has one, else ``/bin/sh``.
+
+        Where the workspace is gone, it is opened in ``/``, and its first command says so.
+        """
+        try:
+            return await self._open_session(env, self._cwd(cwd), "")
+        except NotStartedError as error:
+            if cwd is not None:
+                raise
+            gone = error
+        note = f"can't enter {self.workdir} any more; this shell is in /\n"
+        try:
+            return await self._open_session(env, "/", note)
+        except NotStartedError:
+            raise SandboxDamagedError(
+                f"sandbox {self.id} starts no shell any more: {gone}"
+            ) from gone
+
+    async def _open_session(self, env: Mapping[str, str], cwd: str, note: str) -> ContainerSession:
         argv = [SHELL] if self._bash is None else [self._bash.encode(), *_BASH_OPTIONS]
         user = self._user
 
@@ -152,10 +206,11 @@ class ContainerSandbox(BaseSandbox):
         holding = [SHELL, b"-c", HOLD_AND_RUN, b"sh", *_prefix(env), *argv]
         session = ContainerSession(
             self._commands,
-            await shell(holding, env, as_bytes(self._cwd(cwd))),
+            await shell(holding, env, as_bytes(cwd)),
             lambda: shell([SHELL, b"-c", HOLD], {}, b"/"),
             resets_lines=self._bash is not None,
             monotonic=self._backend.monotonic,
+            note=note.encode(),
         )
         await session.start()
         self._sessions = [*self.sessions, session]

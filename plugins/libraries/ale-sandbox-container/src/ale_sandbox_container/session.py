@@ -36,6 +36,10 @@ HOLDER_BYTES = 1000
 """Of a holder's own output: why it could not start."""
 
 
+class NotStartedError(SandboxError):
+    """The shell ended before its first command."""
+
+
 class ContainerSession:
     """One shell. Commands run one after the other; a second caller waits for the first.
 
@@ -44,6 +48,7 @@ class ContainerSession:
         hold: starts another holder.
         resets_lines: the shell is bash, where ``LINENO=0`` makes line numbers the command's own.
         monotonic: seconds, for durations.
+        note: what the first command's stderr begins with.
     """
 
     def __init__(
@@ -54,7 +59,9 @@ class ContainerSession:
         *,
         resets_lines: bool,
         monotonic: Callable[[], float],
+        note: bytes = b"",
     ) -> None:
+        self._note = note
         self._commands = commands
         self._running = running
         self._hold = hold
@@ -89,7 +96,10 @@ class ContainerSession:
         self._holder, self._seen = job.output[STDOUT].value().strip(), job.processes
         if ended is None:
             code = self._running.job.ended.result()
-            raise SandboxError(f"the shell has ended with {code} before its first command")
+            said = self._running.job.output[STDERR].value().decode(errors="replace").strip()
+            raise NotStartedError(
+                f"the shell has ended with {code} before its first command{said and ': '}{said}"
+            )
 
     def _expect(self, limit: int) -> Job:
         """The output of the next command, which ends without a code where the shell ends."""
@@ -115,9 +125,13 @@ class ContainerSession:
                 return refused(NUL_IN_COMMAND)
             started = self._monotonic()
             job = self._expect(max_output_bytes)
+            job.output[STDERR].add(self._note)
+            self._note = b""
             self._send(command, job.mark)
             timed_out = await self._wait(job, timeout_s)
             self._last = await self._code(job)
+            if not timed_out:
+                self._commands.note(self._last)
             if not self.closed and not job.processes <= self._seen:
                 self._change = asyncio.ensure_future(self._change_holder(job.processes))
                 self._change.add_done_callback(self._changed)

@@ -40,6 +40,11 @@ class Running(Protocol):
         """Its exit code, 128 + n for signal n. NotStartedError, or SandboxError: it is unknown."""
         ...
 
+    @property
+    def note(self) -> str:
+        """What the first output has to say: it was started elsewhere. Empty if not."""
+        ...
+
 
 @frozen
 class Launch:
@@ -55,6 +60,8 @@ class Launch:
     """Relative to the workspace."""
     files: tuple[int, int, int]
     """Its stdin, stdout and stderr; the caller closes its own copies."""
+    elsewhere: bool = False
+    """Start it in another folder if `cwd` can't be entered."""
 
 
 RunningT = TypeVar("RunningT", bound=Running)
@@ -145,9 +152,10 @@ class HostSandbox(BaseSandbox, Generic[RunningT]):
         files: tuple[int, int, int],
         *,
         bash: bool = False,
+        elsewhere: bool = False,
     ) -> RunningT:
         named = {**self._env, **env, process_tags.VARIABLE: self._tag.variable(number)}
-        return self.launch(Launch(number, argv, bash, named, cwd, files))
+        return self.launch(Launch(number, argv, bash, named, cwd, files, elsewhere))
 
     async def execute(self, command: Command) -> ExecResult:
         """Run one command in a shell of its own."""
@@ -200,7 +208,10 @@ class HostSandbox(BaseSandbox, Generic[RunningT]):
             raise
 
     async def open_session(self, env: Mapping[str, str], cwd: str | None) -> ShellSession:
-        """Open a shell: bash where there is one, else ``/bin/sh``."""
+        """Open a shell: bash where there is one, else ``/bin/sh``.
+
+        Where the workspace is gone, it is opened elsewhere, and its first command says so.
+        """
         await self.gate_opened()
         number = self._next()
         argv = [b"bash", b"--norc", b"--noprofile"] if self._bash else [b"sh"]
@@ -212,7 +223,9 @@ class HostSandbox(BaseSandbox, Generic[RunningT]):
             child_ends.callback(os.close, nowhere)
             files = (reader, nowhere, nowhere)
             try:
-                running = self._launch(number, argv, env, cwd, files, bash=self._bash)
+                running = self._launch(
+                    number, argv, env, cwd, files, bash=self._bash, elsewhere=cwd is None
+                )
             except NotStartedError as error:
                 raise SandboxError(f"could not open a session: {error}") from error
             on_failure.pop_all()
@@ -224,5 +237,9 @@ class HostSandbox(BaseSandbox, Generic[RunningT]):
     def session_of(self, shell: HostShell, running: RunningT) -> ShellSession:
         """The session of a shell that has been started."""
         return ShellSession(
-            shell, resets_lines=self._bash, monotonic=self._monotonic, gate=self.gate
+            shell,
+            resets_lines=self._bash,
+            monotonic=self._monotonic,
+            gate=self.gate,
+            note=lambda: running.note,
         )

@@ -30,7 +30,9 @@ class Child:
         stdin: int,
         stdout: int,
         stderr: int,
+        note: str = "",
     ) -> None:
+        self.note = note
         self._process = subprocess.Popen(
             argv,
             executable=executable,

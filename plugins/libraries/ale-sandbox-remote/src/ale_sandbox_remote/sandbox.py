@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from ale.errors import SandboxError
+from ale.errors import SandboxDamagedError, SandboxError
 from ale.sandboxes import BaseSandbox, Command
 from ale.types import ExecResult, SandboxSpec
 from ale_sandbox_remote.files import Files
@@ -89,19 +89,36 @@ class RemoteSandbox(BaseSandbox):
         bash = self._bash
         prefix = ["env", *(f"{name}={value}" for name, value in env.items())] if env else []
         shell = ["/bin/sh"] if bash is None else [bash, "--norc", "--noprofile"]
-        tokens = [new_token()]
-        try:
-            state = await self._start_shell(tokens, [self._cwd(cwd), *prefix, *shell])
-        except asyncio.CancelledError:
-            await asyncio.shield(asyncio.ensure_future(self._jobs.end(tokens[-1])))
-            raise
+        words, note = [*prefix, *shell], b""
+        token, state = await self._opened([self._cwd(cwd), *words])
+        if state[0] != "ready" and cwd is None:
+            note = f"can't enter {self.workdir} any more; this shell is in /\n".encode()
+            token, state = await self._opened(["/", *words])
+            if state[0] != "ready":
+                raise SandboxDamagedError(
+                    f"sandbox {self.id} starts no shell any more: it has ended with {state[-1]}"
+                )
         if state[0] != "ready":
             raise SandboxError(f"the shell has ended with {state[-1]} before its first command")
         session = RemoteSession(
-            self._jobs, tokens[-1], resets_lines=bash is not None, monotonic=self._backend.monotonic
+            self._jobs,
+            token,
+            resets_lines=bash is not None,
+            monotonic=self._backend.monotonic,
+            note=note,
         )
         self._sessions = [*self.sessions, session]
         return session
+
+    async def _opened(self, words: Sequence[str]) -> tuple[str, list[str]]:
+        """The token of a shell that was asked for, and what has become of it."""
+        tokens = [new_token()]
+        try:
+            state = await self._start_shell(tokens, words)
+        except asyncio.CancelledError:
+            await asyncio.shield(asyncio.ensure_future(self._jobs.end(tokens[-1])))
+            raise
+        return tokens[-1], state
 
     async def _start_shell(self, tokens: list[str], words: Sequence[str]) -> list[str]:
         """What has become of a shell; `tokens` gets another name where the last was never used."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.sandboxes import NUL_IN_COMMAND, refused
-from ale.types import ExecResult
+from ale.types import ExecResult, replace
 from ale_sandbox_remote.jobs import Jobs, Outcome
 from ale_sandbox_shell.session import File, frame
 from ale_sandbox_shell.text import as_bytes
@@ -19,11 +19,19 @@ class RemoteSession:
     Args:
         token: of the job that is the shell.
         resets_lines: it is bash, where ``LINENO=0`` makes line numbers the command's own.
+        note: what the first command's stderr begins with.
     """
 
     def __init__(
-        self, jobs: Jobs, token: str, *, resets_lines: bool, monotonic: Callable[[], float]
+        self,
+        jobs: Jobs,
+        token: str,
+        *,
+        resets_lines: bool,
+        monotonic: Callable[[], float],
+        note: bytes = b"",
     ) -> None:
+        self._note = note
         self._jobs = jobs
         self._token = token
         self._prefix = b"LINENO=0;" if resets_lines else b""
@@ -56,7 +64,10 @@ class RemoteSession:
                 raise
             self._last = outcome.code
             self.closed = self.closed or outcome.ended
-            return outcome.result(timed_out=timed_out, duration_s=self._monotonic() - started)
+            took = self._monotonic() - started
+            result = outcome.result(timed_out=timed_out, duration_s=took)
+            note, self._note = self._note, b""
+            return replace(result, stderr=note + result.stderr) if note else result
 
     async def _run(self, command: bytes, limit: int) -> Outcome:
         # The shell reads a pipe byte by byte and a file in one go.

@@ -25,7 +25,7 @@ from attrs import frozen
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES
 from ale.sandboxes import NUL_IN_COMMAND, refused
-from ale.types import ExecResult
+from ale.types import ExecResult, replace
 from ale_sandbox_shell.capture import KILLED, Capture, result_of
 from ale_sandbox_shell.output import Pump
 from ale_sandbox_shell.text import LONGEST_ARGUMENT, as_bytes, quoted, restored
@@ -123,6 +123,7 @@ class ShellSession:
         resets_lines: the shell is bash, where ``LINENO=0`` makes line numbers the command's own.
         monotonic: seconds, for durations.
         gate: while it is held, no command starts.
+        note: what the first command's stderr begins with; asked when that has ended.
     """
 
     def __init__(
@@ -132,7 +133,9 @@ class ShellSession:
         resets_lines: bool,
         monotonic: Callable[[], float],
         gate: asyncio.Lock | None = None,
+        note: Callable[[], str] = str,
     ) -> None:
+        self._note: Callable[[], str] | None = note
         self._shell = shell
         self._prefix = b"LINENO=0;" if resets_lines else b""
         self._monotonic = monotonic
@@ -260,9 +263,12 @@ class ShellSession:
                     f"allowed to open {self._shell.report.decode(errors='replace')}"
                 )
         self._last = code
-        return result_of(
+        result = result_of(
             code, stdout, stderr, timed_out=timed_out, duration_s=self._monotonic() - started
         )
+        note, self._note = self._note, None
+        noted = b"" if note is None else note().encode()
+        return replace(result, stderr=noted + result.stderr) if noted else result
 
     async def close(self) -> None:
         """End the shell and what it started. May be called again."""

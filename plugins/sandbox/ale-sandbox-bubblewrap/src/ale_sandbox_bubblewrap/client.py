@@ -93,6 +93,8 @@ class Job:
 
     def __init__(self, cwd: str) -> None:
         self._cwd = cwd
+        self.note = ""
+        """What the first output has to say: it was started elsewhere."""
         self.pid: int | None = None
         """On the host, once it is known."""
         loop = asyncio.get_running_loop()
@@ -106,6 +108,9 @@ class Job:
         self._answer()
         if "pid" in answer:
             self.pid = answer["pid"]
+            if "elsewhere" in answer:
+                why = os.strerror(answer["elsewhere"])
+                self.note = f"can't enter {self._cwd} any more: {why}; this shell is in /\n"
         elif "errno" in answer:
             why = os.strerror(answer["errno"])
             self.fail(

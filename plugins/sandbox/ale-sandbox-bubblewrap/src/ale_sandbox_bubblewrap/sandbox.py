@@ -81,6 +81,7 @@ class BubblewrapSandbox(HostSandbox[Job]):
             "argv": [text_of(word) for word in launch.argv],
             "env": {text_of(as_bytes(k)): text_of(as_bytes(v)) for k, v in launch.env.items()},
             "cwd": text_of(as_bytes(place(launch.cwd or ""))),
+            "elsewhere": launch.elsewhere,
             "soft": None if tag is None else tag[0],
         }
         return self.client.run(message, launch.files)

@@ -25,7 +25,9 @@ class BubblewrapSession(ShellSession):
         bash: bool,
         monotonic: Callable[[], float],
     ) -> None:
-        super().__init__(shell, resets_lines=bash, monotonic=monotonic, gate=gate)
+        super().__init__(
+            shell, resets_lines=bash, monotonic=monotonic, gate=gate, note=lambda: job.note
+        )
         self._job = job
 
     @property

@@ -125,10 +125,14 @@ class Supervisor:
 
     def _run(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         """Start a command; its end is reported later, under the same number."""
+        elsewhere: dict[str, Any] = {}
         try:
             os.chdir(message["cwd"])
         except OSError as error:
-            return {"errno": error.errno, "cwd": True}
+            if not message["elsewhere"]:
+                return {"errno": error.errno, "cwd": True}
+            os.chdir("/")
+            elsewhere = {"elsewhere": error.errno}
         # The child inherits the number of the command; this process keeps its own.
         if message["soft"] is not None:
             resource.setrlimit(resource.RLIMIT_RSS, (message["soft"], self._tag[1]))
@@ -151,7 +155,7 @@ class Supervisor:
         self._running[handle] = pid, message["n"]
         self._poll.register(handle, select.POLLIN)
         self._prefer_for_killing(pid)
-        return {"pid": pid}
+        return {"pid": pid, **elsewhere}
 
     def _prefer_for_killing(self, pid: int) -> None:
         try:

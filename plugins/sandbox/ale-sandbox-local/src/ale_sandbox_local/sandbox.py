@@ -2,12 +2,13 @@
 
 import asyncio
 import errno
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from ale.errors import SandboxError
+from ale.errors import SandboxDamagedError, SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_local.files import Area
 from ale_sandbox_local.folders import Workspace
@@ -71,7 +72,9 @@ class LocalSandbox(HostSandbox[Child]):
 
     def launch(self, launch: Launch) -> Child:
         """Start a process on the host."""
-        cwd = str(self.record.work / (launch.cwd or ""))
+        cwd, note = str(self.record.work / (launch.cwd or "")), ""
+        if launch.elsewhere and not os.access(cwd, os.X_OK):
+            cwd, note = self._elsewhere(cwd)
         stdin, stdout, stderr = launch.files
         try:
             child = Child(
@@ -82,6 +85,7 @@ class LocalSandbox(HostSandbox[Child]):
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
+                note=note,
             )
         except OSError as error:
             if error.filename == cwd:
@@ -93,6 +97,13 @@ class LocalSandbox(HostSandbox[Child]):
         self._children.add(child)
         child.ended.add_done_callback(lambda _: self._children.discard(child))
         return child
+
+    def _elsewhere(self, cwd: str) -> tuple[str, str]:
+        """Another folder of the sandbox than one that is gone, and what a shell there says."""
+        for folder in (self.record.tmp, self.record.top):
+            if os.access(folder, os.X_OK):
+                return str(folder), f"can't enter {cwd} any more; this shell is in {folder}\n"
+        raise SandboxDamagedError(f"the folder of sandbox {self.id} is gone: {self.record.top}")
 
     def kill_command(self, number: int, running: Child) -> None:
         """Kill a command and what it has started."""
@@ -126,7 +137,8 @@ class LocalSandbox(HostSandbox[Child]):
         try:
             folder.mkdir(mode=0o700)
         except OSError as error:
-            raise SandboxError(f"could not make a folder for grading: {error}") from error
+            kind = SandboxError if self.record.tmp.is_dir() else SandboxDamagedError
+            raise kind(f"could not make a folder for grading: {error}") from error
         try:
             yield str(folder)
         finally:
