@@ -11,8 +11,9 @@ from ale._run.parts import PreparedTask
 from ale._run.places import Places
 from ale._run.timeouts import OverdueError, Supervisor
 from ale._store.codec import invalid_record
-from ale.errors import GradingError
-from ale.types import Score, Trajectory, replace
+from ale.errors import AleError, GradingError
+from ale.protocols import NeedsTools, Sandbox
+from ale.types import Score, Task, Trajectory, replace
 
 
 async def grade(
@@ -50,6 +51,8 @@ async def grade(
                 if not own or not (damage.caused(error) or await damage.found(error, sandbox)):
                     raise
                 score = damage.score(spec)
+            else:
+                await _check_tools(criterion, score, step.task, sandbox, places)
         if problem := _problem(score):
             raise GradingError(f"{name} returned an invalid score: {problem}: {score!r}")
         # A scalar of numpy becomes a number of Python, which every executor can send.
@@ -66,6 +69,30 @@ async def _in_time(
         return await supervisor.run(grading, timeout_s, name)
     except OverdueError as error:
         raise GradingError(str(error)) from error
+
+
+async def _check_tools(
+    criterion: object, score: Score, task: Task, sandbox: Sandbox, places: Places
+) -> None:
+    """Raises `GradingError` where the check lacks something that the agent had no part in."""
+    failed = isinstance(score, Score) and score.value != 1
+    if not (failed and isinstance(criterion, NeedsTools)):
+        return
+    try:
+        missing = await criterion.lacking(task, sandbox, untouched=False)
+    except AleError:  # the agent's sandbox does not answer: nothing says that the score is wrong
+        return
+    if not missing:
+        return
+    async with places.fresh() as start:
+        before = await criterion.lacking(task, start, untouched=True)
+    if lacking := sorted({*missing} & {*before}):
+        names = ", ".join(map(repr, lacking))
+        raise GradingError(
+            f"the check can't run: the task's own sandbox lacks {names}, also before an agent has "
+            "worked in it; install it in the image or in 'setup', or name it in the goal if the "
+            "agent is to provide it"
+        )
 
 
 def _problem(score: Score) -> str | None:

@@ -28,7 +28,7 @@ from ale.protocols.sandbox import (
     SwitchesUser,
 )
 from ale.protocols.start import Expert, Restoring, RestoringScheme, Start, StartScheme
-from ale.protocols.task import Criterion, RunsPrograms, TaskSource
+from ale.protocols.task import Criterion, NeedsTools, RunsPrograms, TaskSource
 from ale.protocols.training import (
     BackgroundSaver,
     Chunker,
@@ -72,6 +72,7 @@ __all__ = [
     "MakesScratchFolders",
     "Middleware",
     "MiddlewareContext",
+    "NeedsTools",
     "OpensSiblings",
     "Policy",
     "Process",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from ale.protocols.sandbox import Sandbox
     from ale.types import Score, Task, Trajectory
@@ -37,6 +37,30 @@ class Criterion(Protocol):
         Raises:
             GradingError: grading was not possible. The episode is then broken, never 0.
             SandboxError: the same.
+        """
+        ...
+
+
+@runtime_checkable
+class NeedsTools(Protocol):
+    """A criterion that needs programs or modules which nobody asked the agent for.
+
+    After a score that is no pass it is asked for what the agent's sandbox lacks, and then for what
+    a sandbox lacks that was set up for the task and in which nothing has run. What is missing in
+    both makes the score no verdict on the agent: the episode breaks. What the agent took away is
+    missing in one alone, and the score stands.
+    """
+
+    async def lacking(self, task: Task, sandbox: Sandbox, *, untouched: bool) -> Collection[str]:
+        """The names of what this sandbox lacks.
+
+        What the agent was told of is left out: it may be its work.
+
+        Args:
+            untouched: no agent has worked in the sandbox.
+
+        Raises:
+            SandboxError: the sandbox is gone.
         """
         ...
 

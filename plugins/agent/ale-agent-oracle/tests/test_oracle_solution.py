@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from ale.errors import AleError
 from ale.plugin import BuildContext
 from ale.testing import builders
 from ale.testing.fakes import FolderSandbox, ManualClock
@@ -79,15 +80,14 @@ async def test_a_last_command_that_is_cut_off_by_the_time_limit_is_not_finished(
     assert turns[0].observations[0].timed_out
 
 
-async def test_a_task_without_a_solution_is_given_up(run):
-    stop, turns = await run(task=builders.task())
-    assert (stop.reason, stop.detail) == ("gave_up", "the task has no reference solution")
-    assert turns == []
+async def test_a_task_without_a_solution_breaks_its_episode(run):
+    with pytest.raises(AleError, match="nothing to run: the task has no reference solution"):
+        await run(task=builders.task())
 
 
 async def test_the_tasks_reason_for_a_missing_solution_is_reported(run):
-    stop, _ = await run(task=builders.task(metadata={"no_solution": "it is too large"}))
-    assert (stop.reason, stop.detail) == ("gave_up", "it is too large")
+    with pytest.raises(AleError, match="nothing to run: it is too large"):
+        await run(task=builders.task(metadata={"no_solution": "it is too large"}))
 
 
 async def test_the_solution_folder_is_created_in_sandboxes_with_their_own_files(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ale.agents import EpisodeLoop, Shell, shell_observation
+from ale.errors import AleError
 from ale.plugin import BuildContext
 from ale.protocols import AgentContext
 from ale.text import counted
@@ -33,11 +34,15 @@ class OracleAgent:
         )
 
     async def run(self, context: AgentContext) -> Stop:
-        """Run the solution to its end, or to a limit."""
+        """Run the solution to its end, or to a limit.
+
+        Raises:
+            AleError: there is none, so that a reward would say nothing.
+        """
         solution = context.task.solution
         if solution is None:
             why = context.task.metadata.get("no_solution")
-            return Stop(reason="gave_up", detail=str(why or "the task has no reference solution"))
+            raise AleError(f"nothing to run: {why or 'the task has no reference solution'}")
         await _make_folder(context)
         return await _Episode(self._options, solution, self._monotonic, context).run()
 

@@ -139,7 +139,7 @@ def _fraction(found: re.Match[str]) -> str:
 
 def number_of(text: str) -> Any:
     """The number that a text means, for sympy; None if it means something else."""
-    from sympy import Expr
+    from sympy import Expr  # type: ignore[import-untyped]
 
     found = parsed(text)
     made = found[0] if found else None

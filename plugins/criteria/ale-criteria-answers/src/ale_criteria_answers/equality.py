@@ -184,7 +184,14 @@ class Equality:
         return self._close(wanted, given)
 
     def _close(self, wanted: Any, given: Any) -> bool:
-        from sympy import Float, N, Rational, nsimplify, oo, zoo
+        from sympy import (  # type: ignore[import-untyped]
+            Float,
+            N,
+            Rational,
+            nsimplify,
+            oo,
+            zoo,
+        )
 
         if any(each.has(oo, -oo, zoo) for each in (wanted, given)):
             return bool(wanted == given)

@@ -1,5 +1,6 @@
 """Criteria on a command: its exit code, its output."""
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from attrs import frozen
@@ -8,6 +9,7 @@ from ale.protocols import Sandbox
 from ale.types import ExecResult, Score, Task, Trajectory
 from ale_criteria_shell import shell
 from ale_criteria_shell.matching import matches
+from ale_criteria_shell.needs import lacking
 from ale_criteria_shell.options import CommandExitCodeOptions, RegexInStdoutOptions
 from ale_signed_tests import CLEAN, excerpt
 
@@ -40,6 +42,10 @@ class CommandExitCode:
             detail += f", expected exit code {options.exit_code}\n{_evidence(outcome)}"
         return _score("command_exit_code", passed, detail)
 
+    async def lacking(self, task: Task, sandbox: Sandbox, *, untouched: bool) -> Collection[str]:
+        """The programs of the command that are missing. Raises as `NeedsTools.lacking`."""
+        return await lacking(self.options, task, sandbox, untouched=untouched)
+
 
 @frozen
 class RegexInStdout:
@@ -60,6 +66,10 @@ class RegexInStdout:
         return _score(
             "regex_in_stdout", False, f"{options.command!r}: {error}\n{_evidence(outcome)}"
         )
+
+    async def lacking(self, task: Task, sandbox: Sandbox, *, untouched: bool) -> Collection[str]:
+        """The programs of the command that are missing. Raises as `NeedsTools.lacking`."""
+        return await lacking(self.options, task, sandbox, untouched=untouched)
 
     async def _mismatch(self, outcome: ExecResult) -> str | None:
         wanted = self.options.exit_code

@@ -52,6 +52,8 @@ class Plan:
     test_files: tuple[TestFile, ...]
     standard: tuple[str, ...]
     """Modules of the standard library that the tests import."""
+    needed: tuple[str, ...] = ()
+    """Other packages that they import, and that are none of their own files."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,7 +106,26 @@ def make_plan(tests: Path, runner: str) -> Plan:
         raise InputError(report.problems)
     imports = {name for tree in trees.values() if tree is not None for name in _imports(tree)}
     standard = sorted(n for n in imports if n.partition(".")[0] in sys.stdlib_module_names)
-    return Plan(files=files, modules=modules, test_files=tuple(found), standard=tuple(standard))
+    own = {name.partition(".")[0] for name in modules} | {*sys.stdlib_module_names}
+    whole = {n for tree in trees.values() if tree is not None for n in _needed(tree)} - own
+    return Plan(
+        files=files,
+        modules=modules,
+        test_files=tuple(found),
+        standard=tuple(standard),
+        needed=tuple(sorted(whole)),
+    )
+
+
+def _needed(tree: ast.AST) -> Iterator[str]:
+    """The packages whose import nothing catches."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+        elif not isinstance(node, ast.Try):
+            yield from _needed(node)
 
 
 def _read(tests: Path, report: _Report) -> dict[str, tuple[int, bytes]]:

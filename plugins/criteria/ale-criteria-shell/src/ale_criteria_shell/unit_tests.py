@@ -4,7 +4,7 @@
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import resources
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory
 from ale_criteria_shell.options import UnitTestsPassOptions
 from ale_criteria_shell.plan import Plan, make_plan
-from ale_signed_tests import Report, excerpt, run_signed
+from ale_signed_tests import Look, Report, excerpt, run_signed
 
 SHOWN = 5
 """Failed tests whose output is in the detail."""
@@ -53,6 +53,14 @@ class UnitTestsPass:
             timeout_s=options.timeout_s,
         )
         return self._score(report)
+
+    async def lacking(self, task: Task, sandbox: Sandbox, *, untouched: bool) -> Collection[str]:
+        """The modules of the tests that are missing. Raises as `NeedsTools.lacking`."""
+        options = self.options
+        look = Look(task=task, sandbox=sandbox, untouched=untouched, env=options.env)
+        return await look.modules(
+            self._plan.needed, python=options.python, import_paths=options.import_paths
+        )
 
     def _score(self, report: Report) -> Score:
         passed: set[str] = set()

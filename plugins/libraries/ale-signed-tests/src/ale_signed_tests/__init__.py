@@ -2,9 +2,11 @@
 
 from ale_signed_tests.clean import CLEAN, clean, excerpt, new_scratch, program, remove, variables
 from ale_signed_tests.signed import Report, not_begun, run_signed
+from ale_signed_tests.tools import Look
 
 __all__ = [
     "CLEAN",
+    "Look",
     "Report",
     "clean",
     "excerpt",
