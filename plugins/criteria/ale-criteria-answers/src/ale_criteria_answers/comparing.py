@@ -33,6 +33,8 @@ _SIGNS = {
     "²": "^{2}",
     "³": "^{3}",
     r"\degree": r"^\circ",
+    r"\langle": "(",
+    r"\rangle": ")",
     "**": "^",
 }
 _ANGLE = re.compile(

@@ -30,6 +30,8 @@ from ale_criteria_answers.options import (
 
 _LONGEST = 1000
 """Characters of an answer that are stored for votes."""
+_IN_MATHS = re.compile(r"(?<!\\)\$\$?([^$]+)(?<!\\)\$\$?")
+_DENIES = re.compile(r"\b(?:not|never|cannot|neither)\b|n['’]t\b|[\d\\]", re.IGNORECASE)
 _SIZED = re.compile(r"\\[dt]frac(?![a-z])")
 _NO_MEANING = re.compile(r"\s|\\left(?![a-z])|\\right(?![a-z])|\\[,;!]|\$")
 
@@ -130,7 +132,12 @@ async def _text(place: str, trajectory: Trajectory, sandbox: Sandbox) -> tuple[s
 
 def _formula(text: str) -> Extracted | None:
     found = marked(text) or last_line(text)
-    return found and Extracted(found.text.strip(" \t*_"), found.source)
+    if found is None:
+        return None
+    words = _IN_MATHS.split(found.text)
+    if len(words) == 3 and words[0].strip() and not _DENIES.search(words[0]):
+        return Extracted(words[1], f"the only formula in {found.source}")
+    return Extracted(found.text.strip(" \t*_"), found.source)
 
 
 def _none(criterion: str, kind: str, where: str) -> Score:

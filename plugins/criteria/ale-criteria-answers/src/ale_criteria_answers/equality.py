@@ -14,6 +14,7 @@ from attrs import frozen
 from ale_answers import number_value, same_number
 from ale_criteria_answers.splitting import (
     Enclosed,
+    Matrix,
     alternatives,
     elements,
     enclosed,
@@ -115,7 +116,9 @@ class Equality:
     def _matrices(self, e: str, f: str, depth: int) -> bool | None:
         wanted, given = matrix_of(e), matrix_of(f)
         if wanted is None or given is None:
-            return None
+            one, other = (_vector(each, text) for each, text in ((wanted, e), (given, f)))
+            both = wanted or given
+            return None if both is None or not one or not other else self.equal(one, other, depth)
         same = wanted.kind == given.kind and list(map(len, wanted.rows)) == list(
             map(len, given.rows)
         )
@@ -224,6 +227,15 @@ def _ends(number: Any) -> bool:
         while rest % prime == 0:
             rest //= prime
     return rest == 1
+
+
+def _vector(matrix: Matrix | None, text: str) -> str:
+    """A row or a column as a tuple, and a tuple itself; empty of all else."""
+    if matrix is None:
+        return text if enclosed(text).marks == "()" else ""
+    rows = matrix.rows
+    flat = rows[0] if len(rows) == 1 else [row[0] for row in rows if len(row) == 1]
+    return f"({','.join(flat)})" if len(rows) == 1 or len(flat) == len(rows) else ""
 
 
 def _once(texts: Sequence[str]) -> list[str]:

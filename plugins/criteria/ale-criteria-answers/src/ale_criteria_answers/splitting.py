@@ -11,7 +11,8 @@ _SHUT = {")": ")", "]": "]", "}": "}", "\\}": "\\}"}
 _JOIN = re.compile(
     r"\\(?:text|mathrm|mbox|textrm)\{\s*,?\s*(?:or|and)\s*\}|(?<![a-zA-Z\\])(?:or|and)(?![a-zA-Z])"
 )
-_EQUALS = re.compile(r"=|\\approx(?![a-zA-Z])|≈|\\equiv(?![a-zA-Z])")
+_EQUALS = re.compile(r"=|\\equiv(?![a-zA-Z])")
+_ABOUT = re.compile(r"\\approx(?![a-zA-Z])|≈")
 _PLUS_MINUS = re.compile(r"\\pm(?![a-zA-Z])|\\mp(?![a-zA-Z])")
 _MATRIX = re.compile(
     r"\\begin\{(?P<kind>[pbvBV]?matrix|array)\}(?:\{[lcr|\s]*\})?(?P<body>.*)"
@@ -83,7 +84,12 @@ def elements(text: str) -> list[str]:
 
 
 def sides(text: str) -> list[str]:
-    """The sides of an equation, or of a chain of some."""
+    """The sides of an equation, or of a chain of some.
+
+    What a number is about is left out, and what a name is about is taken.
+    """
+    exact, *about = _ABOUT.split(text, maxsplit=1)
+    text = f"{exact}={about[0]}" if about and re.fullmatch(r"\s*[a-zA-Z]\s*", exact) else exact
     cuts = [found.span() for found in _EQUALS.finditer(text)]
     deep = {at: depth for at, _, depth in _leveled(text)}
     cuts = [(begin, end) for begin, end in cuts if deep.get(begin, 0) == 0]

@@ -9,8 +9,9 @@ from attrs import frozen
 _NEAR = 60
 """Characters around a candidate in which a word belongs to it."""
 _DENIED = re.compile(
-    r"(?:\b(?:not|never|neither|nor|cannot|rather than|instead of|unlike|ruled? out|eliminate)"
-    r"|n['’]t)(?:\s+(?!and\b|but\b|or\b)[\w'’*]+){0,2}\s*[\s$(*\[\"'\\{]*$",
+    r"(?:(?:n['’]t|\bnot)\s+(?:think|believe|say|mean)(?:\s+[\w'’]+){0,4}"
+    r"|(?:\b(?:not|never|neither|nor|cannot|rather than|instead of|unlike|ruled? out|eliminate)"
+    r"|n['’]t)(?:\s+(?!and\b|but\b|or\b)[\w'’*]+){0,2})\s*[\s$(*\[\"'\\{]*$",
     re.IGNORECASE,
 )
 _WRONG = re.compile(
