@@ -72,7 +72,7 @@ async def test_programs_that_are_nowhere_are_lacking() -> None:
 
 async def test_what_the_task_speaks_of_may_be_the_agents_to_provide() -> None:
     criterion = exits("no-such-tool --version")
-    assert await lacking(criterion, builders.task(goal="Install no-such-tool, please.")) == set()
+    assert await lacking(criterion, builders.task(goal="Do install no-such-tool.")) == set()
     assert await lacking(criterion, builders.task(solution=("apt install no-such-tool",))) == set()
     assert await lacking(criterion, README="Make a script no-such-tool.") == set()
     assert await lacking(criterion, README="Make no-such-tools.") == {"no-such-tool"}

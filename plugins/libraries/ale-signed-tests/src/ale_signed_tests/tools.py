@@ -92,6 +92,6 @@ def not_named(names: Iterable[str], task: Task) -> list[str]:
     One that does may be the agent's to provide: "install jq", "write solution.py".
     """
     told = "\n".join((task.goal, *(task.solution or ())))
-    words = {word.casefold() for word in re.findall(r"[\w.+-]+", told)}
-    words |= {part for word in words for part in re.split(r"[.\-]", word)}
+    words = {word.casefold().strip(".-") for word in re.findall(r"[\w.+-]+", told)}
+    words |= {part for word in words for part in (*word.split("."), *re.split(r"[.\-]", word))}
     return [name for name in dict.fromkeys(names) if name.casefold() not in words][:_MOST]
