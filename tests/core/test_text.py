@@ -2,7 +2,7 @@
 
 import pytest
 
-from ale.text import number, shorten, visible
+from ale.text import number, on_a_terminal, shorten, visible
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,21 @@ def test_control_characters_of_a_text_are_made_visible() -> None:
     )
     assert shorten("a \x1b[2J\n b", 80) == "a \u241b[2J b"
     assert len(shorten("\u202e" * 9, 12)) == 12
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\n", "plain\n"),
+        ("a\r\nb\r\n", "a\r\nb\r\n"),
+        ("1%\r50%\r100%\nnext", "100%\nnext"),
+        ("longer\rab", "abnger"),
+        ("abcdef\rxyz\r1", "1yzdef"),
+        ("\rstart", "start"),
+        ("gone\r\x1b[Know", "\x1b[Know"),
+        ("\x1b[31mred\x1b[0m\rab", "ab"),
+        ("\r\r\n\r", "\r\r\n\r"),
+    ],
+)
+def test_carriage_returns_are_shown_as_on_a_terminal(text: str, shown: str) -> None:
+    assert on_a_terminal(text) == shown

@@ -15,6 +15,7 @@ The agent itself is then an object with `limits` and ``run``, which returns
 
 import asyncio
 import contextlib
+import errno
 import json
 import time
 from abc import ABC, abstractmethod
@@ -23,6 +24,7 @@ from typing import Any, ClassVar
 
 from ale.errors import ContextLengthError, LLMError, SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES, AgentContext, Sandbox, Session
+from ale.text import on_a_terminal
 from ale.types import (
     CompletionRequest,
     ExecResult,
@@ -36,7 +38,16 @@ from ale.types import (
     replace,
 )
 
-__all__ = ["BadCallError", "Budget", "EndedError", "EpisodeLoop", "Shell", "shell_observation"]
+__all__ = [
+    "BadCallError",
+    "Budget",
+    "EndedError",
+    "EpisodeLoop",
+    "Shell",
+    "from_home",
+    "shell_observation",
+]
+_HOME_S = 30.0
 
 
 class EndedError(Exception):
@@ -126,6 +137,25 @@ class Shell:
         """End the session and its processes. May be called again."""
         if self._session is not None:
             await self._session.close()
+
+
+async def from_home(sandbox: Sandbox, path: str) -> str:
+    """A path that begins with ``~`` as commands mean it; any other as it is.
+
+    `Sandbox.write` would make a folder of that name.
+
+    Raises:
+        FileNotFoundError: the sandbox has no home folder, or the path is another user's.
+        SandboxError: the sandbox has failed.
+    """
+    name, slash, rest = path.partition("/")
+    if not name.startswith("~"):
+        return path
+    said = await sandbox.exec('printf %s "$HOME"', timeout_s=_HOME_S)
+    home = said.stdout.decode(errors="surrogateescape")
+    if name != "~" or not home.startswith("/"):
+        raise FileNotFoundError(errno.ENOENT, f"{name} is no folder here; write its path", path)
+    return f"{home.rstrip('/')}{slash}{rest}"
 
 
 class EpisodeLoop(ABC):
@@ -321,6 +351,8 @@ class EpisodeLoop(ABC):
 def shell_observation(call: ToolCall, result: ExecResult, timeout_s: float | None) -> Observation:
     """What a command printed: stdout, stderr, then its exit code in brackets.
 
+    A progress bar is shown in its last state, as on a terminal.
+
     Args:
         timeout_s: the one that the command was given.
     """
@@ -328,8 +360,8 @@ def shell_observation(call: ToolCall, result: ExecResult, timeout_s: float | Non
     if result.timed_out:
         error = f"timed out after {timeout_s or 0.0:.4g} s"
     parts = [
-        result.stdout.decode("utf-8", "backslashreplace"),
-        result.stderr.decode("utf-8", "backslashreplace"),
+        on_a_terminal(result.stdout.decode("utf-8", "backslashreplace")),
+        on_a_terminal(result.stderr.decode("utf-8", "backslashreplace")),
         f"[{error or 'exit code 0'}]",
     ]
     return Observation(

@@ -78,6 +78,30 @@ def visible(text: str) -> str:
     return text.translate(_VISIBLE)
 
 
+def on_a_terminal(text: str) -> str:
+    """The text as a terminal shows it in the end: a progress bar is its last state, not each.
+
+    What follows a carriage return overwrites the line from its start; with escape sequences in it,
+    it replaces the line. Carriage returns before a newline stay.
+    """
+    if "\r" not in text:
+        return text
+    return "\n".join(map(_overwritten, text.split("\n")))
+
+
+def _overwritten(line: str) -> str:
+    """One line, without its newline."""
+    shown = line.rstrip("\r")
+    seen = ""
+    # The last state first: of an earlier one there is what stands behind the end of that.
+    for state in reversed(shown.split("\r")):
+        if "\x1b" in state:
+            seen = seen or state
+            break
+        seen += state[len(seen) :]
+    return seen + line[len(shown) :]
+
+
 def shorten(text: str, width: int) -> str:
     """One line of at most `width` characters, with control characters made visible."""
     flat = visible(" ".join(text.split()))

@@ -49,6 +49,27 @@ async def test_bytes_that_are_not_utf_8_are_shown_as_escapes(play):
     assert played.observations[0].content == "a\\xff\\xfeb\n[exit code 0]"
 
 
+async def test_a_progress_bar_is_shown_in_its_last_state(play):
+    bar = "for i in $(seq 1 500); do printf '\\r%s%% done' $i; done; echo; printf 'a\\r\\n'"
+    played = await play(shell_call(bar), shell_call(f"({bar}) >&2"), FINISH)
+    assert played.observations[0].content == "500% done\na\r\n[exit code 0]"
+    assert played.observations[1].content == "[stderr]\n500% done\na\r\n[exit code 0]"
+
+
+async def test_the_home_folder_is_the_one_of_commands(play):
+    played = await play(
+        call("write_file", path="~/x", content="one"),
+        shell_call('cat "$HOME/x"; ls -d ./"~"'),
+        call("edit_file", path="~/x", old_text="one", new_text="two"),
+        call("read_file", path="~/x"),
+        call("write_file", path="~nobody/x", content=""),
+        FINISH,
+    )
+    assert played.observations[1].content.startswith("one\n[stderr]\n"), "a folder named ~"
+    assert played.observations[3].content == "two"
+    assert played.observations[4].error == "~nobody/x: ~nobody is no folder here; write its path"
+
+
 async def test_long_output_is_cut_in_the_middle_and_the_loss_is_counted(play):
     played = await play(
         shell_call("echo first; head -c 5000 /dev/zero | tr '\\0' x; echo; echo last"),
@@ -75,7 +96,7 @@ async def test_a_timeout_costs_the_shell_and_the_next_call_gets_a_new_one(play):
     assert slow.timed_out
     assert slow.error == "timed out after 3 s"
     assert "the shell ended with it" in slow.content
-    assert after.content.startswith("[the earlier shell has ended; this is a new one, in the ")
+    assert after.content.startswith("[the earlier shell has ended; this is a new one, with ")
     assert after.content.endswith("]\nX=\n[exit code 0]")
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from ale.agents import from_home
 from ale.protocols import Sandbox
 from ale_agent_iflow.result import Result, cut_middle
 
@@ -59,7 +60,7 @@ class Files:
         """Write a file whole."""
         data = content.encode()
         try:
-            await self._reach(path, self._sandbox.write(path, data), timeout_s)
+            await self._reach(path, self._write(path, data), timeout_s)
         except FileProblemError as problem:
             return _failed(problem)
         return Result(content=f"[wrote {len(data)} bytes to {path}]")
@@ -73,14 +74,20 @@ class Files:
             data = await self._read(path, timeout_s)
             at = _only_place(data, old, new, path)
             changed = data[:at] + new + data[at + len(old) :]
-            await self._reach(path, self._sandbox.write(path, changed), timeout_s)
+            await self._reach(path, self._write(path, changed), timeout_s)
         except FileProblemError as problem:
             return _failed(problem)
         return Result(content=f"[replaced 1 passage in {path}, line {_line(data, at)}]")
 
+    async def _write(self, path: str, data: bytes) -> None:
+        await self._sandbox.write(await from_home(self._sandbox, path), data)
+
     async def _read(self, path: str, timeout_s: float | None) -> bytes:
-        reading = self._sandbox.read(path, max_bytes=MAX_FILE_BYTES + 1)
-        data = await self._reach(path, reading, timeout_s)
+        async def reading() -> bytes:
+            place = await from_home(self._sandbox, path)
+            return await self._sandbox.read(place, max_bytes=MAX_FILE_BYTES + 1)
+
+        data = await self._reach(path, reading(), timeout_s)
         if len(data) > MAX_FILE_BYTES:
             raise FileProblemError(
                 f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; use the shell (sed -n, head)"

@@ -2,6 +2,7 @@
 
 from ale.errors import SandboxError
 from ale.protocols import DEFAULT_OUTPUT_BYTES, Sandbox, Session
+from ale.text import on_a_terminal
 from ale.types import ExecResult
 from ale_agent_iflow.result import Result, cut_middle, whole_lines
 
@@ -46,7 +47,7 @@ class Shell:
             return self._session, ""
         first = self._session is None
         self._session = await self._sandbox.session()
-        note = "[the earlier shell has ended; this is a new one, in the working directory]\n"
+        note = "[the earlier shell has ended; this is a new one, with cd and variables reset]\n"
         return self._session, "" if first else note
 
     async def _run(self, session: Session, command: str, timeout_s: float | None) -> ExecResult:
@@ -57,8 +58,8 @@ class Shell:
     def _result(
         self, result: ExecResult, note: str, *, timeout_s: float | None, ended: bool
     ) -> Result:
-        out = result.stdout.decode("utf-8", "backslashreplace")
-        err = result.stderr.decode("utf-8", "backslashreplace")
+        out = on_a_terminal(result.stdout.decode("utf-8", "backslashreplace"))
+        err = on_a_terminal(result.stderr.decode("utf-8", "backslashreplace"))
         text = whole_lines(out) + (f"[stderr]\n{whole_lines(err)}" if err else "")
         shown, cut = cut_middle(text, self._max_output_bytes, more=result.truncated)
         if result.timed_out:

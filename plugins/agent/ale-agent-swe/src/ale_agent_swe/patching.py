@@ -50,7 +50,7 @@ async def _changes_anything(sandbox: Sandbox) -> bool:
 
 def _check(path: str) -> None:
     parts = PurePosixPath(path).parts
-    if path.startswith("/") or ".." in parts or ".git" in parts or not parts:
+    if path.startswith(("/", "~")) or ".." in parts or ".git" in parts or not parts:
         raise RejectedError(f"{path!r} is not a path in the repository")
 
 
