@@ -1,12 +1,16 @@
 """Files and folders are replaced whole, or stay as they are: `ale.files`."""
 
 import errno
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from ale.errors import StoreError
 from ale.files import remove_partial, replacing, store_errors, write_whole
+from ale.recording import Recording
+from ale.runs import Registry
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -86,3 +90,55 @@ def test_what_killed_processes_left_of_one_target_is_removed(tmp_path: Path) -> 
     other.mkdir()
     remove_partial(tmp_path / "mirror.git")
     assert [*tmp_path.iterdir()] == [other]
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_may_hold_conversations_is_for_this_user(tmp_path: Path) -> None:
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    before = os.umask(0)
+    try:
+        write_whole(file, "secret", private=True)
+        with replacing(folder, folder=True, private=True) as partial:
+            assert mode(partial) == 0o700
+        with replacing(tmp_path / "made", private=True) as partial:
+            partial.mkdir()
+    finally:
+        os.umask(before)
+    assert [mode(path) for path in (file, folder, tmp_path / "made")] == [0o600, 0o700, 0o700]
+
+
+def test_who_could_read_what_is_replaced_may_read_what_replaces_it(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    for kept in (0o644, 0o640, 0o600):
+        file.touch()
+        file.chmod(kept)
+        write_whole(file, "new", private=True)
+        assert mode(file) == kept
+
+
+def test_a_group_reads_what_is_made_in_its_folder_if_the_umask_lets_it(tmp_path: Path) -> None:
+    tmp_path.chmod(0o2770)
+    for umask, expected in ((0o002, 0o660), (0o022, 0o640), (0o077, 0o600)):
+        before = os.umask(umask)
+        try:
+            write_whole(tmp_path / str(umask), "new", private=True)
+        finally:
+            os.umask(before)
+        assert mode(tmp_path / str(umask)) == expected
+
+
+def test_a_run_directory_is_for_this_user(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        recording = Recording(tmp_path / "run", {"chunker": {"type": "x"}}, Registry())
+        recording.event("something")
+        recording.close()
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "run") == 0o700
+    modes = {path.name: mode(path) for path in (tmp_path / "run").rglob("*")}
+    assert {"manifest.json", "events.jsonl"} <= modes.keys()
+    assert {each & 0o077 for each in modes.values()} == {0}

@@ -3,6 +3,7 @@
 import glob
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,9 @@ def store_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(target: Path, *, folder: bool = False, sync: bool = False) -> Iterator[Path]:
+def replacing(
+    target: Path, *, folder: bool = False, sync: bool = False, private: bool = False
+) -> Iterator[Path]:
     """A path beside `target` to write to in the block, which takes its place when the block ends.
 
     After an exception `target` is as it was, and what was written is removed. A killed process
@@ -33,6 +36,7 @@ def replacing(target: Path, *, folder: bool = False, sync: bool = False) -> Iter
             all that is in it. Otherwise the block creates what it wants, and a folder at `target`
             that is not empty is an error.
         sync: have it on the disk before it takes its place, for after a power loss.
+        private: who else may read it is as with `restrict`.
 
     Raises:
         OSError: it can't be written.
@@ -42,8 +46,10 @@ def replacing(target: Path, *, folder: bool = False, sync: bool = False) -> Iter
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         if folder:
-            partial.mkdir()
+            partial.mkdir(mode=0o700 if private else 0o777)
         yield partial
+        if private:
+            restrict(partial, target)
         if sync:
             _sync(partial)
         if folder and target.is_dir():
@@ -66,17 +72,43 @@ def _exchange(partial: Path, target: Path) -> None:
     _remove(old)
 
 
-def write_whole(path: Path, data: bytes | str, *, sync: bool = False) -> None:
+def restrict(path: Path, target: Path | None = None) -> None:
+    """Let nobody else read a file or folder, as conversations may be in it.
+
+    In a folder with the setgid bit, with which a group shares what is in it, the group may read it
+    if the umask lets it. What takes the place of something else is as that was.
+
+    Args:
+        target: whose place the path will take; default: none.
+
+    Raises:
+        OSError: its mode can't be changed.
+    """
+    target = path if target is None else target
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if target is not path and target.exists():
+        others = stat.S_IMODE(target.stat().st_mode) & 0o077
+    else:
+        shared = target.parent.stat().st_mode & stat.S_ISGID
+        others = mode & 0o070 if shared else 0
+    wanted = mode & ~0o077 | others
+    if wanted != mode:
+        path.chmod(wanted)
+
+
+def write_whole(
+    path: Path, data: bytes | str, *, sync: bool = False, private: bool = False
+) -> None:
     """Replace a file; text is written as UTF-8.
 
     Args:
-        sync: as of `replacing`.
+        sync: as of `replacing`, and so is `private`.
 
     Raises:
         StoreError: it can't be written (a full disk); the old file stays.
     """
     encoded = data.encode("utf-8", "replace") if isinstance(data, str) else data
-    with store_errors(path), replacing(path, sync=sync) as partial:
+    with store_errors(path), replacing(path, sync=sync, private=private) as partial:
         partial.write_bytes(encoded)
 
 

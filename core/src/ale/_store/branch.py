@@ -66,7 +66,7 @@ def branch_run(
     stream = reader.index().stream
     belongs = _of_first(steps, steps if evaluated else steps - 1, stream)
     remove_partial(target)
-    with store_errors(target), replacing(target) as partial:
+    with store_errors(target), replacing(target, private=True) as partial:
         (partial / "credits").mkdir(parents=True)
         for name in _COPIED:
             if (source / name).exists():

@@ -32,7 +32,7 @@ from ale._store.lines import SCHEMA, Appender, EventLines, Lines
 from ale._store.lock import holder, in_use, lock
 from ale._store.redact import Redactor
 from ale.errors import InputError, Problem, StoreError
-from ale.files import replacing, store_errors, write_whole
+from ale.files import replacing, restrict, store_errors, write_whole
 from ale.protocols import LOGS
 from ale.strict import nearest
 from ale.types import CreditedEpisode, Episode, Split, Task
@@ -128,15 +128,16 @@ class RunDirectory:
         """
         written = _pretty({"schema": SCHEMA, **manifest}, redactor)
         if path.is_dir() and {each.name for each in path.glob("[!.]*")} == {LOGS}:
-            write_whole(path / "manifest.json", written)
+            write_whole(path / "manifest.json", written, private=True)
             return cls(path, redactor)
         # Renamed once it has a manifest: without one it could not be resumed.
         try:
             if path.exists():
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            with replacing(path) as partial:
-                partial.mkdir()
+            with replacing(path, private=True) as partial:
+                partial.mkdir(mode=0o700)
                 (partial / "manifest.json").write_bytes(written)
+                restrict(partial / "manifest.json")
         except OSError as error:
             if (path / "manifest.json").exists():
                 raise _just_created(path) from None
@@ -203,7 +204,7 @@ class RunDirectory:
         target = self._credits_path(step)
         with (
             store_errors(target),
-            replacing(target) as partial,
+            replacing(target, private=True) as partial,
             partial.open("wb") as file,
         ):
             yield lambda row: file.write(self._redactor.scrub_json(encode(row)) + b"\n")
@@ -216,7 +217,9 @@ class RunDirectory:
         manifest = _read_manifest(self.path)
         if manifest.get("outcome"):
             manifest |= {"outcome": None, EARLIER_S: self.earlier_s}
-            write_whole(self.path / "manifest.json", _pretty(manifest, self._redactor))
+            write_whole(
+                self.path / "manifest.json", _pretty(manifest, self._redactor), private=True
+            )
 
     def set_outcome(
         self, outcome: Mapping[str, Any], *, discard: bool = False, **facts: Any
@@ -231,7 +234,7 @@ class RunDirectory:
             outcome = {**outcome, _DISCARD: self._stored_before}
         manifest = {**_read_manifest(self.path), **facts, "outcome": outcome}
         manifest.pop(EARLIER_S, None)
-        write_whole(self.path / "manifest.json", _pretty(manifest, self._redactor))
+        write_whole(self.path / "manifest.json", _pretty(manifest, self._redactor), private=True)
 
     def close(self) -> None:
         """Close the files and release the lock. May be called again."""
@@ -266,7 +269,7 @@ def _discard_episodes(path: Path) -> None:
         os.truncate(file, end)
     # Last: after a crash before this, the same is done once more, and nothing was added since.
     rest = {name: value for name, value in outcome.items() if name != _DISCARD}
-    write_whole(path / "manifest.json", indented({**manifest, "outcome": rest}))
+    write_whole(path / "manifest.json", indented({**manifest, "outcome": rest}), private=True)
 
 
 def _pretty(value: Mapping[str, Any], redactor: Redactor) -> bytes:

@@ -10,7 +10,7 @@ import msgspec
 from ale._store.codec import cannot_read, encode, unreadable
 from ale._store.redact import Redactor
 from ale.errors import StoreError
-from ale.files import store_errors
+from ale.files import restrict, store_errors
 
 T = TypeVar("T")
 SCHEMA = 1
@@ -30,7 +30,10 @@ class Appender:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         with store_errors(path):
             _remove_incomplete_line(path)
-            self._descriptor = os.open(path, flags, 0o644)
+            is_new = not path.exists()
+            self._descriptor = os.open(path, flags, 0o660)
+            if is_new:
+                restrict(path)
         self._size = os.fstat(self._descriptor).st_size
 
     def append(self, record: object) -> int:

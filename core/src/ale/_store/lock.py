@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from ale.errors import StoreError
-from ale.files import store_errors
+from ale.files import restrict, store_errors
 
 _MOMENT_S = 0.05
 
@@ -22,7 +22,10 @@ def lock(path: Path) -> int:
     except ModuleNotFoundError:
         raise StoreError(f"{path} can't be locked: runs need Linux, macOS or WSL") from None
     with store_errors(path):
-        descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        is_new = not (path / ".lock").exists()
+        descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
+        if is_new:
+            restrict(path / ".lock")
     try:
         # The kernel releases it when the process ends, even by a signal.
         try:

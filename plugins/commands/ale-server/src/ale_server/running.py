@@ -86,7 +86,7 @@ def _spawn(argv: Sequence[str], log: Path, environ: Mapping[str, str]) -> int:
     """Start a process that outlives this one, in a session of its own; its id."""
     files = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     return os.posix_spawn(argv[0], list(argv), environ, file_actions=files, setsid=True)

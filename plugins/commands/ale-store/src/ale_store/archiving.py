@@ -183,7 +183,7 @@ def restore(path: Path, folder: Path) -> Path:
         raise InputError.of("is there already", file=str(target))
     with (
         store_errors(target),
-        replacing(target) as partial,
+        replacing(target, private=True) as partial,
         tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}.") as scratch,
     ):
         with _reading(path) as tar:

@@ -4,7 +4,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from ale.errors import InputError, NotUsableError, StoreError
+from ale.files import restrict
 
 FILE = "index.sqlite"
 """Name of the database that is made beside the run directories."""
@@ -117,7 +118,12 @@ def open_database(where: str) -> Database:
     """
     url = _url(where)
     if url.drivername == "sqlite":
-        _refuse_of_others(Path(str(url.database)))
+        path = Path(str(url.database))
+        _refuse_of_others(path)
+        with suppress(OSError):  # sqlite says better what is wrong
+            if not path.exists():
+                path.touch(mode=0o660)
+                restrict(path)  # it has texts of conversations
         engine = create_engine(url, connect_args={"timeout": _PATIENCE_S})
         event.listen(engine, "connect", _prepare)
         event.listen(engine, "begin", _begin)

@@ -47,7 +47,11 @@ def replacing(out: Path, *, folder: bool = False) -> Iterator[Path]:
     if out.is_dir() and not folder:
         message = f"{out} is a folder; a file is to be written"
         raise InputError.of(message, path="out", hint=f"{out / 'rows.jsonl'}")
-    with store_errors(out), _sharing(out), files.replacing(out, folder=folder) as partial:
+    with (
+        store_errors(out),
+        _sharing(out),
+        files.replacing(out, folder=folder, private=True) as partial,
+    ):
         yield partial
 
 

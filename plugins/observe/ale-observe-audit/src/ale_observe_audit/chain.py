@@ -90,7 +90,7 @@ class Chain:
         self._seq, self._previous = 0, START
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         with store_errors(path):
-            self._descriptor = os.open(path, flags, 0o644)
+            self._descriptor = os.open(path, flags, 0o600)
         try:
             repaired = self._continue()
         except BaseException:

@@ -27,7 +27,7 @@ def write_report(run: RunReader, target: Path, *, episodes: int, megabytes: floa
         InputError: a stored line is damaged.
         OSError: the target can't be written.
     """
-    with replacing(target) as partial, partial.open("wb") as file:
+    with replacing(target, private=True) as partial, partial.open("wb") as file:
         for piece in page(run, gather(run), episodes, int(1e6 * megabytes)):
             file.write(piece.encode("utf-8", "replace"))
         return file.tell()

@@ -35,7 +35,7 @@ def write_job(run: Path, jobs: Path, name: str | None = None, split: Split = "tr
     if folder.exists():
         hint = "remove it, or choose another name with --name"
         raise InputError.of("the job already exists", file=str(folder), hint=hint)
-    with store_errors(folder), replacing(folder) as draft:
+    with store_errors(folder), replacing(folder, private=True) as draft:
         draft.mkdir()
         _Writer(reader, folder, draft, split).write()
     return folder
