@@ -63,6 +63,78 @@ async def test_calls_without_an_index_begin_with_their_id() -> None:
     assert [(c.id, c.arguments) for c in answer.message.tool_calls] == [("a", "{}"), ("b", "{}")]
 
 
+F, G = {"name": "f", "arguments": '{"x": 1}'}, {"name": "g", "arguments": "{}"}
+ONE = ("f", '{"x": 1}')
+TWO = (ONE, ("g", "{}"))
+
+
+@pytest.mark.parametrize(
+    ("events", "meant"),
+    [
+        ([call(index=0, id="a", function=F), call(index=0, id="b", function=G)], TWO),
+        ([call(index=0, function=F), call(index=0, function=G)], TWO),
+        ([call(index=0, function=F), call(index=0, function=F)], (ONE, ONE)),
+        ([call(index=0, id="a", function=F), call(index=0, id="b", function=F)], (ONE, ONE)),
+        ([call(function=F), call(function=G)], TWO),
+        ([call(id="a", function=F), call(id="b", function=F)], (ONE, ONE)),
+        ([call(index=1, id="b", function=G), call(index=0, id="a", function=F)], TWO),
+        (  # id and name with each part, of two calls in turn
+            [
+                call(index=0, id="a", function={"name": "f", "arguments": '{"x"'}),
+                call(index=0, id="a", function={"name": "f", "arguments": ": 1}"}),
+                call(index=0, id="b", function={"name": "g", "arguments": "{"}),
+                call(index=0, id="b", function={"name": "g", "arguments": "}"}),
+            ],
+            TWO,
+        ),
+        (  # the name with each part, and no ids
+            [call(index=0, function={"name": "f", "arguments": c}) for c in '{"x": 1}'],
+            (ONE,),
+        ),
+        (  # the id in the first part alone, null for the rest
+            [
+                call(index=0, id="a", function={"name": "f", "arguments": None}),
+                call(index=0, id=None, function={"name": None, "arguments": '{"x": '}),
+                call(index=0, id="", function={"name": "", "arguments": "1}"}),
+                call(index=0, function=None),
+            ],
+            (ONE,),
+        ),
+        ([call(index=0, id="a", function=F), call(index=0, function={"name": "f"})], (ONE,)),
+        ([call(index=0, function={"name": "f", "arguments": {"x": 1}})], (("f", '{"x": 1}'),)),
+        ([call(index=0, function={"name": "f", "arguments": ""})], (("f", ""),)),
+        ([call(index=0, function={"name": "f"})], (("f", ""),)),
+        (
+            [delta(function_call={"name": "f"}), delta(function_call={"arguments": '{"x": 1}'})],
+            (ONE,),
+        ),
+        ([{"choices": [{"message": {"tool_calls": [{"id": "a", "function": F}]}}]}], (ONE,)),
+        (
+            [
+                call(index=0, id="a", function=F),
+                {"choices": [{"message": {"tool_calls": [{"id": "a", "function": F}]}}]},
+            ],
+            (ONE,),
+        ),
+        ([call(index=0, id="a", function=F), {"choices": []}, {"choices": None}], (ONE,)),
+    ],
+)
+@pytest.mark.parametrize("reason", ["stop", "tool_calls", "function_call"])
+async def test_calls_are_the_same_in_all_ways_of_streaming_them(
+    events: list[dict[str, Any]], meant: tuple[tuple[str, str], ...], reason: str
+) -> None:
+    answer = await made(*events, delta(reason))
+    calls = answer.message.tool_calls
+    assert [(each.name, each.arguments) for each in calls] == [*meant]
+    assert len({each.id for each in calls}) == len(calls)
+
+
+async def test_a_message_at_the_end_repeats_nothing() -> None:
+    whole = {"choices": [{"message": {"content": "xy"}, "finish_reason": "stop"}]}
+    assert (await made(delta(content="x"), delta(content="y"), whole)).message.content == "xy"
+    assert (await made(whole)).message.content == "xy"
+
+
 async def test_comments_names_and_other_line_ends_are_passed_over() -> None:
     reader = EventReader()
     data = b': ping\r\n\r\nevent: x\r\nid: 3\r\ndata: {"a":\r\ndata: 1}\r\n\r\ndata:[DONE]\n\n'

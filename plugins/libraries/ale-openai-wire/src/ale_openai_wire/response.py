@@ -44,6 +44,8 @@ class WireMessage(msgspec.Struct):
     reasoning_content: str | None = None
     reasoning: str | None = None
     tool_calls: list[WireCall] | None = None
+    function_call: WireFunction | None = None
+    """One call, as servers sent it before there were several."""
 
 
 class WireLogprob(msgspec.Struct):
@@ -110,22 +112,28 @@ def completion(answer: Answer, *, turn: int, model: str, trace: bool = False) ->
     """The answer's first choice as a record.
 
     Args:
-        turn: names the calls of a server that gives them no ids: ``call_<turn>_<index>``.
+        turn: names the calls of a server that gives them no ids, or one id to several:
+            ``call_<turn>_<index>``.
         model: recorded where the answer does not say which model it is from.
         trace: record the tokens, if all that is needed is there.
     """
     choice = answer.choices[0]
+    calls = choice.message.tool_calls or []
+    if not calls and choice.message.function_call is not None:
+        calls = [WireCall(function=choice.message.function_call)]
+    # Results are matched with calls by these.
+    own = len({call.id for call in calls}) == len(calls)
     message = Message(
         role="assistant",
         content=_text(choice.message.content),
         reasoning=choice.message.reasoning_content or choice.message.reasoning or None,
         tool_calls=tuple(
             ToolCall(
-                id=call.id or f"call_{turn}_{index}",
+                id=(call.id if own else None) or f"call_{turn}_{index}",
                 name=call.function.name,
-                arguments=_arguments(call.function.arguments),
+                arguments=arguments_text(call.function.arguments),
             )
-            for index, call in enumerate(choice.message.tool_calls or ())
+            for index, call in enumerate(calls)
         ),
     )
     usage = answer.usage or WireUsage()
@@ -147,7 +155,8 @@ def _text(content: str | list[WirePart] | None) -> str:
     return "".join(part.text for part in content if part.type == "text")
 
 
-def _arguments(raw: msgspec.Raw) -> str:
+def arguments_text(raw: msgspec.Raw) -> str:
+    """A call's arguments as text, whether they were sent as a text or as an object."""
     data = bytes(raw)
     if data == b"null":
         return ""

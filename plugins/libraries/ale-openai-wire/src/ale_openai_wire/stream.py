@@ -14,6 +14,7 @@ from ale_openai_wire.response import (
     WireLogprobs,
     WireMessage,
     WireUsage,
+    arguments_text,
 )
 
 
@@ -31,7 +32,7 @@ class StreamedError(Exception):
 
 class _FunctionDelta(msgspec.Struct):
     name: str | None = None
-    arguments: str | None = None
+    arguments: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _CallDelta(msgspec.Struct):
@@ -45,10 +46,14 @@ class _Delta(msgspec.Struct):
     reasoning_content: str | None = None
     reasoning: str | None = None
     tool_calls: list[_CallDelta] | None = None
+    function_call: _FunctionDelta | None = None
+    """One call, as servers sent it before there were several."""
 
 
 class _ChoiceDelta(msgspec.Struct):
     delta: _Delta | None = None
+    message: _Delta | None = None
+    """The whole message, which some servers send last."""
     finish_reason: str | None = None
     logprobs: WireLogprobs | None = None
     token_ids: list[int] | None = None
@@ -91,16 +96,44 @@ class EventReader:
 
 
 class _Call:
-    def __init__(self) -> None:
+    def __init__(self, index: int) -> None:
+        self.index = index
         self.id: str | None = None
         self.name = ""
         self.arguments: list[str] = []
 
     def add(self, delta: _CallDelta) -> None:
         self.id = self.id or delta.id
-        if delta.function is not None:
-            self.name += delta.function.name or ""
-            self.arguments.append(delta.function.arguments or "")
+        function = delta.function or _FunctionDelta()
+        if function.name != self.name:  # some servers repeat it with every part
+            self.name += function.name or ""
+        if part := arguments_text(function.arguments):
+            self.arguments.append(part)
+
+    def is_continued_by(self, delta: _CallDelta) -> bool:
+        """Does this part belong to the call, and not to another of the same index?
+
+        Ollama and others give all calls the index 0. Another id is another call. Without one, a
+        part with a name begins another call if this one is complete, or has another name and
+        already arguments.
+        """
+        if delta.id and self.id:
+            return delta.id == self.id
+        function = delta.function
+        if function is None or not function.name or not self.arguments:
+            return True
+        if function.name != self.name:
+            return False
+        return not arguments_text(function.arguments) or not self._is_complete()
+
+    def _is_complete(self) -> bool:
+        if not self.arguments[-1].rstrip().endswith("}"):  # spares joining them for each part
+            return False
+        try:
+            msgspec.json.decode("".join(self.arguments))
+        except msgspec.DecodeError:
+            return False
+        return True
 
     def wire(self) -> WireCall:
         text = msgspec.json.encode("".join(self.arguments))
@@ -116,7 +149,7 @@ class Assembly:
         self.finish_reason: str | None = None
         self._content: list[str] = []
         self._reasoning: list[str] = []
-        self._calls: dict[int, _Call] = {}
+        self._calls: list[_Call] = []
         self._ids: list[int] | None = None
         self._logprobs: list[WireLogprob] | None = None
         self._prompt_ids: list[int] | None = None
@@ -152,19 +185,37 @@ class Assembly:
             self._logprobs += choice.logprobs.content
         if choice.delta is not None:
             self._add_delta(choice.delta)
+        if choice.message is not None:
+            self._add_message(choice.message)
 
     def _add_delta(self, delta: _Delta) -> None:
         self._content.append(delta.content or "")
         self._reasoning.append(delta.reasoning_content or delta.reasoning or "")
         for call in delta.tool_calls or ():
-            self._calls.setdefault(self._place(call), _Call()).add(call)
+            self._add_call(call)
+        if delta.function_call is not None:
+            self._add_call(_CallDelta(index=0, function=delta.function_call))
 
-    def _place(self, call: _CallDelta) -> int:
-        """Which call a part belongs to: by its index; without one, an id starts the next."""
-        if call.index is not None:
-            return call.index
-        last = max(self._calls, default=-1)
-        return last + 1 if call.id or last < 0 else last
+    def _add_message(self, message: _Delta) -> None:
+        """What the parts have not brought."""
+        if not self._calls:
+            self._add_delta(
+                _Delta(tool_calls=message.tool_calls, function_call=message.function_call)
+            )
+        if not any(self._content):
+            self._content.append(message.content or "")
+        if not any(self._reasoning):
+            self._reasoning.append(message.reasoning_content or message.reasoning or "")
+
+    def _add_call(self, delta: _CallDelta) -> None:
+        """Add a part to the last call of its index; without an index, to the last of all."""
+        known = [call for call in self._calls if delta.index in (None, call.index)]
+        if known and known[-1].is_continued_by(delta):
+            known[-1].add(delta)
+            return
+        following = max((call.index for call in self._calls), default=-1) + 1
+        self._calls.append(_Call(following if delta.index is None else delta.index))
+        self._calls[-1].add(delta)
 
     def answer(self) -> Answer:
         """All of it.
@@ -177,7 +228,7 @@ class Assembly:
         message = WireMessage(
             content="".join(self._content),
             reasoning="".join(self._reasoning) or None,
-            tool_calls=[self._calls[index].wire() for index in sorted(self._calls)],
+            tool_calls=[call.wire() for call in sorted(self._calls, key=lambda call: call.index)],
         )
         choice = WireChoice(
             message=message,
