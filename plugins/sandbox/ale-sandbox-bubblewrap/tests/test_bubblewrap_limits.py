@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ale.protocols import SandboxBackend
+from ale.errors import SandboxDamagedError
+from ale.protocols import Sandbox, SandboxBackend
 from ale.types import ExecResult, SandboxSpec
 from ale_sandbox_bubblewrap import facts
 from ale_sandbox_bubblewrap.cgroups import Cgroups, Group, Wanted
@@ -30,6 +31,30 @@ begun = time.monotonic()
 while time.monotonic() - begun < 2:
     pass
 print(time.process_time() / (time.monotonic() - begun))
+"""
+
+
+SEGMENTS = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+for _ in range(100):
+    address = libc.shmat(libc.shmget(0, 8 << 20, 0o1600), None, 0)
+    ctypes.memset(address, 1, 8 << 20)
+    libc.shmdt(ctypes.c_void_p(address))
+"""
+SOCKETS = """
+import socket
+pairs = []
+while True:
+    one, other = socket.socketpair()
+    one.setblocking(False)
+    pairs.append((one, other))
+    try:
+        while True:
+            one.send(bytes(65536))
+    except BlockingIOError:
+        pass
 """
 
 
@@ -65,6 +90,31 @@ async def test_processes_together_do_not_take_more_memory_than_allowed(shared: B
         await box.end_processes()
         await asyncio.gather(*running)
         assert (await box.exec("echo alive")).stdout == b"alive\n"
+
+
+async def filled(box: Sandbox, filling: str) -> None:
+    """Fill the memory until the sandbox ends."""
+    for _ in range(5):
+        session = await box.session()
+        await session.run(f"python3 -c '{filling}'", timeout_s=30)
+
+
+@pytest.mark.parametrize("filling", [SEGMENTS, SOCKETS], ids=["segments", "sockets"])
+async def test_memory_that_is_charged_to_no_process_ends_a_sandbox_that_its_agent_damaged(
+    shared: Build, filling: str
+) -> None:
+    """The kernel kills all it finds, and frees nothing by it: the agent did that, not the host."""
+    backend = shared(memory_mb=128)
+    needs(backend, "memory")
+    async with backend.open(SandboxSpec()) as box:
+        with pytest.raises(SandboxDamagedError, match="out of memory"):
+            await filled(box, filling)
+        with pytest.raises(SandboxDamagedError, match="out of memory"):
+            await box.exec("true")
+        with pytest.raises(SandboxDamagedError, match="out of memory"):
+            await box.read("file")
+    async with backend.open(SandboxSpec()) as box:
+        assert (await box.exec("true")).exit_code == 0
 
 
 async def test_a_fork_bomb_is_limited_and_killed(shared: Build) -> None:

@@ -119,6 +119,10 @@ class Cgroups:
                     path.write_text(value)
 
 
+_OOM_FILES = ("memory.oom_control", "memory.events")
+"""Where versions 1 and 2 count what was killed."""
+
+
 class Group:
     """The control groups of one sandbox."""
 
@@ -136,6 +140,18 @@ class Group:
                 Path(path, "cgroup.procs").write_text(str(pid))
         except OSError as error:
             raise SandboxError(f"can't put a process into {path}: {error}") from error
+
+    def out_of_memory(self) -> bool:
+        """Has the kernel killed a process of it because its memory limit was reached?"""
+        found = (Path(path, name) for path in self.paths for name in _OOM_FILES)
+        counts = [
+            int(line.split()[1])
+            for file in found
+            if file.exists()
+            for line in file.read_text().splitlines()
+            if line.startswith("oom_kill ")
+        ]
+        return any(counts)
 
     async def remove(self) -> None:
         """Remove them; missing ones are fine. Their processes must have ended, or be about to.

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ale.errors import SandboxError
+from ale.errors import SandboxDamagedError, SandboxError, SandboxLostError
 from ale_sandbox_bubblewrap import wire
 from ale_sandbox_bubblewrap.cgroups import Group
 from ale_sandbox_bubblewrap.control import Controls
@@ -149,6 +149,9 @@ class SupervisorClient:
         self._numbers = 0
         self._why: str | None = None
         self._closed = False
+        self._group: Group | None = None
+        self._kind: type[SandboxError] = SandboxError
+        """Of the errors of what is asked of a sandbox that has ended."""
         self._jobs: dict[int, Job] = {}
         self._requests: dict[int, asyncio.Future[Answer]] = {}
         self._loop = asyncio.get_running_loop()
@@ -165,6 +168,7 @@ class SupervisorClient:
         Raises:
             SandboxError: it could not be made.
         """
+        self._group = group
         answer, (upper,) = await self._step("made")
         # This is slow in the kernel; it runs while the sandbox is being made.
         grouping = asyncio.ensure_future(asyncio.to_thread(group.add, answer["made"]))
@@ -216,7 +220,12 @@ class SupervisorClient:
 
     def _end(self) -> None:
         self._channel.close()
-        error = SandboxError(self._has_ended())
+        if not self._closed:
+            self._kind = SandboxLostError
+            if self._group is not None and self._group.out_of_memory():
+                self._kind = SandboxDamagedError
+                self._why = f"{self._why or 'its supervisor was killed'}: out of memory"
+        error = self._kind(self._has_ended())
         for job in self._jobs.values():
             job.fail(error)
         for request in self._requests.values():
@@ -234,12 +243,12 @@ class SupervisorClient:
 
     def _send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> int:
         if self.gone.done():
-            raise SandboxError(self._has_ended())
+            raise self._kind(self._has_ended())
         self._numbers += 1
         try:
             self._channel.send({**message, "n": self._numbers}, descriptors)
         except OSError as error:
-            raise SandboxError(f"{self._has_ended()} ({error})") from error
+            raise self._kind(f"{self._has_ended()} ({error})") from error
         return self._numbers
 
     def run(self, message: dict[str, Any], descriptors: Sequence[int]) -> Job:
