@@ -99,6 +99,24 @@ async def test_methods_of_an_answer_are_not_given_what_a_text_is_compared_with(
 
 
 @pytest.mark.parametrize(
+    ("code", "test"),
+    [
+        ("async def f(x):\n    pass\ndef g(x):\n    return 0\n", "assert g(f(1)) == 1"),
+        (
+            "class A:\n    pass\ndef f(x):\n    return A()\ndef g(x):\n    return 0\n",
+            "assert g(type(f(1))) == 1",
+        ),
+        ("def f(x):\n    return 'print(1)'\ng = eval\n", "assert g(f(1)) == 1"),
+    ],
+)
+async def test_an_answer_can_not_break_its_episode_by_what_it_gives(
+    grade: Grade, code: str, test: str
+) -> None:
+    score = await grade(code, test)
+    assert score.value == 0.0, score.detail
+
+
+@pytest.mark.parametrize(
     "test",
     [
         "assert abs(Solution().f(3) - 9) < 1e-9",
@@ -107,6 +125,8 @@ async def test_methods_of_an_answer_are_not_given_what_a_text_is_compared_with(
         "assert 9 - f(3) == 0",
         "v = V(3)\nassert v * 2 == V(6)\nassert f(3) - 9 == 0",
         "v = V(3)\nassert v * 2 == V(6)\nassert v.f(3) - 9 == 0",
+        "v = V(3)\nassert v * 2 == V(6)\nassert v.me() - 9 == 0",
+        "assert (V(5) * 2) - 10 == 0",
     ],
 )
 async def test_an_operator_gives_no_result_the_value_that_is_expected(
@@ -118,6 +138,7 @@ async def test_an_operator_gives_no_result_the_value_that_is_expected(
         "    def __mul__(self, other):\n        return self\n"
         "    def __eq__(self, other):\n        return True\n"
         "    def f(self, x):\n        return V()\nSolution = V\n"
+        "V.me = lambda self: self\n"
         "def f(x):\n    return V()\n"
     )
     score = await grade(code, test)

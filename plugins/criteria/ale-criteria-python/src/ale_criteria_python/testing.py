@@ -150,6 +150,16 @@ ATTACKS = {
     "    peer().channel.send(b't2\\ns6\\nresult@0\\n')\n    return 0\n",
     "functions of the tests that there are not": _PEER + "def square(x):\n"
     "    return peer().exchange('call', -1)\n",
+    "names of functions instead of classes": _PEER + "def square(x):\n"
+    "    for name in (b'exec', b'os.system', b'answer.square'):\n"
+    "        peer().channel.send(b't2\\ns6\\nresulty%s\\n' % name)\n",
+    "an object that says it is a class": _PEER + "class Any:\n"
+    "    __eq__ = __lt__ = __gt__ = lambda *a: True\n    __bases__ = (int,)\n"
+    "def square(x):\n    own = peer()\n    own.objects.append(Any())\n"
+    "    number = len(own.objects) - 1\n"
+    "    own.channel.send(b't2\\ns6\\nresulth%d type\\n' % number)\n",
+    "a coroutine that equals everything": "class Any:\n    __eq__ = lambda *a: True\n"
+    "async def square(x):\n    return Any()\n",
     "claims about other objects": _PEER + "import operator\n"
     "def square(x):\n    return Own()\nclass Own:\n    pass\n"
     "def answer(self, request, known, kept=[]):\n"

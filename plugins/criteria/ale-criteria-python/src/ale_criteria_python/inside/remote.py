@@ -87,7 +87,8 @@ class Peer:
         self.combines = False
         """Operators are given values of the tests, for objects that these have made."""
         self.made: set[int] = set()
-        """Ids of these objects."""
+        self.combined: set[int] = set()
+        """Ids of these objects, and of what operators made of them."""
         self.kept: dict[Any, Any] = {}
         """Results of requests in `KEPT`, as first given since anything may have changed."""
         self.last: Any = None
@@ -101,6 +102,13 @@ class Peer:
         number = getattr(value, "_ale_number", None) if isinstance(value, type) else None
         if number is not None:
             return b"k%d\n" % number
+        # An answer must not be able to break its episode by what it gives.
+        if value is Remote:
+            raise TypeError("the type of an object of the answer")
+        if getattr(value, "cr_code", None) is awaited.__code__:
+            if value.cr_frame is None:
+                raise TypeError("a coroutine that has ended")
+            return self.refer(value.cr_frame.f_locals["remote"])
         if isinstance(value, type):
             raise NotSupportedError(
                 f"the tests give the answer the class {value.__name__}: only builtin classes, "
@@ -157,13 +165,25 @@ class Peer:
 
     def note_made(self, operation: str, target: Any, result: Any) -> None:
         """Remember what a test makes: instances, and what operators make of them."""
-        is_class = operation == "call" and self.names.get(id(target), "")[:1].isupper()
-        if type(result) is Remote and (is_class or (operation in ARITHMETIC and self.has(target))):
+        if type(result) is not Remote:
+            return
+        is_combined = operation in ARITHMETIC and id(target) in self.made | self.combined
+        # What it gives for a question is a result, although it may be the object itself.
+        self.made.discard(id(result))
+        self.combined.discard(id(result))
+        if operation == "call" and self.names.get(id(target), "")[:1].isupper():
             self.made.add(id(result))
+        elif is_combined:
+            self.combined.add(id(result))
 
-    def has(self, target: Any) -> bool:
-        """Did the test make this object?"""
-        return self.combines and id(target) in self.made
+    def may_combine(self, operation: str, target: Any) -> bool:
+        """Whether an operator is given a value of the tests, for this object.
+
+        Differences and quotients only of what the test itself has made: else they may be those of a
+        result and what is expected.
+        """
+        allowed = self.made if operation in ("sub", "truediv", "xor") else self.made | self.combined
+        return self.combines and operation in ARITHMETIC and id(target) in allowed
 
     def read(self, known: Sequence[Any]) -> Any:
         """A message of the answer; whatever is wrong with it ends the answer."""
@@ -220,7 +240,7 @@ def local_error(
     operation: str, names: Any, arguments: Any, text: Any, own: Any = None
 ) -> Exception:
     """An exception of the answer, as one of the same class here where it has one."""
-    kinds = [own] if isinstance(own, type) and issubclass(own, Exception) else []
+    kinds = [own] if type(own) is type and issubclass(own, Exception) else []
     kinds += filter(None, map(builtin_error, names if type(names) is list else ()))
     for kind in kinds:
         # Only an iterator may end an iteration of the tests: all(map(...)) of them would be true.
@@ -456,7 +476,7 @@ def two_sided(operation: str, reflected: bool) -> Any:
     def method(self: Any, other: object) -> Any:
         if type(other) is Remote:
             return ask(self, operation, other)
-        if operation in ARITHMETIC and object.__getattribute__(self, "_peer").has(self):
+        if object.__getattribute__(self, "_peer").may_combine(operation, self):
             return ask(self, "r" + operation if reflected else operation, other)
         if not has_base(self):
             return NotImplemented
