@@ -62,6 +62,20 @@ def test_what_one_criterion_ran_does_not_mislead_the_next(workshop: Any, engine:
     assert values(scores) == [0.0, 0.0]
 
 
+def test_an_answer_that_breaks_the_place_where_it_is_graded_has_failed(
+    workshop: Any, engine: str
+) -> None:
+    code = (
+        "import os, signal\nfor name in ('sh', 'dash'):\n    os.remove('/bin/' + name)\n"
+        "above = int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1])\n"
+        "os.kill(above, signal.SIGKILL)\n"
+    )
+    script = [f"```python\n{code}```"]
+    scores, _ = graded(workshop, engine, "single-shot", TESTS, {**TESTS}, script=script)
+    assert values(scores) == [0.0, 0.0]
+    assert ["damaged the sandbox" in score["detail"] for score in scores] == [True, True]
+
+
 FILE = {**TESTS, "answer": "file:answer.py"}
 COMMAND = {"type": "command_exit_code", "command": "test -e answer.py"}
 

@@ -46,11 +46,13 @@ async def grade(
             try:
                 score = await _in_time(grading, supervisor, timeout_s, f"criterion '{spec.type}'")
             except Exception as error:
-                # What fails in another sandbox than the agent's own is not its doing.
-                own = sandbox is places.own
-                if not own or not (damage.caused(error) or await damage.found(error, sandbox)):
+                # In another sandbox than the agent's own, damage was done by the answer run there.
+                done = damage if sandbox is places.own else Damage(lost=damage.lost, began=True)
+                if not (done.caused(error) or await done.found(error, sandbox)):
                     raise
-                score = damage.score(spec)
+                if done is not damage:
+                    await places.check(str(done.message))
+                score = done.score(spec)
             else:
                 await _check_tools(criterion, score, step.task, sandbox, places)
         if problem := _problem(score):

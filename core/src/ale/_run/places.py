@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from attrs import define
 
+from ale._run.damage import check_works
 from ale.protocols import Criterion, RunsPrograms, Sandbox
 from ale.types import Capabilities, Task
 
@@ -37,6 +38,15 @@ class Places:
             return
         self.used = True
         yield self.own
+
+    async def check(self, damage: str) -> None:
+        """Check that a fresh sandbox works, so that it was the answer that did the damage.
+
+        Raises:
+            AleError: it does not, or could not be opened or set up.
+        """
+        async with self.fresh() as sandbox:
+            await check_works(sandbox, damage)
 
     def remark(self, criterion: Criterion, task: Task) -> str:
         """What the detail of a score has to say of the agent's sandbox; empty if nothing."""

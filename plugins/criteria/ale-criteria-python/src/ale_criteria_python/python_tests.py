@@ -99,9 +99,10 @@ class PythonTests:
             max_output_bytes=16 << 20,
         )
         report = _verified(result.stdout, key)
+        began = result.stdout.startswith(b"ale-started\n")
         if report is None or report.get("left"):
-            await remove(sandbox, scratch)
-        if not result.stdout.startswith(b"ale-started\n"):
+            await remove(sandbox, scratch, began=began)
+        if not began:
             raise not_begun(result, options.python)
         if report is None:
             ended = "ran out of time" if result.timed_out else "was ended"

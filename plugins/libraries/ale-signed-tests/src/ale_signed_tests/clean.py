@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import Attribute
 
-from ale.errors import GradingError
+from ale.errors import GradingError, SandboxDamagedError
 from ale.protocols import Sandbox
 from ale.types import Task
 
@@ -57,17 +57,22 @@ def new_scratch() -> str:
     return f"ale-grading-{secrets.token_hex(16)}"
 
 
-async def remove(sandbox: Sandbox, scratch: str) -> None:
+async def remove(sandbox: Sandbox, scratch: str, *, began: bool = False) -> None:
     """Remove what a command left behind, and check that the sandbox still answers.
 
+    Args:
+        began: the command had begun, so that the sandbox was well before it.
+
     Raises:
+        SandboxDamagedError: it has no shell any more, and had one.
         GradingError: it does not answer, so the result says nothing about the agent.
         SandboxError: likewise.
     """
     arguments = ("/bin/sh", "-c", _REMOVE, "ale-grading", scratch)
     result = await sandbox.exec(arguments, env={"PATH": CLEAN["PATH"]}, timeout_s=60)
     if result.stdout.strip() != b"alive":
-        raise GradingError(f"the sandbox no longer answers (exit code {result.exit_code})")
+        kind = SandboxDamagedError if began and not result.timed_out else GradingError
+        raise kind(f"the sandbox no longer answers (exit code {result.exit_code})")
 
 
 def excerpt(data: bytes | str, limit: int = EXCERPT) -> str:

@@ -89,7 +89,7 @@ async def run_signed(
     messages = _verified(result.stdout, key)
     report = messages.get("report")
     if report is None or report["left"]:
-        await remove(sandbox, scratch)  # raises when the sandbox is gone
+        await remove(sandbox, scratch, began="started" in messages)  # raises when it is gone
     if "started" not in messages:
         raise not_begun(result, python)
     return _read([] if report is None else report["lines"], python)
