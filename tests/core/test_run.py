@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from attrs import evolve
 
+from ale._cli.run import summary
 from ale._run.interrupt import Interrupt
 from ale._run.run import Run
 from ale._run.start import check_run, resume
@@ -304,6 +305,17 @@ async def test_what_the_agent_left_running_ends_before_grading(
     bench.agent, bench.grade = agent, grade
     run = workplace.prepared(workplace.config())
     assert (await finish(run)).mean_reward == 0.0
+
+
+async def test_a_grading_that_ran_out_of_time_is_counted(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    bench.grade = lambda _: Score(criterion="done", passed=False, value=0.0, timed_out=True)
+    run = workplace.prepared(workplace.config())
+    finished = await finish(run)
+    assert (finished.n_graded, finished.n_broken) == (1, 0)
+    assert run.store.index.timed_out() == 1
+    assert "  timed out    1  (a time limit of the grading; graded)" in summary(run, finished, ())
 
 
 @pytest.mark.parametrize(

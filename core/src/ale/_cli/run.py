@@ -329,6 +329,8 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         lines.append(f"  training     {warning}")
     if finished.n_broken and not stopped:
         lines += _broken(run, finished.n_broken)
+    if late := index.timed_out():
+        lines.append(f"  timed out    {late}  (a time limit of the grading; graded)")
     if damaged := index.damaged():
         lines.append(f"  damaged      {damaged}  (the agent damaged its sandbox; graded)")
     lines += ["stored in", f"  {path}"]

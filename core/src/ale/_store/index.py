@@ -29,6 +29,13 @@ class _Metadata:
 
 
 @record
+class _Score:
+    """What is needed of a `Score`."""
+
+    timed_out: bool = False
+
+
+@record
 class StoredEpisode:
     """The fields of an episode that planning and statistics need."""
 
@@ -41,12 +48,18 @@ class StoredEpisode:
     start: str = ""
     temperature: float | None = None
     schema: int = 1
+    scores: tuple[_Score, ...] = ()
     metadata: _Metadata = _Metadata()
 
     @property
     def damaged(self) -> str | None:
         """As `Episode.damaged`."""
         return self.metadata.damaged
+
+    @property
+    def timed_out(self) -> bool:
+        """As `Episode.timed_out`."""
+        return any(score.timed_out for score in self.scores)
 
 
 def _key_of(episode: StoredEpisode | Episode) -> Key:
@@ -91,16 +104,19 @@ class Index:
         """Lines whose episode another line, further down, has again: that one counts."""
         self._rows: dict[tuple[Split, int], dict[Key, _Row]] = {}
         self._damaged: set[Key] = set()
+        self._timed_out: set[Key] = set()
 
     def add(self, episode: StoredEpisode | Episode, offset: int) -> None:
         """Add an episode, whose line starts at `offset`."""
         key, rows = _key_of(episode), self._rows.setdefault((episode.split, episode.step), {})
         self.repeated += key in rows
         rows[key] = (offset, episode.reward)
-        if episode.damaged is None or episode.reward is None:
-            self._damaged.discard(key)
-        else:
-            self._damaged.add(key)
+        graded = episode.reward is not None
+        for found, is_one in (
+            (self._damaged, episode.damaged is not None),
+            (self._timed_out, episode.timed_out),
+        ):
+            (found.add if graded and is_one else found.discard)(key)
 
     def __contains__(self, key: Key) -> bool:
         return key in self._rows.get(key[:2], {})
@@ -186,6 +202,10 @@ class Index:
     def broken(self, step: int | None = None, split: Split | None = None) -> int:
         """Number of broken episodes (of one step, of one split)."""
         return sum(reward is None for _, (_, reward) in self._of(step, split))
+
+    def timed_out(self) -> int:
+        """Number of graded episodes with a criterion that ran out of time."""
+        return len(self._timed_out)
 
     def damaged(self) -> int:
         """Number of graded episodes whose agent damaged its sandbox."""

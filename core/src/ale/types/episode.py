@@ -104,6 +104,11 @@ class Episode:
         return self.reward is None
 
     @property
+    def timed_out(self) -> bool:
+        """Whether a criterion's time limit ended what it ran; the episode is graded."""
+        return any(score.timed_out for score in self.scores)
+
+    @property
     def damaged(self) -> str | None:
         """How the agent left the sandbox unable to run commands; None if it did not."""
         return self.metadata.get("damaged")

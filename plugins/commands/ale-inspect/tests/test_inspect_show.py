@@ -46,6 +46,19 @@ def test_a_run_is_shown_by_task_with_causes_of_broken_episodes(ale: Ale, run: st
     assert "2 x sandbox: SandboxError: no space on port :40001" in shown.output
 
 
+def test_gradings_that_ran_out_of_time_are_counted_beside_the_broken(
+    ale: Ale, write: Write, tmp_path: Path
+) -> None:
+    rows = [episode(0.0, turn("Done."), rollout=i) for i in range(3)]
+    late = Score(criterion="python_tests", passed=False, value=0.0, timed_out=True)
+    rows[1:] = [evolve(each, scores=(late,)) for each in rows[1:]]
+    run = str(write(tmp_path / "run", rows))
+    shown = ale("show", run).output
+    assert "broken       0\ntimed out    2  (a time limit of the grading; graded)" in shown
+    assert ale("report", run).exit_code == 0
+    assert "2 ran out of time in grading" in (Path(run) / "report.html").read_text()
+
+
 def test_damaged_sandboxes_are_counted_beside_the_broken(
     ale: Ale, write: Write, tmp_path: Path
 ) -> None:

@@ -86,6 +86,7 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
         f"success      {tasks.rate(_TRAIN)}",
         *(f"{tasks.title(name):<11}  {tasks.rate(name)}" for name in tasks.others()),
         f"broken       {sum(tasks.broken.values())}",
+        *_timed_out(index.timed_out()),
         *_damaged(index.damaged()),
         *([f"repeated     {_repeated(index.repeated)}"] if index.repeated else []),
         *([f"training     {warning}"] if warning else []),
@@ -102,6 +103,10 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
     causes = [f"  {line}" for line in tasks.causes.lines(_CAUSES)]
     lines += ["", "causes of broken episodes", *causes] if causes else []
     return "\n".join(lines)
+
+
+def _timed_out(n: int) -> list[str]:
+    return [f"timed out    {n}  (a time limit of the grading; graded)"] if n else []
 
 
 def _damaged(n: int) -> list[str]:

@@ -14,8 +14,14 @@ from ale_criteria_shell.options import CommandExitCodeOptions, RegexInStdoutOpti
 from ale_signed_tests import CLEAN, excerpt
 
 
-def _score(criterion: str, passed: bool, detail: str) -> Score:
-    return Score(criterion=criterion, passed=passed, value=float(passed), detail=detail)
+def _score(criterion: str, passed: bool, detail: str, outcome: ExecResult) -> Score:
+    return Score(
+        criterion=criterion,
+        passed=passed,
+        value=float(passed),
+        detail=detail,
+        timed_out=outcome.timed_out,
+    )
 
 
 def _evidence(outcome: ExecResult) -> str:
@@ -40,7 +46,7 @@ class CommandExitCode:
         detail = f"{options.command!r}: {error or f'exit code {outcome.exit_code}'}"
         if not passed:
             detail += f", expected exit code {options.exit_code}\n{_evidence(outcome)}"
-        return _score("command_exit_code", passed, detail)
+        return _score("command_exit_code", passed, detail, outcome)
 
     async def lacking(self, task: Task, sandbox: Sandbox, *, untouched: bool) -> Collection[str]:
         """The programs of the command that are missing. Raises as `NeedsTools.lacking`."""
@@ -59,13 +65,10 @@ class RegexInStdout:
         options = self.options
         outcome, error = await shell.run(sandbox, task, options)
         error = error or await self._mismatch(outcome)
-        if error is None:
-            return _score(
-                "regex_in_stdout", True, f"{options.command!r} printed {options.pattern!r}"
-            )
-        return _score(
-            "regex_in_stdout", False, f"{options.command!r}: {error}\n{_evidence(outcome)}"
-        )
+        detail = f"{options.command!r} printed {options.pattern!r}"
+        if error is not None:
+            detail = f"{options.command!r}: {error}\n{_evidence(outcome)}"
+        return _score("regex_in_stdout", error is None, detail, outcome)
 
     async def lacking(self, task: Task, sandbox: Sandbox, *, untouched: bool) -> Collection[str]:
         """The programs of the command that are missing. Raises as `NeedsTools.lacking`."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from attrs import field, frozen
 
 from ale.protocols import Sandbox
-from ale.types import Score, Task, Trajectory
+from ale.types import Score, Task, Trajectory, replace
 from ale_criteria_shell.options import UnitTestsPassOptions
 from ale_criteria_shell.plan import Plan, make_plan
 from ale_signed_tests import Look, Report, excerpt, run_signed
@@ -77,7 +77,8 @@ class UnitTestsPass:
             )
         if not report.ended:
             return self._made(0.0, f"the code under test killed the runner: {_list(passed)} passed")
-        return self._judged(passed, output)
+        late = any(line["status"] is None for line in report.units)
+        return replace(self._judged(passed, output), timed_out=late)
 
     def _judged(self, passed: set[str], output: Mapping[str, str]) -> Score:
         names = self._plan.names

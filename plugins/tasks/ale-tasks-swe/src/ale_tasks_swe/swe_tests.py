@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from ale.errors import GradingError, InputError
 from ale.protocols import Sandbox
-from ale.types import Score, Task, Trajectory
+from ale.types import Score, Task, Trajectory, replace
 from ale_signed_tests import Report, clean, excerpt, new_scratch, run_signed
 from ale_tasks_swe.expected import expected_files
 from ale_tasks_swe.git import GitError
@@ -133,7 +133,7 @@ class SweTests:
             why = "forged result: a pass was reported for a test that had not passed"
         elif not report.ended:
             why = "the code under test killed the runner"
-        return score_of(
+        score = score_of(
             self.options,
             passed=passed,
             failed=failed,
@@ -141,6 +141,8 @@ class SweTests:
             output="\n".join(output),
             void=why,
         )
+        late = any(line["status"] is None for line in report.units)
+        return replace(score, timed_out=late)
 
 
 def _by_file(listed: Sequence[str]) -> dict[str, list[str]]:

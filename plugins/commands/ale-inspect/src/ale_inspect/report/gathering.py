@@ -47,6 +47,8 @@ class Sums:
     """Graded episodes; the sums below, except `broken` and `seconds`, are over these."""
     succeeded: int = 0
     broken: int = 0
+    timed_out: int = 0
+    """Graded episodes with a criterion that ran out of time."""
     damaged: int = 0
     """Graded episodes whose agent damaged its sandbox."""
     reward: float = 0.0
@@ -77,6 +79,7 @@ class Sums:
         self.squares = _joined(self, Sums(n=1, reward=episode.reward))
         self.n += 1
         self.succeeded += episode.reward == SUCCESS
+        self.timed_out += episode.timed_out
         self.damaged += episode.damaged is not None
         self.reward += episode.reward
         self._add_task(episode.task_id, TaskSums(1, episode.reward == SUCCESS, episode.reward))
@@ -139,7 +142,18 @@ class Sums:
         return mean, max(0.0, low), min(1.0, high)
 
 
-_ADDED = ("n", "succeeded", "broken", "damaged", "reward", "turns", "calls", "sampled", "tokens")
+_ADDED = (
+    "n",
+    "succeeded",
+    "broken",
+    "timed_out",
+    "damaged",
+    "reward",
+    "turns",
+    "calls",
+    "sampled",
+    "tokens",
+)
 
 
 def _joined(one: Sums, other: Sums) -> float:

@@ -95,6 +95,15 @@ def _header(facts: Facts) -> dict[str, Any]:
     }
 
 
+def _failures(sums: Sums) -> Iterator[str]:
+    """Episodes that broke, and those whose sandbox or grading came to a limit."""
+    yield f"{sums.broken:,} broken" if sums.broken else "none broken"
+    if sums.timed_out:
+        yield f"{sums.timed_out:,} ran out of time in grading"
+    if sums.damaged:
+        yield f"in {sums.damaged:,} the agent damaged its sandbox"
+
+
 def _tiles(facts: Facts) -> Iterator[Tile]:
     own, steps = facts.total("train"), facts.steps("train")
     trained = len(facts.steps()) > 1
@@ -117,9 +126,7 @@ def _tiles(facts: Facts) -> Iterator[Tile]:
     if facts.progress is not None:
         yield Tile("reward rose", facts.progress.value, facts.progress.reason)
     every = facts.total()
-    broken = f"{every.broken:,} broken" if every.broken else "none broken"
-    if every.damaged:
-        broken += f"; in {every.damaged:,} the agent damaged its sandbox"
+    broken = "; ".join(_failures(every))
     of_training = {s for kind, s in facts.by_step if not kind.startswith("evaluation")}
     over = f"over {counted(len(of_training), 'step')}; " if trained and of_training else ""
     yield Tile("episodes", f"{every.tries:,}", over + broken)
