@@ -141,8 +141,7 @@ class SweTests:
             output="\n".join(output),
             void=why,
         )
-        late = any(line["status"] is None for line in report.units)
-        return replace(score, timed_out=late)
+        return replace(score, timed_out=any(line["status"] is None for line in report.units))
 
 
 def _by_file(listed: Sequence[str]) -> dict[str, list[str]]:
