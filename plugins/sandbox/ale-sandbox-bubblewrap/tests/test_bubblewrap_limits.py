@@ -8,6 +8,7 @@ import pytest
 
 from ale.errors import SandboxDamagedError
 from ale.protocols import Sandbox, SandboxBackend
+from ale.testing.waiting import until
 from ale.types import ExecResult, SandboxSpec
 from ale_sandbox_bubblewrap import facts
 from ale_sandbox_bubblewrap.cgroups import Cgroups, Group, Wanted
@@ -99,22 +100,34 @@ async def filled(box: Sandbox, filling: str) -> None:
         await session.run(f"python3 -c '{filling}'", timeout_s=30)
 
 
-@pytest.mark.parametrize("filling", [SEGMENTS, SOCKETS], ids=["segments", "sockets"])
 async def test_memory_that_is_charged_to_no_process_ends_a_sandbox_that_its_agent_damaged(
-    shared: Build, filling: str
+    shared: Build,
 ) -> None:
     """The kernel kills all it finds, and frees nothing by it: the agent did that, not the host."""
     backend = shared(memory_mb=128)
     needs(backend, "memory")
     async with backend.open(SandboxSpec()) as box:
         with pytest.raises(SandboxDamagedError, match="out of memory"):
-            await filled(box, filling)
+            await filled(box, SOCKETS)
         with pytest.raises(SandboxDamagedError, match="out of memory"):
             await box.exec("true")
         with pytest.raises(SandboxDamagedError, match="out of memory"):
             await box.read("file")
     async with backend.open(SandboxSpec()) as box:
         assert (await box.exec("true")).exit_code == 0
+
+
+async def test_shared_memory_that_a_killed_command_has_filled_is_free_again(
+    shared: Build, found: facts.Facts
+) -> None:
+    backend = shared(memory_mb=128)
+    needs(backend, "memory")
+    if found.bounds is not None:
+        pytest.skip("this kernel lets no sandbox have limits of its own on it")
+    async with backend.open(SandboxSpec()) as box:
+        await filled(box, SEGMENTS)
+        result = await box.exec("tail -n +2 /proc/sysvipc/shm; echo alive")
+        assert (result.exit_code, result.stdout) == (0, b"alive\n")
 
 
 async def test_a_fork_bomb_is_limited_and_killed(shared: Build) -> None:
@@ -185,12 +198,68 @@ async def test_a_limited_disk_is_full_when_it_is_full(shared: Build) -> None:
         assert await box.read("file") == b"again\n"
 
 
-async def test_shared_memory_is_limited(shared: Build, found: facts.Facts) -> None:
-    if not found.sizes:
-        pytest.skip("this bubblewrap can't limit it")
+async def test_shared_memory_is_limited(shared: Build) -> None:
     async with shared().open(SandboxSpec()) as box:
         result = await box.exec("dd if=/dev/zero of=/dev/shm/f bs=1M count=100")
         assert b"No space left" in result.stderr
+        twin = await box.fork()  # its root is another one
+        assert b"No space left" in (await twin.exec("cp /dev/zero /dev/shm/f")).stderr
+        await twin.close()
+
+
+FILES = """
+import os, sys
+n = 0
+try:
+    while n < 40000:
+        os.close(os.open(f"{sys.argv[1]}/{n}", os.O_CREAT))
+        n += 1
+except OSError as error:
+    print(error.errno)
+print(n)
+"""
+
+
+async def test_files_in_memory_are_limited_in_number(shared: Build) -> None:
+    """An empty one costs a kilobyte that is charged to no process, and stays."""
+    backend = shared(disk_mb=64)
+    needs(backend, "disk")
+    async with backend.open(SandboxSpec()) as box:
+        for folder in ("/workspace", "/dev/shm"):
+            result = await box.exec(["python3", "-c", FILES, folder], timeout_s=60)
+            errno, count = map(int, result.stdout.split())
+            assert (errno, count <= 16384) == (28, True), result  # ENOSPC
+
+
+WATCHERS = """
+import ctypes
+libc = ctypes.CDLL(None)
+n = 0
+while n < 1000 and libc.inotify_init() >= 0:
+    n += 1
+print(n)
+"""
+
+
+async def test_one_sandbox_does_not_use_up_the_inotify_instances_of_all(
+    shared: Build, found: facts.Facts
+) -> None:
+    most = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+    if found.bounds is not None or most > 1000:
+        pytest.skip("this kernel has other limits")
+    backend = shared()
+    async with backend.open(SandboxSpec()) as one, backend.open(SandboxSpec()) as two:
+        holding = asyncio.ensure_future(
+            one.exec(["python3", "-c", WATCHERS + "import time; open('n', 'w'); time.sleep(60)"])
+        )
+        await until(lambda: _there(one, "n"), "the instances of one")
+        result = await two.exec(["python3", "-c", WATCHERS])
+        assert int(result.stdout) == most // 4
+        holding.cancel()
+
+
+async def _there(box: Sandbox, name: str) -> bool:
+    return (await box.exec(["test", "-e", name])).exit_code == 0
 
 
 async def test_cpu_time_ends_with_its_signal(shared: Build) -> None:

@@ -191,6 +191,18 @@ class IsolationProbes:
             assert (count < 150) is limited, f"{count} processes ran; limit declared: {limited}"
             expect(await sandbox.exec("echo alive"), stdout=b"alive\n")
 
+    async def test_shared_memory_ends_with_the_processes_that_use_it(
+        self, backend: SandboxBackend, box: Sandbox
+    ) -> None:
+        """Else the next command pays for it, and is killed for memory that is not its own."""
+        if any(note.startswith("shared memory:") for note in backend.capabilities.notes):
+            return  # it is said that it stays
+        if (await box.exec("command -v ipcmk && test -r /proc/sysvipc/shm")).exit_code != 0:
+            return  # an image with util-linux shows it
+        await box.exec("ipcmk -M 8388608")
+        await box.end_processes()
+        expect(await box.exec("tail -n +2 /proc/sysvipc/shm"), stdout=b"")
+
     async def test_cpu_time_without_end_is_stopped_just_as_declared(
         self, small_limits: SandboxBackend
     ) -> None:

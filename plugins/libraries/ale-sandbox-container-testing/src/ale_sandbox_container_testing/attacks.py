@@ -199,6 +199,15 @@ class AttackProbes:
             grown_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
             assert grown_mib < 50, f"{grown_mib:.0f} MiB"
 
+    async def test_shared_memory_ends_with_the_processes_that_use_it(
+        self, box: ContainerSandbox
+    ) -> None:
+        """As the kit asks, in an image that has the program for it."""
+        if (await box.exec("command -v ipcmk")).exit_code == 0:
+            await out(box, "ipcmk -M 8388608")
+            await box.end_processes()
+            assert await out(box, "tail -n +2 /proc/sysvipc/shm") == ""
+
     async def test_killing_its_own_group_ends_only_that_command(
         self, box: ContainerSandbox
     ) -> None:

@@ -24,7 +24,7 @@ from ale.sandboxes import check_shared
 from ale.types import SandboxInfo, SandboxSpec, replace
 from ale_sandbox_container import stream, worker
 from ale_sandbox_container.api import Engine
-from ale_sandbox_container.capabilities import capabilities_of
+from ale_sandbox_container.capabilities import bounds_ipc, capabilities_of
 from ale_sandbox_container.commands import Commands
 from ale_sandbox_container.engine import ConflictError, Image, NotFoundError, Plan
 from ale_sandbox_container.files import Files
@@ -41,6 +41,7 @@ from ale_sandbox_container.stacks import Composed, Composer
 from ale_sandbox_container.tarball import Ownership
 from ale_sandbox_container.threads import EngineThreads
 from ale_sandbox_container.worker import Handshake, Supervisor, Worker
+from ale_sandbox_process import bounds
 from ale_sandbox_shell.owner import Owner
 
 E = TypeVar("E", bound=Engine)
@@ -207,7 +208,8 @@ class ContainerBackend:
         shell = await self._shells.of(origin.shell)
         users = self._shells.users(origin.shell)
         planned = plan_of(self._options, spec, record, origin.image, shell, users)
-        plan = evolve(planned, filtered=self.facts.filters)
+        sysctls = bounds.IPC if bounds_ipc(self.facts, self._options) else {}
+        plan = evolve(planned, filtered=self.facts.filters, sysctls=sysctls)
         box = Box(spec=spec, origin=origin, record=record, plan=plan)
         launch = self._threads.heavy(lambda: self._launch(box))
         supervisor: Supervisor | None = None

@@ -37,6 +37,15 @@ _NO_COPIES = (
     "fork: the engine can't pause a container, as a normal user's engine with version 1 of control "
     "groups; commands are run again instead"
 )
+_SHARED = (
+    "shared: the kernel counts inotify instances, pipe buffers, epoll watches and the like by "
+    "user; containers of one user share its limits, those of root also with the host's root where "
+    "the engine maps no users"
+)
+_SEGMENTS = (
+    "shared memory: System V segments, queues and semaphores outlive their processes, up to the "
+    "sandbox's end"
+)
 _SECCOMP = "system calls: the engine filters none (no seccomp)"
 _RULES = (
     "system calls: those that the engine's own list refuses, because it does not see the files of "
@@ -81,6 +90,14 @@ def capabilities_of(
     )
 
 
+def bounds_ipc(facts: Facts, options: ContainerOptions) -> bool:
+    """Whether containers get the settings of `ale_sandbox_process.bounds.IPC`.
+
+    Engines that run as root, with their usual runtimes, give them; others need a recent kernel.
+    """
+    return facts.root_is_root and options.runtime in (None, "runc", "crun")
+
+
 def _system_writable(options: ContainerOptions) -> bool:
     """Whether commands can replace programs: as root, which images start with."""
     is_root = options.user is None or options.user.partition(":")[0] in ("", "0", "root")
@@ -88,19 +105,23 @@ def _system_writable(options: ContainerOptions) -> bool:
 
 
 def _notes(facts: Facts, options: ContainerOptions) -> list[str]:
-    notes = [_KERNEL, _DISK, _SAME_USER, _EVADE, *([_READ_ONLY] if options.read_only else [])]
-    if facts.root_is_root and (options.user is None or options.new_privileges):
-        notes.append(_ROOT)
-    if options.new_privileges:
-        notes.append(_NEW)
-    if "DAC_OVERRIDE" in capabilities_added(options):
-        notes.append(_OPEN)
-    if options.network is not False:
-        notes += [_NETWORK] if facts.parts else [_NETWORK, _TOGETHER]
-    if not facts.pauses:
-        notes.append(_NO_COPIES)
-    elif not options.read_only:
-        notes.append(_VOLUMES)
-    if not facts.filters:
-        notes.append(_RULES if facts.seccomp else _SECCOMP)
-    return notes
+    is_root = facts.root_is_root and (options.user is None or options.new_privileges)
+    found = {
+        _KERNEL: True,
+        _DISK: True,
+        _SAME_USER: True,
+        _SHARED: True,
+        _EVADE: True,
+        _READ_ONLY: options.read_only,
+        _ROOT: is_root,
+        _SEGMENTS: not bounds_ipc(facts, options),
+        _NEW: options.new_privileges,
+        _OPEN: "DAC_OVERRIDE" in capabilities_added(options),
+        _NETWORK: options.network is not False,
+        _TOGETHER: options.network is not False and not facts.parts,
+        _NO_COPIES: not facts.pauses,
+        _VOLUMES: facts.pauses and not options.read_only,
+        _RULES: facts.seccomp and not facts.filters,
+        _SECCOMP: not facts.seccomp,
+    }
+    return [note for note, holds in found.items() if holds]

@@ -117,6 +117,7 @@ class Plan:
     runtime: str | None = None
     filtered: bool = False
     """Its programs are refused the calls of `ale_sandbox_process.seccomp`."""
+    sysctls: Mapping[str, str] = field(factory=dict)
 
 
 @frozen(kw_only=True)

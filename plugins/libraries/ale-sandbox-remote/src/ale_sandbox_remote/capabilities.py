@@ -1,6 +1,7 @@
 """What can't be promised of any remote sandbox here; for the notes of its capabilities."""
 
 NOTES = (
+    "shared memory: what System V segments hold outlives its processes, up to the sandbox's end",
     "trust: what isolates sandboxes is the service's; it was tried against a fake of the service "
     "only",
     "system calls: those that the service's own isolation lets through",

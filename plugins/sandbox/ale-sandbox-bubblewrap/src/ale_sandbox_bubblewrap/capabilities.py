@@ -17,9 +17,15 @@ NOTES = (
     "writable_system: false prevents it",
     "time limits: a process that clears its environment and lowers RLIMIT_RSS survives its own "
     "command's time limit, but not end_processes or close",
+    "shared: the kernel counts pipe buffers, epoll watches and the like by user: sandboxes of one "
+    "user share its limits; of its inotify instances each has at most a quarter",
     "programs: no 32-bit programs on a 64-bit machine, no set-user-id",
 )
 NO_LAYERS = "fork: by copying, because this machine has no overlay layers"
+UNBOUNDED = (
+    "shared memory: on this machine System V segments outlive their processes, up to the sandbox's "
+    "end, and one sandbox may use up its user's inotify instances"
+)
 BUSY = (
     "fork: while a process other than an idle session's shell runs, or has a file open for "
     "writing, the sandbox's changes are copied"
@@ -35,6 +41,7 @@ def capabilities_of(facts: Facts, options: BubblewrapOptions) -> Capabilities:
     """The declaration, as the contract kit checks it."""
     layered = has_layers(facts, options) and options.disk_mb is None
     places = facts.cgroups.places
+    unbounded = () if facts.bounds is None else (UNBOUNDED,)
     enforced = "pids" in places or facts.counts_processes
     return Capabilities(
         isolation="namespace",
@@ -52,7 +59,7 @@ def capabilities_of(facts: Facts, options: BubblewrapOptions) -> Capabilities:
             "disk": "none" if options.disk_mb is None else "enforced",
         },
         system_writable=options.writable_system and has_layers(facts, options),
-        notes=(*NOTES, BUSY if layered else NO_LAYERS),
+        notes=(*NOTES, *unbounded, BUSY if layered else NO_LAYERS),
     )
 
 

@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ale_sandbox_bubblewrap import kernel, launch, layers, wire
-from ale_sandbox_process import seccomp
+from ale_sandbox_process import bounds, seccomp
 
 _TIMEOUT_S = 30.0
+_BYTES_A_FILE = 4096
+"""Of a file system in memory, for each file that may be in it."""
+_SHARE = 4
+"""A sandbox may have one in so many of the host's notification queues and watches."""
+_NOTIFIED = ("instances", "watches")
 RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores and a command must not."""
 
@@ -51,6 +56,29 @@ def enter_user_namespace() -> None:
     kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
 
 
+def bound_notifications() -> None:
+    """Leave to others of this user most inotify instances and watches, which the kernel counts by
+    user and by each user namespace around it. This process is root in one of its own.
+    """
+    for name in _NOTIFIED:
+        most = int(Path(f"/proc/sys/fs/inotify/max_user_{name}").read_text())
+        Path(f"/proc/sys/user/max_inotify_{name}").write_text(str(max(1, most // _SHARE)))
+
+
+def bound_ipc(proc: int) -> None:
+    """Put the settings of `bounds.IPC` on the IPC namespace of this process.
+
+    Args:
+        proc: the folder ``/proc``, open.
+    """
+    for name, value in bounds.IPC.items():
+        file = os.open(f"sys/{name.replace('.', '/')}", os.O_WRONLY, dir_fd=proc)
+        try:
+            os.write(file, value.encode())
+        finally:
+            os.close(file)
+
+
 def become(uid: int) -> None:
     """Give up root's rights for those of an ordinary user."""
     os.setgroups([])
@@ -77,6 +105,8 @@ def make(plan: launch.Plan, request: Mapping[str, Any], sock: socket.socket) -> 
     """
     fork_server = os.getppid()
     enter_user_namespace()
+    if plan.bounded:
+        bound_notifications()
     if request["tag"] is not None:
         resource.setrlimit(resource.RLIMIT_RSS, tuple(request["tag"]))
     upper = _make_layer(plan, request["layers"][0])
@@ -86,7 +116,8 @@ def make(plan: launch.Plan, request: Mapping[str, Any], sock: socket.socket) -> 
     users = os.open("/proc/self/ns/user", os.O_RDONLY)
     host_processes = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     first = os.pidfd_open(pid)
-    mounts = _join(pid, merged, launch.submounts(plan, network=network))
+    proc = host_processes if plan.bounded else None
+    mounts = _join(pid, merged, launch.submounts(plan, network=network), proc, plan.shm_bytes)
     processes = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     _drop_privileges(request["limits"])
     kernel.die_with_parent()
@@ -123,7 +154,9 @@ def _make_layer(plan: launch.Plan, layer: str) -> int:
     """The folders of a new layer; a descriptor of what will be written to."""
     if plan.disk_bytes is not None:
         flags = kernel.MS_NOSUID | kernel.MS_NODEV
-        kernel.mount("tmpfs", layers.IN_MEMORY, "tmpfs", flags, f"size={plan.disk_bytes},mode=755")
+        # Each file costs memory beside its content, which `size` does not count.
+        options = f"size={plan.disk_bytes},nr_inodes={plan.disk_bytes // _BYTES_A_FILE},mode=755"
+        kernel.mount("tmpfs", layers.IN_MEMORY, "tmpfs", flags, options)
     layers.prepare(plan.layout, layer)
     return os.open(f"{plan.layout.place}/{layer}/up", os.O_RDONLY | os.O_DIRECTORY)
 
@@ -157,12 +190,15 @@ def _start(plan: launch.Plan, control: str, *, network: bool) -> tuple[int, int]
     raise CreationError(text or "bubblewrap did not start its first process")
 
 
-def _join(pid: int, merged: int | None, submounts: list[str]) -> int:
+def _join(
+    pid: int, merged: int | None, submounts: list[str], proc: int | None, shm_bytes: int
+) -> int:
     """Join the namespaces of the first process; a descriptor of the one of mounts.
 
     Args:
         merged: what replaces its root; None: nothing does.
         submounts: mount points that the new root takes over.
+        proc: the host's ``/proc``; None: this kernel lets no namespace have IPC limits of its own.
     """
     mounts = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
     # bubblewrap makes a second user namespace for its first process; the others are the first's.
@@ -170,6 +206,11 @@ def _join(pid: int, merged: int | None, submounts: list[str]) -> int:
     joined = [(outer, kernel.CLONE_NEWUSER), *_other_namespaces(pid), (mounts, kernel.CLONE_NEWNS)]
     for descriptor, kind in joined:
         kernel.setns(descriptor, kind)
+    if proc is not None:
+        bound_ipc(proc)
+    flags = kernel.MS_REMOUNT | kernel.MS_NOSUID | kernel.MS_NODEV
+    sizes = f"size={shm_bytes},nr_inodes={shm_bytes // _BYTES_A_FILE}"
+    kernel.mount("", "/dev/shm", flags=flags, data=sizes)  # noqa: S108
     if merged is not None:
         layers.replace_root(merged, submounts)
     kernel.setns(inner, kernel.CLONE_NEWUSER)

@@ -47,12 +47,12 @@ class Facts:
     """Layers on disk."""
     memory: str | None
     """Layers in memory."""
+    bounds: str | None
+    """Limits of a sandbox's own on shared memory and inotify."""
     uid: int
     """The user of the host that sandboxes have."""
     cgroups: Cgroups
     counts_processes: bool
-    sizes: bool
-    """Bubblewrap supports ``--size`` for file systems in memory; older versions don't."""
 
 
 def find(folder: Path | None = None) -> Facts:
@@ -65,7 +65,7 @@ def find(folder: Path | None = None) -> Facts:
     bwrap = shutil.which("bwrap") or ""
     missing, remedy = _missing_requirement(bwrap)
     version = ""
-    tried: dict[str, str | None] = {"overlay": "not tried", "memory": "not tried"}
+    tried: dict[str, str | None] = dict.fromkeys(("overlay", "memory", "bounds"), "not tried")
     if missing is None:
         version = _run([bwrap, "--version"]).stdout.decode().split()[-1]
         tried = _check_features(uid, folder)
@@ -79,10 +79,10 @@ def find(folder: Path | None = None) -> Facts:
         version=version,
         overlay=tried["overlay"],
         memory=tried["memory"],
+        bounds=tried["bounds"],
         uid=uid,
         cgroups=Cgroups.find(),
         counts_processes=_release() >= _COUNTED_SINCE,
-        sizes=missing is None and b"--size" in _run([bwrap, "--help"]).stdout,
     )
 
 
@@ -137,7 +137,8 @@ def _check_features(uid: int, folder: Path | None) -> dict[str, str | None]:
         done = _run(python(f"from ale_sandbox_bubblewrap.feature_check import main; {call}"))
     if done.returncode:
         why = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        return {"namespaces": why or f"exit code {done.returncode}", "overlay": why, "memory": why}
+        failed = dict.fromkeys(("overlay", "memory", "bounds"), why)
+        return {"namespaces": why or f"exit code {done.returncode}", **failed}
     found: dict[str, str | None] = json.loads(done.stdout)
     return found
 

@@ -19,7 +19,7 @@ def main(uid: int, folder: str) -> None:
         uid: the user to become first.
         folder: made for the check, and owned by this user.
     """
-    found: dict[str, str | None] = {"namespaces": None, "overlay": None, "memory": None}
+    found: dict[str, str | None] = dict.fromkeys(("namespaces", "overlay", "memory", "bounds"))
     os.chdir(folder)
     if os.geteuid() != uid:
         creation.become(uid)
@@ -29,6 +29,7 @@ def main(uid: int, folder: str) -> None:
         Path("memory").mkdir()
         found["overlay"] = _refusal(lambda: _overlay("disk"))
         found["memory"] = _refusal(_in_memory)
+        found["bounds"] = _refusal(_bounds)
     sys.stdout.write(json.dumps(found))
 
 
@@ -38,6 +39,12 @@ def _refusal(attempt: Callable[[], None]) -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     return None
+
+
+def _bounds() -> None:
+    creation.bound_notifications()
+    kernel.unshare(kernel.CLONE_NEWIPC)
+    creation.bound_ipc(os.open("/proc", os.O_RDONLY | os.O_DIRECTORY))
 
 
 def _in_memory() -> None:

@@ -22,10 +22,12 @@ class Plan(NamedTuple):
     """Other paths of the host to bind read-only."""
     programs: Mapping[str, str]
     """Path by name: sh, bash, sleep."""
-    shm_bytes: int | None
-    """Size of /dev/shm, where bubblewrap supports the option."""
+    shm_bytes: int
+    """Size of /dev/shm."""
     disk_bytes: int | None
     """Keep what is written in memory, at most so much."""
+    bounded: bool
+    """This kernel lets a sandbox have limits of its own on shared memory and inotify."""
 
 
 def submounts(plan: Plan, *, network: bool) -> list[str]:
@@ -60,8 +62,7 @@ def arguments(plan: Plan, control: str, *, network: bool, info: int, rules: int)
     for path in plan.bound:
         line += ["--ro-bind", path, path]
     line += ["--proc", "/proc", "--dev", "/dev"]
-    sized = [] if plan.shm_bytes is None else ["--size", str(plan.shm_bytes)]
-    line += ["--perms", "1777", *sized, "--tmpfs", "/dev/shm"]  # noqa: S108
+    line += ["--perms", "1777", "--tmpfs", "/dev/shm"]  # noqa: S108
     line += ["--ro-bind", f"{layers.STAGING}/{layers.CONTROL}/{control}", base.CONTROL]
     line += ["--ro-bind", f"{layers.STAGING}/{layers.PROGRAMS}", base.PROGRAMS]
     line += ["--remount-ro", "/dev"]

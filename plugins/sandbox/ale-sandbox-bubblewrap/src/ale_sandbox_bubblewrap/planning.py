@@ -35,8 +35,9 @@ def plan(options: BubblewrapOptions, facts: Facts) -> Plan:
         bound=[f"/{name}" for name in system if name not in writable] + _mounts_below(system),
         read_only=[str(path) for path in options.allowlist_paths],
         programs={name: path for name, path in found.items() if path is not None},
-        shm_bytes=_SHM_BYTES if facts.sizes else None,
+        shm_bytes=_SHM_BYTES,
         disk_bytes=None if options.disk_mb is None else options.disk_mb * MIB,
+        bounded=facts.bounds is None,
     )
 
 

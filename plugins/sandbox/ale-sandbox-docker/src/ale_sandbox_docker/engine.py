@@ -176,6 +176,7 @@ class DockerEngine(Engine):
                 "PidsLimit": plan.processes or 0,
                 "NanoCpus": round((plan.cpus or 0) * 1e9),
                 "Runtime": plan.runtime or "",
+                "Sysctls": dict(plan.sysctls),
                 "LogConfig": {"Type": "none"},
                 "Tmpfs": {
                     **dict.fromkeys(plan.closed, "ro"),

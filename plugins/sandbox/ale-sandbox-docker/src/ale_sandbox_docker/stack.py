@@ -196,6 +196,7 @@ def _own(about: Document, plan: Plan) -> Document:
     optional = {
         "user": plan.user,
         "runtime": plan.runtime,
+        "sysctls": {**_pairs(about.get("sysctls")), **plan.sysctls} or None,
         "cpus": plan.cpus,
         "mem_limit": plan.memory_bytes,
         "memswap_limit": plan.memory_bytes,

@@ -17,6 +17,8 @@ NOTES = (
     "sessions: a session's shell reports the exit codes of its commands, so code that runs in it "
     "can forge them; exec's exit codes come from the kernel",
     "cleaning up: a process that clears its environment and changes its own limits is not found",
+    "shared memory: System V segments, queues and semaphores are the user's own, and outlive the "
+    "sandbox",
     "fork: the copy has another path; absolute paths written inside files still name the original",
 )
 RAISED_NOTE = "root: this user can raise every limit again; run as a normal user"

@@ -66,6 +66,7 @@ def spec_of(plan: Plan) -> dict[str, Any]:
         "stdin": True,
         "resource_limits": _limits(plan),
         "oci_runtime": plan.runtime or "",
+        "sysctl": dict(plan.sysctls),
         "log_configuration": {"driver": "none"},
     }
 
