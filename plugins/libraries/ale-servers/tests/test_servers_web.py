@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from starlette.applications import Starlette
 
-from ale_openai_wire import Door
+from ale_openai_wire import Admission
 from ale_servers import web
 from ale_servers.client import Connections, HTTPServer
 from ale_servers.fetching import FetchedWeights
@@ -136,7 +136,9 @@ REFUSED = (
 async def test_what_a_page_could_send_is_refused_where_an_application_is_guarded() -> None:
     server = BigramServer()
     async with contextlib.aclosing(FetchedWeights()) as fetched:
-        app = web.guarded(Starlette(routes=web.routes(server, lambda _: True, fetched)), Door())
+        app = web.guarded(
+            Starlette(routes=web.routes(server, lambda _: True, fetched)), Admission()
+        )
         async with serving_app(app) as url, aiohttp.ClientSession() as client:
             for head, status in REFUSED:
                 given = {"Content-Type": "application/json", **head}

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from ale.errors import StoreError
 from ale_openai_wire.listening import is_one_of
-from ale_proxy.door import MOST_FORM, body_of, refusal
+from ale_proxy.admission import MOST_FORM, body_of, refusal
 from ale_proxy.episodes import Feedback
 from ale_proxy.forwarding import Forwarder
 from ale_proxy.sessions import Ending, Session, Sessions

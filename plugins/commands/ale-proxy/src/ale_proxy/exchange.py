@@ -9,8 +9,8 @@ import msgspec
 
 from ale.middleware import Rewriting, head_of
 from ale.types import Message
+from ale_proxy.admission import inflated
 from ale_proxy.apis import Answered, AnswerReader, Api, Asked, UnreadableError
-from ale_proxy.door import inflated
 
 READ_ENCODINGS = ("gzip", "deflate", "identity")
 """Of bodies that can be read."""

@@ -14,8 +14,8 @@ from yarl import URL
 
 from ale.errors import AleError
 from ale_openai_wire.listening import is_one_of
+from ale_proxy.admission import KEY, body_of, refusal, target_of
 from ale_proxy.apis import api_at
-from ale_proxy.door import KEY, body_of, refusal, target_of
 from ale_proxy.exchange import READ_ENCODINGS, Exchange
 from ale_proxy.relaying import relay
 from ale_proxy.sessions import BROKE_OFF, Session, Sessions, TooManyError

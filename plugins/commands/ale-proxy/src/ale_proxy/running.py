@@ -23,9 +23,9 @@ from ale.processes import announced
 from ale.protocols import Middleware
 from ale.recording import Recording, run_folder
 from ale.runs import Registry, build_choice, read_source
-from ale_openai_wire import Door, cannot_listen, check_exposed, key_from
+from ale_openai_wire import Admission, cannot_listen, check_exposed, key_from
+from ale_proxy.admission import EVERYTHING, Entrance
 from ale_proxy.control import Control
-from ale_proxy.door import EVERYTHING, Entrance
 from ale_proxy.forwarding import SESSION, Forwarder
 from ale_proxy.sessions import Sessions
 
@@ -270,7 +270,7 @@ async def listening(
     options: ProxyOptions, routes: Sequence[web.RouteDef], sessions: Sessions
 ) -> AsyncIterator[str]:
     """Answer requests while the block runs, then end the sessions; ``http://HOST:PORT``."""
-    entrance = Entrance(Door.at(options.host, options.allow_host))
+    entrance = Entrance(Admission.at(options.host, options.allow_host))
     app = web.Application(middlewares=[entrance.middleware])
     app.add_routes(routes)
     runner = web.AppRunner(

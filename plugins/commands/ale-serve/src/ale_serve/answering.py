@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from ale.errors import AleError, ContextLengthError, LLMError
 from ale.protocols import LLM
-from ale_openai_wire import Door
+from ale_openai_wire import Admission
 from ale_openai_wire.listening import BODY_S, MOST_BODY, is_one_of
 from ale_serve import wire
 from ale_servers.fetching import FetchedWeights
@@ -39,7 +39,7 @@ class Served:
     """Weights of trainers on other machines; whoever serves closes it."""
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = lambda: os.urandom(12).hex()
-    door: Door = field(factory=Door)
+    admission: Admission = field(factory=Admission)
 
     def app(self) -> ASGIApp:
         """The application, for any ASGI server."""
@@ -52,7 +52,7 @@ class Served:
             keyed = self.key is not None
             paths += routes(self.inference, self._has_key, self.fetched, keyed=keyed)
         app = Starlette(routes=paths, exception_handlers={HTTPException: _refused})
-        return guarded(app, self.door)
+        return guarded(app, self.admission)
 
     @property
     def inference(self) -> InferenceServer | None:

@@ -25,7 +25,7 @@ from ale.processes import announced
 from ale.runs import Registry, build_choice, parse_choice, read_source
 from ale.strict import Node
 from ale_nats_client.options import ServerOptions
-from ale_openai_wire import Door, cannot_listen, check_exposed, key_from
+from ale_openai_wire import Admission, cannot_listen, check_exposed, key_from
 from ale_openai_wire.listening import HEAD_S
 from ale_serve.answering import Served
 from ale_servers.places import registry_at
@@ -83,7 +83,7 @@ def run(section: Node, registry: Registry, endpoint: Endpoint, say: Callable[[st
         llm=llm,
         name=endpoint.name or _model_name(section) or name,
         key=None if key is None else key.value,
-        door=Door.at(endpoint.host, endpoint.allow_host),
+        admission=Admission.at(endpoint.host, endpoint.allow_host),
     )
     if endpoint.register is not None and served.inference is None:
         message = f"the model {name} does not sample by token ids, so no run can use it as a server"

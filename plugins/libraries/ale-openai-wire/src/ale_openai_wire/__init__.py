@@ -15,7 +15,7 @@ A library, not a plugin: it registers no component. Its modules:
 
 from ale_openai_wire.client import ChatClient, check_model, missing_model
 from ale_openai_wire.hints import TOO_LONG, unreachable
-from ale_openai_wire.listening import Door, cannot_listen, check_exposed
+from ale_openai_wire.listening import Admission, cannot_listen, check_exposed
 from ale_openai_wire.models import read_models
 from ale_openai_wire.options import ChatOptions, key_from
 from ale_openai_wire.request import (
@@ -34,11 +34,11 @@ from ale_openai_wire.status import error_in, status_error, stream_error
 
 __all__ = [
     "TOO_LONG",
+    "Admission",
     "Answer",
     "AttemptError",
     "ChatClient",
     "ChatOptions",
-    "Door",
     "ReasoningField",
     "Redactor",
     "cannot_listen",

@@ -81,7 +81,7 @@ class Refused:
 
 
 @frozen
-class Door:
+class Admission:
     """Which requests may come in, judged by their heads.
 
     A browser sends requests to this machine for any page that asks it to, and after a trick with
@@ -99,7 +99,7 @@ class Door:
     exposed: bool = False
 
     @classmethod
-    def at(cls, host: str, more: Collection[str] = ()) -> "Door":
+    def at(cls, host: str, more: Collection[str] = ()) -> "Admission":
         """That of a server that listens at `host`, and may have `more` names."""
         names = {host, *more}
         if exposed := not is_loopback(host):

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ale.errors import AleError
-from ale_openai_wire import Door
+from ale_openai_wire import Admission
 from ale_openai_wire.listening import BODY_S, MOST_BODY
 from ale_servers.fetching import FetchedWeights
 from ale_servers.protocol import REFUSALS, InferenceServer, WeightsError
@@ -39,14 +39,14 @@ _ORIGIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _VERSION = re.compile(r"v[0-9]{8,20}")
 
 
-def guarded(app: ASGIApp, door: Door) -> ASGIApp:
+def guarded(app: ASGIApp, admission: Admission) -> ASGIApp:
     """An application that answers only what may come in.
 
     What it refuses is answered as clients of the protocol and those of OpenAI read it.
     """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        refused = door.refusal(Headers(scope=scope)) if scope["type"] == "http" else None
+        refused = admission.refusal(Headers(scope=scope)) if scope["type"] == "http" else None
         if refused is None:
             return await app(scope, receive, send)
         kind, message = "invalid", refused.message

@@ -10,11 +10,11 @@ from attrs import field, frozen
 
 from ale.errors import AleError, StoreError
 from ale_openai_wire.listening import is_one_of
+from ale_proxy.admission import MOST_FORM, body_of
 from ale_proxy.bridge.assignments import Assignments, RefusedError
 from ale_proxy.bridge.forms import Error, Problem
 from ale_proxy.bridge.openapi import document
 from ale_proxy.bridge.operations import OPERATIONS, Operation, Reply, Role
-from ale_proxy.door import MOST_FORM, body_of
 from ale_proxy.sessions import TooManyError
 
 _BEARER = "Bearer "

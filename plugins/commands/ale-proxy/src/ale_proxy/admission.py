@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from ale_openai_wire import Door
+from ale_openai_wire import Admission
 from ale_openai_wire.listening import BODY_S, HEAD_S, MOST_BODY, Refused
 from ale_proxy.apis import api_at
 
@@ -31,8 +31,8 @@ class Entrance:
     A connection on which nothing has been asked by `head_s` seconds is closed.
     """
 
-    def __init__(self, door: Door, *, head_s: float = HEAD_S) -> None:
-        self._door = door
+    def __init__(self, admission: Admission, *, head_s: float = HEAD_S) -> None:
+        self._admission = admission
         self._head_s = head_s
         self._silent: set[asyncio.BaseProtocol] = set()
         """Connections that are young and have asked nothing."""
@@ -71,13 +71,13 @@ class Entrance:
             return _answered(refused, allowed)
 
     def _refusal(self, request: web.Request) -> Refused | None:
-        refused = self._door.refusal(request.headers, json=not _is_for_any(request))
+        refused = self._admission.refusal(request.headers, json=not _is_for_any(request))
         if refused is not None or request.raw_path.startswith("/"):
             return refused
         parts = urlsplit(request.raw_path)
         if parts.scheme not in ("http", "https"):
             return Refused(400, "the target of the request is no path")
-        return self._door.other_host(parts.netloc)
+        return self._admission.other_host(parts.netloc)
 
 
 def _is_for_any(request: web.Request) -> bool:

@@ -16,7 +16,7 @@ from ale.errors import InputError
 from ale.recording import Recording
 from ale.runs import Registry, RunReader
 from ale.testing.openai_server import openai_server
-from ale_proxy import door, sessions
+from ale_proxy import admission, sessions
 from ale_proxy.bridge import running as bridge_running
 from ale_proxy.bridge.api import Keys
 from ale_proxy.bridge.running import BridgeOptions, bridging
@@ -188,8 +188,8 @@ async def test_bodies_are_as_large_as_their_route_needs(
     proxy: Proxied = await start("http://127.0.0.1:9/v1")
     proxy.sessions.opened("s", None, ())
     for target, most in (
-        ("/v1/sessions/s/feedback", door.MOST_FORM),
-        ("/v1/chat/completions", door.MOST_BODY),
+        ("/v1/sessions/s/feedback", admission.MOST_FORM),
+        ("/v1/chat/completions", admission.MOST_BODY),
     ):
         head = f"POST {target} HTTP/1.1\r\nHost: localhost\r\n{JSON}Connection: close\r\n"
         if declared:
@@ -204,8 +204,8 @@ async def test_bodies_are_as_large_as_their_route_needs(
 async def test_who_says_nothing_or_too_slowly_is_not_waited_for(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door.Entrance.__init__, "__kwdefaults__", {"head_s": 0.2})
-    monkeypatch.setattr(door, "BODY_S", 0.2)
+    monkeypatch.setattr(admission.Entrance.__init__, "__kwdefaults__", {"head_s": 0.2})
+    monkeypatch.setattr(admission, "BODY_S", 0.2)
     proxy: Proxied = await start("http://127.0.0.1:9/v1")
     for begin in (b"", b"POST /v1/chat/completions HTTP/1.1\r\nHost: local"):
         assert await asyncio.wait_for(ask_raw(proxy.port, begin), 10) == b""
@@ -219,7 +219,7 @@ async def test_who_says_nothing_or_too_slowly_is_not_waited_for(
 async def test_a_connection_that_waits_for_an_answer_is_kept(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door.Entrance.__init__, "__kwdefaults__", {"head_s": 0.2})
+    monkeypatch.setattr(admission.Entrance.__init__, "__kwdefaults__", {"head_s": 0.2})
     with openai_server({"*": {"text": "Hi.", "delay_s": 0.6}}) as server:
         proxy: Proxied = await start(server.url)
         async with httpx.AsyncClient(trust_env=False) as client:
