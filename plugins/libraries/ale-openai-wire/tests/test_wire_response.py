@@ -173,12 +173,6 @@ def test_a_text_that_the_server_changed_has_no_offsets() -> None:
     assert offsets("Hi", b" Hi") is None
 
 
-def test_calls_that_share_an_id_are_told_apart() -> None:
-    call = {"id": "call_1", "function": {"name": "f", "arguments": "{}"}}
-    made = completion(from_mapping(body({"tool_calls": [call, call]})), turn=2, model="m")
-    assert [each.id for each in made.message.tool_calls] == ["call_2_0", "call_2_1"]
-
-
 def test_a_function_call_of_the_first_kind_is_a_call() -> None:
     message = {"content": None, "function_call": {"name": "f", "arguments": '{"x": 1}'}}
     (call,) = completion(from_mapping(body(message)), turn=0, model="m").message.tool_calls

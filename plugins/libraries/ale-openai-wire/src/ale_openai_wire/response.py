@@ -112,8 +112,7 @@ def completion(answer: Answer, *, turn: int, model: str, trace: bool = False) ->
     """The answer's first choice as a record.
 
     Args:
-        turn: names the calls of a server that gives them no ids, or one id to several:
-            ``call_<turn>_<index>``.
+        turn: names the calls of a server that gives them no ids: ``call_<turn>_<index>``.
         model: recorded where the answer does not say which model it is from.
         trace: record the tokens, if all that is needed is there.
     """
@@ -121,15 +120,13 @@ def completion(answer: Answer, *, turn: int, model: str, trace: bool = False) ->
     calls = choice.message.tool_calls or []
     if not calls and choice.message.function_call is not None:
         calls = [WireCall(function=choice.message.function_call)]
-    # Results are matched with calls by these.
-    own = len({call.id for call in calls}) == len(calls)
     message = Message(
         role="assistant",
         content=_text(choice.message.content),
         reasoning=choice.message.reasoning_content or choice.message.reasoning or None,
         tool_calls=tuple(
             ToolCall(
-                id=(call.id if own else None) or f"call_{turn}_{index}",
+                id=call.id or f"call_{turn}_{index}",
                 name=call.function.name,
                 arguments=arguments_text(call.function.arguments),
             )
