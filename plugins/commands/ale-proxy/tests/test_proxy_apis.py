@@ -205,6 +205,30 @@ def test_a_custom_tool_has_its_name() -> None:
 
 
 @BOTH
+async def test_the_field_function_call_is_a_call_and_its_result_an_observation(
+    stream: bool, canned: Canned, start: Start
+) -> None:
+    said = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    choice = {"index": 0, "finish_reason": "function_call"}
+    events = streamed({"choices": [{**choice, "delta": said}]}, end="data: [DONE]\n\n")
+    answer = events if stream else whole({"choices": [{**choice, "message": said}]})
+    proxy: Proxied = await start(canned({"/v1/chat/completions": answer}))
+    asked: list[Any] = [{"role": "user", "content": "Go."}]
+    async with openai.AsyncOpenAI(base_url=proxy.url, api_key="k" * 20) as client:
+        for _ in range(2):
+            made: Any = await client.chat.completions.create(
+                model="m", messages=asked, stream=stream
+            )
+            if stream:
+                assert len([event async for event in made]) == 1
+            asked += [said, {"role": "function", "name": "f", "content": "2"}]
+    first, second = only(proxy)
+    assert [call.name for call in first.completion.message.tool_calls] == ["f"]
+    assert [each.content for each in first.observations] == ["2"]
+    assert not second.fresh_context
+
+
+@BOTH
 async def test_completions_become_turns_that_stand_alone(
     stream: bool, canned: Canned, start: Start
 ) -> None:

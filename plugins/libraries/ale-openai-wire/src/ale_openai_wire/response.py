@@ -13,6 +13,9 @@ import msgspec
 
 from ale.types import Completion, FinishReason, Message, TokenTrace, ToolCall, Usage
 
+FUNCTION_CALL = "function_call"
+"""The id of a call in the field of this name, which has none."""
+
 
 class WireFunction(msgspec.Struct):
     """The function part of a call. Arguments stay as written, text or object."""
@@ -119,7 +122,7 @@ def completion(answer: Answer, *, turn: int, model: str, trace: bool = False) ->
     choice = answer.choices[0]
     calls = choice.message.tool_calls or []
     if not calls and choice.message.function_call is not None:
-        calls = [WireCall(function=choice.message.function_call)]
+        calls = [WireCall(id=FUNCTION_CALL, function=choice.message.function_call)]
     message = Message(
         role="assistant",
         content=_text(choice.message.content),

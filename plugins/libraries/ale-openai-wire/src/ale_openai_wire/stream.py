@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from ale_openai_wire.response import (
+    FUNCTION_CALL,
     Answer,
     WireCall,
     WireChoice,
@@ -194,7 +195,7 @@ class Assembly:
         for call in delta.tool_calls or ():
             self._add_call(call)
         if delta.function_call is not None:
-            self._add_call(_CallDelta(index=0, function=delta.function_call))
+            self._add_call(_CallDelta(index=0, id=FUNCTION_CALL, function=delta.function_call))
 
     def _add_message(self, message: _Delta) -> None:
         """What the parts have not brought."""

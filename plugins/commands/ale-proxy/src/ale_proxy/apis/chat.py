@@ -5,7 +5,7 @@ from typing import Any
 
 from ale.types import Message, ToolCall
 from ale_openai_wire import completion, messages, read_answer, samples_as_model
-from ale_openai_wire.response import Answer
+from ale_openai_wire.response import FUNCTION_CALL, Answer
 from ale_openai_wire.stream import Assembly, BrokenStreamError, EventReader, StreamedError
 from ale_proxy.apis.api import (
     Answered,
@@ -71,12 +71,15 @@ def _message(wire: Mapping[str, Any]) -> Message:
         raise UnreadableError("a message has an unknown role")
     reasoning = wire.get("reasoning_content") or wire.get("reasoning")
     calls = [mapping(call, "a call") for call in items(wire.get("tool_calls"), "tool_calls")]
+    if not calls and wire.get("function_call"):
+        calls = [{"id": FUNCTION_CALL, "function": wire["function_call"]}]
+    answered = FUNCTION_CALL if wire.get("role") == "function" else None
     return Message(
         role=role,  # type: ignore[arg-type]  # one of _ROLES
         content=text_of(wire.get("content")),
         reasoning=reasoning if isinstance(reasoning, str) else None,
         tool_calls=tuple(map(_call, calls)),
-        tool_call_id=wire.get("tool_call_id"),
+        tool_call_id=wire.get("tool_call_id") or answered,
     )
 
 
