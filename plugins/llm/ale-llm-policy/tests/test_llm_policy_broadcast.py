@@ -22,7 +22,7 @@ from ale.plugin import BuildContext
 from ale.testing.waiting import wait_for
 from ale_llm_policy import broadcast
 from ale_llm_policy.broadcast import BroadcastWeights
-from ale_llm_policy.build import build_servers, wrap_policy
+from ale_llm_policy.build import _channel, build_servers, wrap_policy
 from ale_llm_policy.options import PolicyOptions, ServersOptions
 from ale_llm_policy.testing import new_policy
 from ale_servers.address import Address
@@ -337,3 +337,28 @@ async def test_nccl_needs_a_gpu() -> None:
     with pytest.raises(LLMError, match=r"nccl sends .* llm.device is 'cpu'; expected: a GPU"):
         await llm.check()
     await llm.aclose()
+
+
+def own_listeners() -> set[str]:
+    """The addresses at which this process listens, in hexadecimal digits."""
+    links = {str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/self/net", table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in links:
+                found.add(fields[1].partition(":")[0])
+    return found
+
+
+def test_neither_the_run_nor_torch_listens_beyond_loopback_unasked(tmp_path: Path) -> None:
+    options = ServersOptions(model=tmp_path, urls=("http://127.0.0.1:9",), weights_channel="gloo")
+    before = own_listeners()
+    channel = _channel(options, tmp_path, CPU)
+    assert isinstance(channel, BroadcastWeights)
+    try:
+        channel.publish(1, {"a": torch.zeros(1)})
+        assert own_listeners() - before <= {"0100007F"}
+        assert own_listeners()
+    finally:
+        channel.remove()
