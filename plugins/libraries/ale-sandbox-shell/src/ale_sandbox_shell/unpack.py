@@ -70,7 +70,7 @@ def unpack(pieces: Iterator[bytes], target: Path, allowance: Allowance) -> None:
         for entry in tar:
             allowance.take(entry.size if entry.isreg() else 0)
             tree.add(tar, entry)
-            tar.members = []  # or it would remember each of them
+            vars(tar)["members"].clear()  # or it would remember each of them
 
 
 class _Tree:
