@@ -53,8 +53,9 @@ def join_process_group(method: str, rank: int, n: int, *, local_rank: int, gpu: 
     if gpu:
         torch.cuda.set_device(local_rank)
     backend = "cpu:gloo,cuda:nccl" if gpu else "gloo"
-    limits = {"rank": rank, "world_size": n, "timeout": JOIN_TIMEOUT}
-    dist.init_process_group(backend, init_method=method, **limits)
+    dist.init_process_group(
+        backend, init_method=method, rank=rank, world_size=n, timeout=JOIN_TIMEOUT
+    )
     global _calls
     _calls = dist.new_group(backend="gloo", timeout=JOIN_TIMEOUT)
     _set_pg_timeout(TIMEOUT)
