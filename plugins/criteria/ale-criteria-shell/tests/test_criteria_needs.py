@@ -10,13 +10,13 @@ from ale.testing import builders
 from ale.testing.fakes import FolderSandbox
 from ale.types import Task
 from ale_criteria_shell.commands import CommandExitCode, RegexInStdout
-from ale_criteria_shell.needs import needs
 from ale_criteria_shell.options import (
     CommandExitCodeOptions,
     RegexInStdoutOptions,
     UnitTestsPassOptions,
 )
 from ale_criteria_shell.unit_tests import UnitTestsPass
+from ale_signed_tests import needs
 
 
 @pytest.mark.parametrize(

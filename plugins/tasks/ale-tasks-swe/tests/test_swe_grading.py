@@ -183,6 +183,15 @@ async def test_a_test_command_without_a_report_is_a_zero_that_shows_its_output(
     assert "no compiler" in score.detail
 
 
+@pytest.mark.parametrize("command", ["no-such-tool test", "echo no compiler; exit 2"])
+async def test_programs_of_a_test_command_that_are_nowhere_are_lacking(
+    ranges: Task, sandbox: FolderSandbox, command: str
+) -> None:
+    criterion = criterion_of(ranges, test_command=command)
+    found = await criterion.lacking(ranges, sandbox, untouched=True)
+    assert found == ({"no-such-tool"} if "such" in command else set())
+
+
 async def test_a_report_of_a_command_can_be_forged(
     ranges: Task, grade: Grade, sandbox: FolderSandbox
 ) -> None:

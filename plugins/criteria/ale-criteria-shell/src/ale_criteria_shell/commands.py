@@ -9,9 +9,12 @@ from ale.protocols import Sandbox
 from ale.types import ExecResult, Score, Task, Trajectory
 from ale_criteria_shell import shell
 from ale_criteria_shell.matching import matches
-from ale_criteria_shell.needs import lacking
-from ale_criteria_shell.options import CommandExitCodeOptions, RegexInStdoutOptions
-from ale_signed_tests import CLEAN, excerpt
+from ale_criteria_shell.options import (
+    CommandExitCodeOptions,
+    CommandOptions,
+    RegexInStdoutOptions,
+)
+from ale_signed_tests import CLEAN, Look, excerpt, lacking_of_line
 
 
 def _score(criterion: str, passed: bool, detail: str, outcome: ExecResult) -> Score:
@@ -29,6 +32,13 @@ def _evidence(outcome: ExecResult) -> str:
     if outcome.exit_code == 127:
         text += f"\nnote: programs are looked for in {CLEAN['PATH']}; option env.PATH changes that"
     return text
+
+
+async def _lacking(
+    options: CommandOptions, task: Task, sandbox: Sandbox, untouched: bool
+) -> Collection[str]:
+    look = Look(task=task, sandbox=sandbox, untouched=untouched, env=options.env)
+    return await lacking_of_line(options.command, look)
 
 
 @frozen
@@ -50,7 +60,7 @@ class CommandExitCode:
 
     async def lacking(self, task: Task, sandbox: Sandbox, *, untouched: bool) -> Collection[str]:
         """The programs of the command that are missing. Raises as `NeedsTools.lacking`."""
-        return await lacking(self.options, task, sandbox, untouched=untouched)
+        return await _lacking(self.options, task, sandbox, untouched)
 
 
 @frozen
@@ -72,7 +82,7 @@ class RegexInStdout:
 
     async def lacking(self, task: Task, sandbox: Sandbox, *, untouched: bool) -> Collection[str]:
         """The programs of the command that are missing. Raises as `NeedsTools.lacking`."""
-        return await lacking(self.options, task, sandbox, untouched=untouched)
+        return await _lacking(self.options, task, sandbox, untouched)
 
     async def _mismatch(self, outcome: ExecResult) -> str | None:
         wanted = self.options.exit_code

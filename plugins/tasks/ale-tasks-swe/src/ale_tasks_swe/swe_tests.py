@@ -6,14 +6,22 @@ docs/why/grading.md explains how forged verdicts are prevented, and what is not.
 import base64
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import resources
 from typing import Any, ClassVar
 
 from ale.errors import GradingError, InputError
 from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory, replace
-from ale_signed_tests import Report, clean, excerpt, new_scratch, run_signed
+from ale_signed_tests import (
+    Look,
+    Report,
+    clean,
+    excerpt,
+    lacking_of_line,
+    new_scratch,
+    run_signed,
+)
 from ale_tasks_swe.expected import expected_files
 from ale_tasks_swe.git import GitError
 from ale_tasks_swe.options import RESTORED, SweTestsOptions
@@ -52,6 +60,12 @@ class SweTests:
             # Believed as it is, so no second run is needed to find forged claims.
             unit = {"command": options.test_command, "tests": listed, "decoy": False}
             self._units = [{"file": options.test_command, **unit}]
+
+    async def lacking(self, task: Task, sandbox: Sandbox, *, untouched: bool) -> Collection[str]:
+        """The programs of ``test_command`` that are missing. Raises as `NeedsTools.lacking`."""
+        options = self.options
+        look = Look(task=task, sandbox=sandbox, untouched=untouched, env=options.env)
+        return await lacking_of_line(options.test_command or ":", look)
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """Restore the files of the tests, run them, and judge both lists. Raises as `Criterion`."""

@@ -2,12 +2,9 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from ale.protocols import Sandbox
-from ale.types import Task
-from ale_criteria_shell.options import CommandOptions
-from ale_signed_tests import Look
+from ale_signed_tests.tools import Look
 
 _OWN_WAY = re.compile(
     r"\|\||<<|\(\)|(?:^|[\s;&(])(?:!|if|while|until|case|for|function|alias|trap|which|type|hash|"
@@ -22,13 +19,10 @@ _PASSED = re.compile(r"-.*|\w+=.*|[\d.]+[smhd]?")
 _SUBSTITUTED = re.compile(r"\$\(\s*([A-Za-z][\w.+-]*)")
 
 
-async def lacking(
-    options: CommandOptions, task: Task, sandbox: Sandbox, *, untouched: bool
-) -> Collection[str]:
-    """What a command needs and a sandbox lacks; see `ale.protocols.NeedsTools`."""
-    programs, modules = needs(options.command)
-    look = Look(task=task, sandbox=sandbox, untouched=untouched, env=options.env)
-    missing = set(await look.programs(programs))
+async def lacking_of_line(command: str, look: Look) -> frozenset[str]:
+    """What a line of shell needs and a sandbox lacks. Raises `SandboxError`."""
+    programs, modules = needs(command)
+    missing = await look.programs(programs)
     for python, module in modules:
         if python not in missing:
             missing |= await look.modules([module], python=python)
