@@ -11,7 +11,7 @@ from ale._config.environment import SHORTEST, looks_secret, overriding
 _DEPTH = 2
 MASK = "***"
 
-# Words of the record formats are never masked, even where a secret variable has such a value.
+# Words of the record formats are never masked, even where a secret is such a word or a part of it.
 _RESERVED = {
     word
     for choice in (types.FinishReason, types.Role, types.Stage, types.StopReason)
@@ -75,7 +75,8 @@ class Redactor:
 
 
 def _secrets(value: str, *, listed: bool) -> Iterator[str]:
-    if listed and len(value) >= SHORTEST and value not in _RESERVED:
+    reserved = any(value in word for word in _RESERVED)
+    if listed and len(value) >= SHORTEST and not reserved:
         yield value
     if "://" in value and "@" in value:
         try:

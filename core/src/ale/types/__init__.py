@@ -46,7 +46,7 @@ from ale.types.task import (
     Task,
 )
 from ale.types.training import Batch, CreditedGroup, PolicySnapshot, StepReport
-from ale.types.trajectory import Observation, Stop, StopReason, Trajectory, Turn
+from ale.types.trajectory import Observation, Replaced, Stop, StopReason, Trajectory, Turn
 
 __all__ = [
     "ENVIRONMENT_KINDS",
@@ -83,6 +83,7 @@ __all__ = [
     "Observation",
     "PolicySnapshot",
     "Range",
+    "Replaced",
     "Role",
     "Rollout",
     "RunFinished",

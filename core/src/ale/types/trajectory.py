@@ -1,6 +1,5 @@
 """The trajectory of an episode: turns, tool calls and observations."""
 
-from collections.abc import Iterator
 from typing import Literal
 
 from attrs import field
@@ -33,12 +32,29 @@ class Observation:
 
 
 @record
+class Replaced:
+    """A part of the conversation so far that the model was given otherwise from a turn on.
+
+    Clients change what they have sent before: a clock in the system prompt, a reminder that is
+    gone, results that are cut, an answer that is asked for again.
+    """
+
+    start: int
+    """0-based, among the messages after the previous turn and its observations."""
+    stop: int
+    """The first message that stays."""
+    messages: tuple[Message, ...] = ()
+    """Those in its place; empty if it was taken out."""
+
+
+@record
 class Turn:
     """One completion and the observations of its tool calls.
 
     Each message is stored once: `prompt` holds only what was added since the previous turn's
     observations, unless `fresh_context` is set: a new conversation starts (the first turn, and
-    the turn after a compaction).
+    the turn after a compaction). Where the model was given some of the earlier messages otherwise,
+    `replaced` says which.
     """
 
     prompt: tuple[Message, ...] = ()
@@ -55,6 +71,13 @@ class Turn:
     """False for an answer that did nothing: one without a tool call, followed by a reminder or by
     the end. A chunk that consists of such turns gets a weight of 0, and the others are credited as
     if it were not there."""
+    replaced: tuple[Replaced, ...] = ()
+    """In order, without overlap, and never with a `fresh_context`."""
+
+    @property
+    def extends(self) -> bool:
+        """True if the model was given the previous turn's whole conversation, and more."""
+        return not self.fresh_context and not self.replaced
 
 
 StopReason = Literal[
@@ -101,11 +124,15 @@ class Trajectory:
         return fresh[-1].tools if fresh else ()
 
 
-def _conversation(turns: tuple[Turn, ...], upto: int) -> Iterator[Message]:
+def _conversation(turns: tuple[Turn, ...], upto: int) -> list[Message]:
     last = min(upto, len(turns) - 1)
     start = max((i for i in range(last + 1) if turns[i].fresh_context), default=0)
+    made: list[Message] = []
     for i in range(start, last + 1):
-        yield from turns[i].prompt
+        for change in reversed(turns[i].replaced):
+            made[change.start : change.stop] = change.messages
+        made += turns[i].prompt
         if i < upto:
-            yield turns[i].completion.message
-            yield from (observation.as_message() for observation in turns[i].observations)
+            made.append(turns[i].completion.message)
+            made += [observation.as_message() for observation in turns[i].observations]
+    return made

@@ -157,9 +157,9 @@ async def test_the_same_first_message_is_the_same_task(start: Start) -> None:
 async def test_a_compacted_conversation_is_stored_whole(start: Start) -> None:
     with openai_server({"*": {"text": "Hm."}}) as server:
         proxy: Proxied = await start(server.url)
-        await said(proxy.url, False, ASK)
+        await said(proxy.url, False, ASK, headers={"X-Ale-Session": "s"})
         shorter = [{"role": "user", "content": "In short: 1+1?"}]
-        await said(proxy.url, False, shorter)
+        await said(proxy.url, False, shorter, headers={"X-Ale-Session": "s"})
         (session,) = proxy.sessions
     assert [turn.fresh_context for turn in session.conversation.turns] == [True, True]
     assert session.conversation.turns[1].prompt[0].content == "In short: 1+1?"
@@ -174,9 +174,10 @@ async def test_tokens_are_stored_exactly_where_the_server_gives_them(
 ) -> None:
     with openai_server({"*": {**TWO, "tokens": TOKENS}}) as server:
         proxy: Proxied = await start(server.url, ask_tokens=True)
-        await said(proxy.url, stream, ASK, temperature=1, top_p=1)
-        await said(proxy.url, stream, ASK, temperature=0.5, top_p=1)
-        await said(proxy.url, stream, ASK, temperature=1, top_p=1, presence_penalty=1.5)
+        url = proxy.url.replace("/v1", "/s/one/v1")
+        await said(url, stream, ASK, temperature=1, top_p=1)
+        await said(url, stream, ASK, temperature=0.5, top_p=1)
+        await said(url, stream, ASK, temperature=1, top_p=1, presence_penalty=1.5)
         (session,) = proxy.sessions
     sampled, scaled, biased = (turn.completion.tokens for turn in session.conversation.turns)
     assert sampled is not None

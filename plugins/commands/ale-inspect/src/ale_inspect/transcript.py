@@ -73,6 +73,11 @@ def _chunk_line(chunk: Chunk, credited: CreditedEpisode | None) -> str:
 
 
 def _turn_head(turn: Turn, number: int, full: bool) -> Iterator[str]:
+    for change in turn.replaced:
+        yield f"(earlier messages {change.start} to {change.stop}, without the last, are now:)"
+        for message in change.messages:
+            yield f"[{message.role}]"
+            yield from _block(message.content, "  ", full)
     for message in turn.prompt:
         yield f"[{message.role}]"
         yield from _block(message.content, "  ", full)

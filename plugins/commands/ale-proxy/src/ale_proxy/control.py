@@ -11,8 +11,8 @@ from ale.errors import StoreError
 from ale_openai_wire.listening import is_one_of
 from ale_proxy.admission import MOST_FORM, body_of, refusal
 from ale_proxy.episodes import Feedback
-from ale_proxy.forwarding import Forwarder
-from ale_proxy.sessions import Ending, Session, Sessions
+from ale_proxy.forwarding import IN_PATH, Forwarder
+from ale_proxy.sessions import Ending, Session, Sessions, SeveralError
 
 CURRENT = "current"
 """In place of a session's name: that of the request's own header or key."""
@@ -43,10 +43,14 @@ class Control:
     def routes(self) -> list[web.RouteDef]:
         """Their paths."""
         return [
-            web.get("/v1/sessions", self._list),
-            web.get("/v1/sessions/{name}", self._show),
-            web.post("/v1/sessions/{name}/end", self._end),
-            web.post("/v1/sessions/{name}/feedback", self._feedback),
+            route
+            for base in ("/v1/sessions", f"{IN_PATH}/v1/sessions")
+            for route in (
+                web.get(base, self._list),
+                web.get(f"{base}/{{name}}", self._show),
+                web.post(f"{base}/{{name}}/end", self._end),
+                web.post(f"{base}/{{name}}/feedback", self._feedback),
+            )
         ]
 
     async def _list(self, request: web.Request) -> web.Response:
@@ -88,13 +92,21 @@ class Control:
     def _session(self, request: web.Request) -> Session:
         self._admit(request)  # for `current` too: an agent must not score itself
         name = request.match_info["name"]
-        if name == CURRENT:
-            name = self.forwarder.session_name(request)
-        session = self.sessions.get(name)
+        session = self._current(request) if name == CURRENT else self.sessions.get(name)
         if session is None:
             message = f"no session '{name}' is open; it may have ended"
             raise refusal(web.HTTPNotFound, message)
         return session
+
+    def _current(self, request: web.Request) -> Session | None:
+        try:
+            return self.sessions.current(self.forwarder.asker(request))
+        except SeveralError as error:
+            message = (
+                f"several sessions were asked at the same time: {error}; name one, or give each "
+                "task a base URL of its own: /s/NAME/v1"
+            )
+            raise refusal(web.HTTPConflict, message) from None
 
     def _admit(self, request: web.Request) -> None:
         given = request.headers.get("Authorization", "")
@@ -115,7 +127,7 @@ def _shown(session: Session) -> dict[str, Any]:
         "session": session.name,
         "task": session.task_id if session.task is None else session.task.id,
         "started": session.started.isoformat(timespec="milliseconds"),
-        "turns": len(session.conversation.turns),
+        "turns": len(session.conversation),
         "running": len(session.running),
         "feedback": len(session.feedback),
         "not_recorded": dict(session.left_out),

@@ -1,12 +1,12 @@
 """A session that has ended, as an episode of a task."""
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from attrs import frozen
 
-from ale.types import Episode, Failure, Message, Score, Stop, Task, Trajectory, Turn
+from ale.types import Episode, Failure, Score, Stop, Task, Trajectory, Turn
 
 if TYPE_CHECKING:
     from ale_proxy.sessions import Ending, Session
@@ -27,23 +27,6 @@ class Feedback:
     """In [0, 1]."""
     text: str = ""
     author: str = ""
-
-
-def task_of(task_id: str | None, messages: Sequence[Message]) -> Task:
-    """The task of a session: the first message of its user.
-
-    Args:
-        task_id: as the agent names it; default: made of that message, so that sessions that begin
-            with the same one are of one task.
-        messages: the conversation of the first request.
-    """
-    goal = next((message.content for message in messages if message.role == "user"), "")
-    return Task(id=task_id or task_id_of(goal), goal=goal, origin="ale proxy")
-
-
-def task_id_of(goal: str) -> str:
-    """The id of a task that nobody has named: the same goal is the same task."""
-    return f"task-{hashlib.sha256(goal.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
 def episode_id_of(task: Task, rollout: int) -> str:
@@ -74,8 +57,7 @@ def episode_of(session: "Session", task: Task, how: "Ending", seconds: float) ->
         metadata["assignment"] = session.assignment.facts()
     if texts:
         metadata["feedback"] = [{"author": each.author, "text": each.text} for each in texts]
-    if session.left_out:
-        metadata["not_recorded"] = dict(session.left_out)
+    metadata |= {name: found for name, found in _recorded(session) if found}
     text = "\n".join(each.text for each in texts)
     scores = (
         ()
@@ -94,6 +76,27 @@ def episode_of(session: "Session", task: Task, how: "Ending", seconds: float) ->
         seconds={"agent": round(seconds, 6)},
         metadata=metadata,
     )
+
+
+def _recorded(session: "Session") -> Iterator[tuple[str, Any]]:
+    """What is told of the requests beside the turns."""
+    order = session.conversation.order
+    yield "answered_as", order if order != sorted(order) else None
+    yield "sampling", _sampling(session, order)
+    yield "broken_off", msgspec.to_builtins(session.broken)
+    yield "not_recorded", dict(session.left_out)
+
+
+def _sampling(session: "Session", order: Sequence[int]) -> list[dict[str, Any]]:
+    """What requests say of how to sample, each with the turns that it holds for."""
+    turns: list[list[int]] = [[] for _ in session.sampling]
+    for place, number in enumerate(order):
+        turns[session.sampled[number]].append(place)
+    return [
+        {"fields": fields, "turns": own}
+        for fields, own in zip(session.sampling, turns, strict=True)
+        if fields
+    ]
 
 
 def _failure(session: "Session", turns: Sequence[Turn], score: float | None) -> Failure | None:

@@ -2,15 +2,20 @@
 
 import time
 import zlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from attrs import evolve
 
 from ale.middleware import Rewriting, head_of
 from ale.types import Message
 from ale_proxy.admission import inflated
 from ale_proxy.apis import Answered, AnswerReader, Api, Asked, UnreadableError
+from ale_proxy.credentials import without_credentials
+
+if TYPE_CHECKING:
+    from ale_proxy.sessions import Asker, Session
 
 READ_ENCODINGS = ("gzip", "deflate", "identity")
 """Of bodies that can be read."""
@@ -18,6 +23,15 @@ BATCH = 16 << 10
 """Bytes of an answer that are kept until they are read together."""
 LONGEST_END = 32
 """Bytes; no reader's `ends` are longer."""
+NOT_SAMPLING = frozenset(
+    {
+        *("messages", "input", "prompt", "system", "instructions", "tools", "functions", "model"),
+        *("stream", "stream_options", "previous_response_id", "conversation", "include", "store"),
+        *("user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"),
+        *("service_tier", "background", "mcp_servers", "container", "suffix", "echo"),
+    }
+)
+"""Fields of a request that do not say how to sample."""
 _OF_ANOTHER_FORM = (UnreadableError, AttributeError, KeyError, TypeError, ValueError)
 """What reading a body of any form can raise: one that can't be recorded still passes."""
 
@@ -37,6 +51,8 @@ class Exchange:
         self.left_out: str | None = None
         """Why it is not recorded, if it is not."""
         self.recorded = False
+        self.asker: Asker | None = None
+        self.session: Session | None = None
         self.changed = False
         """Is the body that is sent another one than the one that came?"""
         self._raw: tuple[bytes, str] | None = (body, encoding)
@@ -90,6 +106,9 @@ class Exchange:
         """
         if self.asked is None:
             return None
+        if self.asked.prompts:
+            self.left_out = "it has several prompts, to which a middleware adds nothing"
+            return None
         before = head_of(self.messages)
         if self.asked.previous is not None:
             # The server has the beginning, but for the instructions.
@@ -115,7 +134,7 @@ class Exchange:
         if encoding != "identity":
             self._inflate, self._at_once = zlib.decompressobj(wbits=47), True
         stream = headers.get("Content-Type", "").startswith("text/event-stream")
-        self._reader = self.api.reader(stream=stream)
+        self._reader = self.api.reader(evolve(self.asked, stream=stream))
 
     def feed(self, data: bytes) -> bool:
         """Some of the answer's body has come; may all that is recorded have passed with it?
@@ -165,26 +184,44 @@ class Exchange:
         self._read()
         return self.left_out is None and self._reader is not None and self._reader.complete
 
-    def answered(self, *, turn: int, processed: bool) -> Answered | None:
-        """The answer; None if it is left out.
+    def answers(self, *, turn: int, processed: bool) -> Sequence[Answered]:
+        """The answers; none if they are left out.
 
         Args:
-            turn: number of the answer in its session.
+            turn: number of the first in its session.
             processed: the server's log-probabilities are those of the distribution that it samples
                 from, whatever the request says.
         """
         self._read()
         if self.asked is None or self.left_out is not None or self._reader is None:
-            return None
+            return ()
         trace = processed or self.asked.exact
         try:
-            return self._reader.answered(self.asked, turn=turn, trace=trace)
+            return self._reader.answers(self.asked, turn=turn, trace=trace)
         except _OF_ANOTHER_FORM as error:
             self._leave_out("the answer", error)
-            return None
+            return ()
+
+    def so_far(self) -> Message | None:
+        """What has come of an answer that is left out; None where it is nothing to read."""
+        try:
+            found = None if self._reader is None else self._reader.so_far()
+        except _OF_ANOTHER_FORM:
+            return None  # of an answer in another form, as `left_out` says
+        empty = found is None or not (found.content or found.reasoning or found.tool_calls)
+        return None if empty else found
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """What the request says of how to sample: all but the conversation and what is secret."""
+        self.read_request()
+        found = {name: each for name, each in self._body.items() if name not in NOT_SAMPLING}
+        plain: dict[str, Any] = without_credentials(found)
+        return plain
 
     def give_up(self, reason: str) -> None:
         """The answer has ended early."""
+        self._read()
         self.left_out = self.left_out or reason
 
     def _leave_out(self, what: str, error: Exception) -> None:

@@ -16,9 +16,10 @@ from ale.errors import AleError
 from ale_openai_wire.listening import is_one_of
 from ale_proxy.admission import KEY, body_of, refusal, target_of
 from ale_proxy.apis import api_at
+from ale_proxy.credentials import NAMED, bare, keys_of, secrets_of
 from ale_proxy.exchange import READ_ENCODINGS, Exchange
 from ale_proxy.relaying import relay
-from ale_proxy.sessions import BROKE_OFF, Session, Sessions, TooManyError
+from ale_proxy.sessions import BROKE_OFF, Asker, Sessions, TooManyError
 
 SESSION = "X-Ale-Session"
 TASK = "X-Ale-Task"
@@ -26,6 +27,9 @@ SENT_BY_S = 0.002
 """After which a request has been sent on."""
 _OWN = "x-ale-"
 """What request headers for the proxy itself begin with; they are not sent on."""
+IN_PATH = "/s/{place}"
+"""Before ``/v1`` in the path: the name of the session, and of its task after an ``@``."""
+_BELOW = re.compile(r"/s/(?P<place>[^/?#]+)(?=/v1(?:[/?#]|$))")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 _OF_THE_CONNECTION = frozenset(
     {
@@ -34,7 +38,6 @@ _OF_THE_CONNECTION = frozenset(
     }
 )
 """Headers that say something about one connection alone: RFC 9110, 7.6.1."""
-_KEYS = ("Authorization", "X-Api-Key", "Api-Key")
 _NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 """What the HTTP client would add to a request that does not have it."""
 
@@ -79,7 +82,7 @@ class Forwarder:
         if "ale" in unquote(target.partition("?")[0]).split("/"):
             message = "ale proxy: the routes below /ale/, which change weights, are not forwarded"
             raise refusal(web.HTTPForbidden, message)
-        given = (request.headers.get(KEY, ""), *keys_of(request))
+        given = (request.headers.get(KEY, ""), *(_key_in(request, name) for name in NAMED))
         if self._keys and not any([is_one_of(key, self._keys) for key in given]):
             message = f"the key is missing or wrong; it may be in {KEY}"
             raise refusal(web.HTTPUnauthorized, message)
@@ -88,43 +91,43 @@ class Forwarder:
             return await self._forward(request, request.content if request.body_exists else None)
         body = await body_of(request)
         exchange = Exchange(api, body, request.headers.get("Content-Encoding", ""))
-        session = self.session_of(request)
+        asker = self.asker(request)
+        try:
+            self._sessions.check_room_for(asker)
+        except TooManyError as error:
+            raise refusal(web.HTTPServiceUnavailable, f"ale proxy: {error}") from None
         # The request is sent on first: reading a long conversation takes milliseconds.
-        asyncio.get_running_loop().call_later(SENT_BY_S, exchange.read_request)
+        asyncio.get_running_loop().call_later(SENT_BY_S, self._sessions.place, exchange)
         if self._ask_tokens:
             body = exchange.with_fields(api.token_fields) or body
-        with self._sessions.exchanging(session, exchange):
+        with self._sessions.exchanging(asker, exchange):
             try:
-                if session.rewriting is not None:
-                    body = await exchange.rewrite(session.rewriting) or body
+                if exchange.session is not None and exchange.session.rewriting is not None:
+                    body = await exchange.rewrite(exchange.session.rewriting) or body
             except AleError as error:
                 exchange.give_up("a middleware failed")
                 raise refusal(web.HTTPInternalServerError, f"ale proxy: {error}") from error
-            return await self._forward(request, body, exchange, session)
+            return await self._forward(request, body, exchange)
 
-    def session_of(self, request: web.Request) -> Session:
-        """The session that a request belongs to: by its header, or else by its key.
+    def asker(self, request: web.Request) -> Asker:
+        """Whose a request is: by its path, its header, or else its key.
 
         Raises:
-            web.HTTPBadRequest: a name is none.
-            web.HTTPServiceUnavailable: too many are open.
+            web.HTTPBadRequest: a name is none, or path and header have two.
         """
+        found = _BELOW.match(target_of(request))
+        session, _, task = (unquote(found["place"]) if found else "").partition("@")
         keys = keys_of(request)
-        task = _name_in(request, TASK)
-        try:
-            return self._sessions.opened(self.session_name(request), task, keys)
-        except TooManyError as error:
-            raise refusal(web.HTTPServiceUnavailable, f"ale proxy: {error}") from None
-
-    def session_name(self, request: web.Request) -> str:
-        """Its name."""
-        named = _name_in(request, self._session_header)
-        keys = keys_of(request)
-        return named or (self._sessions.name_for(keys[0]) if keys else "unnamed")
+        return Asker(
+            name=_one_name(request, self._session_header, session),
+            of=self._sessions.name_for(keys[0]) if keys else "unnamed",
+            task_id=_one_name(request, TASK, task),
+            secrets=secrets_of(request),
+        )
 
     def _sent_on(self, request: web.Request, exchange: Exchange | None) -> CIMultiDict[str]:
         headers = _sent_on(request, exchange)
-        for name in _KEYS if self._keys else ():
+        for name in NAMED if self._keys else ():
             if is_one_of(_key_in(request, name), self._keys):
                 headers.popall(name, None)
         return headers
@@ -134,11 +137,10 @@ class Forwarder:
         request: web.Request,
         body: bytes | aiohttp.StreamReader | None,
         exchange: Exchange | None = None,
-        session: Session | None = None,
     ) -> web.StreamResponse:
         asking = self._client.request(
             request.method,
-            URL(self._upstream + target_of(request), encoded=True),
+            URL(self._upstream + _below(target_of(request)), encoded=True),
             headers=self._sent_on(request, exchange),
             data=body,
             skip_auto_headers=_NOT_ADDED,
@@ -156,10 +158,10 @@ class Forwarder:
                 exchange.answer_begins(upstream.status, upstream.headers)
 
             def passes(data: bytes | None) -> None:
-                if exchange is None or session is None:
+                if exchange is None:
                     return
                 if data is None or (exchange.feed(data) and exchange.complete):
-                    self._sessions.finish(session, exchange)
+                    self._sessions.finish(exchange)
 
             return await _answer(request, upstream, exchange, passes)
 
@@ -259,18 +261,24 @@ def _readable(accepted: Iterable[str]) -> str:
     return ", ".join(kept) or "identity"
 
 
-def keys_of(request: web.Request) -> tuple[str, ...]:
-    """The API keys in a request's headers."""
-    return tuple(filter(None, (_key_in(request, name) for name in _KEYS)))
-
-
 def _key_in(request: web.Request, header: str) -> str:
-    return request.headers.get(header, "").removeprefix("Bearer ").strip()
+    return bare(request.headers.get(header, ""))
 
 
-def _name_in(request: web.Request, header: str) -> str | None:
-    name = request.headers.get(header)
-    if name is not None and not _NAME.fullmatch(name):
-        message = f"{header} may have letters, digits and . _ : - and at most 100 of them"
+def _below(target: str) -> str:
+    """The path at the server, without the session's name."""
+    found = _BELOW.match(target)
+    return target if found is None else target[found.end("place") :]
+
+
+def _one_name(request: web.Request, header: str, in_path: str) -> str | None:
+    """A name that a header or the path has. Raises `web.HTTPBadRequest`."""
+    given = request.headers.get(header)
+    for where, name in ((header, given), ("a name in the path", in_path or None)):
+        if name is not None and not _NAME.fullmatch(name):
+            message = f"{where} may have letters, digits and . _ : - and at most 100 of them"
+            raise refusal(web.HTTPBadRequest, message)
+    if given and in_path and given != in_path:
+        message = f"the path names '{in_path}', and {header} names '{given}'"
         raise refusal(web.HTTPBadRequest, message)
-    return name
+    return given or in_path or None

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,19 @@ from ale.errors import InputError, StoreError
 from ale.recording import masked
 from ale.types import Message, Task, Turn
 from ale_proxy.assignment import Assignment, Result
+from ale_proxy.conversation import Turns
 from ale_proxy.episodes import Feedback
 
 FOLDER = "open_sessions"
+
+
+class Broken(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What came of an answer that broke off."""
+
+    reason: str
+    turns: int
+    """Answers of the session that were recorded before."""
+    message: Message
 
 
 class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -35,7 +45,16 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Of the middleware."""
     heads: list[tuple[tuple[Message, ...], tuple[Message, ...]]] = []
     """First messages as they came, and as the middleware has rewritten them."""
+    after: int = -1
+    """Number of the turn that this one continues; below 0: the one before it."""
+    sampling: dict[str, Any] | None = None
+    """What the request says of how to sample, where no request before has said it."""
+    sampled: int = 0
+    """Which of these the turn has."""
     left_out: str | None = None
+    broken: Broken | None = None
+    of: str = ""
+    """Of a session that nobody has named: whose it is."""
     feedback: Feedback | None = None
     assigned: str | None = None
     """Of an assignment: for which worker, or empty."""
@@ -118,15 +137,14 @@ def since_taken(entries: list[Entry]) -> list[Entry]:
     return entries[taken[-1] :] if taken else entries
 
 
-def turns_of(entries: list[Entry]) -> list[Turn]:
-    """The turns of a session, in order."""
-    turns: Mapping[int, Turn] = {e.number: e.turn for e in entries if e.turn is not None}
-    return [turns[number] for number in sorted(turns)]
-
-
-def responses_of(entries: list[Entry]) -> dict[str, int]:
-    """The turns of a session that a later request may continue, by the ids of their answers."""
-    return {e.response: e.number for e in entries if e.response is not None}
+def turns_of(entries: list[Entry]) -> Turns:
+    """The turns of a session."""
+    made = Turns()
+    for each in entries:
+        if each.turn is not None:
+            after = each.number - 1 if each.after < 0 else each.after
+            made.restore(each.number, each.turn, after, each.response)
+    return made
 
 
 def assignment_of(entries: list[Entry], now: float) -> Assignment | None:

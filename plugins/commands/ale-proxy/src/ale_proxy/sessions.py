@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from attrs import define, field, frozen
 
@@ -18,21 +18,23 @@ from ale.errors import AleError, StoreError
 from ale.middleware import Rewriting
 from ale.protocols import Middleware, MiddlewareContext
 from ale.recording import Recording
-from ale.types import Conversation, Message, Task
+from ale.types import Conversation, Message, Task, ToolSpec
 from ale_proxy.apis import UnreadableError
 from ale_proxy.assignment import Assignment, Done
 from ale_proxy.conversation import Turns
-from ale_proxy.episodes import Feedback, episode_id_of, episode_of, task_of
+from ale_proxy.episodes import Feedback, episode_id_of, episode_of
 from ale_proxy.exchange import Exchange
 from ale_proxy.journal import (
+    Broken,
     Entry,
     Journal,
     assignment_of,
-    responses_of,
     since_taken,
     started,
     turns_of,
 )
+from ale_proxy.matching import Sought, tools_key
+from ale_proxy.tasks import task_of
 
 _log = logging.getLogger(__name__)
 MOST_OPEN = 10_000
@@ -41,6 +43,24 @@ Ending = Literal["feedback", "end", "timeout", "shutdown"]
 BROKE_OFF = "the server broke off its answer"
 CLIENT_LEFT = "the client left before the answer was complete"
 UNFINISHED = "its session ended before the answer was complete"
+_FORMS = ("response_format", "text", "output_format", "output_config")
+"""Fields with the form that an answer must have, which is a part of the task."""
+
+
+class SeveralError(Exception):
+    """Which session is meant is not known: several were asked at the same time."""
+
+
+@frozen(kw_only=True)
+class Asker:
+    """Whose a request is."""
+
+    name: str | None
+    """Of its session, if it is named."""
+    of: str
+    """By which requests without a name are told apart: the digest of a key."""
+    task_id: str | None = None
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
 
 class TooManyError(AleError):
@@ -52,6 +72,8 @@ class Session:
     """One open session."""
 
     name: str
+    of: str = ""
+    """Of a session that nobody has named: see `Asker`."""
     started: datetime = field(factory=lambda: datetime.now(UTC))
     began: float = field(factory=time.monotonic)
     """Of the monotonic clock, seconds."""
@@ -61,11 +83,18 @@ class Session:
     """As the agent names it."""
     task: Task | None = None
     rollout: int = 0
+    first: tuple[Message, ...] = field(default=(), repr=False)
+    """The conversation of its first request."""
     rewriting: Rewriting | None = field(default=None, repr=False)
     n_heads: int = 0
     """Those that the journal has of what `rewriting` has rewritten."""
     conversation: Turns = field(factory=Turns)
     feedback: list[Feedback] = field(factory=list)
+    sampling: list[dict[str, Any]] = field(factory=list)
+    """What requests say of how to sample, each once."""
+    sampled: list[int] = field(factory=list)
+    """For each turn, which of these holds."""
+    broken: list[Broken] = field(factory=list)
     left_out: Counter[str] = field(factory=Counter)
     """Requests that are not recorded, by reason."""
     apis: set[str] = field(factory=set)
@@ -77,6 +106,11 @@ class Session:
     assignment: Assignment | None = None
     """Of a task that was assigned through the bridge: it does not end by itself."""
 
+    @property
+    def is_empty(self) -> bool:
+        """True if no answer was recorded."""
+        return not len(self.conversation)
+
     def record(self, exchange: Exchange, *, processed: bool) -> Iterator[Entry]:
         """Make a turn of an answer; one that can't be recorded is counted.
 
@@ -84,34 +118,63 @@ class Session:
             what has happened, for the journal.
         """
         exchange.recorded = True
-        turns = self.conversation.turns
-        n, last = len(turns), turns[-1] if turns else None
-        answered = exchange.answered(turn=n, processed=processed)
+        n, changed = len(self.conversation), list[int]()
+        answers = exchange.answers(turn=n, processed=processed)
         reason = exchange.left_out or UNFINISHED
-        if answered is not None and exchange.asked is not None:
+        if answers and exchange.asked is not None:
             try:
                 spent = exchange.duration_s
-                self.conversation.add(exchange.messages, exchange.asked, answered, spent)
+                changed = self.conversation.add(exchange.messages, exchange.asked, answers, spent)
             except UnreadableError as error:
                 reason = f"the request can't be recorded: {error}"
-        if len(turns) == n:
-            self.left_out[reason] += 1
-            yield Entry(left_out=reason)
+        if not changed:
+            yield self._leave_out(exchange, reason)
             return
         self.apis.add(exchange.api.name)
-        if n and turns[n - 1] is not last:
-            yield Entry(number=n - 1, turn=turns[n - 1])
-        facts = self.rewriting.facts if self.rewriting is not None and n == 0 else []
-        heads = [] if self.rewriting is None else [*self.rewriting.heads.items()][self.n_heads :]
-        self.n_heads += len(heads)
-        yield Entry(
-            number=n,
-            turn=turns[n],
-            api=exchange.api.name,
-            response=None if answered is None else answered.id,
-            facts=facts,
-            heads=heads,
-        )
+        new = self._sampled(exchange.sampling, len(answers))
+        for number in changed:
+            turn, after = self.conversation.raw(number)
+            entry = Entry(number=number, turn=turn, after=_told(number, after))
+            if number >= n:
+                entry.api, entry.response = exchange.api.name, answers[number - n].id
+                entry.sampled = self.sampled[number]
+            if number == n:
+                entry.sampling = new
+                self._rewritten(entry)
+            yield entry
+
+    def _leave_out(self, exchange: Exchange, reason: str) -> Entry:
+        self.left_out[reason] += 1
+        message = exchange.so_far()
+        if message is None:
+            return Entry(left_out=reason)
+        broken = Broken(reason=reason, turns=len(self.conversation), message=message)
+        self.broken.append(broken)
+        return Entry(left_out=reason, broken=broken)
+
+    def _sampled(self, fields: dict[str, Any], n_turns: int) -> dict[str, Any] | None:
+        """Keep how turns were sampled; the fields, if none before has the same."""
+        known = fields in self.sampling
+        if not known:
+            self.sampling.append(fields)
+        self.sampled += [self.sampling.index(fields)] * n_turns
+        return None if known else fields
+
+    def _rewritten(self, entry: Entry) -> None:
+        if self.rewriting is None:
+            return
+        entry.facts = self.rewriting.facts if entry.number == 0 else []
+        entry.heads = [*self.rewriting.heads.items()][self.n_heads :]
+        self.n_heads += len(entry.heads)
+
+    def again(self) -> None:
+        """Begin anew, for another worker: what was asked for the one before is not its own."""
+        self.conversation, self.apis, self.left_out = Turns(), set(), Counter()
+        self.sampling, self.sampled, self.broken = [], [], []
+
+
+def _told(number: int, after: int | None) -> int:
+    return -1 if after is None or after == number - 1 else after
 
 
 @frozen(kw_only=True)
@@ -151,6 +214,8 @@ class Sessions:
         self._idle_s = idle_s
         self._processed = processed
         self._open: dict[str, Session] = {}
+        self._begun: Counter[str] = Counter()
+        """Sessions that nobody has named, by whose they are."""
         self.done: dict[str, Done] = {}
         """Assignments that have ended in this process."""
         self._journal = Journal(recording.path)
@@ -171,19 +236,16 @@ class Sessions:
         """The open session of this name."""
         return self._open.get(name)
 
-    def opened(self, name: str, task_id: str | None, secrets: Collection[str]) -> Session:
-        """The session of this name; a new one where none is open.
-
-        Raises:
-            TooManyError: too many are open for a new one.
-        """
+    def opened(self, asker: Asker, name: str) -> Session:
+        """The session of this name; a new one where none is open."""
         session = self._open.get(name)
         if session is None:
-            self.check_room()
-            session = self._open[name] = Session(name=name)
+            session = self._open[name] = Session(
+                name=name, of="" if name == asker.name else asker.of
+            )
         session.last = time.monotonic()
-        session.task_id = session.task_id or task_id
-        session.secrets.update(secrets)
+        session.task_id = session.task_id or asker.task_id
+        session.secrets.update(asker.secrets)
         return session
 
     def check_room(self) -> None:
@@ -191,12 +253,89 @@ class Sessions:
         if len(self._open) >= MOST_OPEN:
             raise TooManyError(f"{MOST_OPEN} sessions are open; end some, or wait until they end")
 
+    def check_room_for(self, asker: Asker) -> None:
+        """Raise `TooManyError` unless a request belongs to an open session or may open one.
+
+        Without a name it may, since whether it continues one is known only once it is read.
+        """
+        if asker.name not in self._open:
+            self.check_room()
+
+    def current(self, asker: Asker) -> Session | None:
+        """The session that was asked last; None if none is open.
+
+        Raises:
+            SeveralError: another one was asked since this one began.
+        """
+        if asker.name is not None:
+            return self.get(asker.name)
+        own = self._own(asker)
+        if not own:
+            return None
+        last = max(own, key=lambda session: (bool(session.running), session.last))
+        others = [each for each in own if each is not last]
+        if any(each.running or each.last >= last.began for each in others):
+            raise SeveralError(", ".join(session.name for session in own))
+        return last
+
+    def _own(self, asker: Asker) -> list[Session]:
+        """The open sessions of this asker that nobody has named."""
+        return [session for session in self if session.of == asker.of]
+
+    def place(self, exchange: Exchange) -> Session:
+        """The session of an exchange.
+
+        Without a name, that is the one with the conversation that it continues; a request that
+        continues none begins a new one.
+        """
+        if exchange.session is None:
+            asker = exchange.asker
+            assert asker is not None
+            name = asker.name or self._continued(exchange, asker) or self._new_name(asker)
+            session = self.opened(asker, name)
+            session.first = session.first or exchange.messages
+            session.running[exchange] = None
+            exchange.session = session
+        return exchange.session
+
+    def _new_name(self, asker: Asker) -> str:
+        while True:
+            self._begun[asker.of] += 1
+            number = self._begun[asker.of]
+            name = asker.of if number == 1 else f"{asker.of}.{number}"
+            if name not in self._open:
+                return name
+
+    def _continued(self, exchange: Exchange, asker: Asker) -> str | None:
+        own = sorted(self._own(asker), key=lambda session: session.last, reverse=True)
+        if asker.task_id is not None:
+            own = [session for session in own if session.task_id in (None, asker.task_id)]
+        asked, messages = exchange.asked, exchange.messages
+        if asked is None:
+            found = own[:1]  # of which nothing is known
+        elif asked.previous is not None:
+            previous = asked.previous
+            found = [s for s in own if s.conversation.knows(previous)] or own[:1]
+        elif asked.alone:
+            found = [s for s in own if s.conversation.continues_text(messages)]
+        else:
+            sought = Sought(messages, tools_key(asked.tools))
+            matches = [(s.conversation.match(sought), s) for s in own]
+            known = [(match, s) for match, s in matches if match is not None]
+            best = max(known, key=lambda each: (each[0].exact, each[0].kept), default=None)
+            found = [] if best is None else [best[1]]
+        # A request that failed is sent again.
+        found = found or [s for s in own if not s.running and s.first == messages and s.is_empty]
+        return found[0].name if found else None
+
     @contextmanager
-    def exchanging(self, session: Session, exchange: Exchange) -> Iterator[None]:
+    def exchanging(self, asker: Asker, exchange: Exchange) -> Iterator[None]:
         """Record an exchange at the end of the block, unless its session has ended by then."""
-        session.running[exchange] = None
+        exchange.asker = asker
+        if asker.name is not None or self.middleware:  # else it has to be read, which takes time
+            self.place(exchange)
         if self.middleware:  # which needs the task before the request is sent on
-            self._know_task(session)
+            self._know_task(self.place(exchange))
         try:
             yield
         except (asyncio.CancelledError, ConnectionError):
@@ -204,7 +343,8 @@ class Sessions:
                 exchange.give_up(CLIENT_LEFT)
             raise
         finally:
-            self.finish(session, exchange)
+            self.finish(exchange)
+            session = self.place(exchange)
             if session.running.pop(exchange, exchange) is None:
                 session.last = time.monotonic()
 
@@ -254,7 +394,7 @@ class Sessions:
         self.keep(session, Entry(taken=worker, messages=messages, facts=facts))
         assignment.taken_by, assignment.taken_at = worker, time.monotonic()
         assignment.messages = messages
-        session.conversation, session.apis, session.left_out = Turns(), set(), Counter()
+        session.again()
 
     def keep(self, session: Session, *entries: Entry) -> None:
         """Write to the journal what must not be lost.
@@ -281,26 +421,33 @@ class Sessions:
 
     def _restore(self, entries: list[Entry]) -> None:
         """Open a session again that was open when the proxy was killed."""
-        first = next((each for each in entries if each.task is not None), None)
-        if first is None or first.task is None:
+        named = [each for each in entries if each.task is not None]
+        if not named:
             return
-        if self.recording.has(first.task.id, first.rollout):
+        first, last = named[0], named[-1]
+        assert last.task is not None
+        if self.recording.has(last.task.id, last.rollout):
             self._journal.remove(first.session)  # killed between storing it and this
             return
         own = since_taken(entries)
         began = datetime.fromisoformat(first.started)
         session = Session(
             name=first.session,
+            of=first.of,
             started=began,
             began=time.monotonic() - (datetime.now(UTC) - began).total_seconds(),
-            conversation=Turns(turns_of(own), responses_of(own)),
+            conversation=turns_of(own),
+            sampling=[each.sampling for each in own if each.sampling is not None],
+            broken=[each.broken for each in own if each.broken is not None],
             feedback=[each.feedback for each in entries if each.feedback is not None],
             left_out=Counter(each.left_out for each in own if each.left_out is not None),
             apis={each.api for each in own if each.api},
             assignment=assignment_of(entries, time.monotonic()),
         )
-        self.recording.keep_rollout(first.task.id, first.rollout)
-        self._know(session, first.task, first.rollout)
+        session.sampling = session.sampling or [{}]  # of a journal that has none
+        session.sampled = _sampled_of(own, len(session.conversation))
+        self.recording.keep_rollout(last.task.id, last.rollout)
+        self._know(session, last.task, last.rollout)
         if session.rewriting is not None:
             session.rewriting.facts = [fact for each in own for fact in each.facts]
             session.rewriting.heads = dict(head for each in entries for head in each.heads)
@@ -311,19 +458,54 @@ class Sessions:
         """Begin a session with the first of its requests that can be read."""
         if session.task is None:
             first = next((each for each in session.running if each.asked is not None), None)
-            if first is not None:
-                self._begin(session, task_of(session.task_id, first.messages))
+            if first is not None and first.asked is not None:
+                self._begin(
+                    session, self._task(session, first.messages, first.asked.tools, first.sampling)
+                )
+
+    def _task(
+        self,
+        session: Session,
+        messages: Sequence[Message] = (),
+        tools: Sequence[ToolSpec] = (),
+        sampling: Mapping[str, Any] | None = None,
+    ) -> Task:
+        form = {name: sampling[name] for name in _FORMS if sampling and name in sampling}
+        return task_of(session.task_id, messages, tools, form, session.started)
 
     def _begin(self, session: Session, task: Task) -> None:
-        """The session's task is known, and with it what its episode is called."""
-        rollout = self.recording.next_rollout(task.id)
-        self._know(session, task, rollout)
-        started = session.started.isoformat()
-        assigned = None if session.assignment is None else session.assignment.worker
-        entry = Entry(
-            session=session.name, started=started, task=task, rollout=rollout, assigned=assigned
+        """The session's task is known, if it stays the same: see `_settle_task`."""
+        self._know(session, task, self.recording.next_rollout(task.id))
+        session.unwritten = (self._head(session, task), *session.unwritten)
+
+    def _head(self, session: Session, task: Task) -> Entry:
+        return Entry(
+            session=session.name,
+            of=session.of,
+            started=session.started.isoformat(),
+            task=task,
+            rollout=session.rollout,
+            assigned=None if session.assignment is None else session.assignment.worker,
         )
-        session.unwritten = (entry, *session.unwritten)
+
+    def _settle_task(self, session: Session) -> Task:
+        """The task at the end: that of the main conversation, and not of a side request that came
+        first. What the episode is called is on disk before the episode is."""
+        if session.task is None:
+            self._begin(session, self._task(session))
+        assert session.task is not None
+        main = session.conversation.main()
+        if main is None or self.middleware or session.assignment is not None:
+            return session.task
+        number, messages, tools = main
+        sampling = session.sampling[session.sampled[number]]
+        task = self._task(session, messages, tools, sampling)
+        if task != session.task:
+            if task.id != session.task.id:
+                session.rollout = self.recording.next_rollout(task.id)
+            session.task = task
+            self.keep(session, self._head(session, task))
+        return task
 
     def _know(self, session: Session, task: Task, rollout: int) -> None:
         session.task, session.rollout = task, rollout
@@ -346,8 +528,9 @@ class Sessions:
             if exchange.complete:
                 self._record(session, exchange)
 
-    def finish(self, session: Session, exchange: Exchange) -> None:
+    def finish(self, exchange: Exchange) -> None:
         """Record an answer that has come to its end, unless its session has ended."""
+        session = self.place(exchange)
         if exchange in session.running:
             self._record(session, exchange)
 
@@ -364,13 +547,11 @@ class Sessions:
             self._record(session, exchange)
         session.running.clear()
         stored = None
-        if session.assignment or session.conversation.turns or session.left_out or session.feedback:
-            if session.task is None:
-                self._begin(session, task_of(session.task_id, ()))
-            assert session.task is not None
-            episode = episode_of(session, session.task, how, time.monotonic() - session.began)
+        if session.assignment or not session.is_empty or session.left_out or session.feedback:
+            task = self._settle_task(session)
+            episode = episode_of(session, task, how, time.monotonic() - session.began)
             secrets = self._secrets | session.secrets
-            stored = self.recording.add(session.task, episode, secrets)
+            stored = self.recording.add(task, episode, secrets)
             if session.assignment is not None:
                 self.done[session.name] = Done.of(stored)
         self._journal.remove(session.name)
@@ -378,7 +559,7 @@ class Sessions:
         return Ended(
             session=session.name,
             episode=None if stored is None else stored.id,
-            turns=len(session.conversation.turns),
+            turns=len(session.conversation),
             reward=None if stored is None else stored.reward,
             not_recorded=dict(session.left_out),
         )
@@ -414,3 +595,12 @@ class Sessions:
             _log.error("session %s can't be stored: %s", session.name, error)
             return error
         return None
+
+
+def _sampled_of(entries: Sequence[Entry], n_turns: int) -> list[int]:
+    """For each turn, which of the journal's entries about sampling holds."""
+    made = [0] * n_turns
+    for each in entries:
+        if each.turn is not None and each.api:  # one that is written again says nothing of it
+            made[each.number] = each.sampled
+    return made

@@ -44,6 +44,8 @@ class WireMessage(msgspec.Struct):
     """
 
     content: str | list[WirePart] | None = None
+    refusal: str | None = None
+    """In place of the content, from a model that refuses."""
     reasoning_content: str | None = None
     reasoning: str | None = None
     tool_calls: list[WireCall] | None = None
@@ -125,7 +127,7 @@ def completion(answer: Answer, *, turn: int, model: str, trace: bool = False) ->
         calls = [WireCall(id=FUNCTION_CALL, function=choice.message.function_call)]
     message = Message(
         role="assistant",
-        content=_text(choice.message.content),
+        content=_text(choice.message.content) or choice.message.refusal or "",
         reasoning=choice.message.reasoning_content or choice.message.reasoning or None,
         tool_calls=tuple(
             ToolCall(
@@ -139,7 +141,7 @@ def completion(answer: Answer, *, turn: int, model: str, trace: bool = False) ->
     usage = answer.usage or WireUsage()
     return Completion(
         message=message,
-        finish_reason=finish_reason(choice.finish_reason),
+        finish_reason=_finish_reason(choice),
         usage=Usage(
             prompt_tokens=usage.prompt_tokens or 0,
             completion_tokens=usage.completion_tokens or 0,
@@ -163,6 +165,12 @@ def arguments_text(raw: msgspec.Raw) -> str:
     if data.startswith(b'"'):
         return msgspec.json.decode(data, type=str)
     return data.decode()
+
+
+def _finish_reason(choice: WireChoice) -> FinishReason:
+    """The server's own, which is ``stop`` for a refusal too."""
+    refuses = choice.message.refusal and not choice.message.content
+    return "content_filter" if refuses else finish_reason(choice.finish_reason)
 
 
 def finish_reason(wire: str | None) -> FinishReason:

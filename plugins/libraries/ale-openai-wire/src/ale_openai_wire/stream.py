@@ -44,6 +44,7 @@ class _CallDelta(msgspec.Struct):
 
 class _Delta(msgspec.Struct):
     content: str | None = None
+    refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     tool_calls: list[_CallDelta] | None = None
@@ -149,6 +150,7 @@ class Assembly:
     def __init__(self) -> None:
         self.finish_reason: str | None = None
         self._content: list[str] = []
+        self._refusal: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[_Call] = []
         self._ids: list[int] | None = None
@@ -191,6 +193,7 @@ class Assembly:
 
     def _add_delta(self, delta: _Delta) -> None:
         self._content.append(delta.content or "")
+        self._refusal.append(delta.refusal or "")
         self._reasoning.append(delta.reasoning_content or delta.reasoning or "")
         for call in delta.tool_calls or ():
             self._add_call(call)
@@ -228,6 +231,7 @@ class Assembly:
             raise BrokenStreamError("the stream ended before the answer did")
         message = WireMessage(
             content="".join(self._content),
+            refusal="".join(self._refusal) or None,
             reasoning="".join(self._reasoning) or None,
             tool_calls=[call.wire() for call in sorted(self._calls, key=lambda call: call.index)],
         )

@@ -42,11 +42,11 @@ def chats(messages: Sequence[Message]) -> Messages:
 
 
 def by_context(trajectory: Trajectory, chunk: Chunk) -> list[Chunk]:
-    """The chunk cut where a new context begins: the model saw nothing of the one before."""
+    """The chunk cut where a new context begins: the model did not see all of the one before."""
     parts: list[list[Span]] = []
     for i, span in enumerate(chunk.spans):
         new_turn = i > 0 and chunk.spans[i - 1].turn != span.turn
-        if i == 0 or (new_turn and trajectory.turns[span.turn].fresh_context):
+        if i == 0 or (new_turn and not trajectory.turns[span.turn].extends):
             parts.append([])
         parts[-1].append(span)
     return [replace(chunk, spans=tuple(spans)) for spans in parts]

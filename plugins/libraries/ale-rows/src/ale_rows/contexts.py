@@ -10,7 +10,7 @@ from hashlib import blake2b
 import msgspec
 from attrs import frozen
 
-from ale.types import Message, ToolSpec, Trajectory, Turn
+from ale.types import Message, Replaced, ToolSpec, Trajectory, Turn
 from ale_rows.workdirs import without_workdir
 
 _SIZE = 16
@@ -48,6 +48,14 @@ class SlimCompletion(msgspec.Struct, gc=False):
     message: SlimMessage
 
 
+class SlimReplaced(msgspec.Struct, gc=False):
+    """Messages of the conversation that a turn was given otherwise."""
+
+    start: int
+    stop: int
+    messages: tuple[SlimMessage, ...] = ()
+
+
 class SlimTurn(msgspec.Struct, gc=False):
     """A turn."""
 
@@ -56,6 +64,7 @@ class SlimTurn(msgspec.Struct, gc=False):
     observations: tuple[SlimObservation, ...] = ()
     fresh_context: bool = False
     tools: tuple[ToolSpec, ...] = ()
+    replaced: tuple[SlimReplaced, ...] = ()
 
 
 class SlimTrajectory(msgspec.Struct, gc=False):
@@ -90,19 +99,50 @@ def answers(
     """
     since: list[bytes] = []
     turns: Sequence[Turn | SlimTurn] = trajectory.turns
+    said = _Said(workdir) if any(turn.replaced for turn in turns) else None
     for number, turn in enumerate(turns):
         if number == 0 or turn.fresh_context:
             offered = _encode(turn.tools if tools is None else tools).decode()
-            since = [without_workdir(offered, workdir).encode()]
+            head = [without_workdir(offered, workdir).encode()]
+            since = head
+        prompt = [_content(each, workdir) for each in turn.prompt]
+        if said is not None:
+            said.ask(turn)
+            if turn.replaced:  # as a new conversation that has all of it
+                since, prompt = head, said.messages
         message = turn.completion.message
         content = _content(message, workdir)
-        before = _digest(*since, *(_content(each, workdir) for each in turn.prompt))
+        before = _digest(*since, *prompt)
         empty = not (message.content or message.tool_calls)
         yield Answer(number, before, _digest(content), empty)
         observed = [
             (each.role, without_workdir(each.content, workdir)) for each in turn.observations
         ]
         since = [before, content, _encode(observed)]
+        if said is not None:
+            said.answer(turn)
+
+
+class _Said:
+    """The conversation so far, for turns that replace a part of it."""
+
+    def __init__(self, workdir: str | None) -> None:
+        self.messages: list[bytes] = []
+        self._workdir = workdir
+
+    def ask(self, turn: Turn | SlimTurn) -> None:
+        if turn.fresh_context:
+            self.messages = []
+        changes: Sequence[Replaced | SlimReplaced] = turn.replaced
+        for change in reversed(changes):
+            given = [_content(each, self._workdir) for each in change.messages]
+            self.messages[change.start : change.stop] = given
+        self.messages += [_content(each, self._workdir) for each in turn.prompt]
+
+    def answer(self, turn: Turn | SlimTurn) -> None:
+        self.messages.append(_content(turn.completion.message, self._workdir))
+        results = [SlimMessage(each.role, each.content) for each in turn.observations]
+        self.messages += [_content(each, self._workdir) for each in results]
 
 
 def _content(message: Message | SlimMessage, workdir: str | None) -> bytes:

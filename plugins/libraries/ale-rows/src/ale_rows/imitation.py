@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ale.errors import InputError
-from ale.types import Message, Turn
+from ale.types import Message, Turn, replace
 from ale_rows.chat import chat
 from ale_rows.chattools import tools_of
 from ale_rows.files import Form, write_rows
@@ -89,9 +89,10 @@ def conversations(row: EpisodeRow | ScoredRow, min_weight: float | None) -> Iter
     """The conversations of an episode that have an answer to learn from."""
     turns = row.episode.trajectory.turns
     learned = _learned(row, min_weight)
-    begins = [i for i, turn in enumerate(turns) if turn.fresh_context or i == 0]
+    begins = [i for i, turn in enumerate(turns) if not turn.extends or i == 0]
     for start, stop in pairwise([*begins, len(turns)]):
-        messages, weights = _conversation(turns[start:stop], learned[start:stop])
+        first = replace(turns[start], prompt=row.episode.trajectory.messages(start))
+        messages, weights = _conversation([first, *turns[start + 1 : stop]], learned[start:stop])
         if any(weights):
             yield SftRow(
                 messages=messages,

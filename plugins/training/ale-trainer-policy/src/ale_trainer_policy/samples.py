@@ -147,7 +147,7 @@ def _sample(rollout: Rollout, credit: Credit, counts: "Counter[str]") -> Sample:
             counts["turns_without_tokens"] += 1
             continue
         breaks = _extend(rows, trace)
-        counts["prefix_breaks"] += breaks and not turn.fresh_context
+        counts["prefix_breaks"] += breaks and turn.extends
         chunk = chunks_of[number]
         known = (chunk >= 0) & (np.arange(len(chunk)) + len(trace.prompt_ids) > 0)
         counts["tokens_without_chunk"] += int(len(chunk) - known.sum())

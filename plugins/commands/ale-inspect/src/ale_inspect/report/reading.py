@@ -143,6 +143,12 @@ def _turn(
     }
     facts = {
         "fresh": turn.fresh_context,
+        "replaced": [
+            [message.role, clipped(message.content)]
+            for change in turn.replaced
+            for message in change.messages
+        ],
+        "dropped": sum(change.stop - change.start for change in turn.replaced),
         "forced": completion.forced,
         "reasoning": clipped(completion.message.reasoning or ""),
         "tokens": 0 if tokens is None else len(tokens.output_ids),

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ale.types import Completion, FinishReason, Message, ToolCall
+from ale.types import Completion, FinishReason, Message, ToolCall, replace
 from ale_openai_wire.stream import EventReader
 from ale_proxy.apis.api import (
     Answered,
@@ -51,9 +51,9 @@ class AnthropicApi:
             stream=bool(body.get("stream")),
         )
 
-    def reader(self, *, stream: bool) -> AnswerReader:
-        """For one answer."""
-        return _Stream() if stream else _Whole()
+    def reader(self, asked: Asked) -> AnswerReader:
+        """For the answer to one request."""
+        return _Stream() if asked.stream else _Whole()
 
     def with_head(
         self, body: Mapping[str, Any], before: Sequence[Message], after: Sequence[Message]
@@ -136,8 +136,8 @@ def _answered(body: Mapping[str, Any], asked: Asked) -> Answered:
 
 
 class _Whole(WholeBody):
-    def answered(self, asked: Asked, *, turn: int, trace: bool) -> Answered:
-        return _answered(self.body(), asked)
+    def answers(self, asked: Asked, *, turn: int, trace: bool) -> Sequence[Answered]:
+        return [_answered(self.body(), asked)]
 
 
 _FIELDS = {
@@ -184,9 +184,19 @@ class _Stream:
         block = self._blocks.setdefault(index, {})
         block[name] = block.get(name, "") + (delta.get(name) or "")
 
-    def answered(self, asked: Asked, *, turn: int, trace: bool) -> Answered:
+    def answers(self, asked: Asked, *, turn: int, trace: bool) -> Sequence[Answered]:
         blocks = [_with_input(self._blocks[index]) for index in sorted(self._blocks)]
-        return _answered({**self._message, "content": blocks}, asked)
+        return [_answered({**self._message, "content": blocks}, asked)]
+
+    def so_far(self) -> Message | None:
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        made = _assistant(blocks)
+        written = [block.get("partial_json") for block in blocks if block.get("type") == "tool_use"]
+        calls = [
+            replace(call, arguments=call.arguments if text is None else str(text))
+            for call, text in zip(made.tool_calls, written, strict=True)
+        ]
+        return replace(made, tool_calls=tuple(calls))
 
 
 def _with_input(block: Mapping[str, Any]) -> Mapping[str, Any]:

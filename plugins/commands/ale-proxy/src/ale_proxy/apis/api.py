@@ -1,5 +1,6 @@
 """What an API has to be able to do to be recorded."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -28,6 +29,10 @@ class Asked:
     """Id of the response that this request continues, where the server keeps the conversation."""
     exact: bool = False
     """Each token is sampled with the model's own probability: see `samples_as_model`."""
+    n: int = 1
+    """Answers that it asks for, to each of its prompts."""
+    prompts: tuple[tuple[Message, ...], ...] = ()
+    """Its prompts where it has several, of which `messages` is the first."""
 
 
 @frozen(kw_only=True)
@@ -37,6 +42,8 @@ class Answered:
     completion: Completion
     id: str | None = None
     """By which a later request may continue it."""
+    messages: tuple[Message, ...] | None = None
+    """The prompt that it answers, where the request has several."""
 
 
 class AnswerReader(Protocol):
@@ -54,16 +61,20 @@ class AnswerReader(Protocol):
         """Some of its body. Raises `UnreadableError`."""
         ...
 
-    def answered(self, asked: Asked, *, turn: int, trace: bool) -> Answered:
-        """The answer.
+    def answers(self, asked: Asked, *, turn: int, trace: bool) -> Sequence[Answered]:
+        """The answers, of which there is more than one only if the request asks for more.
 
         Args:
             turn: names the calls of a server that gives them no ids.
             trace: record the tokens, where all that is needed is there.
 
         Raises:
-            UnreadableError: it is not complete, an error, or in another form.
+            UnreadableError: they are not complete, an error, or in another form.
         """
+        ...
+
+    def so_far(self) -> Message | None:
+        """What has come of an answer that broke off; None where it is nothing that can be read."""
         ...
 
 
@@ -78,7 +89,7 @@ class Api(Protocol):
         """A request's body. Raises `UnreadableError`."""
         ...
 
-    def reader(self, *, stream: bool) -> AnswerReader:
+    def reader(self, asked: Asked) -> AnswerReader:
         """For the answer to one request; streamed, by server-sent events."""
         ...
 
@@ -127,6 +138,10 @@ class WholeBody:
             raise UnreadableError("the answer is no JSON object")
         return body
 
+    def so_far(self) -> Message | None:
+        """None: a part of an object can't be read."""
+        return None
+
     @property
     def data(self) -> bytes:
         """The bytes."""
@@ -171,7 +186,10 @@ def usage_of(body: Mapping[str, Any]) -> Usage:
 
 
 def text_of(content: Any) -> str:
-    """A content as text; a part that is no text becomes its type in brackets, as ``[image_url]``.
+    """A content as text.
+
+    A part that is no text becomes its type and a digest in brackets, as in
+    ``[image_url 0a1b2c3d4e5f]``, so that conversations about two images are not taken for one.
 
     Raises:
         UnreadableError: it is neither a text nor a list of parts.
@@ -182,8 +200,20 @@ def text_of(content: Any) -> str:
 
 
 def _part(part: Mapping[str, Any]) -> str:
-    text = part.get("text")
-    return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
+    text = part.get("text", part.get("refusal"))
+    if isinstance(text, str):
+        return text
+    content = {name: value for name, value in part.items() if name != "cache_control"}
+    digest = hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()[:12]
+    return f"[{part.get('type', 'part')} {digest}]"
+
+
+def n_of(body: Mapping[str, Any]) -> int:
+    """How many answers a request asks for. Raises `UnreadableError`."""
+    n = body.get("n")
+    if n is not None and (not isinstance(n, int) or n < 1):
+        raise UnreadableError("the number of answers it asks for is none")
+    return n or 1
 
 
 def specs(tools: Any) -> tuple[ToolSpec, ...]:

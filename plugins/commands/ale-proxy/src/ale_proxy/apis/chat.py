@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from ale.types import Message, ToolCall
 from ale_openai_wire import completion, messages, read_answer, samples_as_model
 from ale_openai_wire.response import FUNCTION_CALL, Answer
@@ -15,6 +17,8 @@ from ale_proxy.apis.api import (
     WholeBody,
     items,
     mapping,
+    n_of,
+    read_event,
     specs,
     text_of,
     unchanged_tail,
@@ -38,8 +42,6 @@ class ChatApi:
 
     def asked(self, body: Mapping[str, Any]) -> Asked:
         """The conversation, with tools, of a request."""
-        if body.get("n") not in (None, 1):
-            raise UnreadableError("it asks for several answers")
         wire = items(body.get("messages"), "messages")
         return Asked(
             messages=tuple(_message(mapping(each, "a message")) for each in wire),
@@ -47,11 +49,14 @@ class ChatApi:
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
             exact=samples_as_model(body),
+            n=n_of(body),
         )
 
-    def reader(self, *, stream: bool) -> AnswerReader:
-        """For one answer."""
-        return _Stream() if stream else _Whole()
+    def reader(self, asked: Asked) -> AnswerReader:
+        """For the answer to one request."""
+        if not asked.stream:
+            return _Whole()
+        return _Stream() if asked.n == 1 else _Streams()
 
     def with_head(
         self, body: Mapping[str, Any], before: Sequence[Message], after: Sequence[Message]
@@ -76,7 +81,7 @@ def _message(wire: Mapping[str, Any]) -> Message:
     answered = FUNCTION_CALL if wire.get("role") == "function" else None
     return Message(
         role=role,  # type: ignore[arg-type]  # one of _ROLES
-        content=text_of(wire.get("content")),
+        content=text_of(wire.get("content")) or text_of(wire.get("refusal")),
         reasoning=reasoning if isinstance(reasoning, str) else None,
         tool_calls=tuple(map(_call, calls)),
         tool_call_id=wire.get("tool_call_id") or answered,
@@ -92,9 +97,9 @@ def _call(wire: Mapping[str, Any]) -> ToolCall:
 
 
 class _Whole(WholeBody):
-    def answered(self, asked: Asked, *, turn: int, trace: bool) -> Answered:
+    def answers(self, asked: Asked, *, turn: int, trace: bool) -> Sequence[Answered]:
         try:
-            return _answered(read_answer(self.data), asked, turn, trace)
+            return _answers(read_answer(self.data), asked, turn, trace)
         except ValueError as error:
             raise UnreadableError("the answer is no chat completion") from error
 
@@ -112,16 +117,66 @@ class _Stream:
                 if event.strip() == b"[DONE]":
                     self.complete = True
                 elif not self.complete:
-                    self._assembly.add(event)
+                    self._add(event)
         except (BrokenStreamError, StreamedError) as error:
             raise UnreadableError("the stream has an error or an event that is no JSON") from error
 
-    def answered(self, asked: Asked, *, turn: int, trace: bool) -> Answered:
+    def _add(self, event: bytes) -> None:
+        self._assembly.add(event)
+
+    def answers(self, asked: Asked, *, turn: int, trace: bool) -> Sequence[Answered]:
         try:
-            return _answered(self._assembly.answer(), asked, turn, trace)
+            return _answers(self._answer(), asked, turn, trace)
         except BrokenStreamError as error:
             raise UnreadableError("the stream ended before the answer did") from error
 
+    def _answer(self) -> Answer:
+        return self._assembly.answer()
 
-def _answered(answer: Answer, asked: Asked, turn: int, trace: bool) -> Answered:
-    return Answered(completion=completion(answer, turn=turn, model=asked.model, trace=trace))
+    def so_far(self) -> Message | None:
+        self._assembly.finish_reason = self._assembly.finish_reason or "other"
+        return completion(self._assembly.answer(), turn=0, model="").message
+
+
+class _Streams(_Stream):
+    """Several answers, whose pieces come in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_index: dict[int, Assembly] = {}
+
+    def _add(self, event: bytes) -> None:
+        found = read_event(event)
+        common = {name: value for name, value in found.items() if name != "choices"}
+        self._assembly.add(msgspec.json.encode(common))  # the usage, or an error
+        for choice in items(found.get("choices"), "choices"):
+            index = int(mapping(choice, "a choice").get("index") or 0)
+            own = {**common, "choices": [choice]}
+            self._by_index.setdefault(index, Assembly()).add(msgspec.json.encode(own))
+
+    def _answer(self) -> Answer:
+        made = [self._by_index[index].answer() for index in sorted(self._by_index)]
+        if not made:
+            raise BrokenStreamError("the stream has no answer")
+        self._assembly.finish_reason = "other"
+        usage = self._assembly.answer().usage
+        choices = [choice for each in made for choice in each.choices]
+        return msgspec.structs.replace(made[0], choices=choices, usage=usage)
+
+    def so_far(self) -> Message | None:
+        for assembly in self._by_index.values():
+            assembly.finish_reason = assembly.finish_reason or "other"
+        if not self._by_index:
+            return None
+        return completion(self._answer(), turn=0, model="").message
+
+
+def _answers(answer: Answer, asked: Asked, turn: int, trace: bool) -> list[Answered]:
+    """One for each choice; the tokens are counted once, with the first."""
+    made = []
+    for i, choice in enumerate(answer.choices):
+        usage = answer.usage if i == 0 else None
+        own = msgspec.structs.replace(answer, choices=[choice], usage=usage)
+        recorded = completion(own, turn=turn + i, model=asked.model, trace=trace)
+        made.append(Answered(completion=recorded))
+    return made

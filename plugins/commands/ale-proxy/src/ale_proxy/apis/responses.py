@@ -22,6 +22,14 @@ from ale_proxy.apis.api import (
 
 _ENDS = ("response.completed", "response.incomplete")
 _FAILURES = ("error", "response.failed")
+_DELTAS = {
+    "response.output_text.delta": "content",
+    "response.refusal.delta": "content",
+    "response.reasoning_text.delta": "reasoning",
+    "response.reasoning_summary_text.delta": "reasoning",
+}
+"""Where the pieces of an answer belong, by the type of their event."""
+_ARGUMENTS = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
 _READ = tuple(name.encode() for name in (*_ENDS, *_FAILURES))
 
 
@@ -50,9 +58,9 @@ class ResponsesApi:
             previous=previous if isinstance(previous, str) else None,
         )
 
-    def reader(self, *, stream: bool) -> AnswerReader:
-        """For one answer."""
-        return _Stream() if stream else _Whole()
+    def reader(self, asked: Asked) -> AnswerReader:
+        """For the answer to one request."""
+        return _Stream() if asked.stream else _Whole()
 
     def with_head(
         self, body: Mapping[str, Any], before: Sequence[Message], after: Sequence[Message]
@@ -125,6 +133,8 @@ def _answered(response: Mapping[str, Any], asked: Asked) -> Answered:
     messages = [message for message in map(_message, wire) if message is not None]
     (message,) = _joined([Message(role="assistant"), *messages])
     reason = "tool_calls" if message.tool_calls else "stop"
+    if any(_refuses(item) for item in wire):
+        reason = "content_filter"
     completion = Completion(
         message=message,
         finish_reason="length" if status == "incomplete" else reason,  # type: ignore[arg-type]
@@ -134,9 +144,15 @@ def _answered(response: Mapping[str, Any], asked: Asked) -> Answered:
     return Answered(completion=completion, id=response.get("id"))
 
 
+def _refuses(item: Mapping[str, Any]) -> bool:
+    content = item.get("content")
+    parts = content if isinstance(content, list) else ()
+    return any(isinstance(part, dict) and part.get("type") == "refusal" for part in parts)
+
+
 class _Whole(WholeBody):
-    def answered(self, asked: Asked, *, turn: int, trace: bool) -> Answered:
-        return _answered(self.body(), asked)
+    def answers(self, asked: Asked, *, turn: int, trace: bool) -> Sequence[Answered]:
+        return [_answered(self.body(), asked)]
 
 
 class _Stream:
@@ -147,6 +163,8 @@ class _Stream:
     def __init__(self) -> None:
         self._events = EventReader()
         self._response: Mapping[str, Any] | None = None
+        self._parts: list[bytes] = []
+        """Events that are read only if the last one does not come."""
 
     @property
     def complete(self) -> bool:
@@ -157,14 +175,37 @@ class _Stream:
             # Most events are parts of what the last one has whole.
             if any(name in event for name in _READ):
                 self._last(read_event(event))
+            else:
+                self._parts.append(event)
 
     def _last(self, event: Mapping[str, Any]) -> None:
         if event.get("type") in _FAILURES:
             raise UnreadableError("the stream has an error")
         if event.get("type") in _ENDS:
             self._response = mapping(event.get("response"), "the response")
+            self._parts = []
 
-    def answered(self, asked: Asked, *, turn: int, trace: bool) -> Answered:
+    def answers(self, asked: Asked, *, turn: int, trace: bool) -> Sequence[Answered]:
         if self._response is None:
             raise UnreadableError("the stream ended before the answer did")
-        return _answered(self._response, asked)
+        return [_answered(self._response, asked)]
+
+    def so_far(self) -> Message | None:
+        texts: dict[str, list[str]] = {field: [] for field in _DELTAS.values()}
+        calls: dict[str, ToolCall] = {}
+        for event in map(read_event, self._parts):
+            kind, item = str(event.get("type")), event.get("item")
+            if kind == "response.output_item.added" and isinstance(item, dict):
+                if item.get("type") in ("function_call", "custom_tool_call"):
+                    calls[str(item.get("id"))] = _call(item)
+            elif kind in _DELTAS:
+                texts[_DELTAS[kind]].append(str(event.get("delta") or ""))
+            elif kind in _ARGUMENTS and (call := calls.get(str(event.get("item_id")))):
+                more = call.arguments + str(event.get("delta") or "")
+                calls[str(event.get("item_id"))] = replace(call, arguments=more)
+        return Message(
+            role="assistant",
+            content="".join(texts["content"]),
+            reasoning="".join(texts["reasoning"]) or None,
+            tool_calls=tuple(calls.values()),
+        )

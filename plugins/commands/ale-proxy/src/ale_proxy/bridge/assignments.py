@@ -21,9 +21,10 @@ from ale_proxy.bridge.forms import (
     Taken,
     Worker,
 )
-from ale_proxy.episodes import Feedback, task_id_of
+from ale_proxy.episodes import Feedback
 from ale_proxy.journal import Entry
 from ale_proxy.sessions import Session, Sessions
+from ale_proxy.tasks import task_id_of
 
 T = TypeVar("T")
 _LOOK_S = 1.0

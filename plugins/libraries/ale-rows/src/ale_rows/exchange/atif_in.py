@@ -11,6 +11,7 @@ from ale.types import (
     Episode,
     Message,
     Observation,
+    Replaced,
     TokenTrace,
     ToolCall,
     ToolSpec,
@@ -148,6 +149,7 @@ def _turn(step: Item, ours: Mapping[str, Any], prompt: Sequence[Message], *, fre
         duration_s=ours.get("duration_s", 0.0),
         tools=msgspec.convert(ours.get("tools", ()), tuple[ToolSpec, ...]),
         credited=ours.get("credited", True),
+        replaced=msgspec.convert(ours.get("replaced", ()), tuple[Replaced, ...]),
     )
 
 

@@ -95,6 +95,7 @@ def _agent_step(turn: Turn) -> dict[str, Any]:
         "duration_s": turn.duration_s,
         "tools": msgspec.to_builtins(turn.tools) or None,
         "credited": None if turn.credited else False,
+        "replaced": msgspec.to_builtins(turn.replaced) or None,
     }
     return {
         "source": "agent",

@@ -93,6 +93,8 @@ const turnOf = (episode, turn, number, seen, most) => {
   if (turn.finish) facts.push(`ended by ${turn.finish}`);
   return make("section", { class: "turn" },
     turn.fresh && number ? make("p", { class: "note" }, "A new conversation starts here.") : null,
+    turn.replaced || turn.dropped ? make("p", { class: "note" }, `${turn.dropped || 0} earlier messages were given otherwise.`) : null,
+    ...(turn.replaced || []).map(([role, text]) => folded(`${role}, in their place`, text)),
     ...turn.prompt.map(([role, text]) => folded(`${role} (${text.length.toLocaleString("en")} characters)`, text)),
     make("h4", {}, facts.join(" \u00b7 ")),
     turn.reasoning ? folded("reasoning", turn.reasoning) : null,
