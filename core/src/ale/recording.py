@@ -6,7 +6,7 @@ task source, so it can't be resumed by `ale run`; `Recording` itself continues o
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 
 from ale._registry import Registry
+from ale._run.hooks import Observers
 from ale._run.manifest import host_facts, run_id_for, versions
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode, invalid_record
 from ale.errors import AleError, InputError
-from ale.types import Episode, Task
+from ale.types import Episode, EpisodeFinished, RunFinished, RunStarted, Task
 
 __all__ = ["Recording", "masked", "run_folder"]
 
@@ -35,7 +36,9 @@ class Recording:
         path: a new one, or one that was recorded before and is continued.
         config: sections of a config that say where the episodes come from; ``chunker`` is needed,
             since what reads a run cuts its episodes with it.
-        registry: of the packages whose versions are stored.
+        registry: of the packages whose versions are stored, and whose own event hooks are called.
+        observers: called with the events of the recording, each after its name.
+        report: shows a message, such as that an observer failed and was dropped.
 
     Raises:
         InputError: there is something else at the path, such as a run of `ale run`: its
@@ -43,7 +46,14 @@ class Recording:
         StoreError: it can't be written, or another process writes to it.
     """
 
-    def __init__(self, path: Path, config: Mapping[str, Any], registry: Registry) -> None:
+    def __init__(
+        self,
+        path: Path,
+        config: Mapping[str, Any],
+        registry: Registry,
+        observers: Sequence[tuple[str, object]] = (),
+        report: Callable[[str], None] = print,
+    ) -> None:
         self._began = time.monotonic()
         redactor = Redactor(os.environ)
         if path.exists():
@@ -61,6 +71,8 @@ class Recording:
             next_one = max(self._rollouts.get(episode.task_id, 0), episode.rollout + 1)
             self._rollouts[episode.task_id] = next_one
         self.event("run_resumed" if self._rollouts else "run_started")
+        self._observers = Observers(observers, registry, report)
+        self._observers.notify("ale_run_started", self._started(reader.manifest["config"]))
 
     def next_rollout(self, task_id: str) -> int:
         """Number of the next episode of a task; it is not given again."""
@@ -92,6 +104,8 @@ class Recording:
             self._tasks.add(task.id)
         stored = msgspec.json.decode(masked(encode(episode), secrets), type=Episode)
         self._store.add_episode(stored)
+        event = EpisodeFinished(episode=stored, at=time.time())
+        self._observers.notify("ale_episode_finished", event)
         return stored
 
     def has(self, task_id: str, rollout: int) -> bool:
@@ -108,7 +122,33 @@ class Recording:
         seconds = self._store.earlier_s + time.monotonic() - self._began
         ended = {"outcome": outcome, **self._store.index.totals(), "seconds": seconds}
         self._store.set_outcome(ended, n_tasks=len(self._tasks))
+        finished = RunFinished(
+            run_id=self.run_id,
+            directory=str(self.path),
+            outcome=outcome,
+            n_expert_guided=self._store.index.expert_guided(),
+            seconds=seconds,
+            at=time.time(),
+            **self._store.index.totals(),
+        )
+        self._observers.notify("ale_run_finished", finished)
         self._store.close()
+
+    def _started(self, config: Mapping[str, Any]) -> RunStarted:
+        totals = self._store.index.totals()
+        return RunStarted(
+            run_id=self.run_id,
+            directory=str(self.path),
+            n_episodes=None,
+            n_done=len(self._store.index),
+            n_graded=totals["n_graded"],
+            n_succeeded=totals["n_succeeded"],
+            n_evaluated=self._store.index.count("evaluation"),
+            n_expert_guided=self._store.index.expert_guided(),
+            concurrency=0,
+            config=config,
+            at=time.time(),
+        )
 
 
 def masked(data: bytes, secrets: Collection[str]) -> bytes:

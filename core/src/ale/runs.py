@@ -4,7 +4,7 @@ Nothing is sampled or written. Iterators read from disk one record at a time (on
 for credit), so memory does not grow with the run.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from attrs import field, frozen
 from ale._config import load_config, structure_config
 from ale._config.environment import notes as environment_notes
 from ale._config.environment import overriding, parse_environment, values_from
-from ale._config.load import SECTIONS, select
+from ale._config.load import SECTIONS, select, unknown_section
 from ale._config.model import (
     PARTS,
     EvaluationOptions,
@@ -22,6 +22,7 @@ from ale._config.model import (
     RunOptions,
     SandboxRequirements,
 )
+from ale._config.plugin_files import KEY as PLUGINS
 from ale._config.plugin_files import load_plugin_files
 from ale._config.source import merge, parse_overrides, read_source
 from ale._registry import Registration, Registry
@@ -50,6 +51,7 @@ __all__ = [
     "END_OF_DEMONSTRATIONS",
     "FINISHING",
     "PARTS",
+    "SECTIONS",
     "SUCCESS",
     "TERMINATED",
     "Causes",
@@ -80,6 +82,7 @@ __all__ = [
     "load_plugins",
     "lock",
     "parse_choice",
+    "read_sections",
     "read_source",
     "secret_names",
     "versions",
@@ -248,6 +251,46 @@ def _pairs(text: str) -> list[str]:
             pairs.append(part)
         nested += sum(map(part.count, "[{")) - sum(map(part.count, "]}"))
     return pairs
+
+
+def read_sections(
+    path: Path,
+    registry: Registry,
+    *,
+    command: str,
+    uses: Collection[str],
+    others: Callable[[str], None] | None = None,
+) -> Node:
+    """The tree of a config of which a command uses some sections, with its plugin files loaded.
+
+    Nothing that is written is left aside without a word: a section that the command does not use
+    is an error, or is named if the config is one of `ale run` from which the command takes a part.
+
+    Args:
+        command: as it is typed, such as ``ale proxy``.
+        uses: the names of sections; ``plugins`` is used by every command.
+        others: shows which other sections a config has that is shared with `ale run`; None: such a
+            config is refused.
+
+    Raises:
+        InputError: the file can't be read, or has a section that is unknown or not used.
+    """
+    root = read_source(path)
+    assert root.mapping is not None
+    given = {key: node for key, node in root.mapping.items() if node.value is not None}
+    known = [*uses, PLUGINS]
+    left = [key for key in given if key in SECTIONS and key not in known]
+    problems = [unknown_section(root, key) for key in given if key not in SECTIONS]
+    if others is None:
+        expected = f"only {', '.join(known)}"
+        message = f"{command} does not use this section"
+        problems += [given[key].problem(message, path=key, expected=expected) for key in left]
+    elif left:
+        others(f"{path}: {command} uses {', '.join(uses)}, and not {', '.join(left)}")
+    if problems:
+        raise InputError(problems)
+    load_plugin_files(root, registry)
+    return root
 
 
 def find_component(registry: Registry, kind: str, name: str, *, option: str) -> Registration:

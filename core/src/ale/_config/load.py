@@ -93,7 +93,7 @@ def structure_config(node: Node, registry: Registry, *, hint: str | None = None)
     assert node.mapping is not None
     plugins = load_plugin_files(node, registry)
     problems = Problems()
-    problems.found += [_unknown_section(node, key) for key in node.mapping if key not in SECTIONS]
+    problems.found += [unknown_section(node, key) for key in node.mapping if key not in SECTIONS]
     node = _with_defaults(node)
     picked: dict[str, Any] = {
         kind: problems.collect(partial(_part, node, kind, registry, hint)) for kind in _PARTS
@@ -163,7 +163,8 @@ def _with_defaults(node: Node) -> Node:
     return merge(defaults, Node(written, node.file, node.line))
 
 
-def _unknown_section(node: Node, key: str) -> Problem:
+def unknown_section(node: Node, key: str) -> Problem:
+    """The problem of a section that no config has."""
     assert node.mapping is not None
     return node.mapping[key].problem(
         "unknown section",

@@ -1,13 +1,15 @@
 """The options of ``ale bench run``, and the config of `ale` that they make."""
 
+import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
 from ale.errors import InputError, PluginError, Problem
-from ale.runs import Registry, parse_choice, read_source
+from ale.runs import Registry, parse_choice, read_sections
 from ale.strict import Node, from_plain, nearest_file
 from ale_bench.offered import Offered, has_option
 
@@ -116,7 +118,7 @@ def _without_problems(flags: Flags, chosen: Offered, section: Mapping[str, Node]
 
 
 def _llm(flags: Flags, registry: Registry) -> Node:
-    section = _model_section(flags)
+    section = _model_section(flags, registry)
     given = {
         "model": ("--model", flags.model),
         "base_url": ("--base-url", flags.base_url),
@@ -133,10 +135,17 @@ def _llm(flags: Flags, registry: Registry) -> Node:
     return Node(options, section.file, section.line)
 
 
-def _model_section(flags: Flags) -> Node:
+def _model_section(flags: Flags, registry: Registry) -> Node:
     if flags.config is None:
         return parse_choice(flags.llm or "openai", option="--llm" if flags.llm else "--model")
-    return read_source(flags.config).section("llm")
+    root = read_sections(
+        flags.config,
+        registry,
+        command="ale bench",
+        uses=("llm",),
+        others=partial(print, file=sys.stderr),
+    )
+    return root.section("llm")
 
 
 def _has_temperature(section: Node, registry: Registry) -> bool:

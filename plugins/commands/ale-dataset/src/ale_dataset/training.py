@@ -2,14 +2,16 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ale.errors import InputError, StoreError
 from ale.plugin import BuildContext
 from ale.protocols import LLM, Trainer
-from ale.runs import Registry, build_choice, check_config
+from ale.runs import Registry, build_choice, check_config, read_sections
 from ale.strict import from_plain
 from ale.types import StepReport
 from ale_rows import Trained, check_scored, train
@@ -30,13 +32,20 @@ def train_on_rows(
 
     Args:
         config: a config of `ale run`, of which the model, the trainer and, of ``run``, the seed and
-            how many checkpoints to keep are used.
+            how many checkpoints to keep are used; its other sections are named on stderr.
         overrides: as of ``--set``.
 
     Raises:
         InputError: the config is invalid or has no trainer, or the file has no scored rows.
         AleError: a component failed.
     """
+    read_sections(
+        config,
+        registry,
+        command="ale dataset train",
+        uses=("llm", "trainer", "run"),
+        others=partial(print, file=sys.stderr),
+    )
     whole = check_config(config, registry, overrides).config
     if whole.get("trainer") is None:
         raise InputError.of("needed to train", file=str(config), path="trainer")

@@ -70,7 +70,7 @@ _SHARED = (
         "--config",
         type=PATH,
         metavar="FILE",
-        help="Apply the section middleware of this config: skills, hints.",
+        help="Apply the sections middleware and observers of this config: skills, hints, an audit.",
     ),
 )
 
@@ -230,9 +230,9 @@ def bridge(
 def manage(registry: Any, /, config: Path, url: str, **options: Any) -> None:
     """Assign the tasks of CONFIG through a bridge, grade the results and say why.
 
-    These sections of CONFIG are read: `tasks`; `llm`, a model that grades tasks without criteria
-    and writes the feedback; and `sandbox`, where criteria run. Without `llm`, the feedback is a
-    score.
+    CONFIG has these sections: `tasks`; `llm`, a model that grades tasks without criteria and writes
+    the feedback; `sandbox`, where criteria run; and `plugins`. Any other is refused. Without `llm`,
+    the feedback is a score.
 
     \b
     Example:

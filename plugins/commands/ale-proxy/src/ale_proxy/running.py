@@ -20,16 +20,17 @@ from yarl import URL
 from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.processes import announced
-from ale.protocols import Middleware
 from ale.recording import Recording, run_folder
-from ale.runs import Registry, build_choice, read_source
+from ale.runs import Registry, build_choice, read_sections
 from ale_openai_wire import Admission, cannot_listen, check_exposed, key_from
-from ale_proxy.admission import EVERYTHING, Entrance
 from ale_proxy.control import Control
 from ale_proxy.forwarding import SESSION, Forwarder
 from ale_proxy.sessions import Sessions
 
+Built = tuple[str, Any]
 _log = logging.getLogger(__name__)
+_USES = {"middleware": "middleware", "observers": "observer"}
+"""Sections of a config, and the kind of what they list."""
 CONNECT_S = 30.0
 KEEP_S = 4.0
 """For which an unused connection to the server is kept: less than servers keep theirs."""
@@ -86,14 +87,16 @@ def recorded(
 
     Raises as `built_middleware` and `check_address`, before anything is written, or StoreError.
     """
-    middleware = built_middleware(options.config, registry)
+    path = options.run or run_folder(kind)
+    middleware = built_middleware(options.config, registry, kind)
+    observers = built_observers(options.config, registry, kind, path)
     check_address(options)
     config = {
         "llm": {"type": f"ale-proxy/{kind}", "upstream": upstream},
         "chunker": {"type": "ale-chunkers/interaction"},
         "credit": {"type": "ale-credit/ipa"},
     }
-    recording = Recording(options.run or run_folder(kind), config, registry)
+    recording = Recording(path, config, registry, observers, report=_log.warning)
     try:
         yield Sessions(
             recording,
@@ -142,21 +145,47 @@ def server_url(text: str, option: str = "URL", example: str = "http://127.0.0.1:
     return URL(text.rstrip("/").removesuffix("/v1"))
 
 
-def built_middleware(config: Path | None, registry: Registry) -> Sequence[tuple[str, Middleware]]:
-    """What the section ``middleware`` of a config selects, with the names of the components.
+def built_middleware(config: Path | None, registry: Registry, kind: str = "proxy") -> list[Built]:
+    """What the section ``middleware`` of a config selects, each after its component's name.
+
+    Args:
+        kind: of the command: ``proxy`` or ``bridge``.
 
     Raises:
-        InputError: the file can't be read or has no such section, or a part can't be built.
+        InputError: the file can't be read, has other sections or none of these, or a part can't be
+            built.
     """
+    return _built(config, registry, kind, "middleware", BuildContext(environ=dict(os.environ)))
+
+
+def built_observers(config: Path | None, registry: Registry, kind: str, run: Path) -> list[Built]:
+    """Likewise, the section ``observers``.
+
+    Args:
+        run: the directory that is recorded to.
+    """
+    environ = dict(os.environ)
+    context = BuildContext(environ=environ, run_id=run.name, run_directory=run)
+    return _built(config, registry, kind, "observers", context)
+
+
+def _built(
+    config: Path | None, registry: Registry, kind: str, section: str, context: BuildContext
+) -> list[Built]:
     if config is None:
-        return ()
-    root = read_source(config)
-    section = root.get("middleware")
-    if section is None or section.items is None:
-        expected = "middleware: [{type: ...}, ...]"
-        raise root.error("a list 'middleware' is missing", expected=expected)
-    context = BuildContext(environ=dict(os.environ))
-    return [build_choice(node, "middleware", registry, context) for node in section.items]
+        return []
+    root = read_sections(config, registry, command=f"ale {kind}", uses=tuple(_USES))
+    found = {name: root.get(name) for name in _USES}
+    if all(node is None or node.value is None for node in found.values()):
+        expected = "middleware: [{type: ...}, ...], or observers"
+        raise root.error(f"there is nothing that ale {kind} uses", expected=expected)
+    node = found[section]
+    if node is None or node.value is None:
+        return []
+    if node.items is None:
+        expected = f"{section}: [{{type: ...}}, ...]"
+        raise node.error("it is no list", path=section, expected=expected)
+    return [build_choice(item, _USES[section], registry, context) for item in node.items]
 
 
 def key_in(variable: str | None, option: str) -> str | None:

@@ -89,7 +89,7 @@ def serve(
         raise click.UsageError("give either a model or --config FILE")
     if llm is not None and Path(llm).is_file():
         raise click.UsageError(f"'{llm}' is a file; did you mean --config {llm}?")
-    section = chosen(llm, config)
+    section = chosen(llm, config, ctx.obj)
     endpoint = Endpoint(
         host=host,
         allow_host=allow_host,

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -22,7 +23,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from ale.errors import AleError, InputError
 from ale.plugin import BuildContext
 from ale.processes import announced
-from ale.runs import Registry, build_choice, parse_choice, read_source
+from ale.runs import Registry, build_choice, parse_choice, read_sections
 from ale.strict import Node
 from ale_nats_client.options import ServerOptions
 from ale_openai_wire import Admission, cannot_listen, check_exposed, key_from
@@ -54,8 +55,22 @@ class Endpoint:
     """Further names that requests may call the server by."""
 
 
-def chosen(llm: str | None, config: Path | None) -> Node:
+def on_stderr(message: str) -> None:
+    """Show a message beside the URL, which is on stdout."""
+    print(message, file=sys.stderr)
+
+
+def chosen(
+    llm: str | None,
+    config: Path | None,
+    registry: Registry | None = None,
+    say: Callable[[str], None] = on_stderr,
+) -> Node:
     """The section ``llm``: as written on the command line, or of a config.
+
+    Args:
+        registry: gets what the plugin files of the config implement.
+        say: shows which other sections the config has.
 
     Raises:
         InputError: the file can't be read or has no such section.
@@ -63,7 +78,9 @@ def chosen(llm: str | None, config: Path | None) -> Node:
     if llm is not None:
         return parse_choice(llm, option="LLM")
     assert config is not None
-    return read_source(config).section("llm")
+    registry = registry or Registry()
+    root = read_sections(config, registry, command="ale serve", uses=("llm",), others=say)
+    return root.section("llm")
 
 
 def run(section: Node, registry: Registry, endpoint: Endpoint, say: Callable[[str], None]) -> None:

@@ -14,7 +14,7 @@ from attrs import define, evolve, frozen
 from ale.errors import AleError, GradingError, InputError, LLMError, Problem, SandboxError
 from ale.plugin import BuildContext
 from ale.protocols import LLM, Criterion, SandboxBackend
-from ale.runs import Registry, build_choice, read_source
+from ale.runs import Registry, build_choice, check_choice, read_sections
 from ale.strict import from_plain
 from ale.text import counted
 from ale.types import ENVIRONMENT_KINDS, Task
@@ -188,7 +188,9 @@ class _Manager:
 
 def _built(config: Path, registry: Registry, *, details: bool) -> tuple[list[Task], Grader]:
     """The tasks of a config, and what grades them."""
-    root = read_source(config)
+    root = read_sections(config, registry, command="ale manage", uses=("tasks", "llm", "sandbox"))
+    if (place := root.get("sandbox")) is not None:  # also where no criterion needs one
+        check_choice(place, "sandbox", registry, path="sandbox")
     context = BuildContext(environ=dict(os.environ))
     tasks = list(build_choice(root.section("tasks"), "tasks", registry, context)[1].load())
     llm: LLM | None = None
@@ -206,7 +208,7 @@ def _built(config: Path, registry: Registry, *, details: bool) -> tuple[list[Tas
     }
     backend: SandboxBackend | None = None
     if any(criteria.values()):
-        place = root.get("sandbox") or from_plain({"type": "auto"}, file=str(config))
+        place = place or from_plain({"type": "auto"}, file=str(config))
         backend = build_choice(place, "sandbox", registry, context)[1]
     return tasks, Grader(criteria=criteria, backend=backend, llm=llm, details=details)
 
