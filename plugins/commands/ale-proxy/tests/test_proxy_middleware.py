@@ -14,9 +14,11 @@ from ale.plugin import Component, hookimpl
 from ale.protocols import MiddlewareContext, Rewritten
 from ale.runs import Registry
 from ale.testing.openai_server import openai_server
-from ale.types import Message
+from ale.types import EpisodeFinished, Message, RunFinished, RunStarted
 from ale_proxy.apis import APIS
-from ale_proxy.running import built_middleware
+from ale_proxy.episodes import Feedback
+from ale_proxy.running import ProxyOptions, built_middleware, recorded
+from ale_proxy.sessions import Asker
 
 from .conftest import Proxied
 
@@ -125,3 +127,49 @@ def test_the_section_of_a_config_is_built(tmp_path: Path) -> None:
     config.write_text(json.dumps({"middleware": [{"type": "odd"}]}))
     with pytest.raises(InputError, match="no middleware 'odd'"):
         built_middleware(config, registry)
+
+
+class Counting:
+    """Keeps the events that it sees."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    @hookimpl
+    def ale_run_started(self, event: RunStarted) -> None:
+        self.seen.append(f"started {Path(event.directory).name}")
+
+    @hookimpl
+    def ale_episode_finished(self, event: EpisodeFinished) -> None:
+        self.seen.append(f"{event.episode.task_id} {event.episode.reward}")
+
+    @hookimpl
+    def ale_run_finished(self, event: RunFinished) -> None:
+        self.seen.append(f"finished {event.n_graded}")
+
+
+@pytest.mark.parametrize("kind", ["proxy", "bridge"])
+def test_the_observers_of_a_config_see_what_is_recorded(kind: str, tmp_path: Path) -> None:
+    counting = Counting()
+
+    class Plugin:
+        @hookimpl
+        def ale_observers(self) -> list[Component[None, Counting]]:
+            return [Component("counting", None, lambda o, c: counting, summary="Counts.")]
+
+    registry = Registry()
+    registry.add(Plugin(), "ale-counting")
+    config = tmp_path / "c.yaml"
+    config.write_text(json.dumps({"observers": [{"type": "counting"}]}))
+    options = ProxyOptions(upstream="", port=0, run=tmp_path / "recorded", config=config)
+    with recorded(kind, options, "", registry) as sessions:
+        session = sessions.opened(Asker(name="s", of="", task_id="t"), "s")
+        sessions.say(session, Feedback(score=1.0))
+        sessions.end(session, "feedback")
+    assert counting.seen == ["started recorded", "t None", "finished 0"]
+    config.write_text(json.dumps({"observers": [], "tasks": {"type": "tbp"}}))
+    with (
+        pytest.raises(InputError, match=f"ale {kind} does not use this section"),
+        recorded(kind, options, "", registry),
+    ):
+        pass
