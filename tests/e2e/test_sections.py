@@ -42,7 +42,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "serve": ("--port", "0", "--config"),
     "bench run": ("humaneval", "--print-config", "--config"),
     "dataset train": ("--in", "rows.jsonl", "--out", "trained"),
-    "ablate": ("--vary", "credit.type=ipa,grpo"),
+    "ablate": ("--vary", "run.rollouts=2,3"),
 }
 GOOD: dict[str, Any] = {
     "tasks": {"type": "tbp", "path": str(ROOT / "tasks" / "tbp_examples")},

@@ -18,7 +18,6 @@ from ale.types import EpisodeFinished, Message, RunFinished, RunStarted
 from ale_proxy.apis import APIS
 from ale_proxy.episodes import Feedback
 from ale_proxy.running import ProxyOptions, built_middleware, recorded
-from ale_proxy.sessions import Asker
 
 from .conftest import Proxied
 
@@ -163,7 +162,7 @@ def test_the_observers_of_a_config_see_what_is_recorded(kind: str, tmp_path: Pat
     config.write_text(json.dumps({"observers": [{"type": "counting"}]}))
     options = ProxyOptions(upstream="", port=0, run=tmp_path / "recorded", config=config)
     with recorded(kind, options, "", registry) as sessions:
-        session = sessions.opened(Asker(name="s", of="", task_id="t"), "s")
+        session = sessions.opened("s", "t", ())
         sessions.say(session, Feedback(score=1.0))
         sessions.end(session, "feedback")
     assert counting.seen == ["started recorded", "t None", "finished 0"]

@@ -236,16 +236,20 @@ class Sessions:
         """The open session of this name."""
         return self._open.get(name)
 
-    def opened(self, asker: Asker, name: str) -> Session:
-        """The session of this name; a new one where none is open."""
+    def opened(
+        self, name: str, task_id: str | None, secrets: Collection[str], of: str = ""
+    ) -> Session:
+        """The session of this name; a new one where none is open.
+
+        Args:
+            of: whose it is, if nobody has named it.
+        """
         session = self._open.get(name)
         if session is None:
-            session = self._open[name] = Session(
-                name=name, of="" if name == asker.name else asker.of
-            )
+            session = self._open[name] = Session(name=name, of=of)
         session.last = time.monotonic()
-        session.task_id = session.task_id or asker.task_id
-        session.secrets.update(asker.secrets)
+        session.task_id = session.task_id or task_id
+        session.secrets.update(secrets)
         return session
 
     def check_room(self) -> None:
@@ -292,7 +296,8 @@ class Sessions:
             asker = exchange.asker
             assert asker is not None
             name = asker.name or self._continued(exchange, asker) or self._new_name(asker)
-            session = self.opened(asker, name)
+            of = "" if name == asker.name else asker.of
+            session = self.opened(name, asker.task_id, asker.secrets, of)
             session.first = session.first or exchange.messages
             session.running[exchange] = None
             exchange.session = session
