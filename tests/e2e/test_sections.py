@@ -14,7 +14,7 @@ from ale.runs import SECTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 URL = "http://127.0.0.1:9/v1"
-WHOLE = ("run", "check", "launch", "ablate", "plan")
+WHOLE = ("run", "check", "launch", "plan")
 """Of which the config is one of `ale run`, checked as a whole."""
 USES = {
     "proxy": {"middleware", "observers", "plugins"},
@@ -28,6 +28,7 @@ TAKES = {
 }
 """What these take of the config of a run, whose other sections they name."""
 ELSEWHERE = {
+    "ablate": "starts `ale run` for each variant",
     "server start": "starts `ale serve --config`",
     "loop run": "has a form of its own, read strictly, with the config of a run in it",
     "loop status": "as loop run",
@@ -42,7 +43,6 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "serve": ("--port", "0", "--config"),
     "bench run": ("humaneval", "--print-config", "--config"),
     "dataset train": ("--in", "rows.jsonl", "--out", "trained"),
-    "ablate": ("--vary", "run.rollouts=2,3"),
 }
 GOOD: dict[str, Any] = {
     "tasks": {"type": "tbp", "path": str(ROOT / "tasks" / "tbp_examples")},
