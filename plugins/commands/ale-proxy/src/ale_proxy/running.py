@@ -23,6 +23,7 @@ from ale.processes import announced
 from ale.recording import Recording, run_folder
 from ale.runs import Registry, build_choice, read_sections
 from ale_openai_wire import Admission, cannot_listen, check_exposed, key_from
+from ale_proxy.admission import EVERYTHING, Entrance
 from ale_proxy.control import Control
 from ale_proxy.forwarding import SESSION, Forwarder
 from ale_proxy.sessions import Sessions
