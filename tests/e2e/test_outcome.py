@@ -99,6 +99,23 @@ def test_an_unknown_model_is_reported_with_those_of_the_server(workshop: Any) ->
     assert "set llm.model to one of: m" in message
 
 
+def test_an_unknown_model_of_any_server_is_reported_before_the_run(workshop: Any) -> None:
+    """Also where nothing in the list says that the server refuses other names."""
+    script = {"*": {"text": "hi"}, "models": [{"id": "m", "owned_by": "organization_owner"}]}
+    with openai_server(script) as server:
+        workshop.config(llm=model(server.url, "other"))
+        message = refused(workshop)
+    assert "set llm.model to one of: m" in message
+
+
+def test_a_forgotten_v1_is_reported_before_the_run(workshop: Any) -> None:
+    with openai_server({"*": {"text": "hi"}}) as server:
+        workshop.config(llm=model(server.url.removesuffix("/v1")))
+        message = refused(workshop)
+    assert "check llm.model and llm.base_url" in message
+    assert "which often ends in /v1" in message
+
+
 def test_a_refused_key_is_reported_before_the_run(workshop: Any) -> None:
     with openai_server({"*": {"text": "hi"}, "models": {"fault": 401}}) as server:
         workshop.config(llm=model(server.url))

@@ -12,9 +12,9 @@ from ale._run.timeouts import Supervisor
 from ale.errors import AleError, InputError, Problem
 from ale.protocols import Checkable, CheckableBackend, CheckableExecutor
 
-CHECK_S = 12.0
-"""Seconds for the check of a model: a little more than its client's own limit, as the client's
-error names the URL."""
+CHECK_S = 25.0
+"""Seconds for the check of a model: a little more than its client's own limits (10 for the list of
+models, 10 for one token), as the client's error names the URL."""
 _HINT = "run.preflight: false skips this check, as does ale run --no-checks"
 
 

@@ -39,15 +39,27 @@ class Player:
         listed = script.get("models") if isinstance(script, Mapping) else None
         self.models: Sequence[Mapping[str, Any]] | Step = listed or [{"id": "scripted"}]
         """What ``/v1/models`` lists, or a step that fails."""
+        self._names = {each["id"] for each in listed} if isinstance(listed, list) else None
+        """The models that it has; None: any."""
         self._played = 0
         self._reached: Counter[str] = Counter()
 
-    def step(self, messages: Messages) -> Step:
+    def step(self, messages: Messages, body: Mapping[str, Any]) -> Step:
         """What to play next: first the faults that come before a step, then the step itself.
+
+        Args:
+            messages: of the request.
+            body: of the request.
 
         Raises:
             NoStepError: the script has no step.
         """
+        if self._names is not None and (model := body.get("model")) not in self._names:
+            message = f"The model `{model}` does not exist."
+            return {"fault": 404, "code": "model_not_found", "message": message}
+        if 1 in (body.get("max_tokens"), body.get("max_completion_tokens")):
+            other = self._script.get("*", {}) if isinstance(self._script, Mapping) else {}
+            return other if "fault" in other else {"text": "Hi", "finish_reason": "length"}
         place, step = self._find(messages)
         before: Sequence[Step] = step.get("before", ())
         earlier = self._reached[place]

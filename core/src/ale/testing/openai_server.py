@@ -32,7 +32,11 @@ A request for which there is no step is answered with status 400, which no clien
 
 ``models``, at the top of a script of form 2 or 3, has the objects that ``/v1/models`` lists (such
 as ``{id: m, owned_by: vllm}``), or a step with an integer ``fault``; by default one model,
-``scripted``.
+``scripted``. A request for a model that is not in a given list is refused with status 404; without
+a given list, any name is taken.
+
+A request for a single token, as a check before a run sends it, takes no step of the script: it is
+answered with one word, or with the ``fault`` of the step ``*``.
 
 **A step** that answers may have any of
 
@@ -178,11 +182,13 @@ class _Connection:
             await self._writer.wait_closed()
 
     async def _answer(self, request: _Request) -> None:
-        if request.method == "GET" and request.path.endswith("/models"):
+        if not request.path.startswith("/v1/"):
+            await self._send_json(404, {"error": {"message": f"nothing at {request.path}"}})
+        elif request.method == "GET" and request.path.endswith("/models"):
             await self._list_models()
         elif request.method == "POST" and request.path.endswith(self._wire.path):
             try:
-                step = self._player.step(self._wire.messages(request.body))
+                step = self._player.step(self._wire.messages(request.body), request.body)
             except NoStepError as error:
                 await self._send_json(400, {"error": {"message": str(error), "code": "no_step"}})
             else:

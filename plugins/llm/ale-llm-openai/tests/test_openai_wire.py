@@ -354,12 +354,20 @@ async def test_a_check_refuses_a_model_that_the_server_would_refuse() -> None:
             await check(llm)
 
 
-async def test_a_check_warns_where_the_server_may_take_any_name(
+async def test_a_check_warns_where_the_server_takes_a_name_that_it_does_not_list(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with session([]) as (llm, _):
+    async with session([]) as (llm, server):
         await check(llm)
-    assert "has no model 'm'; set llm.model to one of: scripted" in caplog.text
+        asked = server.requests()[1:]
+    assert "the server answers as 'm', but lists only scripted" in caplog.text
+    assert [request["body"]["max_tokens"] for request in asked] == [1]
+
+
+async def test_a_check_asks_a_server_that_does_not_say_whether_it_takes_other_names() -> None:
+    async with session({"models": [{"id": "qwen", "owned_by": "somebody"}]}) as (llm, _):
+        with pytest.raises(LLMError, match=r"set llm\.model to one of: qwen"):
+            await check(llm)
 
 
 @pytest.mark.parametrize(
@@ -374,6 +382,32 @@ async def test_a_check_names_the_variable_of_a_refused_key(
 
 
 @pytest.mark.parametrize("status", [404, 405, 500])
-async def test_a_server_without_a_list_passes_the_check(status: int) -> None:
-    async with session({"models": {"fault": status}}) as (llm, _):
+async def test_a_server_without_a_list_is_asked_for_one_token(status: int) -> None:
+    async with session({"models": {"fault": status}}) as (llm, server):
         await check(llm)
+        assert server.requests()[1]["body"]["max_tokens"] == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"fault": 404, "message": "Not Found"},
+        {"fault": 200, "message": "Unexpected endpoint or method."},  # as LM Studio says it
+        {"fault": "invalid_json"},  # a web page
+    ],
+)
+async def test_a_server_without_a_list_and_without_an_answer_fails_the_check(fault: Any) -> None:
+    script = {"*": fault, "models": {"fault": 404}}
+    async with session(script) as (llm, _):
+        with pytest.raises(LLMError):
+            await check(llm)
+
+
+async def test_a_server_that_loads_its_model_passes_the_check(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("ale_openai_wire.client._ASK_S", 0.5)
+    script = {"*": {"fault": "silence"}, "models": {"fault": 404}}
+    async with session(script) as (llm, _):
+        await check(llm)
+    assert "the server may be loading the model" in caplog.text

@@ -13,7 +13,7 @@ A library, not a plugin: it registers no component. Its modules:
 - `hints`: what to do where no retry helps.
 """
 
-from ale_openai_wire.client import ChatClient, check_model, missing_model
+from ale_openai_wire.client import ONE_TOKEN, ChatClient, missing_model
 from ale_openai_wire.hints import TOO_LONG, unreachable
 from ale_openai_wire.listening import Admission, cannot_listen, check_exposed
 from ale_openai_wire.models import read_models
@@ -33,6 +33,7 @@ from ale_openai_wire.retry import AttemptError, Redactor
 from ale_openai_wire.status import error_in, status_error, stream_error
 
 __all__ = [
+    "ONE_TOKEN",
     "TOO_LONG",
     "Admission",
     "Answer",
@@ -43,7 +44,6 @@ __all__ = [
     "Redactor",
     "cannot_listen",
     "check_exposed",
-    "check_model",
     "completion",
     "effective",
     "error_in",

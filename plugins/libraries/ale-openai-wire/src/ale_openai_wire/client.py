@@ -5,9 +5,11 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 
+from attrs import evolve
+
 from ale.errors import LLMError
 from ale.plugin import BuildContext, Secret
-from ale.types import CompletionRequest, Sampling
+from ale.types import CompletionRequest, Conversation, Message, Sampling
 from ale_openai_wire.hints import unknown_model
 from ale_openai_wire.models import checks_names, lists
 from ale_openai_wire.options import ChatOptions
@@ -15,6 +17,17 @@ from ale_openai_wire.response import Answer
 from ale_openai_wire.retry import Redactor, with_retries
 
 _log = logging.getLogger(__name__)
+
+ONE_TOKEN = CompletionRequest(
+    messages=(Message(role="user", content="Hi"),),
+    sampling=Sampling(max_tokens=1),
+    conversation=Conversation(episode_id="check", task_id="check", rollout=0, seed=0),
+    turn=0,
+)
+"""The smallest request: whether there is a model at all."""
+_ASK_S = 10.0
+"""Seconds to wait for its answer: a server may have to load the model first."""
+_ASKED_AGAIN = 2
 
 
 class ChatClient:
@@ -66,21 +79,47 @@ class ChatClient:
                 monotonic=self._context.monotonic,
             )
 
+    async def _check_listed(
+        self,
+        models: Mapping[str, str],
+        name: str,
+        attempt: Callable[[], Awaitable[Answer]],
+        *,
+        where: str,
+    ) -> None:
+        """Does the server have the model? Where its list does not tell, it is asked for one token.
+
+        Args:
+            models: that the server lists, with their owners; empty if it has no list.
+            attempt: sends `ONE_TOKEN`.
+            where: model and server, for errors.
+
+        Raises:
+            LLMError: it does not, or refuses the request, or answers with something else.
+        """
+        if lists(models, name):
+            return
+        if models and checks_names(models):
+            raise LLMError(f"{where}: {unknown_model(name, models)}")
+        options = evolve(
+            self._chat_options, max_retries=min(_ASKED_AGAIN, self._chat_options.max_retries)
+        )
+        try:
+            async with asyncio.timeout(_ASK_S):
+                await with_retries(attempt, options, where=where, rng=random.Random(0))  # noqa: S311
+        except TimeoutError:
+            _log.warning(
+                "%s: no answer to a request for one token within %g s; the server may be loading "
+                "the model",
+                where,
+                _ASK_S,
+            )
+            return
+        if models:
+            listed = ", ".join(sorted(models))
+            _log.warning("%s: the server answers as %r, but lists only %s", where, name, listed)
+
 
 def missing_model(models: Mapping[str, str], name: str) -> str | None:
     """What to say of a name that the server's list of models does not have, else None."""
     return None if not models or lists(models, name) else unknown_model(name, models)
-
-
-def check_model(models: Mapping[str, str], name: str, *, where: str) -> None:
-    """Is the model in the server's list? A warning where servers of this kind take any name.
-
-    Raises:
-        LLMError: it is not, and the server is known to refuse such names.
-    """
-    problem = missing_model(models, name)
-    if problem is None:
-        return
-    if checks_names(models):
-        raise LLMError(f"{where}: {problem}")
-    _log.warning("%s: %s (asking anyway: some servers take any name)", where, problem)

@@ -7,6 +7,7 @@ provider and version; `ale-llm-openai` asks such servers directly.
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import openai
@@ -17,11 +18,11 @@ from ale.types import Completion, CompletionRequest, LLMCapabilities
 from ale_llm_litellm.options import LiteLLMOptions
 from ale_llm_litellm.quiet import load
 from ale_openai_wire import (
+    ONE_TOKEN,
     TOO_LONG,
     Answer,
     AttemptError,
     ChatClient,
-    check_model,
     completion,
     effective,
     from_mapping,
@@ -77,7 +78,7 @@ class LiteLLM(ChatClient):
     async def check(self) -> None:
         """With a `base_url`: does a server answer there and have the model? Else: is there a key?
 
-        A missing model is an error if the server is known to refuse unknown names, else a warning.
+        A server that does not list the model, and may have it all the same, is asked for one token.
 
         Raises:
             LLMError: requests would fail.
@@ -89,7 +90,8 @@ class LiteLLM(ChatClient):
             models = await self._models(self._options.base_url)
         except AttemptError as failed:
             raise LLMError(f"{self._where}: {failed.reason}", transient=failed.transient) from None
-        check_model(models, self._name, where=self._options.model)
+        attempt = partial(self._attempt, self._fields(ONE_TOKEN))
+        await self._check_listed(models, self._name, attempt, where=self._options.model)
 
     async def aclose(self) -> None:
         """Refuse further requests. litellm's connections belong to the whole process, not to a

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,10 +22,10 @@ from ale.plugin import BuildContext, Secret
 from ale.types import Completion, CompletionRequest, LLMCapabilities, Sampling
 from ale_llm_openai.options import OpenAIOptions
 from ale_openai_wire import (
+    ONE_TOKEN,
     Answer,
     AttemptError,
     ChatClient,
-    check_model,
     completion,
     effective,
     error_in,
@@ -112,7 +113,7 @@ class OpenAILLM(ChatClient):
     async def check(self) -> None:
         """Ask the server for its models: is it there, does it take the key, does it have the model?
 
-        A missing model is an error if the server is known to refuse unknown names, else a warning.
+        A server that does not list the model, and may have it all the same, is asked for one token.
 
         Raises:
             LLMError: requests would fail.
@@ -122,7 +123,9 @@ class OpenAILLM(ChatClient):
         except AttemptError as failed:
             message = f"{self._server}: {failed.reason}"
             raise LLMError(message, transient=failed.transient) from None
-        check_model(models, self._options.model, where=self._server)
+        fields = self._fields(ONE_TOKEN, effective(ONE_TOKEN.sampling, self._defaults))
+        attempt = partial(self._attempt, fields)
+        await self._check_listed(models, self._options.model, attempt, where=self._server)
 
     async def aclose(self) -> None:
         """Close the connections."""
