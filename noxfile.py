@@ -337,6 +337,12 @@ def docs(session: nox.Session) -> None:
     run_shared(session, "sphinx-build", "-q", "-W", "--keep-going", "docs", "docs/_build/html")
 
 
+@nox.session(**SHARED)
+def reference(session: nox.Session) -> None:
+    """Write the generated parts of the documentation into its pages."""
+    run_shared(session, "python", "docs/_ext/ale_reference")
+
+
 @nox.session(venv_backend="none")
 def addresses(session: nox.Session) -> None:
     """Write the repository's address, of pyproject.toml, into metadata and READMEs."""

@@ -15,25 +15,14 @@ copyright = "the authors of ale, under the Apache License 2.0"
 version = release = ale.__version__
 
 extensions = [
-    "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "myst_parser",
     "ale_reference",
 ]
-exclude_patterns = ["_build", "_ext", "reference/generated/parts"]
+exclude_patterns = ["_build", "_ext"]
 templates_path: list[str] = []
 
-# A name in single backticks in a docstring: a link where it is documented, else plain code.
-default_role = "py:obj"
-python_use_unqualified_type_names = True
-add_module_names = False
-python_maximum_signature_line_length = 80
-autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
-napoleon_custom_sections = [("Raises (on entry)", "Raises")]
-
 myst_enable_extensions = ["colon_fence", "deflist"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 
 html_theme = "furo"
 html_title = f"ale {release}"

@@ -1,14 +1,16 @@
 """The picture of the packages: the stage of a run that each belongs to, and what flows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from html import escape
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from attrs import frozen
-from jinja2 import Template
 
 from ale._cli.main import _BUILT_IN
 from ale._registry import KINDS, Registry
+from ale_reference.markup import table
+from ale_reference.packages import folder_of, folders
 
 
 @frozen
@@ -42,89 +44,111 @@ ASIDE = (
     Stage("Beside it: watch all of it", ("observer",), ""),
 )
 
-_PICTURE = Template(
-    """\
-```{raw} html
-<figure class="architecture">
-<ol>
-{%- for stage in stages %}
-<li><b>{{ stage.title }}</b>
-{%- for part in stage.parts %}
-<code>{{ part.hook }}</code><span>plugins/{{ part.groups }}/</span>
-<ul>
-{%- for name in part.packages %}<li><a href="{{ link(name) }}">{{ name }}</a></li>{% endfor %}
-</ul>
-{%- endfor %}
-{%- if stage.gives %}<em>&rarr; {{ stage.gives }}</em>{% endif %}</li>
-{%- endfor %}
-</ol>
-<div>
-{%- for title, names in rows %}
-<p><b>{{ title }}</b>
-{%- for name, commands in names.items() %} <a href="{{ link(name) }}">{{ name }}</a>
-{%- if commands %} ({{ commands }}){% endif %}{% if not loop.last %},{% endif %}
-{%- endfor %}</p>
-{%- endfor %}
-</div>
-</figure>
-```
-""",
-    trim_blocks=True,
+_COLUMNS, _WIDTH, _GAP, _LINE = 3, 300, 36, 17
+_STYLE = (
+    "text{font:13px system-ui,sans-serif;fill:#1f2328}.t{font-weight:600}.h{font-family:monospace}"
+    ".p{fill:#57606a}.g{font-style:italic;fill:#0550ae}"
+    "rect{fill:#fff;stroke:#8c959f;rx:6}.aside{stroke-dasharray:5 4}path{stroke:#57606a;fill:none}"
 )
 
 
-def pages(registry: Registry, root: Path) -> Mapping[str, str]:
-    """``parts/architecture.md``."""
-    groups = {path.parent.name: path.parents[1].name for path in _projects(root)}
+def picture(registry: Registry, root: Path) -> str:
+    """The stages as an SVG: rows of boxes, read from left to right."""
     shown = [*PIPELINE, *ASIDE]
     if missing := KINDS.keys() - {kind for stage in shown for kind in stage.kinds}:
         raise RuntimeError(f"no stage of the picture has the kinds {sorted(missing)}")
-    stages = [
-        {
-            "title": f"{number}. {stage.title}" if stage in PIPELINE else stage.title,
-            "gives": stage.gives,
-            "parts": [_part(kind, registry, groups) for kind in stage.kinds],
-        }
-        for number, stage in enumerate(shown, 1)
-    ]
-    commands = {name: each for name, each in _commands(registry).items() if name in groups}
-    libraries = {name: "" for name, group in groups.items() if group == "libraries"}
-    rows = [
-        ("The core, in core/:", {"ale-core": ", ".join(f"ale {name}" for name in _BUILT_IN)}),
-        ("Commands, most of them in plugins/commands/:", commands),
-        ("Libraries, in plugins/libraries/:", libraries),
-    ]
-    named = {each.distribution for kind in KINDS for each in registry.registrations(kind)}
-    if missing := groups.keys() - named - commands.keys() - libraries.keys():
-        raise RuntimeError(f"the picture has no place for {sorted(missing)}")
-    text = _PICTURE.render(
-        stages=stages, rows=rows, link=lambda name: f"reference/generated/packages/{name}.html"
+    texts = [list(_lines(stage, number, registry)) for number, stage in enumerate(shown, 1)]
+    boxes, top = [], _GAP // 2
+    for first in range(0, len(shown), _COLUMNS):
+        row = texts[first : first + _COLUMNS]
+        height = _LINE * max(map(len, row)) + 20
+        for column, lines in enumerate(row):
+            left = _GAP // 2 + column * (_WIDTH + _GAP)
+            boxes.append(_box(left, top, height, lines, shown[first + column] in ASIDE))
+            if shown[first + column] in PIPELINE[:-1] and column < _COLUMNS - 1:
+                boxes.append(_arrow(left + _WIDTH, top + height // 2))
+        top += height + _GAP
+    width = _COLUMNS * (_WIDTH + _GAP)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {top - _GAP // 2}" '
+        'role="img" aria-label="The stages of a run, their hooks and packages">\n'
+        f"<style>{_STYLE}</style>\n"
+        '<rect width="100%" height="100%" style="stroke:none"/>\n' + "".join(boxes) + "</svg>\n"
     )
-    return {"parts/architecture.md": text}
 
 
-def _projects(root: Path) -> list[Path]:
-    return sorted(root.glob("plugins/*/*/pyproject.toml"))
+def _lines(stage: Stage, number: int, registry: Registry) -> Iterator[tuple[str, str]]:
+    """The lines of a box, each with the class of its style."""
+    yield "t", f"{number}. {stage.title}" if stage in PIPELINE else stage.title
+    for kind in stage.kinds:
+        yield "h", KINDS[kind]
+        for name in _packages(kind, registry):
+            yield "p", name
+    if stage.gives:
+        yield "g", f"\u2192 {stage.gives}"
+
+
+def _box(left: int, top: int, height: int, lines: list[tuple[str, str]], aside: bool) -> str:
+    style = ' class="aside"' if aside else ""
+    made = f'<rect{style} x="{left}" y="{top}" width="{_WIDTH}" height="{height}"/>\n'
+    for number, (kind, text) in enumerate(lines, 1):
+        indent = {"p": 24}.get(kind, 12)
+        place = f'x="{left + indent}" y="{top + 6 + number * _LINE}"'
+        made += f'<text class="{kind}" {place}>{escape(text)}</text>\n'
+    return made
+
+
+def _arrow(left: int, middle: int) -> str:
+    end = left + _GAP - 6
+    line = f"M{left + 6} {middle}H{end}m-6 -5l6 5l-6 5"
+    return f'<path d="{line}"/>\n'
+
+
+def parts(registry: Registry, root: Path) -> Mapping[str, str]:
+    """``stages``: the picture as a table, with links, and the packages that are not in it."""
+    stages = [
+        [
+            f"{number}. {stage.title}" if stage in PIPELINE else stage.title,
+            ", ".join(
+                f"[`{KINDS[kind]}`](reference/hooks.md#{KINDS[kind]})" for kind in stage.kinds
+            ),
+            ", ".join(
+                f"[{name}](../{folder_of(name)}/README.md)"
+                for name in dict.fromkeys(
+                    name for kind in stage.kinds for name in _packages(kind, registry)
+                )
+            ),
+            stage.gives,
+        ]
+        for number, stage in enumerate([*PIPELINE, *ASIDE], 1)
+    ]
+    commands = [["[ale-core](../core/README.md)", ", ".join(f"`ale {name}`" for name in _BUILT_IN)]]
+    commands += [
+        [f"[{name}](../{folder_of(name)}/README.md)", listed]
+        for name, listed in _commands(registry).items()
+    ]
+    return {
+        "stages": table(["stage", "hook", "packages", "gives"], stages),
+        "package-commands": table(["package", "commands"], commands),
+    }
+
+
+def _packages(kind: str, registry: Registry) -> list[str]:
+    return sorted({each.distribution for each in registry.registrations(kind)})
 
 
 def _commands(registry: Registry) -> Mapping[str, str]:
     """The commands of each package that has some, those that don't begin with ``ale`` too."""
     found = {
-        package.distribution: [f"ale {command.name}" for command in commands]
+        package.distribution: [f"`ale {command.name}`" for command in commands]
         for package, commands in registry.answers("ale_commands")
+        if package.distribution in folders()
     }
     for script in entry_points(group="console_scripts"):
-        if script.dist is not None and script.dist.name.startswith("ale-"):
-            found.setdefault(script.dist.name, []).append(script.name)
+        if (
+            script.dist is not None
+            and script.dist.name in folders()
+            and script.dist.name != "ale-core"
+        ):
+            found.setdefault(script.dist.name, []).append(f"`{script.name}`")
     return {name: ", ".join(found[name]) for name in sorted(found)}
-
-
-def _part(kind: str, registry: Registry, groups: Mapping[str, str]) -> Mapping[str, object]:
-    """The hook of a kind, its packages, and the folder that most of them are in."""
-    packages = sorted({each.distribution for each in registry.registrations(kind)})
-    folders = [groups[name] for name in packages if name in groups]
-    return {
-        "hook": KINDS[kind],
-        "packages": packages,
-        "groups": max(sorted(set(folders)), key=folders.count),
-    }

@@ -12,11 +12,11 @@ from ale._registry import Registry
 from ale_reference.markup import code, table
 
 
-def pages(registry: Registry, root: Path) -> Mapping[str, str]:
-    """``parts/commands.md`` and ``parts/exit-codes.md``."""
+def parts(registry: Registry, root: Path) -> Mapping[str, str]:
+    """``commands`` and ``exit-codes``."""
     context = click.Context(cli, info_name="ale")
     made = "".join("".join(_command(name, context)) for name in cli.list_commands(context))
-    return {"parts/commands.md": made, "parts/exit-codes.md": _exit_codes()}
+    return {"commands": made, "exit-codes": _exit_codes()}
 
 
 def _exit_codes() -> str:

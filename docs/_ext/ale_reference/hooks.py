@@ -5,11 +5,12 @@ from pathlib import Path
 
 from ale import hookspecs
 from ale._registry import KINDS, Registry
-from ale_reference.markup import rest
+from ale_reference.packages import folder_of
+from ale_reference.records import described
 
 
-def pages(registry: Registry, root: Path) -> Mapping[str, str]:
-    """``parts/hooks.md``."""
+def parts(registry: Registry, root: Path) -> Mapping[str, str]:
+    """``hooks``."""
     names = [name for name in vars(hookspecs) if name.startswith("ale_")]
     components = [name for name in names if name in KINDS.values()]
     others = [name for name in names if name not in components]
@@ -21,13 +22,13 @@ def pages(registry: Registry, root: Path) -> Mapping[str, str]:
             *(_hook(name, registry) for name in others),
         ]
     )
-    return {"parts/hooks.md": text}
+    return {"hooks": text}
 
 
 def _hook(name: str, registry: Registry) -> str:
     implemented = "; ".join(_implementations(name, registry))
-    signature = rest(f".. autofunction:: ale.hookspecs.{name}\n   :no-index-entry:")
-    return f"### `{name}`\n\n{signature}\nImplemented by: {implemented}.\n\n"
+    said = "".join(described(getattr(hookspecs, name)))
+    return f"### `{name}`\n\n{said}Implemented by: {implemented}.\n\n"
 
 
 def _implementations(name: str, registry: Registry) -> Iterator[str]:
@@ -54,8 +55,8 @@ def _implementations(name: str, registry: Registry) -> Iterator[str]:
             listed = ", ".join(f"`{format.name}`" for format in formats)
             yield f"{_link(package.distribution)} ({listed})"
         return
-    yield "[observers](generated/components/observer.md)"
+    yield "[observers](components/observer.md)"
 
 
 def _link(distribution: str) -> str:
-    return f"[{distribution}](generated/packages/{distribution}.md)"
+    return f"[{distribution}](../../{folder_of(distribution)}/README.md)"

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import ale.testing
 from ale._registry import Registry
-from ale_reference.markup import markdown
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+from ale_reference.markup import Function, markdown
 
 
-def pages(registry: Registry, root: Path) -> Mapping[str, str]:
-    """``parts/kits.md``."""
+def parts(registry: Registry, root: Path) -> Mapping[str, str]:
+    """``kits``."""
     folder = Path(inspect.getfile(ale.testing)).parent
     classes: dict[str, tuple[str, ast.ClassDef]] = {}
     for path in sorted(folder.rglob("*.py")):
@@ -23,7 +21,7 @@ def pages(registry: Registry, root: Path) -> Mapping[str, str]:
             if isinstance(node, ast.ClassDef):
                 classes[node.name] = (module, node)
     kits = [name for name in classes if name.endswith("Contract")]
-    return {"parts/kits.md": "".join("".join(_kit(*classes[name])) for name in kits)}
+    return {"kits": "".join("".join(_kit(*classes[name])) for name in kits)}
 
 
 def _kit(module: str, node: ast.ClassDef) -> Iterator[str]:

@@ -1,5 +1,6 @@
-"""The READMEs of the packages as pages."""
+"""The packages: their table, and for Sphinx their READMEs as pages."""
 
+import functools
 import re
 import runpy
 import tomllib
@@ -11,32 +12,77 @@ from typing import Any
 from ale._registry import KINDS, Registry
 from ale_reference.markup import code, markdown, table
 
+ROOT = Path(__file__).resolve().parents[3]
+GROUPS = {
+    "tasks": "Task sources",
+    "sandbox": "Sandboxes",
+    "llm": "Models and inference servers",
+    "agent": "Agents and middleware",
+    "criteria": "Criteria",
+    "credit": "Chunkers and credit schemes",
+    "training": "Training",
+    "execution": "More processes and machines",
+    "observe": "Observers",
+    "commands": "Commands",
+    "libraries": "Libraries, which packages share",
+}
+
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 
 
-def pages(registry: Registry, root: Path) -> Mapping[str, str]:
-    """A page per package, and the table of them."""
-    folders = [root / "core", *sorted(p.parent for p in root.glob("plugins/*/*/pyproject.toml"))]
-    projects = {folder: _project(folder) for folder in folders}
-    made = {
-        f"packages/{project['name']}.md": _page(folder, project, root)
-        for folder, project in projects.items()
-    }
-    names = [project["name"] for project in projects.values()]
+def parts(registry: Registry, root: Path) -> Mapping[str, str]:
+    """``packages``: a table per group of packages, with what each offers."""
+    made = ["## The core\n\n", _table(["ale-core"], registry)]
+    for group, title in GROUPS.items():
+        names = [name for name, folder in folders().items() if folder.split("/")[1:2] == [group]]
+        made += [f"\n## {title}\n\n", _table(names, registry)]
+    listed = {path.name for path in root.glob("plugins/*") if path.is_dir()} - {"__pycache__"}
+    if missing := listed - GROUPS.keys():
+        raise RuntimeError(f"no heading for the packages in plugins/{sorted(missing)}")
+    return {"packages": "".join(made)}
+
+
+def _table(names: list[str], registry: Registry) -> str:
     rows = [
         [
-            f"[{project['name']}]({project['name']}.md)",
-            markdown(project["description"]),
-            _registrations(project["name"], registry),
+            f"[{name}](../{folder_of(name)}/README.md)",
+            markdown(_project(ROOT / folder_of(name))["description"]),
+            _registrations(name, registry),
         ]
-        for project in projects.values()
+        for name in names
     ]
-    tree = "\n".join(["```{toctree}", ":hidden:", "", *names, "```"])
-    made["packages/index.md"] = (
-        "# Packages\n\nEach can be installed by itself; the page of a package is its README.\n\n"
-        f"{tree}\n\n{table(['package', 'what it is', 'offers'], rows)}"
-    )
+    return table(["package", "what it is", "offers"], rows)
+
+
+@functools.cache
+def folders() -> Mapping[str, str]:
+    """Every package of the repository with its folder, the core first."""
+    plugins = sorted(ROOT.glob("plugins/*/*/pyproject.toml"))
+    named = {path.parent.name: str(path.parent.relative_to(ROOT)) for path in plugins}
+    return {"ale-core": "core", **named}
+
+
+def folder_of(distribution: str) -> str:
+    """The folder of a package of the repository."""
+    return folders()[distribution]
+
+
+def readmes() -> Mapping[str, str]:
+    """A page per package, and a list of them: pages that only Sphinx needs."""
+    made = {f"packages/{name}.md": _page(name) for name in folders()}
+    tree = "\n".join(["```{toctree}", ":maxdepth: 1", "", *folders(), "```"])
+    made["packages/index.md"] = f"# READMEs of the packages\n\n{tree}\n"
     return made
+
+
+def page_of(link: str) -> str | None:
+    """The page of the README that a link leads to."""
+    found = re.fullmatch(
+        r"(?:.*/)?(?:plugins/[a-z]+/(ale-[a-z0-9-]+)|(core))/README\.md(#.*)?", link
+    )
+    if not found:
+        return None
+    return f"/reference/generated/packages/{found[1] or 'ale-core'}.md{found[3] or ''}"
 
 
 def _project(folder: Path) -> dict[str, Any]:
@@ -57,21 +103,17 @@ def _registrations(distribution: str, registry: Registry) -> str:
     return ", ".join(map(code, offered))
 
 
-def _page(folder: Path, project: dict[str, Any], root: Path) -> str:
-    readme = folder / "README.md"
-    text = readme.read_text() if readme.exists() else ""
-    if not text.strip():
-        text = f"# {project['name']}\n\n{project['description']}\n"
-    address = runpy.run_path(str(root / "core/workspace/addresses.py"))["repository"](root)
+def _page(name: str) -> str:
+    text = (ROOT / folder_of(name) / "README.md").read_text()
+    address = runpy.run_path(str(ROOT / "core/workspace/addresses.py"))["repository"](ROOT)
     return _LINK.sub(partial(_link, f"{address}/blob/main/"), text)
 
 
 def _link(address: str, match: "re.Match[str]") -> str:
     """Links to files of the repository that are pages here are links to these pages."""
     label, target = match[1], match[2].removeprefix(address)
-    other = re.fullmatch(r"(?:plugins/[a-z]+/)?([a-z0-9-]+)/README\.md", target)
-    if other:
-        name = "ale-core" if other[1] == "core" else other[1]
-        return f"[{label}]({name}.md)"
     page = re.fullmatch(r"docs/(.+\.md)(#.*)?", target)
-    return f"[{label}](../../../{page[1]})" if page else match[0]
+    if page:
+        return f"[{label}](/{page[1]})"
+    readme = page_of(target)
+    return f"[{label}]({readme})" if readme else match[0]

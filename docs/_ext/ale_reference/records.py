@@ -1,4 +1,4 @@
-"""The public modules: records as tables of their fields, everything else by autodoc."""
+"""The public modules: records as tables of their fields, functions by their signatures."""
 
 import ast
 import functools
@@ -16,7 +16,7 @@ import attrs
 from attrs import frozen
 
 from ale._registry import Registry
-from ale_reference.markup import indent, list_table, rest
+from ale_reference.markup import Function, markdown, signature, table
 
 MODULES = (
     "plugin",
@@ -78,6 +78,9 @@ TITLES = {
     "_record": "Making a record",
 }
 
+_ATTRIBUTES = "\nAttributes:"
+_PLAIN_BASES = ("object", "Protocol", "Generic")
+
 
 @frozen
 class Field:
@@ -115,14 +118,14 @@ def _default(value: ast.expr | None) -> str | None:
     return None if value is None else ast.unparse(value)
 
 
-def pages(registry: Registry, root: Path) -> Mapping[str, str]:
-    """``parts/types.md``, and one for each of the other public modules."""
-    made = {"parts/types.md": _package("types", TYPES)}
-    made["parts/protocols.md"] = _package("protocols", PROTOCOLS)
+def parts(registry: Registry, root: Path) -> Mapping[str, str]:
+    """``types``, ``protocols``, and a part for each of the other public modules."""
+    made = {"types": _package("types", TYPES)}
+    made["protocols"] = _package("protocols", PROTOCOLS)
     for name in MODULES:
         module = importlib.import_module(f"ale.{name}")
         text = "".join(document(module.__name__, each) for each in _names(module))
-        made[f"parts/{name.replace('.', '-')}.md"] = text
+        made[name.replace(".", "-")] = text
     return made
 
 
@@ -161,69 +164,138 @@ def _names(module: ModuleType) -> list[str]:
 def document(module: str, name: str) -> str:
     """One public name of a module."""
     value = getattr(importlib.import_module(module), name)
-    full = f"{module}.{name}"
-    if inspect.isclass(value) and attrs.has(value):
-        return rest(f".. py:currentmodule:: {module}\n\n" + "".join(_record(name, value)))
-    if inspect.isclass(value) and issubclass(value, Exception):
-        return rest(f".. autoexception:: {full}\n   :show-inheritance:\n")
+    return f"### `{name}`\n\n" + "".join(_said(module, name, value))
+
+
+def _said(module: str, name: str, value: Any) -> Iterator[str]:
     if inspect.isclass(value):
-        return rest(f".. autoclass:: {full}\n   :members:\n   :undoc-members:\n")
-    if inspect.isroutine(value):
-        return rest(f".. autofunction:: {full}\n")
-    if typing.get_origin(value) is typing.Literal:
-        one_of = ", ".join(f"``{word}``" for word in typing.get_args(value))
-        return rest(
-            f".. py:currentmodule:: {module}\n\n.. py:data:: {name}\n\n   One of {one_of}.\n"
-        )
-    if isinstance(value, int):  # autodata would tell what an int is
-        return rest(f".. py:currentmodule:: {module}\n\n.. py:data:: {name}\n   :value: {value}\n")
-    if isinstance(value, Mapping):  # likewise
-        names = ", ".join(f"``{key}``" for key in value)
-        return rest(
-            f".. py:currentmodule:: {module}\n\n.. py:data:: {name}\n\n   With the keys {names}.\n"
-        )
-    return rest(f".. autodata:: {full}\n   :no-value:\n")
+        yield from _class(value)
+    elif inspect.isroutine(value):
+        yield from described(value)
+    elif typing.get_origin(value) is typing.Literal:
+        yield f"One of {', '.join(f'`{word}`' for word in typing.get_args(value))}.\n\n"
+    elif isinstance(value, int):
+        yield f"`{name} = {value}`\n\n"
+    elif isinstance(value, Mapping):
+        yield f"With the keys {', '.join(f'`{key}`' for key in value)}.\n\n"
+    yield _said_of_data(module, name)
 
 
-def _record(name: str, cls: type) -> Iterator[str]:
-    yield f".. py:class:: {name}\n\n"
-    about = inspect.getdoc(cls) or ""
-    if "\nAttributes:" in about:
-        # This class tells of its fields in its docstring.
-        about = about.partition("\nAttributes:")[0]
-    yield indent(plurals(about)) + "\n\n"
+def _said_of_data(module: str, name: str) -> str:
+    """The text below a name in the module that makes it, or in one that the module imports from."""
+    for home in (module, *_submodules(module)):
+        body = ast.parse(inspect.getsource(importlib.import_module(home))).body
+        for statement, after in zip(body, [*body[1:], ast.Pass()], strict=True):
+            targets = statement.targets if isinstance(statement, ast.Assign) else []
+            if isinstance(statement, ast.AnnAssign):
+                targets = [statement.target]
+            if name in [each.id for each in targets if isinstance(each, ast.Name)]:
+                return _below(after)
+    return ""
+
+
+def _submodules(module: str) -> list[str]:
+    parts = {"ale.types": TYPES, "ale.protocols": PROTOCOLS}.get(module, ())
+    return [f"{module}.{part}" for part in parts]
+
+
+def _below(statement: ast.stmt) -> str:
+    """The text that stands as a statement of its own below a name."""
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        return f"{markdown(value.value)}\n\n"
+    return ""
+
+
+def described(value: Any) -> Iterator[str]:
+    """The signature and the docstring of a function."""
+    found = inspect.unwrap(value)
+    if not str(getattr(found, "__module__", "")).startswith("ale"):
+        # Of another package, which has a reference of its own.
+        yield f"{markdown((inspect.getdoc(found) or '').partition(chr(10))[0])}\n\n"
+        return
+    node = ast.parse(textwrap.dedent(inspect.getsource(found))).body[0]
+    assert isinstance(node, Function)
+    yield from _method(node)
+
+
+def _method(node: Function) -> Iterator[str]:
+    yield signature(node)
+    text = markdown(ast.get_docstring(node))
+    if text:
+        yield f"{text}\n\n"
+
+
+def _class(cls: type) -> Iterator[str]:
+    bases = [base.__name__ for base in cls.__bases__ if base.__name__ not in _PLAIN_BASES]
+    if bases:
+        yield f"Extends {', '.join(f'`{base}`' for base in bases)}.\n\n"
+    # A subclass without a docstring would show that of its base.
+    about = inspect.cleandoc(vars(cls).get("__doc__") or "")
+    if about and not about.startswith("Method generated by attrs"):
+        # The table below has what the docstring says of each field.
+        yield f"{markdown(about.partition(_ATTRIBUTES)[0])}\n\n"
+    if attrs.has(cls):
+        yield from _fields(cls)
+    yield from _members(cls)
+
+
+def _fields(cls: type) -> Iterator[str]:
     told = _told(inspect.getdoc(cls) or "")
-    rows = (
+    rows = [
         [
-            f"``{field.name}``",
+            f"`{field.name}`",
             _type(field.type),
-            "required" if field.default is None else f"``{field.default}``",
-            plurals(field.doc or told.get(field.name, "")),
+            "required" if field.default is None else f"`{field.default}`",
+            markdown(field.doc or told.get(field.name, "")),
         ]
         for field in fields(cls)
-    )
-    yield indent(list_table(["field", "type", "default", "what it is"], rows, "18 24 16 42"))
-    for key, member in vars(cls).items():
-        if not key.startswith("_"):
-            if inspect.isfunction(member):
-                yield f"\n   .. automethod:: {name}.{key}\n"
-            elif isinstance(member, property):
-                yield f"\n   .. autoproperty:: {name}.{key}\n"
+    ]
+    if rows:
+        yield table(["field", "type", "default", "what it is"], rows) + "\n"
+
+
+def _members(cls: type) -> Iterator[str]:
+    """Methods, properties and, of a class that is no record, attributes."""
+    node = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    assert isinstance(node, ast.ClassDef)
+    for member, after in zip(node.body, [*node.body[1:], ast.Pass()], strict=True):
+        if isinstance(member, Function) and not member.name.startswith("_"):
+            yield from _method_of(node.name, member)
+        elif isinstance(member, ast.AnnAssign) and not attrs.has(cls):
+            name = ast.unparse(member.target)
+            if not name.startswith("_"):
+                yield f"#### `{node.name}.{name}`\n\n{_type(ast.unparse(member.annotation))}\n\n"
+                yield _below(after)
+
+
+def _method_of(owner: str, node: Function) -> Iterator[str]:
+    decorators = {ast.unparse(each) for each in node.decorator_list}
+    yield f"#### `{owner}.{node.name}`\n\n"
+    if "property" not in decorators:
+        yield from _method(node)
+        return
+    kind = _type(ast.unparse(node.returns)) if node.returns else ""
+    yield f"Property: {kind}\n\n"
+    text = markdown(ast.get_docstring(node))
+    if text:
+        yield f"{text}\n\n"
 
 
 def _type(annotation: str) -> str:
     """A type, as a link to the first record that it names."""
     named = [word for word in re.findall(r"\w+", annotation) if word in _public()]
-    return f":py:obj:`{annotation} <{_public()[named[0]]}>`" if named else f"``{annotation}``"
+    if not named:
+        return f"`{annotation}`"
+    return f"[`{annotation}`]({_public()[named[0]]}.md#{named[0].lower()})"
 
 
 @functools.cache
 def _public() -> Mapping[str, str]:
-    """Every public record, alias and protocol, with its full name."""
-    public = ("types", "protocols", "plugin")
+    """Every public record, alias and protocol, with the page that has it."""
     return {
-        name: f"ale.{module}.{name}"
-        for module in public
+        name: module
+        for module in ("types", "protocols", "plugin")
         for name in _names(importlib.import_module(f"ale.{module}"))
     }
 
@@ -238,24 +310,3 @@ def _told(docstring: str) -> dict[str, str]:
         elif told:
             told[list(told)[-1]] += f" {line.strip()}"
     return told
-
-
-def tidy_signature(
-    app: Any, what: str, name: str, value: Any, options: Any, signature: str | None, returns: Any
-) -> tuple[str | None, Any] | None:
-    """Protocols have no constructor worth showing."""
-    if what == "class" and getattr(value, "_is_protocol", False):
-        return "", None
-    return None
-
-
-def tidy_docstring(
-    app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]
-) -> None:
-    """Let a docstring say `Component`s."""
-    lines[:] = [plurals(line) for line in lines]
-
-
-def plurals(text: str) -> str:
-    """In reStructuredText a name in backticks must end at a space or at punctuation."""
-    return re.sub(r"(?<!`)(`[^`\s]+`)(?=\w)", r"\1\\ ", text)
