@@ -52,6 +52,7 @@ def test_files_are_written_and_replaced_by_the_core_alone() -> None:
 def test_the_top_level_has_no_unknown_files() -> None:
     names = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
     assert names - {"runs", "uv.lock", "build", "dist", "__pycache__"} == {
+        "AGENTS.md",
         "CONTRIBUTING.md",
         "LICENSE",
         "README.md",

@@ -55,9 +55,9 @@ def test_a_test_that_a_page_names_is_there(page: Path) -> None:
         assert (ROOT / named).exists(), named
 
 
-def test_the_readme_names_every_package_and_no_other() -> None:
-    text = (ROOT / "README.md").read_text()
-    linked = set(re.findall(r"\]\(plugins/[a-z]+/([a-z0-9-]+)/README\.md\)", text))
+def test_the_table_of_packages_has_every_package_and_no_other() -> None:
+    text = (DOCS / "packages.md").read_text()
+    linked = set(re.findall(r"\]\(\.\./plugins/[a-z]+/([a-z0-9-]+)/README\.md\)", text))
     assert linked == {path.parent.name for path in ROOT.glob("plugins/*/*/pyproject.toml")}
 
 

@@ -1,9 +1,19 @@
-"""The reference that stands in the pages is that of the code, in what a code host can show."""
+"""Pages that name the code name what is there, and a code host shows all of them."""
 
+import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import click
+
+from ale import hookspecs
+from ale._cli.main import cli
+from ale._config.load import select
+from ale._config.model import PARTS, RunOptions
+from ale._registry import Registry
+from ale.strict import parse_yaml, structure
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -32,3 +42,60 @@ def test_a_page_has_nothing_that_sphinx_alone_can_show() -> None:
     ]
     assert not found, "write Markdown, or <!-- generated: NAME --> and <!-- end -->"
     assert len(PAGES) > 90
+
+
+PLACES = re.compile(r"((?:`\w+`(?:, | and )?)+) in\s+\[[^\]]+\]\(\.\./([^)]+\.py)\)")
+
+
+def test_the_page_that_follows_a_run_names_functions_where_they_are() -> None:
+    text = (ROOT / "docs/one-run.md").read_text()
+    named = [(re.findall(r"\w+", names), path) for names, path in PLACES.findall(text)]
+    assert len(named) > 30
+    for names, path in named:
+        source = (ROOT / path).read_text()
+        for name in names:
+            assert re.search(rf"^ *(?:async )?(?:def|class) {name}\b", source, re.M), (name, path)
+
+
+def test_each_of_the_five_questions_is_answered_in_three_files() -> None:
+    text = (ROOT / "docs/one-run.md").read_text()
+    _, *answers = text[text.index("## Five questions") :].split("\n### ")
+    assert len(answers) == 5
+    for answer in answers:
+        assert [*re.findall(r"^(\d)\. ", answer, re.M)] == ["1", "2", "3"], answer
+
+
+def offered(page: str) -> list[str]:
+    """The code in the last column of the tables of a page, and in its lists."""
+    lines = [line for line in page.splitlines() if line.startswith(("| ", "- ", "  "))]
+    last = [line.rstrip(" |").rpartition(" | ")[2] for line in lines if "|---" not in line]
+    return [code for cell in last for code in re.findall(r"`([^`]+)`", cell)]
+
+
+def test_every_key_beside_those_of_other_frameworks_is_one() -> None:
+    registry = Registry.installed()
+    given = offered((ROOT / "docs/coming-from.md").read_text())
+    sections = [each for each in given if re.match(r"\w+: \{", each)]
+    assert len(sections) > 30
+    for text in sections:
+        node = parse_yaml(text, file="docs/coming-from.md")
+        ((section, part),) = (node.mapping or {}).items()
+        if section == "run":
+            structure(part, RunOptions, path="run")
+        else:
+            assert section in PARTS, text
+            select(part, section, registry, path=section)
+    for text in set(given) - set(sections):
+        assert resolves(text), text
+
+
+def resolves(text: str) -> bool:
+    """Is it a command, a hook, a public name or, in a sentence, an option or an agent?"""
+    if text.startswith("ale "):
+        return text.split()[1] in cli.list_commands(click.Context(cli))
+    if text.startswith("ale_"):
+        return hasattr(hookspecs, text)
+    if text.startswith("ale."):
+        module, _, name = text.rpartition(".")
+        return hasattr(importlib.import_module(module), name)
+    return text in ("ale", "--resume RUN")

@@ -34,7 +34,7 @@ RESULTS = ROOT / "docs" / "study" / "quickstart.csv"
 MOMENTS = RESULTS.with_name("quickstart-moments.csv")
 """With and without `imitation.fresh_moments`, with other seeds."""
 STEPS = RESULTS.with_name("quickstart-steps.csv")
-PAGES = (ROOT / "README.md", ROOT / "docs" / "how-to" / "train.md")
+PAGES = (ROOT / "docs" / "quickstart.md", ROOT / "docs" / "how-to" / "train.md")
 SEEDS = range(20, 30)
 """With others the setting was chosen."""
 DEMONSTRATED, REINFORCED = 36, 14
