@@ -203,10 +203,12 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Mypy, strict, over every package: with what the extra ``train`` brings, and without it.
 
-    Without it every test has to be collected, too, as `pytest` does where a user types it.
+    Without it every test has to be collected, too, as `pytest` does where a user types it, and
+    `pip check` finds nothing missing.
     """
     run_shared(session, "mypy")
-    session.install("-e", ".[dev]")
+    session.install("-e", ".[dev]", "pip")
+    session.run("python", "-m", "pip", "check")
     # Two caches, since each run discards what the other's packages change; the second starts as a
     # copy, with which only modules that lack a package are checked again.
     cache = Path(session.create_tmp()).resolve() / "cache"

@@ -4,7 +4,8 @@
 of them one after another takes pip most of a minute. So the root's wheel has one ``.pth`` file that
 adds every package's ``src`` to `sys.path`, and the dependencies of all packages. Each package's
 metadata (name, version, entry points) is written next to its code, where `importlib.metadata` finds
-it as if the package were installed separately.
+it as if the package were installed separately. What only the root's extras bring is behind the
+extra ``needs`` there, so that `pip check` does not report it as missing from the default install.
 
 Only the standard library is used, so that the build needs no downloads.
 """
@@ -38,15 +39,20 @@ def _name(requirement: str) -> str:
     return re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
 
 
+def _optional() -> list[str]:
+    """Names of the packages whose external dependencies are extras of the root."""
+    root = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    names: list[str] = root["tool"]["ale"]["workspace"]["optional"]
+    return names
+
+
 def requirements() -> list[str]:
     """External dependencies of the default packages.
 
     Packages in ``[tool.ale.workspace] optional`` are on the path too, but their dependencies are
     extras of the root; without them, they report what is missing.
     """
-    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ale"]["workspace"][
-        "optional"
-    ]
+    optional = _optional()
     projects = [_project(folder) for folder in members()]
     local = {project["name"] for project in projects}
     wanted = [
@@ -83,6 +89,20 @@ def _dist_info(project: dict[str, Any]) -> str:
     return f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
 
 
+def _member_metadata(project: dict[str, Any]) -> str:
+    """As declared, with what the default install does not bring behind the extra ``needs``."""
+    wanted = project.get("dependencies", [])
+    extras = project.get("optional-dependencies", {})
+    missing: list[str] = []
+    if project["name"] in _optional():
+        installed = {_name(line) for line in requirements()}
+        installed |= {_project(folder)["name"] for folder in members()}
+        missing = [line for line in wanted if _name(line) not in installed]
+        extras = {**extras, "needs": missing}
+    declared = [line for line in wanted if line not in missing]
+    return _metadata({**project, "optional-dependencies": extras}, declared)
+
+
 def write_member_metadata() -> None:
     """Write each package's ``.dist-info`` next to its code (ignored by git).
 
@@ -95,7 +115,7 @@ def write_member_metadata() -> None:
             if old != target:
                 shutil.rmtree(old)
         target.mkdir(exist_ok=True)
-        _write(target / "METADATA", _metadata(project, project.get("dependencies", [])))
+        _write(target / "METADATA", _member_metadata(project))
         _write(target / "entry_points.txt", _entry_points(project))
         _write(target / "INSTALLER", "ale-workspace\n")
 

@@ -1,7 +1,9 @@
 """The editable install of the whole repository: core/workspace."""
 
+import re
 import runpy
 import shutil
+from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     ignored = shutil.ignore_patterns("__pycache__", "*.dist-info", "tests", ".*")
-    for name in ("core", "plugins/credit"):
+    for name in ("core", "plugins/credit", "plugins/observe"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
@@ -29,7 +31,8 @@ def install(clone: Path) -> dict[Path, int]:
 
 def test_installing_again_leaves_the_metadata_that_others_are_reading(clone: Path) -> None:
     first = install(clone)
-    assert len(first) == 3 * 3
+    projects = [path.parent for path in clone.glob("**/pyproject.toml") if path.parent != clone]
+    assert len(first) == 3 * len(projects)
     assert install(clone) == first
 
 
@@ -41,3 +44,21 @@ def test_a_new_version_replaces_the_metadata_of_the_old_one(clone: Path) -> None
     (found,) = (clone / "core/src").glob("*.dist-info")
     assert found.name == "ale_core-0.2.0.dist-info"
     assert "Version: 0.2.0" in (found / "METADATA").read_text()
+
+
+def _names(requirements: list[str]) -> set[str]:
+    return {
+        re.split(r"[^A-Za-z0-9._-]", line)[0] for line in requirements if "extra ==" not in line
+    }
+
+
+def test_no_package_needs_what_the_default_install_does_not_bring(clone: Path) -> None:
+    """`pip check` looks at the metadata that lies next to the code, too."""
+    install(clone)
+    found = [PathDistribution(path) for path in clone.glob("**/*.dist-info")]
+    backend: dict[str, Any] = runpy.run_path(str(clone / "core/workspace/ale_workspace.py"))
+    brought = _names(backend["requirements"]()) | {one.name for one in found}
+    needs = {one.name: _names(one.requires or []) for one in found}
+    assert {name: lacks for name, wants in needs.items() if (lacks := wants - brought)} == {}
+    (wandb,) = (one for one in found if one.name == "ale-observe-wandb")
+    assert "needs" in wandb.metadata.get_all("Provides-Extra")

@@ -5,6 +5,8 @@
 
 import importlib.metadata
 import inspect
+import tomllib
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -49,9 +51,9 @@ def test_the_data_set_is_the_first_parameter_of_its_preparation() -> None:
     assert parameters[:2] == ["self", "dataset"]
 
 
-def _least(distribution: str) -> dict[str, Version]:
-    """The lowest version that it needs of each distribution, without extras."""
-    needs = map(Requirement, importlib.metadata.requires(distribution) or ())
+def _least(requirements: list[str]) -> dict[str, Version]:
+    """The lowest version that these need of each distribution, without extras."""
+    needs = map(Requirement, requirements)
     return {
         need.name: Version(part.version)
         for need in needs
@@ -62,10 +64,11 @@ def _least(distribution: str) -> dict[str, Version]:
 
 
 def test_nothing_older_than_the_oldest_trl_takes_is_declared() -> None:
-    ours, version = _least("ale-trainer-trl"), Version(importlib.metadata.version("trl"))
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    ours, version = _least(project["dependencies"]), Version(importlib.metadata.version("trl"))
     if version.release[:2] != ours["trl"].release[:2]:
         pytest.skip(f"TRL {version} is not the oldest that is supported")
-    theirs = _least("trl")
+    theirs = _least(importlib.metadata.requires("trl") or [])
     assert {"datasets", "pyarrow"} <= theirs.keys() & ours.keys()
     assert {
         name: str(ours[name]) for name in theirs if ours.get(name, theirs[name]) < theirs[name]
