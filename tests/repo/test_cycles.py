@@ -1,16 +1,17 @@
 """No two modules of a package import each other."""
 
 import ast
+import runpy
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+tracked = runpy.run_path(str(Path(__file__).with_name("tracked.py")))["tracked"]
 PACKAGES = [
-    folder
-    for folder in (ROOT / "core", *sorted(ROOT.glob("plugins/*/*")))
-    if (folder / "src").is_dir()
+    ROOT / "core",
+    *(path.parent for path in tracked("plugins/*/*/pyproject.toml")),
 ]
 
 

@@ -1,16 +1,15 @@
 """Files are small and written in one way, and the top level has no unknown files."""
 
 import re
+import runpy
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+tracked = runpy.run_path(str(Path(__file__).with_name("tracked.py")))["tracked"]
 LONGEST = 800
 
 PYTHON = [
-    path
-    for folder in ("core", "plugins", "tests", "docs")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-    if not any(part.startswith((".", "_build")) for part in path.relative_to(ROOT).parts)
+    path for path in tracked("core/**/*.py", "plugins/**/*.py", "tests/**/*.py", "docs/**/*.py")
 ]
 
 
@@ -50,8 +49,8 @@ def test_files_are_written_and_replaced_by_the_core_alone() -> None:
 
 
 def test_the_top_level_has_no_unknown_files() -> None:
-    names = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
-    assert names - {"runs", "uv.lock", "build", "dist", "__pycache__"} == {
+    names = {path.relative_to(ROOT).parts[0] for path in tracked()}
+    assert {name for name in names if not name.startswith(".")} == {
         "AGENTS.md",
         "CONTRIBUTING.md",
         "LICENSE",

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 import shlex
 import tomllib
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = sorted(path.parent for path in (ROOT / "plugins").glob("*/*/pyproject.toml"))
+tracked = runpy.run_path(str(Path(__file__).with_name("tracked.py")))["tracked"]
+FOLDERS = [path.parent for path in tracked("plugins/*/*/pyproject.toml")]
 OURS = {"ale-core", *(folder.name for folder in FOLDERS)}
 IN_A_CLONE = "in a clone"
 """A hint that names one of our packages says what to type in a clone, which has them already."""
@@ -46,12 +48,7 @@ def test_a_command_that_installs_something_is_right(folder: Path) -> None:
                     assert word in required(folder), f"{hint!r}: pyproject.toml has another {name}"
 
 
-PAGES = sorted(
-    path
-    for pattern in ("README.md", "docs/**/*.md", "core/README.md", "plugins/*/*/README.md")
-    for path in ROOT.glob(pattern)
-    if "generated" not in path.parts
-)
+PAGES = tracked("README.md", "docs/**/*.md", "core/README.md", "plugins/*/*/README.md")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+tracked = runpy.run_path(str(Path(__file__).with_name("tracked.py")))["tracked"]
 OWN = (
-    *ROOT.glob("plugins/commands/ale-lite/tests/test_*.py"),
-    *ROOT.glob("tests/e2e/test_lite*.py"),
+    *tracked("plugins/commands/ale-lite/tests/test_*.py", "tests/e2e/test_lite*.py"),
     Path(__file__),
 )
 NUMBERS = range(1, 77)
-PROJECTS = [ROOT / "core", *sorted(path.parent for path in ROOT.glob("plugins/*/*/pyproject.toml"))]
+PROJECTS = [ROOT / "core", *(path.parent for path in tracked("plugins/*/*/pyproject.toml"))]
 
 LIMITS = "plugins/sandbox/ale-sandbox-local/tests/test_local_limits.py"
 CONTAINERS = "plugins/libraries/ale-sandbox-container-testing/src/ale_sandbox_container_testing"
@@ -94,10 +94,11 @@ def test_no_test_is_named_after_a_statement_that_is_not_there() -> None:
 
 def copy(folder: Path) -> Path:
     """The repository as a fresh clone has it, without tests."""
-    ignored = shutil.ignore_patterns("__pycache__", "*.dist-info", "tests", ".*")
-    for name in ("core", "plugins"):
-        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-    shutil.copy(ROOT / "pyproject.toml", folder)
+    for path in tracked("core/**", "plugins/**", "pyproject.toml"):
+        name = path.relative_to(ROOT)
+        if "tests" not in name.parts:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, folder / name)
     return folder
 
 
@@ -123,7 +124,8 @@ def test_the_documents_path_of_the_example_config_works_as_typed() -> None:
 
 def test_s72_ruff_finds_nothing() -> None:
     ruff = Path(sys.executable).with_name("ruff")
-    done = subprocess.run([str(ruff), "check", "."], cwd=ROOT, capture_output=True, text=True)
+    command = [str(ruff), "check", "--force-exclude", *map(str, tracked("**/*.py"))]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
@@ -131,7 +133,7 @@ def test_s73_mypy_is_strict_and_sees_every_src_and_benchmark() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
     assert settings["strict"] is True
     seen = {path for pattern in settings["files"] for path in ROOT.glob(pattern)}
-    assert seen == {*(folder / "src" for folder in PROJECTS), ROOT / "tests" / "bench"}
+    assert seen >= {*(folder / "src" for folder in PROJECTS), ROOT / "tests" / "bench"}
 
 
 def test_s74_tests_pass_without_a_network() -> None:

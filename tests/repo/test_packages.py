@@ -4,6 +4,7 @@ import ast
 import functools
 import importlib.metadata
 import re
+import runpy
 import sys
 import tomllib
 from importlib.util import find_spec
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PLUGINS = sorted(path.parent for path in ROOT.glob("plugins/*/*/pyproject.toml"))
+tracked = runpy.run_path(str(Path(__file__).with_name("tracked.py")))["tracked"]
+PLUGINS = [path.parent for path in tracked("plugins/*/*/pyproject.toml")]
 KITS = {
     "ale_task_sources": "TaskSourceContract",
     "ale_sandboxes": "SandboxContract",

@@ -14,16 +14,11 @@ from ale._registry import Registry
 from ale.strict import Node, parse_yaml, structure
 
 ROOT = Path(__file__).parents[2]
+tracked = runpy.run_path(str(Path(__file__).with_name("tracked.py")))["tracked"]
 DOCS = ROOT / "docs"
 ADDRESSES: dict[str, Any] = runpy.run_path(str(ROOT / "core/workspace/addresses.py"))
-WRITTEN = [
-    path for path in sorted(DOCS.rglob("*.md")) if not {"_build", "generated"} & {*path.parts}
-]
-READMES = [
-    ROOT / "README.md",
-    *sorted(ROOT.glob("core/*.md")),
-    *sorted(ROOT.glob("plugins/*/*/*.md")),
-]
+WRITTEN = tracked("docs/**/*.md")
+READMES = tracked("README.md", "core/*.md", "plugins/*/*/*.md")
 SECTIONS = {*PARTS, "launch", "middleware", "evaluation", "observers", "run", "extends"}
 
 each_page = pytest.mark.parametrize(
@@ -58,7 +53,7 @@ def test_a_test_that_a_page_names_is_there(page: Path) -> None:
 def test_the_table_of_packages_has_every_package_and_no_other() -> None:
     text = (DOCS / "packages.md").read_text()
     linked = set(re.findall(r"\]\(\.\./plugins/[a-z]+/([a-z0-9-]+)/README\.md\)", text))
-    assert linked == {path.parent.name for path in ROOT.glob("plugins/*/*/pyproject.toml")}
+    assert linked == {path.parent.name for path in tracked("plugins/*/*/pyproject.toml")}
 
 
 def configs(page: Path) -> Iterator[Node]:

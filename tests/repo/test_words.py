@@ -1,11 +1,13 @@
 """Names and sentences use the terms of the field: docs/glossary.md has them."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+tracked = runpy.run_path(str(Path(__file__).with_name("tracked.py")))["tracked"]
 PRIVATE = {
     r"doors?": "hook, extension point",
     r"fall(s|en)? silent|speaks? (first|next)": "the expert's turns end",
@@ -29,9 +31,9 @@ PRIVATE = {
 }
 """Words that had a meaning of their own here once, and what to write in their place."""
 
-FILES = sorted(
+FILES = [
     path
-    for pattern in (
+    for path in tracked(
         "*.md",
         "configs/*.yaml",
         "core/*.md",
@@ -41,11 +43,9 @@ FILES = sorted(
         "plugins/*/*/*.md",
         "plugins/*/*/src/**/*.py",
     )
-    for path in ROOT.glob(pattern)
-    if not {"_build", "generated"} & {*path.parts}
     # A word list that tasks are made of, and files that scripted models write.
     if path.name != "words.py" and not path.name.endswith(".script.yaml")
-)
+]
 
 
 @pytest.mark.parametrize("word", PRIVATE)
