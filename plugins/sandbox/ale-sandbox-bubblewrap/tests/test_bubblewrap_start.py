@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from ale.errors import SandboxError
+from ale.errors import PluginError, SandboxError
 from ale.protocols import Sandbox
 from ale.types import SandboxSpec
+from ale_sandbox_bubblewrap import facts
 from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox
 from ale_sandbox_process import process_tags
 
@@ -106,3 +107,25 @@ async def test_an_error_says_why_the_sandbox_has_ended(box: Sandbox) -> None:
     os.kill(process_of(box, b"bwrap"), signal.SIGKILL)
     with pytest.raises(SandboxError, match="has ended: bubblewrap ended with a signal, 9"):
         await command
+
+
+@pytest.mark.parametrize(
+    "ends", ["import ale_sandbox_bubblewrap.no_such_module", "raise SystemExit(1)", "1 / 0"]
+)
+def test_an_error_of_the_feature_check_is_not_a_machine_that_can_do_nothing(
+    monkeypatch: pytest.MonkeyPatch, ends: str, tmp_path: Path
+) -> None:
+    """Every test of this package would be left out, and look as if there were no bubblewrap."""
+    checked = facts.python
+    monkeypatch.setattr(facts, "python", lambda code: checked(f"{ends}; {code}"))
+    with pytest.raises(PluginError, match="feature check of ale-sandbox-bubblewrap failed"):
+        facts.find(tmp_path)
+
+
+def test_a_feature_check_that_the_machine_kills_says_by_what(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    checked = facts.python
+    kill = "import os, signal; os.kill(os.getpid(), signal.SIGSYS)"
+    monkeypatch.setattr(facts, "python", lambda code: checked(f"{kill}; {code}"))
+    assert facts.find(tmp_path).missing == "user namespaces: killed by SIGSYS"

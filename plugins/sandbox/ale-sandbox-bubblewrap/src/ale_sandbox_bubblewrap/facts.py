@@ -12,12 +12,14 @@ from pathlib import Path
 
 from attrs import frozen
 
+from ale.errors import PluginError
 from ale_sandbox_bubblewrap import base
 from ale_sandbox_bubblewrap.cgroups import Cgroups
 from ale_sandbox_bubblewrap.client import python
 from ale_sandbox_process.seccomp import ARCHITECTURES
 
 _TIMEOUT_S = 20.0
+_TIMED_OUT = 124
 _USER = 0x616C65
 """The user that sandboxes of a root host process become; no account has such a number."""
 _COUNTED_SINCE = (5, 14)
@@ -60,6 +62,9 @@ def find(folder: Path | None = None) -> Facts:
 
     Args:
         folder: where the layers will be; default: the temporary folder.
+
+    Raises:
+        PluginError: the check itself failed, which says nothing about this machine.
     """
     uid = _uid()
     bwrap = shutil.which("bwrap") or ""
@@ -127,7 +132,7 @@ def _run(line: list[str]) -> "subprocess.CompletedProcess[bytes]":
     try:
         return subprocess.run(line, capture_output=True, check=False, timeout=_TIMEOUT_S, env={})
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(line, 124, b"", b"it timed out")
+        return subprocess.CompletedProcess(line, _TIMED_OUT, b"", b"it timed out")
 
 
 def _check_features(uid: int, folder: Path | None) -> dict[str, str | None]:
@@ -135,10 +140,13 @@ def _check_features(uid: int, folder: Path | None) -> dict[str, str | None]:
         os.chown(name, uid, uid)
         call = f"main({uid}, {name!r})"
         done = _run(python(f"from ale_sandbox_bubblewrap.feature_check import main; {call}"))
+    why = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    if done.returncode < 0 or done.returncode == _TIMED_OUT:
+        # A filter of system calls around this machine may kill instead of refusing.
+        ended = why or f"killed by {signal.Signals(-done.returncode).name}"
+        return dict.fromkeys(("namespaces", "overlay", "memory", "bounds"), ended)
     if done.returncode:
-        why = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        failed = dict.fromkeys(("overlay", "memory", "bounds"), why)
-        return {"namespaces": why or f"exit code {done.returncode}", **failed}
+        raise PluginError(f"the feature check of ale-sandbox-bubblewrap failed: {why}")
     found: dict[str, str | None] = json.loads(done.stdout)
     return found
 

@@ -21,9 +21,7 @@ def main(uid: int, folder: str) -> None:
     """
     found: dict[str, str | None] = dict.fromkeys(("namespaces", "overlay", "memory", "bounds"))
     os.chdir(folder)
-    if os.geteuid() != uid:
-        creation.become(uid)
-    found["namespaces"] = _refusal(creation.enter_user_namespace)
+    found["namespaces"] = _refusal(lambda: _become(uid)) or _refusal(creation.enter_user_namespace)
     if found["namespaces"] is None:
         Path("disk").mkdir()
         Path("memory").mkdir()
@@ -39,6 +37,11 @@ def _refusal(attempt: Callable[[], None]) -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     return None
+
+
+def _become(uid: int) -> None:
+    if os.geteuid() != uid:
+        creation.become(uid)
 
 
 def _bounds() -> None:
