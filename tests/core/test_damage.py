@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from ale._run.run import Run
-from ale.errors import GradingError, LLMError, SandboxDamagedError, SandboxError, SandboxLostError
+from ale.errors import (
+    GradingError,
+    LLMError,
+    NoVerdictError,
+    SandboxDamagedError,
+    SandboxError,
+    SandboxLostError,
+)
 from ale.protocols import AgentContext
 from ale.types import CriterionSpec, Episode, SandboxSpec, Score, Stop, Task
 
@@ -133,6 +140,38 @@ async def test_a_criterion_that_cannot_run_in_what_the_agent_left_gives_0(
     episode = episodes(run)["t0"]
     assert episode.reward == reward
     assert (episode.damaged is not None) == (reward is not None)
+
+
+@pytest.mark.parametrize(
+    ("fails", "reward", "n_tries"),
+    [
+        ("in the agent's", 0.0, 3),
+        ("in every sandbox", None, 3),
+        ("once", 1.0, 2),
+    ],
+)
+async def test_a_check_without_a_verdict_is_the_agents_failure_if_a_fresh_sandbox_has_one(
+    bench: Any, workplace: Any, fails: str, reward: float | None, n_tries: int
+) -> None:
+    tries: list[bool] = []
+
+    async def work(context: AgentContext) -> Stop:
+        await context.sandbox.write("touched", b"")
+        return Stop(reason="finished")
+
+    async def grade(sandbox: Any) -> Score:
+        own = (await sandbox.exec("test -e touched")).exit_code == 0
+        tries.append(own)
+        if fails == "in every sandbox" or (own and (fails != "once" or len(tries) == 1)):
+            raise NoVerdictError("python3 can't be started")
+        return PASSED
+
+    bench.agent, bench.grade = work, grade
+    run = await workplace.ran(workplace.config(retries=0, stop_after_broken=None))
+    episode = episodes(run)["t0"]
+    assert (episode.reward, tries) == (reward, [True, True, False][:n_tries])
+    assert (episode.damaged is not None) == (reward == 0.0)
+    assert "python3 can't be started" in str((episode.failure, episode.damaged)) or reward == 1.0
 
 
 async def test_the_steps_after_the_damage_have_failed(bench: Any, workplace: Any) -> None:

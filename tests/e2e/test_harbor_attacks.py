@@ -181,23 +181,28 @@ RECORD: Mapping[str, Attack] = {
         solve="echo right >out.txt; rm /var/lib/ale-before; mkdir /var/lib/ale-before"
     ),
 }
-"""Without a verdict."""
+"""The tests come to no verdict, but do in a fresh sandbox."""
+DAMAGE: Mapping[str, Attack] = {
+    "shell-moved": Attack(solve="echo right >out.txt; mv /bin/sh /bin/other-sh"),
+    "chmod-replaced": Attack(solve="echo right >out.txt; ln -sf /dev/full /bin/chmod"),
+}
+"""Likewise, by what the tests need."""
 
 
 @pytest.mark.parametrize("engine", ["docker", pytest.param("podman", marks=pytest.mark.long)])
 def test_no_verdict_is_forged_and_none_is_lost(workshop: Any, engine: str) -> None:
     skip_without(engine)
-    for name, attack in {**ATTACKS, **HONEST, **RECORD}.items():
+    for name, attack in {**ATTACKS, **HONEST, **RECORD, **DAMAGE}.items():
         add(workshop, name, solve=attack.solve, test=attack.test, toml=attack.toml)
     tasks = {"type": "harbor", "path": "tasks", "keep_processes": ["a-server", "done-*"]}
     config(workshop, engine, tasks=tasks)
     ended = workshop.ale("run", "run.yaml", timeout_s=500)
-    assert ended.code == 3, ended.text
+    assert ended.code == 0, ended.text
     found = outcomes(workshop)
     wrong = {}
-    for name, attack in {**ATTACKS, **HONEST, **RECORD}.items():
+    for name, attack in {**ATTACKS, **HONEST, **RECORD, **DAMAGE}.items():
         reward, message = found[name]
-        expected = None if name in RECORD else 0.0 if name in ATTACKS else 1.0
+        expected = 1.0 if name in HONEST else 0.0
         note = "the record of what the image held" if name in RECORD else attack.note
         if reward != expected or note not in message:
             wrong[name] = (reward, message)

@@ -14,6 +14,7 @@ __all__ = [
     "LLMError",
     "LaunchError",
     "LostProcessError",
+    "NoVerdictError",
     "NotUsableError",
     "PluginError",
     "Problem",
@@ -167,6 +168,15 @@ class SetupError(AleError):
 
 class GradingError(AleError):
     """A criterion could not be evaluated. The episode is broken; its reward is None, not 0."""
+
+
+class NoVerdictError(GradingError):
+    """Programs in the sandbox came to no verdict: an interpreter that does not start, no report.
+
+    In the agent's sandbox the criterion is asked a second time, and then in a fresh one of the
+    task. If only the fresh one gives a score, the agent is the cause: the criterion gives 0. Else
+    the episode is broken.
+    """
 
 
 class ChunkError(AleError):

@@ -35,7 +35,7 @@ class Damage:
         chain = list(_chain(error))
         kinds = _ENDED if self.lost == "failed" else SandboxDamagedError
         if found := next((each for each in chain if isinstance(each, kinds)), None):
-            self.message = self.message or str(found)
+            self.note(str(found))
         later = any(isinstance(each, _UNABLE) for each in chain)
         return self.message is not None and later
 
@@ -55,6 +55,10 @@ class Damage:
         said = result.stderr.decode(errors="replace").strip()
         self.message = f"no command can be run in {sandbox.workdir}: {said}"
         return True
+
+    def note(self, message: str) -> None:
+        """Note damage; of several, the first is kept."""
+        self.message = self.message or message
 
     def stop(self) -> Stop:
         """Why the agent stopped, if damage ended it."""

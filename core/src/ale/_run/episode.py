@@ -242,10 +242,10 @@ class _Attempt:
             n_steps = len(step.task.setup_steps) + len(step.task.agent_setup_steps) + 1
             longest += n_steps * options.setup_timeout_s
             longest += limit + options.grace_s
-            # A criterion may need a sandbox of its own.
+            # A criterion may need a sandbox of its own, and three tries to come to a verdict.
             n_set_ups = len(step.task.setup_steps) + len(step.task.agent_setup_steps)
             opening = self._setup_limit_s() + n_set_ups * options.setup_timeout_s
-            longest += len(step.criteria) * (options.grading_timeout_s + opening)
+            longest += len(step.criteria) * (3 * options.grading_timeout_s + opening)
         return longest
 
     def _setup_limit_s(self) -> float:

@@ -6,14 +6,16 @@ from inspect import isawaitable
 from numbers import Real
 from typing import Any
 
+from attrs import frozen
+
 from ale._run.damage import Damage
 from ale._run.parts import PreparedTask
 from ale._run.places import Places
 from ale._run.timeouts import OverdueError, Supervisor
 from ale._store.codec import invalid_record
-from ale.errors import AleError, GradingError
-from ale.protocols import NeedsTools, Sandbox
-from ale.types import Score, Task, Trajectory, replace
+from ale.errors import AleError, GradingError, NoVerdictError
+from ale.protocols import Criterion, NeedsTools, Sandbox
+from ale.types import CriterionSpec, Score, Task, Trajectory, replace
 
 
 async def grade(
@@ -35,33 +37,80 @@ async def grade(
         GradingError: a criterion took too long, or returned an invalid score.
         AleError: the sandbox for a criterion could not be opened or set up.
     """
+    grader = _Grader(step.task, trajectory, places, supervisor, timeout_s, damage)
     scores = []
     for spec, criterion in step.criteria:
         said = places.remark(criterion, step.task)
         async with places.of(criterion) as sandbox:
-            name = f"criterion '{spec.type}' ({type(criterion).__qualname__})"
-            grading = criterion.grade(step.task, trajectory, sandbox)
-            if not isawaitable(grading):
-                raise GradingError(f"{name} is not asynchronous: write 'async def grade'")
-            try:
-                score = await _in_time(grading, supervisor, timeout_s, f"criterion '{spec.type}'")
-            except Exception as error:
-                # In another sandbox than the agent's own, damage was done by the answer run there.
-                done = damage if sandbox is places.own else Damage(lost=damage.lost, began=True)
-                if not (done.caused(error) or await done.found(error, sandbox)):
-                    raise
-                if done is not damage:
-                    await places.check(str(done.message))
-                score = done.score(spec)
-            else:
-                await _check_tools(criterion, score, step.task, sandbox, places)
+            score = await grader.score(spec, criterion, sandbox)
         if problem := _problem(score):
+            name = _named(spec, criterion)
             raise GradingError(f"{name} returned an invalid score: {problem}: {score!r}")
         # A scalar of numpy becomes a number of Python, which every executor can send.
         passed, value = bool(score.passed), float(score.value)
         detail = "\n".join(filter(None, (score.detail, said)))
         scores.append(replace(score, passed=passed, value=value, weight=spec.weight, detail=detail))
     return tuple(scores)
+
+
+@frozen
+class _Grader:
+    """Grades one task, or one of its steps."""
+
+    task: Task
+    trajectory: Trajectory
+    places: Places
+    supervisor: Supervisor
+    timeout_s: float
+    """Of each criterion."""
+    damage: Damage
+
+    async def score(self, spec: CriterionSpec, criterion: Criterion, sandbox: Sandbox) -> Score:
+        """The score of one criterion, or 0 for what the agent did to its sandbox."""
+        damage, is_own = self.damage, sandbox is self.places.own
+        try:
+            score = await self._verdict(spec, criterion, sandbox)
+        except Exception as error:
+            # In another sandbox than the agent's own, damage was done by the answer run there.
+            done = damage if is_own else Damage(lost=damage.lost, began=True)
+            if not (done.caused(error) or await done.found(error, sandbox)):
+                raise
+            if done is not damage:
+                await self.places.check(str(done.message))
+            return done.score(spec)
+        await _check_tools(criterion, score, self.task, sandbox, self.places)
+        return score
+
+    async def _verdict(self, spec: CriterionSpec, criterion: Criterion, sandbox: Sandbox) -> Score:
+        """The criterion's own score; after `NoVerdictError` that of a second try.
+
+        Notes damage and raises the error if neither has a verdict, and a fresh sandbox has one.
+        """
+        try:
+            return await self._asked(spec, criterion, sandbox)
+        except NoVerdictError as error:
+            theirs = self.damage.began and sandbox is self.places.own
+            if not theirs or await self.damage.found(error, sandbox):
+                raise
+        try:
+            return await self._asked(spec, criterion, sandbox)
+        except NoVerdictError as error:
+            async with self.places.fresh() as start:
+                await self._asked(spec, criterion, start)
+            self.damage.note(f"in a fresh sandbox there is a verdict, in the agent's none: {error}")
+            raise
+
+    async def _asked(self, spec: CriterionSpec, criterion: Criterion, sandbox: Sandbox) -> Score:
+        grading = criterion.grade(self.task, self.trajectory, sandbox)
+        if not isawaitable(grading):
+            name = _named(spec, criterion)
+            raise GradingError(f"{name} is not asynchronous: write 'async def grade'")
+        name = f"criterion '{spec.type}'"
+        return await _in_time(grading, self.supervisor, self.timeout_s, name)
+
+
+def _named(spec: CriterionSpec, criterion: Criterion) -> str:
+    return f"criterion '{spec.type}' ({type(criterion).__qualname__})"
 
 
 async def _in_time(

@@ -11,7 +11,7 @@ import pytest
 from ale.errors import GradingError, InputError, SandboxError
 from ale.testing import builders
 from ale.testing.fakes import FolderSandbox
-from ale.types import Score, Task
+from ale.types import Score, Task, replace
 from ale_tasks_swe.git import git
 
 from .conftest import criterion_of, set_up
@@ -205,3 +205,30 @@ async def test_a_report_of_a_command_can_be_forged(
     )
     await sandbox.write("ranges/parsing.py", code.encode())
     assert (await grade(ranges, test_command=JUNIT, env={"PYTHONPATH": "."})).passed
+
+
+IMPORTING = """diff --git a/tests/test_more.py b/tests/test_more.py
+new file mode 100644
+--- /dev/null
++++ b/tests/test_more.py
+@@ -0,0 +1,7 @@
++import no_such_runner
++import ranges
++from no_such_made import made
++import pytest
++
++def test_more():
++    assert no_such_runner.ok
+"""
+
+
+async def test_modules_that_the_tests_import_and_nobody_installed_are_lacking(
+    ranges: Task, sandbox: FolderSandbox
+) -> None:
+    await set_up(ranges, sandbox)
+    more = {"test_patch": IMPORTING, "fail_to_pass": ("tests/test_more.py::test_more",)}
+    criterion = criterion_of(ranges, **more, pass_to_pass=())
+    told = replace(ranges, goal="Add the package no_such_made.")
+    for untouched in (False, True):
+        found = await criterion.lacking(told, sandbox, untouched=untouched)
+        assert {*found} == {"no_such_runner"}

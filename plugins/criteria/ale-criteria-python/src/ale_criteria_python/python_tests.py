@@ -7,7 +7,7 @@ import hmac
 import importlib.util
 import marshal
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from hashlib import blake2b
 from importlib import resources
@@ -18,11 +18,11 @@ from attrs import field, frozen
 from ale.errors import GradingError
 from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory
-from ale_answers import Extracted, answer_code, messages_of, read_answer_file
+from ale_answers import Extracted, answer_code, messages_of, parsed_python, read_answer_file
 from ale_criteria_python.inside import wire
 from ale_criteria_python.names import combines, free_names, replaced
 from ale_criteria_python.options import PythonTestsOptions
-from ale_signed_tests import new_scratch, not_begun, remove, variables
+from ale_signed_tests import Look, needed_modules, new_scratch, not_begun, remove, variables
 
 GRACE_S = 15.0
 """The tests end by themselves after `total_timeout_s`; what does not is killed later."""
@@ -119,6 +119,15 @@ class PythonTests:
             found = answer_code(messages_of(trajectory))
             return found, "no message of the agent has a block of Python code"
         return await read_answer_file(self.options.answer, sandbox)
+
+    async def lacking(self, task: Task, sandbox: Sandbox, *, untouched: bool) -> Collection[str]:
+        """The modules of the tests that are missing. Raises as `NeedsTools.lacking`."""
+        options = self.options
+        trees = map(parsed_python, options.tests)
+        needed = frozenset().union(*map(needed_modules, trees)) - {"answer"}
+        look = Look(task=task, sandbox=sandbox, untouched=untouched, env=options.env)
+        # The tests' process imports nothing of the workspace.
+        return await look.modules(sorted(needed), python=options.python, import_paths=())
 
     def _command(self, task: Task, scratch: str) -> Sequence[str]:
         environment = variables(task, self.options.env)

@@ -2,7 +2,7 @@
 
 from attrs import frozen
 
-from ale.errors import GradingError
+from ale.errors import NoVerdictError
 from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory
 from ale_criteria_shell.matching import matches
@@ -57,7 +57,7 @@ class FileContains:
         result = await sandbox.exec((*shell, "ale-grading", self.options.path), timeout_s=60)
         kind = result.stdout.decode("utf-8", "replace").strip()
         if result.exit_code != 0 or (kind != "file" and kind not in _ERRORS):
-            raise GradingError(
+            raise NoVerdictError(
                 f"the sandbox could not examine {self.options.path!r} "
                 f"(exit code {result.exit_code}): {excerpt(result.stderr)}"
             )

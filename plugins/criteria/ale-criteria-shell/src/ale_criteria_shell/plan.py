@@ -12,6 +12,7 @@ from typing import Any
 from attrs import field, frozen
 
 from ale.errors import InputError, Problem
+from ale_signed_tests import needed_modules
 
 MAX_BYTES = 16 << 20
 _IGNORED = frozenset({"__pycache__", ".pytest_cache", ".git"})
@@ -106,8 +107,8 @@ def make_plan(tests: Path, runner: str) -> Plan:
         raise InputError(report.problems)
     imports = {name for tree in trees.values() if tree is not None for name in _imports(tree)}
     standard = sorted(n for n in imports if n.partition(".")[0] in sys.stdlib_module_names)
-    own = {name.partition(".")[0] for name in modules} | {*sys.stdlib_module_names}
-    whole = {n for tree in trees.values() if tree is not None for n in _needed(tree)} - own
+    whole = {n for tree in trees.values() if tree is not None for n in needed_modules(tree)}
+    whole -= {name.partition(".")[0] for name in modules}
     return Plan(
         files=files,
         modules=modules,
@@ -115,17 +116,6 @@ def make_plan(tests: Path, runner: str) -> Plan:
         standard=tuple(standard),
         needed=tuple(sorted(whole)),
     )
-
-
-def _needed(tree: ast.AST) -> Iterator[str]:
-    """The packages whose import nothing catches."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0]
-        elif not isinstance(node, ast.Try):
-            yield from _needed(node)
 
 
 def _read(tests: Path, report: _Report) -> dict[str, tuple[int, bytes]]:

@@ -4,7 +4,7 @@ import secrets
 import shlex
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-from ale.errors import GradingError
+from ale.errors import NoVerdictError
 from ale.protocols import MakesScratchFolders, Sandbox
 from ale.types import ExecResult, Task, replace
 from ale_criteria_shell.options import CommandOptions
@@ -55,7 +55,7 @@ async def run(
         The result of the command, and why it has no exit code, if it has none.
 
     Raises:
-        GradingError: the command could not be started, and not because of the agent's files.
+        NoVerdictError: the command could not be started.
         SandboxError: the sandbox is gone.
     """
     scratch, mark, staged = new_scratch(), secrets.token_hex(16), ""
@@ -88,7 +88,7 @@ def _of_command(result: ExecResult, mark: str, cwd: str | None) -> tuple[ExecRes
         return replace(result, stderr=result.stderr.removeprefix(started)), None
     if result.stderr.startswith(f"{mark} no folder\n".encode()):
         return replace(result, stderr=b""), f"the folder {cwd!r} can't be entered"
-    raise GradingError(
+    raise NoVerdictError(
         f"the sandbox could not start a command for grading (exit code {result.exit_code}): "
         f"{excerpt(result.stderr)}"
     )

@@ -3,7 +3,7 @@
 from ale_signed_tests.clean import CLEAN, clean, excerpt, new_scratch, program, remove, variables
 from ale_signed_tests.lines import lacking_of_line, needs
 from ale_signed_tests.signed import Report, not_begun, run_signed
-from ale_signed_tests.tools import Look
+from ale_signed_tests.tools import Look, needed_modules
 
 __all__ = [
     "CLEAN",
@@ -12,6 +12,7 @@ __all__ = [
     "clean",
     "excerpt",
     "lacking_of_line",
+    "needed_modules",
     "needs",
     "new_scratch",
     "not_begun",

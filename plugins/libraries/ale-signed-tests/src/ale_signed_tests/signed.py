@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ale.errors import GradingError
+from ale.errors import NoVerdictError
 from ale.protocols import Sandbox
 from ale.types import ExecResult, Task
 from ale_signed_tests.clean import clean, excerpt, new_scratch, remove
@@ -66,7 +66,7 @@ async def run_signed(
         timeout_s: for all units together, in seconds.
 
     Raises:
-        GradingError: the tests could not be started or set up.
+        NoVerdictError: the tests could not be started or set up.
         SandboxError: the sandbox is gone.
     """
     key, scratch, runner = secrets.token_bytes(32), new_scratch(), _source("supervisor.py")
@@ -95,10 +95,10 @@ async def run_signed(
     return _read([] if report is None else report["lines"], python)
 
 
-def not_begun(result: ExecResult, python: str) -> GradingError:
+def not_begun(result: ExecResult, python: str) -> NoVerdictError:
     """The error for a command of which nothing says that the tests were started."""
     why = "ran out of time" if result.timed_out else f"exit code {result.exit_code}"
-    return GradingError(
+    return NoVerdictError(
         f"the tests could not be started with {python!r} in the sandbox ({why}): "
         f"{excerpt(result.stderr)}"
     )
@@ -107,7 +107,7 @@ def not_begun(result: ExecResult, python: str) -> GradingError:
 def _read(lines: Sequence[Mapping[str, Any]], python: str) -> Report:
     for line in lines:
         if line.get("error"):
-            raise GradingError(_error(line["error"], python))
+            raise NoVerdictError(_error(line["error"], python))
     return Report(
         units=tuple(line for line in lines if "unit" in line),
         forged=any(line.get("forged", False) for line in lines),

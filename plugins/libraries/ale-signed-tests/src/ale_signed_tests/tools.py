@@ -1,6 +1,8 @@
 """What a check needs of a sandbox, and nobody asked the agent for."""
 
+import ast
 import re
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from attrs import frozen
@@ -16,7 +18,7 @@ for name; do command -v -- "$name" >/dev/null 2>&1 || printf '%s\\n' "$name"; do
 """
 _MODULES = """
 import importlib.util, sys
-sys.path += sys.argv[1].split(":")
+sys.path += filter(None, sys.argv[1].split(":"))
 for name in sys.argv[2].split(","):
     try:
         found = importlib.util.find_spec(name)
@@ -30,6 +32,22 @@ for name in sys.argv[2].split(","):
 _TOLD = """
 for name; do grep -rqwsF -- "$name" . && printf '%s\\n' "$name"; done
 """
+
+
+def needed_modules(tree: ast.AST) -> frozenset[str]:
+    """The packages beside Python's own that a program imports at any rate.
+
+    Not below ``try`` and ``if``: there a program may handle that one is missing.
+    """
+    found = set[str]()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+        elif not isinstance(node, ast.Try | ast.If):
+            found |= needed_modules(node)
+    return frozenset(found - sys.stdlib_module_names)
 
 
 @frozen(kw_only=True)
@@ -60,10 +78,14 @@ class Look:
     ) -> frozenset[str]:
         """The Python modules that can't be imported, of those that the task does not name.
 
+        Args:
+            import_paths: folders of the workspace; if none, nothing there is imported.
+
         Raises:
             SandboxError: the sandbox is gone.
         """
-        command = (python, "-B", "-c", _MODULES, ":".join(import_paths))
+        alone = () if import_paths else ("-I",)
+        command = (python, *alone, "-B", "-c", _MODULES, ":".join(import_paths))
         return await self._lacking(command, names, joined=True)
 
     async def _lacking(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from ale.errors import GradingError
+from ale.errors import GradingError, NoVerdictError
 from ale.files import write_whole
 from ale.plugin import BuildContext
 from ale.protocols import HasServiceContainers, ListsSessions, Sandbox, SwitchesUser
@@ -61,7 +61,8 @@ class TaskTests:
     """Copies the tests into the sandbox, runs them, and reads their verdict.
 
     The value is 0, with the cause in the detail, if the tests fail or reach their time limit. If
-    they give no verdict, `GradingError` is raised: the episode is broken and has no reward.
+    they give no verdict, `NoVerdictError` is raised: the run decides whether that is the agent's
+    doing.
 
     Their output and artifacts are kept in the run directory, if there is one.
     """
@@ -225,7 +226,7 @@ class _Grading:
         argv = ["/bin/sh", "-c", _CLEAN, "ale", *pairs, "/bin/sh", "-c", script]
         result = await self.sandbox.exec(argv, timeout_s=self.options.restart_timeout_s)
         if result.exit_code != 0 or result.timed_out:
-            raise GradingError(
+            raise NoVerdictError(
                 f"the container's own processes could not be started again{_tail(result)}"
             )
 
@@ -364,8 +365,8 @@ def _may_name(path: Path) -> bool:
     return len(data) > _SCANNED or _NAMES_JSON.search(data) is not None
 
 
-def _no_verdict(error: Exception, result: ExecResult) -> GradingError:
-    return GradingError(f"{error} (the tests ended with {result.exit_code}){_tail(result)}")
+def _no_verdict(error: Exception, result: ExecResult) -> NoVerdictError:
+    return NoVerdictError(f"{error} (the tests ended with {result.exit_code}){_tail(result)}")
 
 
 def _tail(result: ExecResult) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
-from ale.errors import GradingError
+from ale.errors import NoVerdictError
 from ale.protocols import Sandbox
 from ale_tasks_harbor import integrity
 from ale_tasks_harbor.integrity import Record
@@ -114,7 +114,7 @@ class TestPreparation:
         """Put out of the way whatever the agent has put in it.
 
         Raises:
-            GradingError: the record is gone, or something can't be moved.
+            NoVerdictError: the record is gone, or something can't be moved.
             SandboxError: the sandbox is gone.
         """
         record = await self._record()
@@ -140,7 +140,7 @@ class TestPreparation:
             record = integrity.verified(data, self._key)
             if record is not None:
                 return record
-        raise GradingError(
+        raise NoVerdictError(
             "the agent has removed or changed the record of what the image held "
             f"({' or '.join(self._places.records)}), so the tests prove nothing"
         )
@@ -157,7 +157,7 @@ class TestPreparation:
             await self._sh(_MOVE_AWAY, target, *found.planted)
             notes += [f"moved away: {path}" for path in found.planted]
         else:
-            raise GradingError(f"planted files can't be moved away: {', '.join(found.planted)}")
+            raise NoVerdictError(f"planted files can't be moved away: {', '.join(found.planted)}")
         if not found.shadowed:
             return environment, notes
         shims = f"/tmp/.ale-programs-{secrets.token_hex(8)}"  # noqa: S108 - made anew, or it fails
@@ -189,7 +189,7 @@ class TestPreparation:
             tests_in_image: the image has the tests.
 
         Raises:
-            GradingError, SandboxError: as `ready`.
+            NoVerdictError, SandboxError: as `ready`.
         """
         await self._empty([] if tests_in_image else [self._places.tests])
         if tests_in_image:
@@ -226,7 +226,7 @@ class TestPreparation:
         if result.exit_code != 0 or result.timed_out or result.truncated:
             output = result.stderr.decode("utf-8", "replace").strip()[-600:]
             how = "took too long" if result.timed_out else f"ended with {result.exit_code}"
-            raise GradingError(
+            raise NoVerdictError(
                 f"the sandbox could not be made ready for the tests ({how}): {output}"
             )
         return result.stdout
@@ -236,7 +236,7 @@ class TestPreparation:
         replaced its shell.
 
         Raises:
-            GradingError: a reward is there that can't be read.
+            NoVerdictError: a reward is there that can't be read.
         """
         return Verdict(
             as_json=await self._reward("reward.json"), as_text=await self._reward("reward.txt")
@@ -249,7 +249,7 @@ class TestPreparation:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise GradingError(f"{path} can't be read: {error}") from error
+            raise NoVerdictError(f"{path} can't be read: {error}") from error
 
     async def put(self, sources: Sequence[str], script: str) -> None:
         """Put tests in their place: folders by content, scripts by name; `script` can be run."""

@@ -3,6 +3,7 @@
 The agent's own git directory plays no part, so nothing that it does there has an effect.
 """
 
+import ast
 import configparser
 import tempfile
 import tomllib
@@ -12,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from attrs import field, frozen
 
+from ale_signed_tests import needed_modules
 from ale_tasks_swe.git import GitError, git, lines
 from ale_tasks_swe.options import RESTORED, SweTestsOptions
 
@@ -34,6 +36,8 @@ class Expected:
     """Where files that configure pytest may be."""
     configs: Mapping[str, str]
     """The configuration of each test file; empty where there is none."""
+    needed: tuple[str, ...]
+    """Packages that the tests to run import, and that no file of the repository is named like."""
     read: Callable[[Iterable[str]], Mapping[str, tuple[int, bytes]]] = field(repr=False)
     """The content of paths in `checked`."""
 
@@ -58,10 +62,22 @@ def expected_files(options: SweTestsOptions, test_files: Sequence[str]) -> Expec
         absent=tuple(sorted(changed - set(after))),
         checked={path: after[path] for path in sorted(chosen - always - kept)},
         known=tuple(sorted({*config, *options.keep})),
+        needed=_needed([contents[p][1] for p in test_files if p in contents], after),
         configs={path: _config_of(path, contents) for path in test_files},
         # They are of the base commit, so the repository itself has them.
         read=lambda paths: _contents(options.repository, {}, {path: base[path] for path in paths}),
     )
+
+
+def _needed(tests: Iterable[bytes], paths: Iterable[str]) -> tuple[str, ...]:
+    found = set[str]()
+    for text in tests:
+        try:
+            found |= needed_modules(ast.parse(text))
+        except (SyntaxError, ValueError):  # of another version of Python than this one
+            continue
+    own = {part.partition(".")[0] for path in paths for part in PurePosixPath(path).parts}
+    return tuple(sorted(found - own))
 
 
 class _Patched:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from importlib import resources
 from typing import Any, ClassVar
 
-from ale.errors import GradingError, InputError
+from ale.errors import InputError, NoVerdictError
 from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory, replace
 from ale_signed_tests import (
@@ -62,10 +62,19 @@ class SweTests:
             self._units = [{"file": options.test_command, **unit}]
 
     async def lacking(self, task: Task, sandbox: Sandbox, *, untouched: bool) -> Collection[str]:
-        """The programs of ``test_command`` that are missing. Raises as `NeedsTools.lacking`."""
+        """The programs of ``test_command`` or the modules of the tests that are missing.
+
+        Raises as `NeedsTools.lacking`.
+        """
         options = self.options
-        look = Look(task=task, sandbox=sandbox, untouched=untouched, env=options.env)
-        return await lacking_of_line(options.test_command or ":", look)
+        # Every repository names what its tests import: that asks no agent to provide it.
+        told = options.test_command is not None
+        look = Look(task=task, sandbox=sandbox, untouched=untouched and told, env=options.env)
+        if options.test_command is not None:
+            return await lacking_of_line(options.test_command, look)
+        return await look.modules(
+            self._expected.needed, python=options.python, import_paths=options.import_paths
+        )
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """Restore the files of the tests, run them, and judge both lists. Raises as `Criterion`."""
@@ -126,7 +135,7 @@ class SweTests:
         _, found, rest = result.stdout.decode(errors="replace").rpartition(mark)
         if result.exit_code != 0 or not found:
             why = "ran out of time" if result.timed_out else f"exit code {result.exit_code}"
-            raise GradingError(
+            raise NoVerdictError(
                 f"the files of the tests could not be checked with {self.options.python!r} in the "
                 f"sandbox ({why}): {excerpt(result.stderr)}"
             )
