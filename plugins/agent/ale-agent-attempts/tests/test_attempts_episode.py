@@ -71,6 +71,11 @@ async def test_code_that_takes_too_long_has_feedback_of_its_own(play: Any) -> No
     assert (first.timed_out, first.error, second.error) == (True, "timed out", None)
 
 
+async def test_code_that_waits_for_the_processor_is_not_late(play: Any) -> None:
+    played = await play(block("import time; time.sleep(2)\n" + RIGHT), tool_timeout_s=1.0)
+    assert [each.error for each in played.observations] == [None]
+
+
 async def test_an_answer_without_code_is_an_attempt_with_feedback_of_its_own(play: Any) -> None:
     played = await play(answer("I can't."), answer("Really not."), max_attempts=2)
     assert played.prompt_of(1).startswith("The answer has no code block.")

@@ -60,12 +60,20 @@ async def test_a_missing_program_names_the_folders_that_were_searched(grade: Gra
 async def test_a_command_that_hangs_fails_and_is_cleared_away(grade: Grade) -> None:
     score = await grade(exits("sleep 60", timeout_s=0.3))
     assert score.value == 0.0
-    assert "did not end within 0.3 s" in score.detail
+    assert "did not end within 2.4 s" in score.detail
+
+
+async def test_the_time_limit_is_one_of_the_processor(grade: Grade) -> None:
+    assert (await grade(exits("sleep 2", timeout_s=1.0))).passed
+    busy = "import time\nwhile time.process_time() < 4: pass"
+    score = await grade(exits(f"python3 -c '{busy}'", timeout_s=1.0))
+    assert (score.value, score.timed_out) == (0.0, True)
+    assert "used more CPU time than it may" in score.detail
 
 
 async def test_nothing_stays_in_the_temporary_folder(grade: Grade, sandbox: FolderSandbox) -> None:
     for command in ("pwd; echo $HOME >home", "echo $HOME >home; sleep 90", "kill -9 $PPID"):
-        await grade(exits(command, timeout_s=3.0))
+        await grade(exits(command, timeout_s=0.5))
         home = Path((await sandbox.read("home")).decode().strip())
         assert home.name == "home"
         assert not home.parent.exists()

@@ -107,3 +107,15 @@ async def test_a_sandbox_without_this_python_is_an_error_and_no_verdict(
 ) -> None:
     with pytest.raises(GradingError, match="could not be started with '/no/python'"):
         await run(sandbox, ["assert 1"], python="/no/python")
+
+
+BUSY = "import time\nwhile time.process_time() < 4:\n    pass"
+
+
+async def test_the_time_limit_is_one_of_the_processor(sandbox: FolderSandbox) -> None:
+    report = await run(sandbox, ["import time; time.sleep(2)"], timeout_s=1.0)
+    assert report.units[0]["passed"] == [0]
+    in_a_child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"
+    for code in (BUSY, in_a_child):
+        report = await run(sandbox, [code], timeout_s=1.0)
+        assert (report.units[0]["passed"], report.units[0]["status"]) == ([], None)

@@ -12,6 +12,9 @@ from ale_agent_attempts.single_shot import SingleShotEpisode, TextAgent
 from ale_agent_attempts.testing import Tested, run_tests
 from ale_answers import code
 
+PATIENCE = 8.0
+"""Seconds by the clock for each of CPU time, as other work may be in the way."""
+
 
 class AttemptsEpisode(SingleShotEpisode[AttemptsOptions]):
     """Runs the code of each answer with the visible tests, and shows what they say."""
@@ -54,6 +57,7 @@ class AttemptsEpisode(SingleShotEpisode[AttemptsOptions]):
             self.options.python,
             call.arguments,
             self.problem,
+            cpu_s=self.options.tool_timeout_s,
             timeout_s=timeout_s,
             max_output_bytes=self.options.max_output_bytes,
         )
@@ -61,27 +65,28 @@ class AttemptsEpisode(SingleShotEpisode[AttemptsOptions]):
             self.stop = Stop(reason="finished", detail=tested.verdict)
         return replace(
             observation,
-            content=self._feedback(tested, timeout_s),
+            content=self._feedback(tested),
             error=tested.error,
             exit_code=tested.result.exit_code,
-            timed_out=tested.result.timed_out,
+            timed_out=tested.timed_out,
             truncated=tested.result.truncated,
         )
 
-    def _feedback(self, tested: Tested, timeout_s: float | None) -> str:
+    def _feedback(self, tested: Tested) -> str:
         if tested.error is None:
             return tested.verdict
-        if tested.result.timed_out:
-            seconds = f"{timeout_s or 0.0:.4g}"
+        if tested.timed_out:
+            seconds = f"{self.options.tool_timeout_s or 0.0:.4g}"
             return fill(self.options.timeout_prompt, seconds=seconds, output=tested.output)
         return fill(self.options.failed_prompt, output=tested.output)
 
 
 def code_attempts(options: AttemptsOptions, context: BuildContext) -> TextAgent:
     """The agent ``code-attempts``."""
+    cpu_s = options.tool_timeout_s
     limits = Limits(
         max_turns=options.max_attempts,
-        tool_timeout_s=options.tool_timeout_s,
+        tool_timeout_s=None if cpu_s is None else PATIENCE * cpu_s,
         time_limit_s=options.time_limit_s,
         context_max_tokens=options.context_max_tokens,
     )

@@ -57,7 +57,9 @@ class AttemptsOptions:
     tool_timeout_s: float | None = field(
         default=10.0,
         validator=optional(gt(0)),
-        metadata=doc("Seconds for one run of code and tests."),
+        metadata=doc(
+            "Seconds of CPU time for one run of code and tests; by the clock, eight times as many."
+        ),
     )
     time_limit_s: float | None = field(
         default=600.0, validator=optional(gt(0)), metadata=doc("Wall-clock seconds for an episode.")

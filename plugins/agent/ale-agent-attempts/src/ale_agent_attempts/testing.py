@@ -1,6 +1,7 @@
 """Runs code with its visible tests in a sandbox, and reads the result."""
 
 import json
+import math
 from importlib.resources import files
 
 from attrs import frozen
@@ -12,6 +13,9 @@ from ale_agent_attempts.problem import Problem
 
 MISSING = 127
 """Exit code of a command that does not exist, which code can end with too."""
+
+OUT_OF_TIME = (128 + 24, -24)
+"""Exit codes of a program that SIGXCPU has ended."""
 
 
 @frozen(kw_only=True)
@@ -25,6 +29,8 @@ class Tested:
     output: str
     """What it printed and why tests failed."""
     result: ExecResult
+    timed_out: bool
+    """It used up its CPU time, or did not end."""
 
 
 async def run_tests(
@@ -33,6 +39,7 @@ async def run_tests(
     code: str,
     problem: Problem,
     *,
+    cpu_s: float | None,
     timeout_s: float | None,
     max_output_bytes: int,
 ) -> Tested:
@@ -43,6 +50,7 @@ async def run_tests(
 
     Args:
         python: the interpreter, as the sandbox knows it.
+        cpu_s: limit of CPU time for each process, in seconds.
         max_output_bytes: of stdout and of stderr each; head and tail are kept.
 
     Raises:
@@ -50,6 +58,7 @@ async def run_tests(
     """
     program = files(__package__).joinpath("inside", "runner.py").read_text()
     given = {"code": code, "setup": problem.setup, "tests": problem.visible_tests}
+    given["cpu_s"] = None if cpu_s is None else math.ceil(cpu_s)
     result = await sandbox.exec(
         [python, "-c", program],
         stdin=json.dumps(given).encode(),
@@ -64,11 +73,15 @@ async def run_tests(
     passed = f"{n} of {n} tests passed"
     if not verdict.endswith(f" of {n} tests passed"):
         verdict = ""
+    late = result.timed_out or result.exit_code in OUT_OF_TIME
     return Tested(
-        error=_error(result, verdict, passed),
+        error="timed out" if late else _error(result, verdict, passed),
         verdict=verdict,
-        output="\n".join(filter(None, (output, _text(result.stderr), _ending(result, verdict)))),
+        output="\n".join(
+            filter(None, (output, _text(result.stderr), "" if late else _ending(result, verdict)))
+        ),
         result=result,
+        timed_out=late,
     )
 
 
@@ -82,15 +95,13 @@ async def _require(sandbox: Sandbox, python: str) -> None:
 
 
 def _error(result: ExecResult, verdict: str, passed: str) -> str | None:
-    if result.timed_out:
-        return "timed out"
     if result.exit_code == 0 and verdict == passed:
         return None
     return verdict or f"exit code {result.exit_code}"
 
 
 def _ending(result: ExecResult, verdict: str) -> str:
-    if verdict or result.timed_out:
+    if verdict:
         return ""
     return f"[ended with exit code {result.exit_code}, before the tests were over]"
 

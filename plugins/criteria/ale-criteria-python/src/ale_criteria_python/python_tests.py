@@ -22,12 +22,18 @@ from ale_answers import Extracted, answer_code, messages_of, parsed_python, read
 from ale_criteria_python.inside import wire
 from ale_criteria_python.names import combines, free_names, replaced
 from ale_criteria_python.options import PythonTestsOptions
-from ale_signed_tests import Look, needed_modules, new_scratch, not_begun, remove, variables
+from ale_signed_tests import (
+    Look,
+    by_clock,
+    needed_modules,
+    new_scratch,
+    not_begun,
+    remove,
+    variables,
+)
 
 GRACE_S = 15.0
 """The tests end by themselves after `total_timeout_s`; what does not is killed later."""
-PATIENCE = 8.0
-"""Seconds by the clock for each of CPU time, as other work may be in the way."""
 LONGEST_S = 480.0
 """Seconds by the clock for all tests, if CPU time allows no more: below ``run.grading_timeout_s``,
 so that an answer that only waits fails, and does not break its episode."""
@@ -144,7 +150,7 @@ class PythonTests:
                 "paths": [] if options.answer == "message" else [sandbox.workdir],
                 "timeout_s": options.timeout_s,
                 "total_timeout_s": options.total_timeout_s,
-                "wait_s": min(PATIENCE * options.timeout_s, self._longest_s()),
+                "wait_s": by_clock(options.timeout_s, self._longest_s()),
                 "total_wait_s": self._longest_s(),
                 "memory_mb": options.memory_mb,
             }
@@ -152,8 +158,7 @@ class PythonTests:
 
     def _longest_s(self) -> float:
         """Seconds by the clock for all tests."""
-        total_s = self.options.total_timeout_s
-        return max(total_s, min(PATIENCE * total_s, LONGEST_S))
+        return by_clock(self.options.total_timeout_s, LONGEST_S)
 
     def _tests(self, key: bytes) -> bytes:
         """What it must not know."""

@@ -42,7 +42,12 @@ class CommandOptions:
 
     command: str = field(validator=_filled, metadata=doc("Line for /bin/sh, run in the workspace."))
     timeout_s: float = field(
-        default=60.0, validator=gt(0), metadata=doc("Seconds; a command that takes longer fails.")
+        default=60.0,
+        validator=gt(0),
+        metadata=doc(
+            "Seconds of CPU time for each process of the command; by the clock, eight times as "
+            "many."
+        ),
     )
     cwd: str | None = field(
         default=None, metadata=doc("Folder to run in, relative to the workspace.")
@@ -125,7 +130,11 @@ class UnitTestsPassOptions:
         ),
     )
     timeout_s: float = field(
-        default=60.0, validator=gt(0), metadata=doc("Seconds for all tests together.")
+        default=60.0,
+        validator=gt(0),
+        metadata=doc(
+            "Seconds of CPU time for all tests together; by the clock, eight times as many."
+        ),
     )
     python: str = field(
         default="python3",

@@ -1,6 +1,15 @@
 """Runs tests in a sandbox so that the code under test can't forge their verdicts."""
 
-from ale_signed_tests.clean import CLEAN, clean, excerpt, new_scratch, program, remove, variables
+from ale_signed_tests.clean import (
+    CLEAN,
+    by_clock,
+    clean,
+    excerpt,
+    new_scratch,
+    program,
+    remove,
+    variables,
+)
 from ale_signed_tests.lines import lacking_of_line, needs
 from ale_signed_tests.signed import Report, not_begun, run_signed
 from ale_signed_tests.tools import Look, needed_modules
@@ -9,6 +18,7 @@ __all__ = [
     "CLEAN",
     "Look",
     "Report",
+    "by_clock",
     "clean",
     "excerpt",
     "lacking_of_line",

@@ -18,6 +18,8 @@ CLEAN: Mapping[str, str] = MappingProxyType(
     }
 )
 EXCERPT = 600
+PATIENCE = 8.0
+"""Seconds by the clock for each of CPU time, as other work may be in the way."""
 
 # $1 name of the scratch folder, then variables and the command, which is given the folder's path
 # last. Only the place for temporary files is taken over, as the backend clears it away.
@@ -41,6 +43,15 @@ def clean(
 def variables(task: Task, env: Mapping[str, str]) -> list[str]:
     """The clean environment as ``NAME=VALUE``."""
     return [f"{name}={value}" for name, value in {**CLEAN, **task.environment.env, **env}.items()]
+
+
+def by_clock(cpu_s: float, longest_s: float) -> float:
+    """Seconds by the clock for what may use `cpu_s` of CPU time.
+
+    Args:
+        longest_s: not more than this, unless `cpu_s` is more.
+    """
+    return max(cpu_s, min(PATIENCE * cpu_s, longest_s))
 
 
 def program(_: object, attribute: "Attribute[Any]", value: str) -> None:

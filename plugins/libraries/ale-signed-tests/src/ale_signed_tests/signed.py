@@ -13,10 +13,14 @@ from attrs import frozen
 from ale.errors import NoVerdictError
 from ale.protocols import Sandbox
 from ale.types import ExecResult, Task
-from ale_signed_tests.clean import clean, excerpt, new_scratch, remove
+from ale_signed_tests.clean import by_clock, clean, excerpt, new_scratch, remove
 
 GRACE_S = 15.0
-"""The runner ends by itself after `timeout_s`, or twice that with its decoy; it is killed later."""
+"""The runner ends by itself when its time by the clock is over, or twice that with its decoy; it is
+killed later."""
+LONGEST_S = 280.0
+"""Seconds by the clock for all units, if CPU time allows no more: twice that is below
+``run.grading_timeout_s``."""
 
 # Reads exactly the runner from stdin and not a byte more: what follows is not for all processes.
 _BOOT = """
@@ -63,7 +67,8 @@ async def run_signed(
         child: texts of programs that follow `inside/child.py` and define ``run``.
         python: interpreter in the sandbox.
         env: added to the clean environment.
-        timeout_s: for all units together, in seconds.
+        timeout_s: seconds of CPU time for all units together, with what they start; by the clock,
+            eight times as many, but not above `LONGEST_S`.
 
     Raises:
         NoVerdictError: the tests could not be started or set up.
@@ -71,18 +76,20 @@ async def run_signed(
     """
     key, scratch, runner = secrets.token_bytes(32), new_scratch(), _source("supervisor.py")
     texts = [_source("child.py").decode(), *(text.decode() for text in child)]
+    wait_s = by_clock(timeout_s, LONGEST_S)
     body = {
         **plan,
         "child": texts,
         "python": python,
         "timeout_s": timeout_s,
+        "wait_s": wait_s,
         "key": key.hex(),
         "workdir": sandbox.workdir,
     }
     command = (python, "-I", "-S", "-B", "-c", _BOOT, str(len(runner)))
     result = await sandbox.exec(
         clean(command, task, env, scratch),
-        timeout_s=2 * timeout_s + GRACE_S,
+        timeout_s=2 * wait_s + GRACE_S,
         stdin=runner + json.dumps(body).encode(),
         max_output_bytes=16 << 20,
     )

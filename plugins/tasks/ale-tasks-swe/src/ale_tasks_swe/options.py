@@ -139,7 +139,10 @@ class SweTestsOptions:
     timeout_s: float = field(
         default=240.0,
         validator=gt(0),
-        metadata=doc("Seconds for all tests; run.grading_timeout_s must be more than twice that."),
+        metadata=doc(
+            "Seconds of CPU time for all tests, and at least as many by the clock; "
+            "run.grading_timeout_s must be more than twice that."
+        ),
     )
     python: str = field(
         default="python3",

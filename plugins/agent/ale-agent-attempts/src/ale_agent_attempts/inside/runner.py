@@ -83,6 +83,12 @@ def _parses(source: str) -> bool:
 def main() -> None:
     """Run set-up, code and each test in one namespace, that of a module ``answer``."""
     given = json.load(sys.stdin)
+    if given["cpu_s"] is not None:
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        soft = given["cpu_s"] if hard == resource.RLIM_INFINITY else min(given["cpu_s"], hard)
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
     module = sys.modules["answer"] = type(sys)("answer")
     namespace = vars(module)
     n, failures = len(given["tests"]), []
