@@ -57,8 +57,12 @@ async def run_tests(
         SandboxError: the sandbox has failed, or has no such interpreter.
     """
     program = files(__package__).joinpath("inside", "runner.py").read_text()
-    given = {"code": code, "setup": problem.setup, "tests": problem.visible_tests}
-    given["cpu_s"] = None if cpu_s is None else math.ceil(cpu_s)
+    given = {
+        "code": code,
+        "setup": problem.setup,
+        "tests": problem.visible_tests,
+        "cpu_s": None if cpu_s is None else math.ceil(cpu_s),
+    }
     result = await sandbox.exec(
         [python, "-c", program],
         stdin=json.dumps(given).encode(),
