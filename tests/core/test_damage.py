@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ale._run.damage import Damage, check_works
 from ale._run.run import Run
 from ale.errors import (
     GradingError,
@@ -15,7 +16,8 @@ from ale.errors import (
     SandboxLostError,
 )
 from ale.protocols import AgentContext
-from ale.types import CriterionSpec, Episode, SandboxSpec, Score, Stop, Task
+from ale.testing.fakes import FolderSandbox
+from ale.types import CriterionSpec, Episode, ExecResult, SandboxSpec, Score, Stop, Task, replace
 
 from .conftest import episodes
 
@@ -105,6 +107,49 @@ async def test_damage_before_the_agent_breaks_the_episode(bench: Any, workplace:
     episode, run = await one_episode(bench, workplace, opening=opening)
     assert episode.reward is None
     assert run.store.index.damaged() == 0
+
+
+async def test_damage_by_the_set_up_of_a_step_is_not_the_agents() -> None:
+    """It is found before the first agent has begun, in a sandbox that is open."""
+    damage, error = Damage(lost="failed"), SandboxDamagedError(DAMAGE)
+    sandbox = FolderSandbox()
+    await sandbox.close()
+    assert not damage.caused(error)
+    assert not await damage.found(GradingError("no python"), sandbox)
+    assert damage.message is None
+    damage.began = True
+    assert damage.caused(error)
+
+
+class NoCommands(FolderSandbox):
+    """Commands can't be started in it."""
+
+    async def execute(self, command: Any) -> ExecResult:
+        return replace(await super().execute(command), exit_code=126)
+
+
+class NoSessions(FolderSandbox):
+    """No session can be opened in it."""
+
+    async def open_session(self, env: Any, cwd: str | None) -> Any:
+        raise SandboxError("no shell")
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [(NoCommands, "a fresh sandbox of the task fails too, with 126"), (NoSessions, "no shell")],
+)
+async def test_a_fresh_sandbox_has_to_run_commands_and_sessions(
+    kind: type[FolderSandbox], why: str
+) -> None:
+    sandbox, working = kind(), FolderSandbox()
+    try:
+        with pytest.raises(SandboxError, match=why):
+            await check_works(sandbox, DAMAGE)
+        await check_works(working, DAMAGE)
+    finally:
+        await sandbox.close()
+        await working.close()
 
 
 async def test_damage_of_every_fresh_sandbox_is_not_the_agents(bench: Any, workplace: Any) -> None:

@@ -45,6 +45,7 @@ class Distant:
         self.stored_ids: list[str] = []
         self.drained = 0
         self.opened = 0
+        self.began: list[float | None] = []
         self.check_error: AleError | None = None
         self.give: Callable[[Job, Episode], Episode | None] = lambda job, episode: episode
 
@@ -55,6 +56,7 @@ class Distant:
     @hookimpl
     def ale_llms(self) -> Sequence[Component[Any, Any]]:
         def policy(options: Any, context: Any) -> Any:
+            self.began.append(context.created)
             return FakePolicy(lambda request: Message(role="assistant", content="yes"))
 
         return [Component("trained", None, policy, summary="Weights in this process.")]
@@ -137,6 +139,20 @@ async def test_distant_episodes_are_those_of_a_local_run(
     await finish(there)
     assert stored_in(here) == stored_in(there)
     assert len(stored_in(there)) == 4
+
+
+async def test_the_parts_of_a_worker_know_when_the_run_began(
+    distant: Distant, workplace: Any, finish: Finish
+) -> None:
+    run = workplace.prepared(config_of(workplace))
+    await finish(run)
+    spec = decode(distant.sent[0], RunSpec)
+    worker = Worker.build(
+        replace(spec, config={**spec.config, "llm": {"type": "trained"}}), workplace.registry, {}
+    )
+    await worker.aclose()
+    assert run.context.created is not None
+    assert distant.began == [run.context.created]
 
 
 async def test_a_worker_gets_only_what_it_needs(

@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,3 +143,17 @@ def test_a_run_directory_is_for_this_user(tmp_path: Path) -> None:
     modes = {path.name: mode(path) for path in (tmp_path / "run").rglob("*")}
     assert {"manifest.json", "events.jsonl"} <= modes.keys()
     assert {each & 0o077 for each in modes.values()} == {0}
+
+
+async def test_all_that_a_run_stores_is_for_this_user(workplace: Any) -> None:
+    before = os.umask(0)
+    try:
+        run = await workplace.ran(workplace.config(n=2))
+    finally:
+        os.umask(before)
+    modes = {
+        str(each.relative_to(run.store.path)): mode(each) for each in run.store.path.rglob("*")
+    }
+    assert {"episodes.jsonl", "credits/00000.jsonl", ".lock"} <= modes.keys()
+    files = {name: each for name, each in modes.items() if (run.store.path / name).is_file()}
+    assert {name: oct(each) for name, each in files.items() if each & 0o077} == {}

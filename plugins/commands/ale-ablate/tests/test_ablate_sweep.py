@@ -90,6 +90,8 @@ def test_a_sweep_has_every_cell_with_every_value_and_no_reported_seed() -> None:
 def test_the_best_value_is_that_of_both_greedy_and_final_success(compared: Any) -> None:
     curves = {"b=1": [[0.1, 0.5]], "b=2": [[0.1, 0.8]], "b=3": [[0.1, 0.8]]}
     assert best_of(compared(curves, greedy=1.0).rows) == 1
+    equal = {"b=1": [[0.1, 0.3]], "b=2": [[0.1, 0.1 + 0.2]], "b=3": [[0.1, 0.2]]}
+    assert best_of(compared(equal).rows) == 0, "an error of rounding decides nothing"
     assert best_of(compared({"b=1": [[]], "b=2": [[0.1, 0.5]]}).rows[:1]) is None
 
 

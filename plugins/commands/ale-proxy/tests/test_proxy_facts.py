@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,8 @@ def chat_answer(stream: bool, *messages: Any) -> list[str]:
     parts = [
         {"choices": [{"index": i, "delta": {name: piece}}]}
         for pair in zip(
-            *[[(n, p) for n, t in m.items() for p in t.split(" ")] for m in messages], strict=True
+            *[[(n, p) for n, t in m.items() for p in re.findall(r"\S+\s*", t)] for m in messages],
+            strict=True,
         )
         for i, (name, piece) in enumerate(pair)
     ]
@@ -65,10 +67,11 @@ async def test_a_refusal_is_text(stream: bool, start: Start, canned: Canned) -> 
         refused = {"role": "assistant", "content": None, "refusal": "I won't."}
         await read(await create(model="m", messages=[*ASK, refused, *ASK], stream=stream))
     first, second = only(proxy)
-    expected = "Iwon't." if stream else "I won't."
-    assert first.completion.message.content == expected
+    assert first.completion.message.content == "I won't."
     assert first.completion.finish_reason == "content_filter"
-    assert stream or not second.fresh_context, "it is continued as any other answer"
+    # It is continued as any other answer, and not told again.
+    assert (second.fresh_context, second.replaced) == (False, ())
+    assert [message.content for message in second.prompt] == ["Which?"]
 
 
 @BOTH
@@ -111,7 +114,11 @@ async def test_each_of_several_answers_is_a_turn(
 async def test_each_prompt_of_a_list_is_a_turn(stream: bool, start: Start, canned: Canned) -> None:
     choices = [{"index": i, "text": f"answer {i}", "finish_reason": "stop"} for i in range(4)]
     answer = (
-        streamed(*({"choices": [each]} for each in choices), end="data: [DONE]\n\n")
+        streamed(
+            *({"choices": [each]} for each in choices),
+            {"choices": [], "usage": USED},
+            end="data: [DONE]\n\n",
+        )
         if stream
         else whole({"id": "x", "choices": choices, "usage": USED})
     )
@@ -120,7 +127,10 @@ async def test_each_prompt_of_a_list_is_a_turn(stream: bool, start: Start, canne
         await read(
             await asking.completions.create(model="m", prompt=["a", "b"], n=2, stream=stream)
         )
-    found = [(turn.prompt[0].content, turn.completion.message.content) for turn in only(proxy)]
+    turns = only(proxy)
+    found = [(turn.prompt[0].content, turn.completion.message.content) for turn in turns]
+    used = [turn.completion.usage.completion_tokens for turn in turns]
+    assert sum(used) == 7, "the tokens of all answers, counted once"
     assert found == [("a", "answer 0"), ("a", "answer 1"), ("b", "answer 2"), ("b", "answer 3")]
 
 

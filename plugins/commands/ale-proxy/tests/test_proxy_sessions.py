@@ -146,6 +146,19 @@ async def test_a_side_request_that_comes_first_does_not_name_the_task(start: Sta
     assert (first.rollout, second.rollout) == (0, 1)
 
 
+async def test_the_form_that_an_answer_must_have_is_a_part_of_the_task(start: Start) -> None:
+    forms = {"a": {}, "b": {"response_format": {"type": "json_object"}}}
+    forms |= {"c": forms["b"], "d": {"temperature": 0.5}}
+    with openai_server(HM) as server:
+        proxy: Proxied = await start(server.url)
+        for name, form in forms.items():
+            body = {"model": "m", "messages": [{"role": "user", "content": "One?"}], **form}
+            await control(proxy, "POST", f"/s/{name}/v1/chat/completions", body)
+        proxy.sessions.end_all()
+    tasks = {each.metadata["session"]: each.task_id for each in proxy.episodes()}
+    assert tasks["a"] == tasks["d"] != tasks["b"] == tasks["c"]
+
+
 def task(system: str = "s", user: str = "u", now: datetime = NOW, **more: Any) -> str:
     messages = [Message(role="system", content=system), Message(role="user", content=user)]
     return task_of(None, messages, began=now, **more).id
@@ -184,6 +197,12 @@ def test_a_clock_in_the_system_prompt_does_not_part_a_group(clock: str) -> None:
     texts = [f"Be brief.\n{at.strftime(clock)}\nBe kind." for at in (NOW, later)]
     assert texts[0] != texts[1] or "%H" not in clock
     assert task(texts[0], now=NOW) == task(texts[1], now=later)
+
+
+def test_a_clock_may_be_a_day_off_as_those_of_other_zones_are() -> None:
+    for days, text in ((-2, None), (-1, "<clock>"), (1, "<clock>"), (2, None)):
+        day = f"{NOW + timedelta(days=days):%Y-%m-%d}"
+        assert without_clock(f"It is {day}.", NOW) == f"It is {text or day}."
 
 
 @pytest.mark.parametrize(

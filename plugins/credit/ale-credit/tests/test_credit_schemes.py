@@ -217,6 +217,18 @@ def test_a_group_of_equal_rewards_has_weights_of_exactly_0_and_a_reason(
 
 
 @pytest.mark.parametrize("scheme", GROUP_SCHEMES)
+def test_rewards_that_differ_by_an_error_of_rounding_are_equal(
+    scheme: Grpo | DrGrpo | Rloo,
+) -> None:
+    """GRPO would divide the error by itself: weights of 1 and -1."""
+    assert 0.1 + 0.2 != 0.3
+    for credit in scheme.assign(group(0.3, 0.1 + 0.2)):
+        assert credit.weights == (0.0, 0.0, 0.0)
+        assert credit.skipped == "all 2 rewards of the group are 0.3"
+    assert [credit.skipped for credit in scheme.assign(group(0.3, 0.3 + 1e-9))] == [None, None]
+
+
+@pytest.mark.parametrize("scheme", GROUP_SCHEMES)
 def test_a_group_of_one_is_skipped(scheme: Grpo | DrGrpo | Rloo) -> None:
     (credit,) = scheme.assign(group(1.0))
     assert credit.weights == (0.0, 0.0, 0.0)

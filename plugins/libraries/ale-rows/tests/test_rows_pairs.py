@@ -1,5 +1,6 @@
 """Preference pairs."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,27 @@ def test_a_margin_leaves_out_pairs_that_are_closer(pairs: Any, some: Sequence[Ep
     rows, report = pairs(some, "same-trajectory", min_margin=0.5)
     assert [row.chosen_from.episode for row in rows] == [some[0].id]
     assert report.dropped["difference below the minimum margin"] == 1
+
+
+@pytest.mark.parametrize("pairing", ["same-trajectory", "same-prompt"])
+def test_an_error_of_rounding_leaves_out_no_pair(
+    pairs: Any, some: Sequence[Episode], tmp_path: Path, pairing: Any
+) -> None:
+    (first, *_), _ = pairs(some, pairing)
+    apart = first.chosen_from.value - first.rejected_from.value
+    for margin, kept in ((math.nextafter(apart, 2.0), True), (apart + 1e-9, False)):
+        out = tmp_path / f"{kept}.jsonl"
+        make_dpo(tmp_path / "scored.jsonl", out, pairing=pairing, min_margin=margin)
+        found = [(row.chosen, row.rejected) for row in read_rows(out, DpoRow)]
+        assert ((first.chosen, first.rejected) in found) == kept
+
+
+def test_an_error_of_rounding_makes_no_answer_the_better_one(pairs: Any) -> None:
+    rewards = (0.3, 0.1 + 0.2)
+    rollouts = [tried(each, turn(f"{i}."), rollout=i) for i, each in enumerate(rewards)]
+    rows, report = pairs(rollouts, "same-prompt")
+    assert rows == []
+    assert dict(report.dropped) == {"tie: every answer earned the same": 1}
 
 
 def test_same_prompt_takes_the_best_and_the_worst_answer(

@@ -114,7 +114,8 @@ async def test_idle_connections_and_slow_heads_are_ended() -> None:
             writer.close()
 
 
-async def test_a_tunnel_in_which_nothing_moves_is_ended() -> None:
+@pytest.mark.parametrize("first", [b"", b"x"])
+async def test_a_tunnel_in_which_nothing_moves_is_ended(first: bytes) -> None:
     release = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -124,9 +125,24 @@ async def test_a_tunnel_in_which_nothing_moves_is_ended() -> None:
     server = await asyncio.start_server(silent, HOME, 0)
     port = server.sockets[0].getsockname()[1]
     async with proxy([HOME]) as place:
-        answer = await said(place, f"CONNECT {HOME}:{port} HTTP/1.1\r\n\r\n".encode(), b"x")
+        answer = await said(place, f"CONNECT {HOME}:{port} HTTP/1.1\r\n\r\n".encode(), first)
         assert answer.startswith(b"HTTP/1.1 200")
     release.set()
+    server.close()
+
+
+async def test_a_tunnel_in_which_something_moves_is_kept() -> None:
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0.3)
+            writer.write(b"x")
+        writer.close()
+
+    server = await asyncio.start_server(slow, HOME, 0)
+    port = server.sockets[0].getsockname()[1]
+    async with proxy([HOME], Limits(idle_s=1.0)) as place:
+        answer = await said(place, f"CONNECT {HOME}:{port} HTTP/1.1\r\n\r\n".encode(), b"")
+        assert answer.partition(b"\r\n\r\n")[2] == b"xxxxx"
     server.close()
 
 

@@ -113,8 +113,27 @@ async def test_a_server_without_a_key_asks_nobody_elsewhere_and_no_other_path(
         body["broadcast"] = {"backend": "gloo", "host": "192.0.2.1", "port": port, "store": port}
         body["broadcast"] |= {"key": "k", "parts": []}
         async with client.post(f"{url}/ale/prepare", json=body) as answer:
-            assert (answer.status, (await answer.json())["kind"]) == (409, "weights")
+            refusal = await answer.json()
+            assert (answer.status, refusal["kind"]) == (409, "weights")
+            assert "has no weights from '192.0.2.1'" in refusal["message"]
         assert asked == []
+
+
+async def test_a_server_with_a_key_asks_where_its_owner_says() -> None:
+    server, host = BigramServer(), "no.such.host.invalid"
+    body: dict[str, Any] = {"version": 1, "digest": "d", "folder": "/a/v00000001"}
+    body["origin"] = {"host": host, "port": 9, "key": "k"}
+    for keyed in (False, True):
+        async with contextlib.aclosing(FetchedWeights()) as fetched:
+            routes = web.routes(server, lambda _: True, fetched, keyed=keyed)
+            async with (
+                serving_app(Starlette(routes=routes)) as url,
+                aiohttp.ClientSession() as client,
+                client.post(f"{url}/ale/prepare", json=body) as answer,
+            ):
+                message = (await answer.json())["message"]
+        assert host in message
+        assert ("a server without a key" in message) != keyed
 
 
 async def test_a_pause_has_an_end() -> None:

@@ -101,6 +101,10 @@ def test_other_formats_have_names_of_their_own() -> None:
     [
         ("xml", '<tool_call>\n<function=f>\n<parameter=a>\necho "</parameter>" > x\n</parameter>\n'
          "</function>\n</tool_call>", [("f", '{"a": "echo \\"</parameter>\\" > x"}')]),
+        ("xml", '<tool_call>\n<function=f>\n<parameter=a>\necho "</tool_call>" > x\n</parameter>\n'
+         "</function>\n</tool_call>", [("f", '{"a": "echo \\"</tool_call>\\" > x"}')]),
+        ("glm", "<tool_call>f<arg_key>a</arg_key><arg_value></tool_call></arg_value></tool_call>",
+         [("f", '{"a": "</tool_call>"}')]),
         ("llama3", '{"name": "f", "arguments": {"a": "ls"}}', [("f", '{"a": "ls"}')]),
         ("llama3", '{"name": "f", "parameters": {}}\n{"name": "g", "parameters": {}}',
          [("f", "{}"), ("g", "{}")]),
@@ -150,6 +154,8 @@ def test_calls_in_the_ways_that_models_vary_are_read_whole(
         ("mistral", '[TOOL_CALLS]{"name": "f"}'),
         ("deepseek", "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{'a': 1}<｜tool▁call▁end｜>"),
         ("gemma", "<|tool_call>call:f{a:\0 7\0}<tool_call|>"),
+        ("gemma", '<|tool_call>call:f{a:"\0\x30\0"}<tool_call|>'),
+        ("gemma", '<|tool_call>call:f{a:<|"|>ls<|"|>,b:"\0\x30\0"}<tool_call|>'),
     ],
 )  # fmt: skip
 def test_a_call_that_cannot_be_read_whole_is_never_a_shorter_one(form: str, text: str) -> None:
