@@ -13,6 +13,7 @@ from ale.testing.openai_server import openai_server
 from ale.types import Completion, Message, ToolCall, ToolSpec, Trajectory, Turn, replace
 from ale_proxy.apis import Answered, Asked
 from ale_proxy.conversation import Turns
+from ale_proxy.matching import Sought, tools_key
 
 from .conftest import Proxied
 
@@ -199,10 +200,17 @@ def test_few_shots_are_no_continuation() -> None:
     agent.check()
     match = agent.turns.match
     assert [turn.fresh_context for turn in agent.turns.turns] == [True, False]
-    from ale_proxy.matching import Sought, tools_key
-
     third = (*shots, user("9+9"))
-    assert match(Sought(tuple(third), tools_key((SHELL,)))) is None
+    assert match(Sought(third, tools_key((SHELL,)))) is None
+
+
+def test_a_short_answer_that_is_given_elsewhere_too_is_no_continuation() -> None:
+    agent = Agent()
+    agent.ask([system("s"), user("2+2")], answer("4"))
+    other = (system("another"), user("1+3"), answer("4"), user("9+9"))
+    assert agent.turns.match(Sought(other, tools_key((SHELL,)))) is None
+    own = (system("another"), user("2+2"), answer("4"), user("9+9"))
+    assert agent.turns.match(Sought(own, tools_key((SHELL,)))) is not None
 
 
 def test_a_compacted_conversation_begins_anew() -> None:

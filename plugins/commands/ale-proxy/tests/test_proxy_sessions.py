@@ -211,3 +211,18 @@ def test_a_clock_may_be_a_day_off_as_those_of_other_zones_are() -> None:
 )
 def test_other_dates_and_times_are_no_clock(text: str) -> None:
     assert without_clock(text, NOW) == text
+
+
+async def test_a_clock_in_the_system_prompt_does_not_part_a_conversation(start: Start) -> None:
+    with openai_server(HM) as server:
+        proxy: Proxied = await start(server.url)
+        messages: list[Any] = [{"role": "system", "content": ""}]
+        for turn in range(4):
+            messages[0] = {"role": "system", "content": f"It is {turn} o'clock."}
+            messages.append({"role": "user", "content": f"{turn}?"})
+            body = {"model": "m", "messages": messages}
+            await control(proxy, "POST", "/v1/chat/completions", body)
+            messages.append({"role": "assistant", "content": "Hm."})
+        (session,) = proxy.sessions
+        turns = session.conversation.turns
+    assert [turn.fresh_context for turn in turns] == [True, False, False, False]

@@ -273,7 +273,9 @@ class Turns:
         kept = difference(base, sought.messages).kept
         answer = node.turn.completion.message
         shorter = min(_said(base), _said(sought.messages[: at + 1]))
-        common = kept - sum(message.role == "system" for message in base)
+        # A system prompt says nothing, whether it is the same one or has another clock in it.
+        system = {message.content for message in sought.messages if message.role == "system"}
+        common = kept - sum(each.role == "system" and each.content in system for each in base)
         sure = answer.tool_calls or len(answer.content) >= DECISIVE or 2 * common > shorter
         return Match(number=number, at=at, exact=False, kept=kept if sure else 0)
 
