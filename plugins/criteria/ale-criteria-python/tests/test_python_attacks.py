@@ -106,6 +106,8 @@ async def test_methods_of_an_answer_are_not_given_what_a_text_is_compared_with(
             "class A:\n    pass\ndef f(x):\n    return A()\ndef g(x):\n    return 0\n",
             "assert g(type(f(1))) == 1",
         ),
+        ("class AnError:\n    pass\n", "class B(AnError):\n    pass\nassert B('x').args == ('x',)"),
+        ("class A:\n    pass\ndef f():\n    return A\n", "class B(f()):\n    x = 1\nassert B.x"),
         ("def f(x):\n    return 'print(1)'\ng = eval\n", "assert g(f(1)) == 1"),
     ],
 )
@@ -143,6 +145,85 @@ async def test_an_operator_gives_no_result_the_value_that_is_expected(
     )
     score = await grade(code, test)
     assert score.value == 0.0, score.detail
+
+
+ENDS = (
+    "class End(Stop{0}Iteration):\n    pass\nclass V:\n    def __init__(self, *a):\n        pass\n"
+)
+ENDS += (
+    "    def __getattr__(self, name):\n        raise End\n    __len__ = __iter__ = lambda s: s.x\n"
+)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert all(map(f, [1, 2]))",
+        "for found, wanted in zip(map(f, [1, 2]), [1, 4]):\n    assert found == wanted",
+        "assert all(map(lambda x: V(x).value == 9, [1, 2]))",
+        "assert all(map(lambda x: len(V(x)) == 9, [1, 2]))",
+        "assert all(map(lambda x: list(V(x)) == [9], [1, 2]))",
+    ],
+)
+async def test_a_class_made_of_stop_iteration_ends_no_iteration_of_the_tests(
+    grade: Grade, test: str
+) -> None:
+    code = ENDS.format("") + "def f(x):\n    raise End\n"
+    score = await grade(code, test)
+    assert score.value == 0.0, score.detail
+
+
+async def test_a_class_made_of_stop_iteration_ends_the_iteration_of_an_answer(grade: Grade) -> None:
+    code = "class End(StopIteration):\n    pass\nclass V:\n    n = 0\n"
+    code += "    def __iter__(self):\n        return self\n    def __next__(self):\n"
+    code += "        self.n += 1\n        if self.n > 2:\n            raise End\n"
+    code += "        return self.n\n"
+    assert (await grade(code, "assert list(V()) == [1, 2]")).passed
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert abs(F(3) - 9) < 1e-9",
+        "found = F(3) - 9\nassert abs(F(3) - 9) < 1e-9",
+        "assert F(3) % 9 == 0",
+        "assert F(3) * 2 // 18 == 1",
+        "assert F(9) + -9 == 0",
+        "assert not F(3) - 9",
+    ],
+)
+async def test_a_class_in_place_of_a_function_is_not_given_what_is_expected(
+    grade: Grade, test: str
+) -> None:
+    code = "class F:\n    def __init__(self, *a):\n        pass\n    __mul__ = lambda s, o: s\n"
+    code += "    __sub__ = __add__ = __mod__ = lambda s, o: 0\n    __floordiv__ = lambda s, o: 1\n"
+    score = await grade(code, test)
+    assert score.value == 0.0, score.detail
+
+
+async def test_lists_and_sets_of_an_answer_are_not_given_what_is_looked_for(grade: Grade) -> None:
+    code = (
+        "class L(list):\n    count = lambda self, o: 1\nclass S(set):\n    union = lambda s, o: o\n"
+    )
+    code += "    symmetric_difference = lambda self, o: set()\n"
+    code += "def f():\n    return L()\ndef g():\n    return S()\n"
+    tests = ("f().count(9) == 1", "g().union({9}) == {9} and g()", "not g() ^ {9}")
+    for test in (*tests, "g().symmetric_difference({9}) == set()"):
+        score = await grade(code, "assert " + test)
+        assert score.value == 0.0, score.detail
+
+
+async def test_an_object_of_the_set_up_keeps_the_methods_of_its_class(grade: Grade) -> None:
+    setup = "class N:\n    def __init__(self, v):\n        self.v = v\n"
+    setup += "    def same(self, o):\n        return self.v == o.v\n"
+    setup += "    def __eq__(self, o):\n        return self.same(o)\n"
+    code = "def f(x):\n    n = N(x)\n    n.same = {}\n    return n\n"
+    for forged in ("lambda o: True", "bool"):
+        score = await grade(code.format(forged), "assert f(3) == N(9)", setup=setup)
+        assert score.value == 0.0, score.detail
+    assert (
+        await grade("def f(x):\n    return N(x * x)\n", "assert f(3) == N(9)", setup=setup)
+    ).passed
 
 
 async def test_a_replaced_function_is_not_that_of_the_program_that_grades(grade: Grade) -> None:

@@ -13,6 +13,56 @@ MOCK = "from unittest.mock import patch, Mock\n"
 
 # By style: an answer, what to replace in it to make it wrong, and the test.
 STYLES: dict[str, tuple[str, tuple[str, str], str]] = {
+    "objects in sets and as keys": (
+        "class P:\n    def __init__(self, x):\n        self.x = x\n"
+        "    def __eq__(self, o):\n        return self.x == o.x\n"
+        "    def __hash__(self):\n        return hash(self.x)\n",
+        ("hash(self.x)", "id(self)"),
+        "assert len({P(1), P(1), P(2)}) == 2\nassert {P(1): 'a'}[P(1)] == 'a'",
+    ),
+    "random numbers that are seeded again": (
+        "import random\ndef f():\n    return [random.random() for _ in range(3)]\n",
+        ("random.random()", "random.SystemRandom().random()"),
+        "from random import seed\nseed(4)\na = f()\nseed(4)\nassert f() == a",
+    ),
+    "operators with one operand": (
+        "import math\nclass N:\n    def __pos__(self):\n        return 5\n"
+        "    def __invert__(self):\n        return 6\n    def __floor__(self):\n        return 7\n"
+        "    def __reversed__(self):\n        return iter([2, 1])\n"
+        "    def __bytes__(self):\n        return b'x'\n"
+        "    def __complex__(self):\n        return 1j\n"
+        "    def __format__(self, how):\n        return '<' + how + '>'\n",
+        ("[2, 1]", "[1, 2]"),
+        "import math\nn = N()\nassert (+n, ~n, math.floor(n)) == (5, 6, 7)\n"
+        "assert list(reversed(n)) == [2, 1]\nassert (bytes(n), complex(n)) == (b'x', 1j)\n"
+        "assert f'{n:>3}' == '<>3>'",
+    ),
+    "attributes of an exception": (
+        "class E(Exception):\n    def __init__(self, code):\n        super().__init__('bad')\n"
+        "        self.code = code\ndef f():\n    raise E(7)\n",
+        ("E(7)", "E(8)"),
+        "try:\n    f()\n    assert False\nexcept E as error:\n    assert error.code == 7",
+    ),
+    "attributes that are deleted, and copies": (
+        "class A:\n    def __init__(self):\n        self.x = 1\n",
+        ("self.x = 1", "self.x = 2"),
+        "import copy\na = A()\nb, c = copy.copy(a), copy.deepcopy(a)\ndel a.x\n"
+        "assert not hasattr(a, 'x') and b.x == c.x == 1",
+    ),
+    "input in bytes": (
+        "import sys\ndef f():\n    sys.stdout.buffer.write(b'out')\n"
+        "    return sum(map(int, sys.stdin.buffer.read().split()))\n",
+        ("b'out'", "b'no'"),
+        "import io, sys\nsys.stdin = io.TextIOWrapper(io.BytesIO(b'3\\n1 2 3'))\n"
+        "sys.stdout = io.StringIO()\nassert f() == 9\nassert sys.stdout.getvalue() == 'out'",
+    ),
+    "threads of the tests": (
+        "class C:\n    def __init__(self):\n        self.n = 0\n"
+        "    def inc(self):\n        self.n += 1\n",
+        ("+= 1", "+= 2"),
+        "import threading\nc = C()\nts = [threading.Thread(target=c.inc) for _ in range(8)]\n"
+        "[t.start() for t in ts]\n[t.join() for t in ts]\nassert c.n == 8",
+    ),
     "a type as an argument": (
         "def f(values, kind):\n    return [v for v in values if not isinstance(v, kind)]\n",
         ("not isinstance", "isinstance"),
@@ -296,6 +346,7 @@ async def test_a_program_that_reads_when_it_is_loaded_has_the_input_of_the_set_u
     [
         ("class A:\n    pass\nassert f(A())", "the tests give the answer a A"),
         ("class A:\n    pass\nassert f(A)", "the tests give the answer the class A"),
+        ("class A(Base):\n    pass\nassert A", "the tests derive a class from Base, which the"),
         (
             MOCK + "import datetime\nwith patch('datetime.datetime') as now:\n    f(1)",
             "the tests replace datetime.datetime, which is no function",
@@ -307,4 +358,4 @@ async def test_what_can_not_be_carried_breaks_the_episode_and_is_no_zero(
 ) -> None:
     for answer in ("return True", "return 0"):
         with pytest.raises(GradingError, match=message):
-            await grade(f"def f(x):\n    {answer}", test)
+            await grade(f"class Base:\n    pass\ndef f(x):\n    {answer}", test)

@@ -50,10 +50,38 @@ def combines(tests: Sequence[str], names: Collection[str]) -> bool:
 
     Such as ``Vector(1, 2) * 3``, or ``v * 3`` with ``v = Vector(1, 2)``: an object of a class of
     the answer, by the usual spelling of classes. What the answer gave for a question, as in
-    ``Solution().area(3) - 9``, is none.
+    ``Solution().area(3) - 9``, is none. Where any test looks whether the result is about 0 or 1
+    (``abs(Average(xs) - 9) < 1e-6``), the value may be the one that is expected, and none is given.
     """
     classes = {name for name in names if name[:1].isupper()}
-    return bool(classes) and any(_combines(parsed_python(text), classes) for text in tests)
+    trees = [parsed_python(text) for text in tests] if classes else []
+    measured = any(_measures(node) for tree in trees for node in ast.walk(tree))
+    return not measured and any(_combines(tree, classes) for tree in trees)
+
+
+_DIFFERENCES = (ast.Sub, ast.Add, ast.Mod, ast.FloorDiv, ast.Div, ast.BitXor, ast.BitAnd)
+
+
+def _measures(node: ast.AST) -> bool:
+    """Whether a node compares a difference or a quotient with a small number."""
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            sides = [left, *others]
+        case ast.Assert(test=test) | ast.UnaryOp(op=ast.Not(), operand=test):
+            sides = [test, ast.Constant(0)]
+        case _:
+            return False
+    small = [isinstance(side, ast.Constant) and _is_small(side.value) for side in sides]
+    return any(small) and any(
+        isinstance(part, ast.BinOp) and isinstance(part.op, _DIFFERENCES)
+        for side in sides
+        if not isinstance(side, ast.Compare | ast.BoolOp)
+        for part in ast.walk(side)
+    )
+
+
+def _is_small(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) <= 1
 
 
 def _combines(tree: ast.AST, classes: Collection[str]) -> bool:
@@ -87,8 +115,10 @@ def _replaced_by(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.Constant(value=str(text)):
             yield text
-        case ast.Attribute(ctx=ast.Store()) | ast.Attribute(attr="seed"):
+        case ast.Attribute(ctx=ast.Store()):
             yield ast.unparse(node)
+        case ast.Attribute(attr="seed") | ast.alias(name="seed"):
+            yield "random.seed"
         case ast.Call(
             args=[ast.Name() | ast.Attribute() as owner, ast.Constant(value=str(name)), *_]
         ):

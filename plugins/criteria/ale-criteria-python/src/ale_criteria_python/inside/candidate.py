@@ -29,6 +29,12 @@ if __name__ != "ale_grading":
     )
     from ale_criteria_python.inside.wire import BASES, OPERATORS, base_value
 
+
+def from_module(module: str, name: str) -> Any:
+    """A function of Python's library, imported when it is asked for."""
+    return getattr(__import__(module), name)
+
+
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "call": lambda f, *a, **k: f(*a, **k),
     "get": getattr,
@@ -48,8 +54,18 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "enter": lambda v: type(v).__enter__(v),
     "exit": lambda v: type(v).__exit__(v, None, None, None),
     **{f.__name__: f for f in (len, iter, next, bool, str, repr, int, float, abs, round, dir)},
+    **{f.__name__: f for f in (hash, reversed, bytes, complex, format)},
+    **{
+        name: lambda v, name=name: from_module("math", name)(v)
+        for name in ("floor", "ceil", "trunc")
+    },
+    **{name: lambda v, name=name: from_module("copy", name)(v) for name in ("copy", "deepcopy")},
+    "delete": delattr,
     "index": _operator.index,
-    **{name: getattr(_operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge", "neg")},
+    **{
+        name: getattr(_operator, name)
+        for name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "invert")
+    },
 }
 OPERATIONS.update((name, getattr(_operator, name)) for name in OPERATORS)
 OPERATIONS.update(
@@ -210,9 +226,11 @@ class Candidate:
 
     def error(self, error: BaseException) -> Any:
         """What the tests are told about an exception."""
-        arguments = tuple(a for a in error.args if type(a) in (str, int, float, bool, type(None)))
+        plain = (str, int, float, bool, type(None))
+        arguments = tuple(a for a in error.args if type(a) in plain)
         own = type(error) if type(error).__module__ == "answer" else None
-        return ("error", builtin_names(type(error)), arguments, describe(error), own)
+        kept = {name: value for name, value in vars(error).items() if type(value) in plain}
+        return ("error", builtin_names(type(error)), arguments, describe(error), own, kept)
 
 
 class OfTests:
@@ -253,6 +271,38 @@ class Stream:
 
     def flush(self) -> None:
         """Nothing waits."""
+
+    @property
+    def buffer(self) -> Any:
+        """The same in bytes."""
+        return Bytes(self)
+
+
+class Bytes:
+    """A stream of the tests, in bytes."""
+
+    def __init__(self, text: Stream) -> None:
+        self.text, self.flush = text, text.flush
+
+    def write(self, data: Any) -> int:
+        """Write bytes."""
+        self.text.write(bytes(data).decode())
+        return len(data)
+
+    def readline(self) -> bytes:
+        """A line."""
+        return bytes(self.text.readline().encode())
+
+    def __iter__(self) -> Any:
+        return iter(self.readline, b"")
+
+    def read(self) -> bytes:
+        """All that is left."""
+        return b"".join(self)
+
+    def readlines(self) -> list[bytes]:
+        """All that is left, by lines."""
+        return list(self)
 
 
 def kind_of(value: Any) -> bytes:

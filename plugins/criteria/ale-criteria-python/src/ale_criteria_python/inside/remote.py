@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _operator
+import _thread
 import builtins
 import sys
 
@@ -38,7 +39,21 @@ class Surroundings:
         self.functions = [(name, *found) for name in names if (found := library(name))]
         self.seeded = "random.seed" in names
         self.state: Any = None
-        """Of `random`, as the answer was last given it."""
+        """Of `random`, as the answer was last given it; None if the tests have set it since."""
+        if self.seeded:
+            import random
+
+            for name in ("seed", "setstate"):
+                setattr(random, name, self.noting(getattr(random, name)))
+
+    def noting(self, function: Callable[..., None]) -> Callable[..., None]:
+        """The function, after which the answer is given the state of `random` again."""
+
+        def noted(*arguments: Any, **options: Any) -> None:
+            self.state = None
+            function(*arguments, **options)
+
+        return noted
 
     def now(self) -> dict[str, Any]:
         """By name, what is replaced now.
@@ -80,6 +95,7 @@ class Peer:
 
     def __init__(self, channel: Channel, shared: Shared, surroundings: Surroundings) -> None:
         self.channel, self.shared, self.surroundings = channel, shared, surroundings
+        self.lock = _thread.RLock()
         self.remotes: dict[int, Remote] = {}
         self.errors: dict[int, Any] = {}
         self.own: list[Any] = []
@@ -143,6 +159,11 @@ class Peer:
 
     def ask(self, operation: str, *arguments: Any, **options: Any) -> Any:
         """Have the answer's process do something; its result, or its exception."""
+        with self.lock:
+            return self.asked(operation, arguments, options)
+
+    def asked(self, operation: str, arguments: Any, options: Any) -> Any:
+        """The same, while no other thread of the tests asks."""
         if operation not in READS:
             self.kept.clear()
         request = ("do", operation, arguments, options, self.surroundings.now())
@@ -189,13 +210,29 @@ class Peer:
         """A message of the answer; whatever is wrong with it ends the answer."""
         data = self.channel.receive()
         try:
-            value, _ = decoded(data, self.resolve, self.shared, known)
+            value, made = decoded(data, self.resolve, self.shared, known)
+            self.check_methods(made)
             known_kind = value[0] in ("result", "error", "call", "next")
         except Exception as error:
             raise Closed(f"it sent what can't be read: {error!r}") from None
         if type(value) is not tuple or not known_kind:
             raise Closed("it sent a message of an unknown kind")
         return value
+
+    def check_methods(self, made: Sequence[Any]) -> None:
+        """Objects of the set-up's classes keep its methods, which ``__eq__`` may call.
+
+        Raises:
+            ValueError: one has another, which the answer gave it.
+        """
+        for each in made:
+            kind = type(each)
+            if self.shared.get(kind.__name__) is not kind:
+                continue
+            for name, value in vars(each).items():
+                own = type(value) is Remote or isinstance(value, type)
+                if own and callable(getattr(kind, name, None)):
+                    raise ValueError(f"a {kind.__name__} with another {name}")
 
     def take(self, names: Any) -> dict[str, Any]:
         """Objects of the answer by their names; those that it lacks are left out."""
@@ -236,21 +273,28 @@ def builtin_error(name: str) -> Any:
     return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
+ENDS: dict[Any, str] = {StopIteration: "next", StopAsyncIteration: "anext"}
+"""Exceptions that end an iteration, and the request that may raise each or a class made of it."""
+
+
 def local_error(
-    operation: str, names: Any, arguments: Any, text: Any, own: Any = None
+    operation: str, names: Any, arguments: Any, text: Any, own: Any = None, kept: Any = None
 ) -> Exception:
     """An exception of the answer, as one of the same class here where it has one."""
     kinds = [own] if type(own) is type and issubclass(own, Exception) else []
     kinds += filter(None, map(builtin_error, names if type(names) is list else ()))
     for kind in kinds:
         # Only an iterator may end an iteration of the tests: all(map(...)) of them would be true.
-        ends = {StopIteration: "next", StopAsyncIteration: "anext"}.get(kind, operation)
-        if kind is Exception or operation != ends:
+        ends = [name for end, name in ENDS.items() if issubclass(kind, end)]
+        if kind is Exception or (ends and operation not in ends):
             break
         try:
-            return kind(*arguments)
+            error: Exception = kind(*arguments)
         except TypeError:
             continue
+        if type(kept) is dict:
+            vars(error).update((name, value) for name, value in kept.items() if type(name) is str)
+        return error
     return AnswerError(str(text))
 
 
@@ -259,12 +303,15 @@ NUMERIC: dict[str, Callable[..., Any]] = {
     "neg": _operator.neg,
     "index": _operator.index,
 }
-KEPT = {"plain", "len", "str", "repr", *NUMERIC}
+KEPT = {"plain", "len", "str", "repr", "hash", *NUMERIC}
 """Requests whose result is taken to be the same until the objects of the answer may have changed:
 otherwise an object could be above one bound and below another."""
 READS = {*KEPT, "isinstance", "names", "eq", "ne", "lt", "le", "gt", "ge"}
 """Requests after which the objects of the answer are taken to be as they were."""
 ARITHMETIC = {*OPERATORS, *("r" + name for name in OPERATORS)}
+QUESTIONS = {"count", "index", "isdisjoint", "issubset", "issuperset"}
+QUESTIONS |= {"difference", "intersection", "symmetric_difference", "union"}
+"""Methods of builtin types that are given what a value is compared with."""
 FIXED = (bool, int, float, complex, str, bytes, tuple, frozenset)
 PLAIN = (type(None), bool, int, float, complex, str, bytes, range)
 DEEPEST = 5
@@ -308,6 +355,8 @@ class Remote:
         if name == "__signature__":
             return signature(self)
         value = fixed(self)
+        if value is None and name in QUESTIONS and has_base(self):
+            value = plain(self)
         if name[:1] != "_" and hasattr(value, name):
             return getattr(value, name)
         return ask(self, "get", name)
@@ -319,10 +368,32 @@ class Remote:
     def __setattr__(self, name: str, value: Any) -> None:
         ask(self, "set", name, value)
 
+    def __delattr__(self, name: str) -> None:
+        ask(self, "delete", name)
+
+    def __format__(self, how: str) -> str:
+        if not how:
+            return str(self)
+        made = format(plain(self), how) if has_base(self) else ask(self, "format", how)
+        return made if type(made) is str else object.__format__(self, how)
+
+    def __mro_entries__(self, bases: Any) -> Any:
+        name = object.__getattribute__(self, "_peer").names.get(id(self), "")
+        # Any answer may have something else where an exception is asked for, and just fails.
+        if not name or name.endswith(("Error", "Exception", "Warning")):
+            raise TypeError(f"{name or 'an object of the answer'} is no exception")
+        raise NotSupportedError(f"the tests derive a class from {name}, which the answer defines")
+
+    def __copy__(self) -> Any:
+        return ask(self, "copy")
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return ask(self, "deepcopy")
+
     def __hash__(self) -> int:
         if has_base(self):
             return hash(plain(self))
-        return hash(object.__getattribute__(self, "_number"))
+        return int(HASH(self))
 
     def __contains__(self, value: Any) -> bool:
         known = fixed(self)
@@ -498,11 +569,16 @@ for _method, _operation in {
     "enter": "enter",
 }.items():
     setattr(Remote, f"__{_method}__", one_sided(_operation))
+for _operation in ("reversed", "invert", "pos", "floor", "ceil", "trunc"):
+    setattr(Remote, f"__{_operation}__", one_sided(_operation))
 for _operation in ("abs", "round", "neg"):
     setattr(Remote, f"__{_operation}__", numeric(_operation))
 for _kind in (bool, int, float, str, repr):
     _type = str if _kind is repr else _kind
     setattr(Remote, f"__{_kind.__name__}__", typed(_kind.__name__, _type))
+for _operation in ("bytes", "complex"):
+    setattr(Remote, f"__{_operation}__", typed(_operation, getattr(builtins, _operation)))
+HASH = typed("hash", int)
 for _operation in ("len", "index"):
     setattr(Remote, f"__{_operation}__", typed(_operation, int))
 for _operation in OPERATORS:

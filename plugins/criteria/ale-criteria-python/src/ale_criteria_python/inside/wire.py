@@ -66,7 +66,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "items": lambda items: dict(items).items(),
 }
 OPERATORS: tuple[str, ...] = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
-OPERATORS += ("matmul", "and_", "or_", "xor")
+OPERATORS += ("matmul", "and_", "or_", "xor", "lshift", "rshift")
 SEQUENCES: dict[Any, bytes] = {list: b"l", tuple: b"t", set: b"e", frozenset: b"z"}
 MUTABLE = (list, dict, set, bytearray)
 
