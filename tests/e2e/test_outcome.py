@@ -145,6 +145,50 @@ def test_a_refused_resume_leaves_a_run_that_can_be_resumed(workshop: Any) -> Non
     assert workshop.ale("run", "--resume", str(workshop.run), "--no-checks").code == 3
 
 
+def address_of(workshop: Any) -> Any:
+    manifest = json.loads((workshop.run / "manifest.json").read_text())
+    return manifest["config"]["llm"]["base_url"]
+
+
+def test_a_resume_takes_another_address_and_refuses_what_enters_the_results(workshop: Any) -> None:
+    workshop.task("t")
+    with openai_server({"*": {"fault": 400}, **MODELS}) as server:
+        workshop.config(llm=model(server.url), run={"stop_after_broken": 1})
+        stopped = workshop.ale("run", "run.yaml")
+        run = str(workshop.run)
+    assert "no episode was graded: if the config is to be changed, start a new run" in stopped.out
+    gone = workshop.ale("run", "--resume", run)
+    assert (gone.code, address_of(workshop)) == (2, server.url)
+    with openai_server({"*": {"text": "hi"}}) as moved:
+        address = f"llm.base_url={moved.url}"
+        for wrong in ("llm.model=x", "run.seed=4", "agent.max_steps=2"):
+            refused = workshop.ale("run", "--resume", run, "--set", wrong, "--set", address)
+            assert refused.code == 2, wrong
+            assert wrong.partition("=")[0] in refused.err
+            assert "start a new run with it: no episode of this one was graded" in refused.err
+        workshop.succeeds("run", "--resume", run, "--set", address, "--set", "llm.max_retries=0")
+    assert address_of(workshop) == moved.url
+    (event,) = [each for each in workshop.lines("events.jsonl") if each["event"] == "config_changed"]
+    assert event["changes"]["llm.base_url"] == {"before": server.url, "now": moved.url}
+    assert all(each["reward"] is not None for each in workshop.episodes().values())
+
+
+def test_the_same_command_takes_another_address_from_its_config(workshop: Any) -> None:
+    workshop.task("t")
+    arguments = ("run", "run.yaml", "--directory", "runs/one")
+    with openai_server({"*": {"fault": 400}, **MODELS}) as server:
+        workshop.config(llm=model(server.url), run={"stop_after_broken": 1})
+        assert workshop.ale(*arguments).code == 3
+    with openai_server({"*": {"text": "hi"}}) as moved:
+        workshop.config(llm=model(moved.url), run={"stop_after_broken": 1, "seed": 3})
+        kept = workshop.ale(*arguments)
+        assert kept.code == 2
+        assert "not used: run.seed: 3 (saved: 0)" in kept.err
+        workshop.config(llm=model(moved.url), run={"stop_after_broken": 1})
+        resumed = workshop.succeeds(*arguments)
+    assert f'changed: llm.base_url: "{moved.url}" (saved: "{server.url}")' in resumed.err
+
+
 def test_a_run_whose_first_episodes_all_break_stops_and_samples_them_again(
     workshop: Any, shell: Any
 ) -> None:

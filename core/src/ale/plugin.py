@@ -26,9 +26,15 @@ OptionsT = TypeVar("OptionsT")
 ProductT_co = TypeVar("ProductT_co", covariant=True)
 
 
-def doc(text: str) -> dict[str, str]:
-    """Metadata for a field of an options class: its description in docs, schema and errors."""
-    return {"doc": text}
+def doc(text: str, *, changeable: bool = False) -> dict[str, Any]:
+    """Metadata for a field of an options class: its description in docs, schema and errors.
+
+    Args:
+        text: the description.
+        changeable: ``ale run --resume DIR --set`` may change it, because neither episodes, credits
+            nor weights depend on it: an address, a number of retries.
+    """
+    return {"doc": text, "changeable": changeable}
 
 
 # Bounds for options; the config's error messages know their wording.

@@ -21,9 +21,12 @@ from ale._cli.main import STARTED, Starting
 from ale.errors import AleError
 
 if TYPE_CHECKING:
+    from ale._config import RunConfig
     from ale._registry import Registry
+    from ale._run.changes import Change
     from ale._run.interrupt import Interrupt
     from ale._run.run import Run
+    from ale._run.start import Host
     from ale._store.index import Index
     from ale.types import RunFinished
 
@@ -32,7 +35,6 @@ _REPLAY_TYPE = "llm.type=scripted"
 _CHANGED = 5
 """How many changed keys of a config are named."""
 _WIDTH = 40
-_HOW = ("run.concurrency", "run.preflight", "run.stop_after_broken")
 _OTHER = "  to use it, choose another --directory"
 _CAUSES = 5
 """How many causes of broken episodes the summary names."""
@@ -46,7 +48,8 @@ _CAUSES = 5
     "--resume",
     type=PATH,
     metavar="DIR",
-    help="Resume a stored run with its saved config; only missing episodes are run.",
+    help="Resume a stored run with its saved config; only missing episodes are run. --set changes "
+    "what does not enter the results: addresses, keys, retries, where episodes run.",
 )
 @click.option(
     "--replay",
@@ -59,7 +62,8 @@ _CAUSES = 5
     type=PATH,
     metavar="DIR",
     help="Run directory to create. If it already holds a run, that run is resumed with its saved "
-    "config, so the same command continues an interrupted run.",
+    "config, so the same command continues an interrupted run; a CONFIG that differs only in what "
+    "--resume --set can change is used.",
 )
 @click.option("--dry-run", is_flag=True, help="Validate the config, print the plan and exit.")
 @click.option(
@@ -110,8 +114,7 @@ def command(
     from ale._cli.plan import describe_plan
     from ale._config import load_config
     from ale._run.interrupt import Interrupt
-    from ale._run.start import Host, check_resumed, check_run, start_checked
-    from ale._run.start import resume as resume_run
+    from ale._run.start import Host, check_run, start_checked
 
     gc.disable()  # until `_go`: of what is imported and built nothing is garbage
     ctx.call_on_close(gc.enable)
@@ -121,18 +124,21 @@ def command(
     host = Host(registry=registry, interrupt=interrupt)
     if (config is None) == (resume is None):
         raise click.UsageError("give either a CONFIG or --resume DIR")
-    if resume and (overrides or format or replay or directory or dry_run or deterministic):
+    if resume and (format or replay or directory or dry_run or deterministic):
         raise click.UsageError(
-            "--resume uses the run's saved config; only -n and --no-checks change it"
+            "--resume uses the run's saved config; only --set, -n and --no-checks change it"
         )
     options = _run_options(concurrency, no_checks)
+    config_now = None
     if directory is not None and not dry_run and (directory / "manifest.json").exists():
         assert config is not None
         made = _all_overrides(overrides, replay, options)
-        click.echo(_resumed(directory, config, registry, made, format), err=True)
-        resume = directory
+        text, config_now = _resumed(directory, config, registry, made, format)
+        click.echo(text, err=True)
+        resume, overrides = directory, ()
     if resume is not None:
-        starting = check_resumed(resume_run(resume, host, **options))
+        options |= {"overrides": overrides, "config_now": config_now}
+        starting = _resume(resume, host, options)
     else:
         assert config is not None
         options = _run_options(concurrency, no_checks, deterministic)
@@ -150,38 +156,44 @@ def command(
     ctx.exit(_to_the_end(starting, interrupt, root.list_commands(ctx)))
 
 
+def _resume(
+    directory: Path, host: "Host", options: Mapping[str, Any]
+) -> "Coroutine[Any, Any, Run]":
+    """Open a stored run, and say what is changed of its config."""
+    from ale._run.start import check_resumed, resume
+
+    run = resume(directory, host, **options)
+    for change in run.changes:
+        click.echo(f"changed: {_line(change)}", err=True)
+    return check_resumed(run)
+
+
 def _resumed(
     directory: Path, config: Path, registry: "Registry", overrides: list[str], format: str | None
-) -> str:
-    """Says that a directory holds a run, and what of the config is not used therefore."""
+) -> "tuple[str, RunConfig | None]":
+    """What to say where a directory holds a run, and the config whose changes a resume takes."""
     from ale._config import load_config
+    from ale._run.changes import FOR_THIS_TIME, changes
+    from ale._run.start import saved_config
     from ale._store import RunReader
-    from ale._store.codec import plain
     from ale.errors import InputError
 
     said = f"{directory} holds a run: it is resumed with its saved config"
     try:
-        now = load_config(config, registry, overrides, format).resolved
+        now = load_config(config, registry, overrides, format)
     except InputError as error:
-        return f"{said}; {config} is not used, and is not valid:\n{error}"
-    changed = _changed(RunReader(directory).manifest["config"], plain(now))
-    if not changed:
-        return said
-    more = [f"and {len(changed) - _CHANGED} more"] if len(changed) > _CHANGED else []
-    lines = [f"  not used: {line}" for line in [*changed[:_CHANGED], *more]]
-    return "\n".join([f"{said}, from which {config} differs", *lines, _OTHER])
+        return f"{said}; {config} is not used, and is not valid:\n{error}", None
+    found = changes(saved_config(RunReader(directory), registry), now)
+    found = [each for each in found if each.path not in FOR_THIS_TIME]
+    if all(each.allowed for each in found):
+        return said, now
+    more = [f"and {len(found) - _CHANGED} more"] if len(found) > _CHANGED else []
+    lines = [f"  not used: {line}" for line in [*map(_line, found[:_CHANGED]), *more]]
+    return "\n".join([f"{said}, from which {config} differs", *lines, _OTHER]), None
 
 
-def _changed(before: Any, now: Any, path: str = "") -> list[str]:
-    """The keys whose values differ, with both; those that change how it is run are left out."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        keys = [key for key in {**before, **now} if f"{path}{key}" not in _HOW]
-        return [
-            line
-            for key in keys
-            for line in _changed(before.get(key), now.get(key), f"{path}{key}.")
-        ]
-    return [] if before == now else [f"{path[:-1]}: {_shown(now)} (saved: {_shown(before)})"]
+def _line(change: "Change") -> str:
+    return f"{change.path}: {_shown(change.now)} (saved: {_shown(change.before)})"
 
 
 def _shown(value: Any) -> str:
@@ -299,7 +311,22 @@ def _stopped(run: "Run") -> list[str]:
     which = "the first episode" if number == 1 else f"the first {number} episodes all"
     return [
         f"  {which} broke: {run.early_stop.cause}",
-        "  fix it and resume the run, which samples them again; --no-checks continues anyway",
+        *_remedy(run),
+    ]
+
+
+def _remedy(run: "Run") -> list[str]:
+    """What to do about a run that was stopped early."""
+    from ale._run.changes import has_results
+
+    if has_results(run.store.reader):
+        return [
+            "  fix it and resume the run, which samples them again; --no-checks continues anyway"
+        ]
+    return [
+        "  no episode was graded: if the config is to be changed, start a new run; otherwise fix",
+        "  the cause and resume the run, which samples them again (--set llm.base_url=... there",
+        "  changes an address); --no-checks continues anyway",
     ]
 
 

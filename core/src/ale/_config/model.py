@@ -149,7 +149,7 @@ class RunOptions:
     rollouts: int = field(
         default=1, validator=ge(1), metadata=doc("Episodes per task and step: the group size.")
     )
-    steps: int = field(default=1, validator=ge(1), metadata=doc("Training steps."))
+    steps: int = field(default=1, validator=ge(1), metadata=doc("Training steps.", changeable=True))
     tasks_per_step: int | None = field(
         default=None,
         validator=optional(ge(1)),
@@ -199,17 +199,21 @@ class RunOptions:
     keep_checkpoints: int | None = field(
         default=2,
         validator=optional(ge(1)),
-        metadata=doc("Number of newest checkpoints to keep; null keeps all, one per step."),
+        metadata=doc(
+            "Number of newest checkpoints to keep; null keeps all, one per step.", changeable=True
+        ),
     )
     keep_checkpoints_every: int | None = field(
         default=None,
         validator=optional(ge(1)),
-        metadata=doc("Also keep the checkpoint after each multiple of this many steps."),
+        metadata=doc(
+            "Also keep the checkpoint after each multiple of this many steps.", changeable=True
+        ),
     )
     concurrency: int = field(
         default=8,
         validator=ge(1),
-        metadata=doc("Maximum number of episodes running at the same time."),
+        metadata=doc("Maximum number of episodes running at the same time.", changeable=True),
     )
     seed: int = field(
         default=0, validator=[ge(0), lt(1 << 63)], metadata=doc("Random seed: up to 63 bits.")
@@ -219,14 +223,16 @@ class RunOptions:
         validator=ge(0),
         metadata=doc(
             "Retries of a broken episode (an infrastructure error, not a failed task). An error of "
-            "the model is not retried here, because its component has retries of its own."
+            "the model is not retried here, because its component has retries of its own.",
+            changeable=True,
         ),
     )
     preflight: bool = field(
         default=True,
         metadata=doc(
             "Check the model and the first task's image before the first episode, and start "
-            "nothing if one can't be used."
+            "nothing if one can't be used.",
+            changeable=True,
         ),
     )
     lost_sandbox: Literal["broken", "failed"] = field(
@@ -242,7 +248,8 @@ class RunOptions:
         validator=optional(ge(1)),
         metadata=doc(
             "Stop the run if this many episodes finish first and all break for the same reason; a "
-            "resume samples them again. null: never."
+            "resume samples them again. null: never.",
+            changeable=True,
         ),
     )
     deterministic: bool = field(
@@ -254,10 +261,14 @@ class RunOptions:
         ),
     )
     open_timeout_s: float = field(
-        default=600.0, validator=gt(0), metadata=doc("Seconds to open or close a sandbox.")
+        default=600.0,
+        validator=gt(0),
+        metadata=doc("Seconds to open or close a sandbox.", changeable=True),
     )
     setup_timeout_s: float = field(
-        default=600.0, validator=gt(0), metadata=doc("Seconds for each setup step.")
+        default=600.0,
+        validator=gt(0),
+        metadata=doc("Seconds for each setup step.", changeable=True),
     )
     grading_timeout_s: float = field(
         default=600.0, validator=gt(0), metadata=doc("Seconds for each criterion.")
@@ -265,13 +276,16 @@ class RunOptions:
     grace_s: float = field(
         default=10.0,
         validator=gt(0),
-        metadata=doc("Seconds between an agent's time limit and its cancellation."),
+        metadata=doc(
+            "Seconds between an agent's time limit and its cancellation.", changeable=True
+        ),
     )
     on_sigterm: Literal["cancel", "drain"] = field(
         default="cancel",
         metadata=doc(
             "On a SIGTERM, 'cancel' the running episodes, or 'drain': finish them, as at the first "
-            "Ctrl-C; another signal then cancels them."
+            "Ctrl-C; another signal then cancels them.",
+            changeable=True,
         ),
     )
 

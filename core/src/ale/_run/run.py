@@ -1,11 +1,12 @@
 """Execute a run: prune old sandboxes, run the loop, record how it ended."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from attrs import frozen
 
+from ale._run.changes import Change
 from ale._run.dispatch import Dispatcher
 from ale._run.early_stop import StoppedEarlyError
 from ale._run.evaluation import Evaluator
@@ -27,6 +28,8 @@ class Run(Session):
     """Does the run's work with episodes that come from elsewhere, and returns the outcome.
 
     None: the loop does it, with its own."""
+    changes: Sequence[Change] = ()
+    """What a resume has changed of the config."""
     startup_s: float = 0.0
     """Seconds that the program needed before the run; they count towards its time."""
 
@@ -42,6 +45,7 @@ class Run(Session):
     async def _execute(self) -> RunFinished:
         started = self.context.clock()
         self.record_event("run_resumed" if len(self.store.index) else "run_started")
+        self._keep_changes()
         self.observers.notify("ale_run_started", self._started())
         outcome = "failed"
         self.store.begin()
@@ -70,6 +74,14 @@ class Run(Session):
                 self.store.set_outcome(described, discard=outcome == "stopped")
             self.observers.notify("ale_run_finished", finished)
         return finished
+
+    def _keep_changes(self) -> None:
+        """Store what a resume has changed of the config, so that the next one has it, too."""
+        if not self.changes:
+            return
+        self.store.set_config(self.config.resolved)
+        made = {each.path: {"before": each.before, "now": each.now} for each in self.changes}
+        self.record_event("config_changed", changes=made)
 
     def _loop(self, jobs: Jobs) -> Loop:
         dispatcher, training = Dispatcher(self, jobs), Training(self)

@@ -25,7 +25,9 @@ from attrs import evolve, field, frozen
 
 from ale._config import RunConfig, reload_environ, structure_config
 from ale._config.plugin_files import changed_files
+from ale._config.source import merge, parse_overrides
 from ale._registry import Registry
+from ale._run.changes import FOR_THIS_TIME, Change, changes, has_results, refused, with_changes
 from ale._run.execution import remote_problems
 from ale._run.interrupt import Interrupt
 from ale._run.isolation import check_tasks, isolation_notes
@@ -272,18 +274,28 @@ def start(ready: Prepared, host: Host) -> Run:
     return _run(ready, store, host)
 
 
-def resume(path: Path, host: Host, *, given: bool = False, **options: Any) -> Run:
+def resume(
+    path: Path,
+    host: Host,
+    *,
+    given: bool = False,
+    overrides: Sequence[str] = (),
+    config_now: RunConfig | None = None,
+    **options: Any,
+) -> Run:
     """Resume a stored run with its saved config and tasks.
 
     Plugin packages whose versions differ from the manifest are reported.
 
     Args:
         given: as of `Prepared`.
-        options: options of the section ``run`` that replace the saved ones.
+        overrides: ``key=value``, as for ``--set``, of what does not enter the results.
+        config_now: a config whose changes of that kind are taken over, if it has no others.
+        options: options of the section ``run`` that replace the saved ones, for this time.
 
     Raises:
         InputError: it is not a run, or is one that another program continues; or a part of it
-            can't be built here any more.
+            can't be built here any more, or an override changes what the results depend on.
         StoreError: a live process is writing to it.
     """
     path = path.resolve()
@@ -295,8 +307,7 @@ def resume(path: Path, host: Host, *, given: bool = False, **options: Any) -> Ru
             file=str(path),
             hint="the command that started it continues it, such as 'ale loop' with its config",
         )
-    node = from_plain(reader.manifest["config"], file=str(path / "manifest.json"))
-    config = structure_config(node, host.registry)
+    config, made = _changed_config(reader, host.registry, overrides, config_now)
     source = reader.manifest.get("environ_source")
     again = reload_environ(source, host.registry)
     unset = {name: value for name, value in again.items() if name not in host.environ}
@@ -308,6 +319,8 @@ def resume(path: Path, host: Host, *, given: bool = False, **options: Any) -> Ru
     parts = build_parts(config, context)
     if problems := [*remote_problems(config, parts)]:
         raise InputError(problems)
+    if made:
+        _refuse_secrets(config, {"train": (), "evaluation": ()}, host.redactor(config))
     store = RunDirectory.resume(path, host.redactor(config))
     try:
         deque(store.reader.events(), maxlen=0)  # a damaged one is found before anything is started
@@ -321,12 +334,49 @@ def resume(path: Path, host: Host, *, given: bool = False, **options: Any) -> Ru
         store.close()
         raise
     ready = Prepared(config=config, parts=parts, tasks=tasks, context=context, path=path)
-    run = _run(ready, store, host)
+    run = evolve(_run(ready, store, host), changes=made)
     if changed := changed_versions(reader.manifest, host.registry):
         run.say(f"resumed with other versions than the run was started with: {changed}")
     for note in notes:
         host.report(note)
     return run
+
+
+def saved_config(reader: RunReader, registry: Registry) -> RunConfig:
+    """The config of a stored run.
+
+    Raises:
+        InputError: no installed package has a part of it, or an option of it.
+    """
+    file = str(reader.path / "manifest.json")
+    return structure_config(from_plain(reader.manifest["config"], file=file), registry)
+
+
+def _changed_config(
+    reader: RunReader,
+    registry: Registry,
+    overrides: Sequence[str],
+    config_now: RunConfig | None,
+) -> tuple[RunConfig, tuple[Change, ...]]:
+    """The saved config with what a resume changes, and these changes."""
+    saved = saved_config(reader, registry)
+    file = str(reader.path / "manifest.json")
+    if overrides:
+        node = from_plain(reader.manifest["config"], file=file)
+        merged = merge(node, parse_overrides(overrides))
+        config_now = structure_config(merged, registry)
+    if config_now is None:
+        return saved, ()
+    made = changes(saved, config_now)
+    if overrides:
+        if problems := refused(saved, made, graded=has_results(reader)):
+            raise InputError(problems)
+    elif not all(change.allowed for change in made):
+        return saved, ()
+    made = made if overrides else [each for each in made if each.path not in FOR_THIS_TIME]
+    if not made:
+        return saved, ()
+    return structure_config(from_plain(with_changes(saved, made), file=file), registry), tuple(made)
 
 
 def _refuse_recorded(reader: RunReader) -> None:

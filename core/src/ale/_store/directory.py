@@ -221,6 +221,11 @@ class RunDirectory:
                 self.path / "manifest.json", _pretty(manifest, self._redactor), private=True
             )
 
+    def set_config(self, config: Mapping[str, Any]) -> None:
+        """Replace the config in the manifest: how the run is executed has changed."""
+        manifest = {**_read_manifest(self.path), "config": config}
+        write_whole(self.path / "manifest.json", _pretty(manifest, self._redactor), private=True)
+
     def set_outcome(
         self, outcome: Mapping[str, Any], *, discard: bool = False, **facts: Any
     ) -> None:

@@ -44,18 +44,22 @@ class ChatOptions:
     timeout_s: float = field(
         default=120.0,
         validator=gt(0),
-        metadata=doc("Seconds for one attempt, up to its last byte."),
+        metadata=doc("Seconds for one attempt, up to its last byte.", changeable=True),
     )
     deadline_s: float = field(
         default=600.0,
         validator=gt(0),
-        metadata=doc("Seconds for all attempts at one answer, including the waits between them."),
+        metadata=doc(
+            "Seconds for all attempts at one answer, including the waits between them.",
+            changeable=True,
+        ),
     )
     max_retries: int = field(
         default=5,
         validator=ge(0),
         metadata=doc(
-            "Retries after 408, 409, 425, 429, 5xx, lost connections, timeouts, broken answers."
+            "Retries after 408, 409, 425, 429, 5xx, lost connections, timeouts, broken answers.",
+            changeable=True,
         ),
     )
     retry_min_s: float = field(
@@ -63,18 +67,21 @@ class ChatOptions:
         validator=ge(0),
         metadata=doc(
             "Seconds of the first wait; later ones double, and each is less by up to half at "
-            "random."
+            "random.",
+            changeable=True,
         ),
     )
     retry_max_s: float = field(
         default=30.0,
         validator=ge(0),
-        metadata=doc("Seconds of the longest wait, unless the server asks for a longer one."),
+        metadata=doc(
+            "Seconds of the longest wait, unless the server asks for a longer one.", changeable=True
+        ),
     )
     max_concurrency: int = field(
         default=64,
         validator=ge(1),
-        metadata=doc("Maximum number of requests at the same time; others wait."),
+        metadata=doc("Maximum number of requests at the same time; others wait.", changeable=True),
     )
 
     def __attrs_post_init__(self) -> None:

@@ -21,11 +21,14 @@ class LiteLLMOptions(ChatOptions):
         ),
     )
     base_url: str | None = field(
-        default=None, metadata=doc("URL of the API. Default: the provider's own.")
+        default=None, metadata=doc("URL of the API. Default: the provider's own.", changeable=True)
     )
     api_key_env: str | None = field(
         default=None,
-        metadata=doc("Environment variable with the key. Default: the one that litellm looks for."),
+        metadata=doc(
+            "Environment variable with the key. Default: the one that litellm looks for.",
+            changeable=True,
+        ),
     )
     drop_params: bool = field(
         default=False,

@@ -13,7 +13,7 @@ def _base_url(default: str) -> Any:
     return field(
         default=default,
         validator=validators.matches_re(r"https?://[^\s]+"),
-        metadata=doc("URL of the API, up to and including /v1."),
+        metadata=doc("URL of the API, up to and including /v1.", changeable=True),
     )
 
 
@@ -26,7 +26,8 @@ class OpenAIOptions(ChatOptions):
     api_key_env: str | None = field(
         default=None,
         metadata=doc(
-            "Environment variable with the key; null for a server that does not check one."
+            "Environment variable with the key; null for a server that does not check one.",
+            changeable=True,
         ),
     )
     placeholder_key: str = field(
@@ -34,7 +35,8 @@ class OpenAIOptions(ChatOptions):
         validator=validators.matches_re(r"[!-~]+"),  # a header has no other characters
         metadata=doc(
             "Key that is sent if api_key_env is not given. It is stored with the run, so never "
-            "give a real key."
+            "give a real key.",
+            changeable=True,
         ),
     )
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = field(

@@ -170,25 +170,30 @@ class ServersOptions(PolicyOptions):
     """
 
     urls: tuple[str, ...] = field(
-        default=(), metadata=doc("Base URLs of servers, as `ale serve` prints them.")
+        default=(),
+        metadata=doc("Base URLs of servers, as `ale serve` prints them.", changeable=True),
     )
     registry: Path | None = field(
         default=None,
-        metadata=doc("Folder in which servers have entries: `ale serve --register FOLDER`."),
+        metadata=doc(
+            "Folder in which servers have entries: `ale serve --register FOLDER`.", changeable=True
+        ),
     )
     nats: str | ServerOptions = field(
         default="",
         metadata=doc(
             "Registry in NATS, for several hosts: nats://HOST:PORT/BUCKET, as `ale serve "
             "--register` takes it; or a mapping with this as `url`, and with users and "
-            "certificates as for the executor nats."
+            "certificates as for the executor nats.",
+            changeable=True,
         ),
     )
     start: int = field(
         default=0,
         validator=ge(0),
         metadata=doc(
-            "Number of servers that the run starts on this machine, and ends when it ends."
+            "Number of servers that the run starts on this machine, and ends when it ends.",
+            changeable=True,
         ),
     )
     server: Mapping[str, Any] = field(
@@ -202,7 +207,8 @@ class ServersOptions(PolicyOptions):
         default=(),
         metadata=doc(
             "GPUs of each server that the run starts, as in CUDA_VISIBLE_DEVICES, such as "
-            "['1', '2,3'] for two servers; default: those of the run."
+            "['1', '2,3'] for two servers; default: those of the run.",
+            changeable=True,
         ),
     )
     interruption: Literal["keep", "abort"] = field(
@@ -216,7 +222,8 @@ class ServersOptions(PolicyOptions):
     take_over: bool = field(
         default=False,
         metadata=doc(
-            "At the start of the run, give its weights to servers that have other weights."
+            "At the start of the run, give its weights to servers that have other weights.",
+            changeable=True,
         ),
     )
     adapter: str = field(
@@ -247,7 +254,8 @@ class ServersOptions(PolicyOptions):
         default=None,
         metadata=doc(
             "Folder for new weights, which the servers read unless there is a 'weights_address'; "
-            "default: in the run directory."
+            "default: in the run directory.",
+            changeable=True,
         ),
     )
     weights_address: str = field(
@@ -255,17 +263,22 @@ class ServersOptions(PolicyOptions):
         metadata=doc(
             "HOST or HOST:PORT at which servers that can't read the folder fetch new weights from "
             "the run; auto or auto:PORT: at any address of this machine. For gloo and nccl: where "
-            "all servers ask for them; default: 127.0.0.1, for servers of this machine."
+            "all servers ask for them; default: 127.0.0.1, for servers of this machine.",
+            changeable=True,
         ),
     )
     timeout_s: float = field(
-        default=600.0, validator=gt(0), metadata=doc("Seconds for one answer, waiting included.")
+        default=600.0,
+        validator=gt(0),
+        metadata=doc("Seconds for one answer, waiting included.", changeable=True),
     )
     refresh_s: float = field(
-        default=2.0, validator=gt(0), metadata=doc("Seconds between two looks at the servers.")
+        default=2.0,
+        validator=gt(0),
+        metadata=doc("Seconds between two looks at the servers.", changeable=True),
     )
     api_key_env: str | None = field(
-        default=None, metadata=doc("Environment variable with the servers' key.")
+        default=None, metadata=doc("Environment variable with the servers' key.", changeable=True)
     )
 
     def __attrs_post_init__(self) -> None:
