@@ -168,7 +168,9 @@ def test_a_resume_takes_another_address_and_refuses_what_enters_the_results(work
             assert "start a new run with it: no episode of this one was graded" in refused.err
         workshop.succeeds("run", "--resume", run, "--set", address, "--set", "llm.max_retries=0")
     assert address_of(workshop) == moved.url
-    (event,) = [each for each in workshop.lines("events.jsonl") if each["event"] == "config_changed"]
+    (event,) = [
+        each for each in workshop.lines("events.jsonl") if each["event"] == "config_changed"
+    ]
     assert event["changes"]["llm.base_url"] == {"before": server.url, "now": moved.url}
     assert all(each["reward"] is not None for each in workshop.episodes().values())
 

@@ -4,6 +4,7 @@ Nothing is sampled or written. Iterators read from disk one record at a time (on
 for credit), so memory does not grow with the run.
 """
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,14 @@ from ale._config.plugin_files import KEY as PLUGINS
 from ale._config.plugin_files import load_plugin_files
 from ale._config.source import merge, parse_overrides, read_source
 from ale._registry import Registration, Registry
+from ale._run.changes import FOR_THIS_TIME, changes
 from ale._run.crediting import Crediting
 from ale._run.evaluation import END_OF_DEMONSTRATIONS
 from ale._run.interrupt import CANCELLING, FINISHING, TERMINATED
 from ale._run.loop import planned_episodes
 from ale._run.manifest import versions
 from ale._run.products import build
-from ale._run.start import Host, check_run, secret_names
+from ale._run.start import Host, check_run, saved_config, secret_names
 from ale._store import Redactor, RunReader
 from ale._store.branch import BRANCHED_FROM, branch_run
 from ale._store.checkpoints import Checkpoints
@@ -72,6 +74,7 @@ __all__ = [
     "apply_overrides",
     "branch_run",
     "build_choice",
+    "changes_for_resume",
     "check_choice",
     "check_config",
     "environment_notes",
@@ -141,6 +144,30 @@ def _ranks(config: RunConfig) -> Ranks | None:
     trainer = config.trainer
     found = None if trainer is None else trainer.registration.component.ranks
     return None if trainer is None or found is None else found(trainer.options)
+
+
+def changes_for_resume(
+    run: RunReader, config: Path, registry: Registry
+) -> tuple[list[str], list[str]]:
+    """How a config differs from that of a stored run, as a resume takes it.
+
+    Args:
+        run: the stored run.
+        config: of the YAML file.
+        registry: the components to choose from.
+
+    Returns:
+        The keys that no resume may change, and the other differences as ``key=value`` for `--set`.
+
+    Raises:
+        InputError: the config is not valid.
+    """
+    made = changes(saved_config(run, registry), load_config(config, registry))
+    allowed = [each for each in made if each.allowed and each.path not in FOR_THIS_TIME]
+    return (
+        [each.path for each in made if not each.allowed],
+        [f"{each.path}={json.dumps(each.now)}" for each in allowed],
+    )
 
 
 def written_config(tree: Node, registry: Registry, overrides: Sequence[str] = ()) -> dict[str, Any]:

@@ -52,6 +52,11 @@ _CAUSES = 5
     "what does not enter the results: addresses, keys, retries, where episodes run.",
 )
 @click.option(
+    "--retry-broken",
+    is_flag=True,
+    help="With --resume: also sample the broken episodes again, in a run without a trainer.",
+)
+@click.option(
     "--replay",
     type=PATH,
     metavar="DIR",
@@ -92,6 +97,7 @@ def command(
     overrides: tuple[str, ...],
     format: str | None,
     resume: Path | None,
+    retry_broken: bool,
     replay: Path | None,
     directory: Path | None,
     dry_run: bool,
@@ -122,12 +128,8 @@ def command(
     assert isinstance(root, click.Group)
     interrupt = Interrupt(show=lambda text: click.echo(f"\n{text}", err=True))
     host = Host(registry=registry, interrupt=interrupt)
-    if (config is None) == (resume is None):
-        raise click.UsageError("give either a CONFIG or --resume DIR")
-    if resume and (format or replay or directory or dry_run or deterministic):
-        raise click.UsageError(
-            "--resume uses the run's saved config; only --set, -n and --no-checks change it"
-        )
+    others = format or replay or directory or dry_run or deterministic
+    _check_usage(config, resume, retry_broken=retry_broken, others=bool(others))
     options = _run_options(concurrency, no_checks)
     config_now = None
     if directory is not None and not dry_run and (directory / "manifest.json").exists():
@@ -137,7 +139,7 @@ def command(
         click.echo(text, err=True)
         resume, overrides = directory, ()
     if resume is not None:
-        options |= {"overrides": overrides, "config_now": config_now}
+        options |= {"overrides": overrides, "config_now": config_now, "retry_broken": retry_broken}
         starting = _resume(resume, host, options)
     else:
         assert config is not None
@@ -154,6 +156,20 @@ def command(
             return
         starting = start_checked(ready, host)
     ctx.exit(_to_the_end(starting, interrupt, root.list_commands(ctx)))
+
+
+def _check_usage(
+    config: Path | None, resume: Path | None, *, retry_broken: bool, others: bool
+) -> None:
+    """Refuse options that exclude each other."""
+    if retry_broken and resume is None:
+        raise click.UsageError("--retry-broken needs --resume DIR")
+    if (config is None) == (resume is None):
+        raise click.UsageError("give either a CONFIG or --resume DIR")
+    if resume and others:
+        raise click.UsageError(
+            "--resume uses the run's saved config; only --set, -n and --no-checks change it"
+        )
 
 
 def _resume(

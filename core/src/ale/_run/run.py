@@ -110,7 +110,7 @@ class Run(Session):
             run_id=self.context.run_id,
             directory=str(self.store.path),
             n_episodes=None if planned is None else sum(planned.values()),
-            n_done=len(index),
+            n_done=len(index) - index.missing(),
             n_graded=totals["n_graded"],
             n_succeeded=totals["n_succeeded"],
             n_evaluated=index.count("evaluation"),

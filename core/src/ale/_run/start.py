@@ -281,6 +281,7 @@ def resume(
     given: bool = False,
     overrides: Sequence[str] = (),
     config_now: RunConfig | None = None,
+    retry_broken: bool = False,
     **options: Any,
 ) -> Run:
     """Resume a stored run with its saved config and tasks.
@@ -291,6 +292,7 @@ def resume(
         given: as of `Prepared`.
         overrides: ``key=value``, as for ``--set``, of what does not enter the results.
         config_now: a config whose changes of that kind are taken over, if it has no others.
+        retry_broken: sample the broken episodes again.
         options: options of the section ``run`` that replace the saved ones, for this time.
 
     Raises:
@@ -323,6 +325,7 @@ def resume(
         _refuse_secrets(config, {"train": (), "evaluation": ()}, host.redactor(config))
     store = RunDirectory.resume(path, host.redactor(config))
     try:
+        _retry_broken(store, config, wanted=retry_broken)
         deque(store.reader.events(), maxlen=0)  # a damaged one is found before anything is started
         tasks = _stored_tasks(store, parts, host, context)
         notes = isolation_notes(config, parts.sandbox, tasks)
@@ -377,6 +380,17 @@ def _changed_config(
     if not made:
         return saved, ()
     return structure_config(from_plain(with_changes(saved, made), file=file), registry), tuple(made)
+
+
+def _retry_broken(store: RunDirectory, config: RunConfig, *, wanted: bool) -> None:
+    """Count the broken episodes of a run as missing, if that is wanted."""
+    if wanted and config.trainer is not None:
+        raise InputError.of(
+            "broken episodes of a run that trains can't be sampled again: the policy has changed",
+            file=str(store.path),
+        )
+    if wanted:
+        store.retry_broken()
 
 
 def _refuse_recorded(reader: RunReader) -> None:
@@ -457,7 +471,7 @@ async def check_resumed(run: Run) -> Run:
         InputError: the model or the sandbox can't be used, or the sandbox lacks what a task needs;
             the run can be resumed again.
     """
-    n_done = len(run.store.index)
+    n_done = len(run.store.index) - run.store.index.missing()
     try:
         if not is_complete(run.config, run.tasks, n_done):
             check_tasks(run.config, run.parts.sandbox, run.tasks)

@@ -155,6 +155,11 @@ class RunDirectory:
         _read_manifest(path)
         return cls(path, redactor)
 
+    def retry_broken(self) -> None:
+        """Let the run sample its broken episodes again; their steps are credited again."""
+        for step in self.index.forget_broken():
+            self._credits_path(step).unlink(missing_ok=True)
+
     def add_task(self, task: Task, split: Split = "train") -> None:
         """Store a task as it was read."""
         self._appender(_TASKS[split]).append(task)

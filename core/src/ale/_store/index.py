@@ -103,6 +103,8 @@ class Index:
         self.repeated = 0
         """Lines whose episode another line, further down, has again: that one counts."""
         self._rows: dict[tuple[Split, int], dict[Key, _Row]] = {}
+        self._again: set[Key] = set()
+        """Broken episodes that are to be sampled again, and were not yet."""
         self._damaged: set[Key] = set()
         self._timed_out: set[Key] = set()
 
@@ -110,6 +112,7 @@ class Index:
         """Add an episode, whose line starts at `offset`."""
         key, rows = _key_of(episode), self._rows.setdefault((episode.split, episode.step), {})
         self.repeated += key in rows
+        self._again.discard(key)
         rows[key] = (offset, episode.reward)
         graded = episode.reward is not None
         for found, is_one in (
@@ -119,10 +122,19 @@ class Index:
             (found.add if graded and is_one else found.discard)(key)
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._rows.get(key[:2], {})
+        return key in self._rows.get(key[:2], {}) and key not in self._again
 
     def __len__(self) -> int:
         return sum(map(len, self._rows.values()))
+
+    def forget_broken(self) -> set[int]:
+        """Count the broken episodes as missing, until they are added again; their steps."""
+        self._again = {key for key, (_, reward) in self._of(None, None) if reward is None}
+        return {step for _, step, *_ in self._again}
+
+    def missing(self) -> int:
+        """Number of broken episodes that are still to be sampled again."""
+        return len(self._again)
 
     def _of(self, step: int | None, split: Split | None) -> Iterator[tuple[Key, _Row]]:
         """The rows of one step, of one split, or of all."""

@@ -130,6 +130,26 @@ def test_a_broken_attempt_is_no_failure(desk: Any, serve: Serve) -> None:
     assert "broken: 1 attempt without a result, not counted as failures\n  1 x agent" in done.out
 
 
+def test_the_same_command_samples_broken_attempts_again_at_another_address(
+    desk: Any, serve: Serve
+) -> None:
+    fault = {"fault": 400, "message": "out of order"}
+    flags = ("-k", "2", "--out", "out")
+    assert desk.bench(*GSM8K, serve(fault).url, *flags).code == 3
+    graded = [each for each in desk.episodes if each["reward"] is not None]
+    assert len(graded) == 2
+    mended = serve().url
+    done = desk.bench(*GSM8K, mended, *flags)
+    assert done.code == 0, done.err
+    assert "changed: llm.base_url" in done.err
+    assert "pass@1  0.500" in done.out
+    assert "broken" not in done.out
+    assert [each for each in desk.episodes if each["reward"] is not None][:2] == graded
+    assert len(desk.episodes) == 6, "two graded, two broken, and those again"
+    assert desk.bench(*GSM8K, mended, *flags).code == 0
+    assert len(desk.episodes) == 6
+
+
 def test_a_server_that_is_not_there_is_named_and_nothing_is_left(desk: Any) -> None:
     done = desk.bench(*GSM8K, "http://127.0.0.1:9/v1")
     assert done.code == 2

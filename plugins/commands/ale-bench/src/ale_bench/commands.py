@@ -140,7 +140,8 @@ def run(
     """Let a model answer the problems of BENCHMARK, grade the answers, and show pass@k.
 
     BENCHMARK is a name of `ale bench list`. The run is stored like any other of `ale run`, with the
-    same exit codes. After a Ctrl-C or a kill, the same command continues it.
+    same exit codes. After a Ctrl-C, a kill or an outage, the same command continues it: it samples
+    what is missing and what broke. With --out, also at another --base-url.
 
     \b
     Examples:
@@ -171,7 +172,8 @@ def run(
         return
     _warn(config)
     arguments = [] if concurrency is None else ["-n", str(concurrency)]
-    code = running.run_in(folder, text, arguments + ["--no-checks"] * no_checks, quiet=as_json)
+    arguments += ["--no-checks"] * no_checks
+    code = running.run_in(folder, text, arguments, registry, quiet=as_json)
     if code not in running.NOT_STARTED and running.stored_run(folder) is not None:
         click.echo("" if as_json else "\n", nl=False)
         _show(folder, registry, as_json=as_json)

@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -13,7 +14,7 @@ import yaml
 
 from ale.commands import ale
 from ale.errors import InputError
-from ale.runs import lock, without_overrides
+from ale.runs import Registry, RunReader, changes_for_resume, lock, without_overrides
 
 CONFIG = "config.yaml"
 NOT_STARTED = (1, 2)
@@ -56,10 +57,17 @@ def stored_run(folder: Path) -> Path | None:
     return found[0] if found else None
 
 
-def run_in(folder: Path, text: str, arguments: list[str], *, quiet: bool) -> int:
+def run_in(
+    folder: Path, text: str, arguments: list[str], registry: Registry, *, quiet: bool
+) -> int:
     """Run a config in a folder, or continue the run that is there; the exit code of ``ale run``.
 
+    A run is continued with what is missing, and what broke; a new address, key, or number of
+    retries is used from then on.
+
     Args:
+        folder: of the run.
+        registry: the installed components.
         text: the config, as `as_yaml` gives it.
         arguments: of ``ale run``, for a new run and for one that continues.
         quiet: print nothing on standard output.
@@ -69,8 +77,8 @@ def run_in(folder: Path, text: str, arguments: list[str], *, quiet: bool) -> int
         StoreError: another process is running it, or it can't be written.
     """
     with _claimed(folder):
-        _check_config(folder / CONFIG, text)
         run = stored_run(folder)
+        changed = [] if run is None else _changed(folder / CONFIG, text, run, registry)
         if run is None:
             (folder / CONFIG).write_text(text)
             # The file is removed again where nothing is started; --print-config has its lines.
@@ -78,7 +86,12 @@ def run_in(folder: Path, text: str, arguments: list[str], *, quiet: bool) -> int
             return _ale_run([*arguments, str(folder / CONFIG)], names, quiet=quiet)
         note = "another --out or --seed starts a new run"
         print(f"continuing {os.path.relpath(run)} ({note})", file=sys.stderr)
-        return _ale_run([*arguments, "--resume", str(run)], {}, quiet=quiet)
+        new = [part for each in changed for part in ("--set", each)]
+        resuming = ["--resume", str(run), "--retry-broken", *new]
+        code = _ale_run([*arguments, *resuming], {}, quiet=quiet)
+        if code not in NOT_STARTED:
+            (folder / CONFIG).write_text(text)
+        return code
 
 
 @contextmanager
@@ -95,16 +108,28 @@ def _claimed(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _check_config(path: Path, text: str) -> None:
+def _changed(path: Path, text: str, run: Path, registry: Registry) -> list[str]:
+    """What differs from the config of the run, as ``key=value``, where results don't depend on it.
+
+    Raises:
+        InputError: something else differs.
+    """
     if not path.exists():
-        return
+        return []
     before, now = dict(_flat(yaml.safe_load(path.read_text()))), dict(_flat(yaml.safe_load(text)))
     changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-    if changed:
+    if not changed:
+        return []
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(text)
+        file.flush()
+        fixed, free = changes_for_resume(RunReader(run), Path(file.name), registry)
+    if fixed:
         shown = (f"{key} {before.get(key)} -> {now.get(key)}" for key in changed[:_SHOWN])
         message = f"this folder has a run of another config: {', '.join(shown)}"
         hint = "choose another --out, or give the same options to continue it"
         raise InputError.of(message, file=str(path), hint=hint)
+    return free
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

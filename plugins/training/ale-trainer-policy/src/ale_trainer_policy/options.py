@@ -328,12 +328,17 @@ class LearnOptions:
     processes: int = field(
         default=1,
         validator=ge(1),
-        metadata=doc("Number of processes over which the trained copy is sharded (FSDP2)."),
+        metadata=doc(
+            "Number of processes over which the trained copy is sharded (FSDP2).", changeable=True
+        ),
     )
     replicas: int = field(
         default=1,
         validator=ge(1),
-        metadata=doc("Copies of the sharded model; each has processes / replicas shards (HSDP)."),
+        metadata=doc(
+            "Copies of the sharded model; each has processes / replicas shards (HSDP).",
+            changeable=True,
+        ),
     )
     gradients: Literal["sharded", "whole"] = field(
         default="sharded",
