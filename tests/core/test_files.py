@@ -21,6 +21,17 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["notes.txt"]
 
 
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    """As `/dev/null`, which would be a file for the whole machine."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(StoreError, match="it is a device, a socket or a named pipe"):
+            write_whole(tmp_path / name, "new")
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe"]
+
+
 def test_readers_see_the_old_file_until_the_block_has_ended(tmp_path: Path) -> None:
     target = tmp_path / "rows.jsonl"
     target.write_text("old")

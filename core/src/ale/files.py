@@ -1,5 +1,6 @@
 """Write files and folders so that others see the old one or the new one, never a part of it."""
 
+import errno
 import glob
 import os
 import shutil
@@ -39,8 +40,11 @@ def replacing(
         private: who else may read it is as with `restrict`.
 
     Raises:
-        OSError: it can't be written.
+        OSError: it can't be written, or is neither a file nor a folder: whoever may write to
+            ``/dev`` would replace ``/dev/null`` for the whole machine.
     """
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise OSError(errno.EINVAL, "it is a device, a socket or a named pipe", str(target))
     partial = _partial(target, os.getpid())
     _remove(partial)
     target.parent.mkdir(parents=True, exist_ok=True)
