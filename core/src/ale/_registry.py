@@ -45,7 +45,7 @@ _NOUNS = {
     "starts": "start scheme",
     "launch": "launcher",
 }
-"""What one component is called in a message, for the kinds whose name is not such a noun."""
+"""The noun for one component in a message, for the kinds whose name is not such a noun."""
 
 
 @frozen
@@ -217,7 +217,7 @@ class Registry:
                 self.record_broken_hook(package, KINDS[kind], error)
 
     def answers(self, hook: str) -> Iterator[tuple[Package, Any]]:
-        """What each package returns from a hook without arguments; errors are recorded."""
+        """The return value of each package for a hook without arguments; errors are recorded."""
         packages = {id(package.module): package for package in (self._core, *self.packages)}
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
             package = packages[id(implementation.plugin)]

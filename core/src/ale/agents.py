@@ -172,7 +172,7 @@ class EpisodeLoop(ABC):
     """
 
     tools: ClassVar[Sequence[ToolSpec]] = ()
-    """What the model may call."""
+    """The tools that the model may call."""
 
     def __init__(
         self,
@@ -349,7 +349,7 @@ class EpisodeLoop(ABC):
 
 
 def shell_observation(call: ToolCall, result: ExecResult, timeout_s: float | None) -> Observation:
-    """What a command printed: stdout, stderr, then its exit code in brackets.
+    """The output of a command: stdout, stderr, then its exit code in brackets.
 
     A progress bar is shown in its last state, as on a terminal.
 

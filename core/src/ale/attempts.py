@@ -1,4 +1,4 @@
-"""What several attempts at each task come to: pass@k, and what the majority of them does."""
+"""Several attempts at each task, summed up: pass@k, and what the majority of them does."""
 
 import math
 import statistics

@@ -35,7 +35,7 @@ class Problem:
     """One mistake in a config, a task or a stored run."""
 
     message: str
-    """What is wrong, in one line."""
+    """The mistake, in one line."""
     file: str | None = None
     line: int | None = None
     """1-based."""
@@ -119,7 +119,7 @@ class SandboxError(AleError):
 
 
 class SandboxDamagedError(SandboxError):
-    """What ran in the sandbox has left it unable to run commands; its engine and machine are well.
+    """The sandbox can't run commands after what ran in it; its engine and machine are well.
 
     A backend raises it if it has evidence: the sandbox was out of memory by its own limit, or its
     shell is gone. If the agent had begun, it has failed: the episode is graded, and a criterion

@@ -27,7 +27,7 @@ class Rewriting:
         self, middleware: Sequence[tuple[str, Middleware]], context: MiddlewareContext
     ) -> None:
         self.facts: list[dict[str, Any]] = []
-        """What each has said of the first conversation, for the episode's metadata."""
+        """The note of each on the first conversation, for the episode's metadata."""
         self.heads: dict[tuple[Message, ...], tuple[Message, ...]] = {}
         """First messages, each with what they were rewritten to. With `facts`, what a process needs
         to continue the episode of another one."""
@@ -68,7 +68,7 @@ class Rewriting:
 
 
 class WrappedLLM:
-    """What stands between an agent and a model: derive from it, and define ``complete``."""
+    """A model that stands between an agent and a model: derive from it, and define ``complete``."""
 
     def __init__(self, llm: LLM) -> None:
         self.llm = llm

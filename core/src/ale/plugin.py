@@ -94,7 +94,7 @@ def _random_id() -> str:
 
 @frozen(kw_only=True)
 class BuildContext:
-    """What a component is built with in addition to its options.
+    """Everything that a component is built with in addition to its options.
 
     Components take clock, ids and seed from here only, so that a run is reproducible.
     """
@@ -317,7 +317,7 @@ class Converted:
     """Environment variables for this run, which override those of the process. For an API key in
     the file, the tree names such a variable (``api_key_env``), and the key itself is not stored."""
     hint: str | None = None
-    """What to do where a section is missing that the format does not have, such as ``tasks``."""
+    """A hint for a missing section that the format does not have, such as ``tasks``."""
 
 
 @frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""What `ale status` sees of this machine: processes that run for long say what they are.
+"""Processes that run for long say what they are, so that `ale status` shows them.
 
 Each has a file in a folder of the user, locked for as long as it runs: the kernel releases the lock
 when the process ends, even by a signal, so nobody else is listed. The folder is that of the
@@ -72,7 +72,7 @@ def announced(
 
 
 def processes() -> list[Process]:
-    """Those that run now, the oldest first. Files of others are removed."""
+    """The processes that run now, the oldest first. Files of others are removed."""
     found = [_read(file) for file in _folder().glob("*.json")]
     return sorted((each for each in found if each is not None), key=lambda each: each.started)
 

@@ -96,7 +96,7 @@ __all__ = [
 
 @frozen(kw_only=True)
 class Checked:
-    """What `ale run` would do with a config."""
+    """The plan of `ale run` for a config."""
 
     config: Mapping[str, Any]
     """The whole config as plain values, as in a run's manifest; itself a valid config."""
@@ -105,7 +105,7 @@ class Checked:
     path: Path = field(eq=False)
     """Where it would be stored."""
     launch: LaunchOptions
-    """What every launcher has of the section ``launch``."""
+    """Options of the section ``launch`` that every launcher has."""
     ranks: Ranks | None
     """The processes of its trainer, where torchrun can start them."""
 

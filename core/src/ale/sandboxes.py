@@ -164,7 +164,7 @@ def _special_in(top: Path, *, unreadable: bool) -> str | None:
 
 @frozen
 class Command:
-    """What `Sandbox.exec` was asked to run; its arguments mean what they mean there."""
+    """The arguments of a call of `Sandbox.exec`, with the same meaning."""
 
     command: str | Sequence[str]
     """Without a NUL byte, and not empty."""

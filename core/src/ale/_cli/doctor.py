@@ -36,7 +36,7 @@ def command(ctx: click.Context, kind: str | None) -> None:
 
 
 def _auto(registry: "Registry") -> str:
-    """What ``sandbox: {type: auto}`` chooses here, without and with an image."""
+    """The choice of ``sandbox: {type: auto}`` here, without and with an image."""
     from ale._config.auto import choose_sandbox
     from ale.errors import PluginError
 

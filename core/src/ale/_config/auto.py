@@ -40,7 +40,7 @@ def choose_sandbox(
 
 
 def _check(candidate: Registration, given: Collection[str]) -> tuple[str, str | None]:
-    """What the probe found, and why the candidate can't be used, or None."""
+    """The probe's result, and the reason why the candidate can't be used, or None."""
     missing = [name for name in candidate.component.auto_needs if name not in given]
     if missing:
         return "", f"sandbox.{missing[0]} is not given"

@@ -13,7 +13,7 @@ _BETWEEN = "__"
 _LISTS = ("middleware", "observers", "plugins")
 """Sections that have no keys and so are given whole: ``ALE_OBSERVERS``."""
 _OF_OTHERS = ("ALE_RUN_DIRECTORY", "ALE_SANDBOX")
-"""What launchers and sandboxes give to processes; both look like misspelt keys."""
+"""Variables that launchers and sandboxes give to processes; both look like misspelt keys."""
 _VARIABLE = re.compile(r"ALE_[A-Z0-9_]+")
 _SECRET_WORDS = re.compile(
     r"(^|_)(API|ACCESS|AUTH)?(KEYS?|TOKENS?|SECRETS?|PASS|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?)(_|$)",

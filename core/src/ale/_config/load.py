@@ -135,7 +135,7 @@ def structure_config(node: Node, registry: Registry, *, hint: str | None = None)
 
 
 def required_isolation(sandbox: Node | None) -> tuple[str, ...]:
-    """What the section ``sandbox`` says that the sandbox must isolate."""
+    """The isolation that the section ``sandbox`` requires."""
     required: tuple[str, ...] = _common(sandbox, "sandbox").require
     return required
 

@@ -103,7 +103,7 @@ class AutoChoice:
     """Why ``sandbox: {type: auto}`` chose a sandbox."""
 
     reason: str
-    """What its probe found."""
+    """The result of its probe."""
     skipped: tuple[str, ...]
     """``name: reason`` of those with a higher priority that were not chosen."""
 
@@ -356,7 +356,7 @@ class RunConfig:
     require: tuple[str, ...] = ()
     """``sandbox.require``: what the sandbox must isolate."""
     launching: LaunchOptions = field(factory=LaunchOptions)
-    """What every launcher has of the section ``launch``."""
+    """Options of the section ``launch`` that every launcher has."""
     plugins: Mapping[str, str] = field(factory=dict)
     """SHA-256 of each file that ``plugins`` names, by absolute path."""
     source: Node | None = field(default=None, repr=False)
@@ -389,7 +389,7 @@ class RunConfig:
 
     @property
     def notes(self) -> list[str]:
-        """What the user should know about how the config was read, a line each."""
+        """Notes for the user about how the config was read, a line each."""
         evaluation = None if self.evaluation is None else self.evaluation.tasks
         parts: list[Selected | None] = [getattr(self, section) for section in PARTS]
         parts += [self.launch, evaluation, *self.middleware, *self.observers]

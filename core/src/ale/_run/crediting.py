@@ -109,7 +109,7 @@ class Crediting:
 
 
 def _list_of(kind: type[T], returned: Iterable[T], part: str) -> tuple[T, ...]:
-    """What a plugin returned, checked to be a list of records."""
+    """The return value of a plugin, checked to be a list of records."""
     if isinstance(returned, Iterable):
         items = tuple(returned)
         if all(isinstance(each, kind) for each in items):

@@ -1,4 +1,4 @@
-"""What the agent has done to its sandbox: the agent's failure, not one of the infrastructure."""
+"""Damage that the agent did to its sandbox: its failure, not one of the infrastructure."""
 
 from collections.abc import Iterator
 from typing import Literal

@@ -78,7 +78,7 @@ async def executing(session: Session) -> AsyncIterator[Jobs]:
 
 
 async def _spec(session: Session) -> RunSpec:
-    """What a worker in another process builds the run's parts from."""
+    """The record from which a worker in another process builds the run's parts."""
     config, llm = session.config, session.parts.llm
     resolved = {name: config.resolved[name] for name in WORKER_SECTIONS if name in config.resolved}
     if isinstance(llm, ServedPolicy):

@@ -147,7 +147,7 @@ async def _check_tools(
 
 
 def _problem(score: Score) -> str | None:
-    """What is wrong with what a criterion returned, or None."""
+    """The problem with the score that a criterion returned, or None."""
     if not isinstance(score, Score):
         return "not a Score"
     # Before the types are checked, which for NaN would say that there is no number.

@@ -77,7 +77,7 @@ class Learner:
         self._loop = loop
         self._drained = drained
         self._filling: dict[tuple[str, str], tuple[int, int]] = {}
-        """Of each task and start, the round of the group that is being filled, and its size."""
+        """The round of the group that is being filled, and its size, for each task and start."""
         self._waiting: list[GroupKey] = []
         """Full groups that no step has learned from, in the order in which they were filled."""
         # What an earlier session of the run has stored:

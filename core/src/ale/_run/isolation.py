@@ -11,7 +11,7 @@ from ale.types import Task
 
 
 def isolation_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> list[str]:
-    """What the user should know about the chosen sandbox before the run, one line each.
+    """Notes for the user about the chosen sandbox before the run, one line each.
 
     Raises:
         InputError: the sandbox does not provide the isolation that ``sandbox.require`` names.

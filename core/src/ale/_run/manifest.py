@@ -12,7 +12,7 @@ from ale._registry import Registry
 
 
 def host_facts() -> dict[str, Any]:
-    """What a manifest says of this machine."""
+    """The facts about this machine that a manifest has."""
     return {
         "platform": platform.platform(),
         "python": sys.version.split()[0],

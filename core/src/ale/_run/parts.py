@@ -141,7 +141,7 @@ def read_tasks(parts: Parts, registry: Registry, context: BuildContext) -> Tasks
 
 
 def missing_features(task: Task, backend: SandboxBackend) -> list[Problem]:
-    """What a task or one of its steps requires but the sandboxes lack, if anything."""
+    """Features that a task or one of its steps requires and the sandboxes lack."""
     required: set[str] = set()
     provided: set[str] = {*backend.capabilities.features}
     if backend.capabilities.filesystem_isolation:

@@ -49,7 +49,7 @@ class Places:
             await check_works(sandbox, damage)
 
     def remark(self, criterion: Criterion, task: Task) -> str:
-        """What the detail of a score has to say of the agent's sandbox; empty if nothing."""
+        """The remark on the agent's sandbox for the detail of a score; empty if there is none."""
         said = self.used and can_mislead(criterion, task, self.own.capabilities)
         return REMARK if said else ""
 

@@ -1,4 +1,4 @@
-"""What one attempt at an episode has produced so far, kept however the attempt ends."""
+"""The results of one attempt at an episode so far, kept however the attempt ends."""
 
 import traceback
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What those who work on a run share."""
+"""The state that all who work on a run share."""
 
 from collections.abc import Callable
 

@@ -50,7 +50,7 @@ from ale.types import Split, Task
 
 @frozen(kw_only=True)
 class Host:
-    """What a run needs besides its config; tests pass their own clocks and ids."""
+    """Everything that a run needs besides its config; tests pass their own clocks and ids."""
 
     registry: Registry = field(repr=False)
     environ: Mapping[str, str] = field(factory=lambda: dict(os.environ), repr=False)
@@ -125,7 +125,7 @@ class Prepared:
     context: BuildContext
     path: Path
     notes: tuple[str, ...] = ()
-    """What the user should know before the run starts, one line each."""
+    """Notes for the user before the run starts, one line each."""
     given: bool = False
     """Its training episodes come from elsewhere (`ale.learning`); its tasks are not run."""
 

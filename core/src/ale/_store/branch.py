@@ -23,7 +23,7 @@ BRANCHED_FROM = "branched_from"
 
 
 class _Head(msgspec.Struct):
-    """What says whether a stored line belongs to the first steps."""
+    """The test whether a stored line belongs to the first steps."""
 
     step: int = -1
     split: str = "train"

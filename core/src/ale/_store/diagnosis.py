@@ -1,4 +1,4 @@
-"""What went wrong in a run: the causes of broken episodes, and steps that learned nothing."""
+"""Diagnosis of a run: the causes of broken episodes, and steps that learned nothing."""
 
 import re
 from collections import Counter
@@ -86,11 +86,11 @@ class Learning:
     idle: Sequence[int]
     """Steps without an update."""
     tied: Sequence[int] = ()
-    """Of these, steps in which no group had two different rewards."""
+    """Number of these steps in which no group had two different rewards."""
     skipped: Sequence[int] = ()
-    """Of these, steps that the trainer has skipped, as a loss or gradient was not finite."""
+    """Number of these steps that the trainer skipped, as a loss or gradient was not finite."""
     dropped: Sequence[int] = ()
-    """Of these, steps whose gradient was 0, although some tokens had a weight."""
+    """Number of these steps whose gradient was 0, although some tokens had a weight."""
 
     def warning(self) -> str | None:
         """One sentence for people; None where every step made an update."""

@@ -112,7 +112,7 @@ class RunDirectory:
         self.reader = RunReader(path)
         self.index = self.reader.index()
         self.groups = self.index.stream or Groups()
-        """What a stream has done with its groups; nothing for another run."""
+        """The record of what a stream has done with its groups; empty for another run."""
         self._stored_before = (path / _EPISODES).stat().st_size
         manifest = self.reader.manifest
         ended = manifest.get("outcome") or {}

@@ -37,21 +37,21 @@ class GroupEvent:
     """How many steps the policy had learned from by then: of `trained`, the step that learns from
     these groups."""
     groups: tuple[GroupKey, ...]
-    """Of `planned`: those of the next step of drawing, which may be none."""
+    """The groups of `planned` for the next step of drawing; there may be none."""
 
 
 class Groups:
-    """What ``groups.jsonl`` says so far."""
+    """The contents of ``groups.jsonl`` so far."""
 
     def __init__(self, events: Iterable[GroupEvent] = ()) -> None:
         self.started: dict[GroupKey, int] = {}
-        """Of each group, the steps that the policy had learned from."""
+        """The number of steps that the policy had learned from, for each group."""
         self.batches: dict[int, Sequence[GroupKey]] = {}
         """The groups of each step."""
         self.n_dropped: dict[int, int] = {}
         """Number of groups that were dropped when a step's were chosen."""
         self.planned: list[tuple[int, Sequence[GroupKey]]] = []
-        """Of each step of drawing that a start scheme has planned: the steps that the scheme had
+        """For each step of drawing that a start scheme has planned, the steps that the scheme had
         learned from, and the groups."""
         self._used: dict[GroupKey, int] = {}
         for event in events:
@@ -90,7 +90,7 @@ class Groups:
         return step if group in self.batches.get(step, ()) else None
 
     def ages(self, step: int) -> list[int]:
-        """Of a step's groups: the steps learned between its start and this step."""
+        """The steps learned between the start of each group of a step and this step."""
         return [step - self.started[group] for group in self.batches.get(step, ())]
 
 

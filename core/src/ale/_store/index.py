@@ -23,14 +23,14 @@ _Row = tuple[int, float | None]
 
 @record
 class _Metadata:
-    """What is needed of `Episode.metadata`."""
+    """The fields of `Episode.metadata` that the index needs."""
 
     damaged: str | None = None
 
 
 @record
 class _Score:
-    """What is needed of a `Score`."""
+    """The fields of a `Score` that the index needs."""
 
     timed_out: bool = False
 
@@ -178,7 +178,7 @@ class Index:
         return found
 
     def attempts(self, step: int) -> Mapping[float | None, Mapping[str, tuple[int, int]]]:
-        """Of an evaluation by temperature and task: graded attempts, and successful ones."""
+        """Graded attempts of an evaluation, and successful ones, by temperature and task."""
         found: dict[float | None, dict[str, tuple[int, int]]] = {}
         for (_, _, task_id, *_, temperature), (_, reward) in self._of(step, "evaluation"):
             _count(found.setdefault(temperature, {}), task_id, reward)
@@ -197,8 +197,10 @@ class Index:
         return sum(1 for _ in self.rewards(expert_guided=True))
 
     def totals(self) -> dict[str, Any]:
-        """What a manifest says of how a run ended: of the training episodes that no expert guided,
-        but `n_broken` of all."""
+        """Numbers for the manifest of a run that ended, over training episodes without an expert.
+
+        `n_broken` is over all episodes.
+        """
         rewards = list(self.rewards())
         return {
             "n_graded": len(rewards),

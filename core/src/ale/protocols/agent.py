@@ -25,7 +25,7 @@ class Recorder(Protocol):
 
 @frozen(kw_only=True)
 class AgentContext:
-    """What an agent is given for one episode."""
+    """Everything that an agent is given for one episode."""
 
     task: Task
     sandbox: Sandbox

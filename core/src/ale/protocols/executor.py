@@ -89,7 +89,7 @@ class Executor(Protocol):
 
 @runtime_checkable
 class CheckableExecutor(Protocol):
-    """What an executor may also have: a check before the run starts."""
+    """An executor with a check before the run starts."""
 
     async def check(self) -> None:
         """Find out whether jobs could be run, without starting anything.

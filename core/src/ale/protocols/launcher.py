@@ -40,7 +40,7 @@ class Process:
     """Number of trainer processes; `cpus` and `gpus` are those of each. Above 1 only in role
     ``run``, whose command itself starts them on its machine."""
     rank_command: Sequence[str] | None = None
-    """What torchrun starts in each rank instead of `command`; None: torchrun can't start it."""
+    """The program that torchrun starts in each rank instead of `command`; None if it can't."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -103,7 +103,7 @@ class Launcher(Protocol):
     """
 
     def plan(self, launch: Launch) -> str:
-        """What `start` would start or submit, as text, without starting anything.
+        """The processes or jobs that `start` would start or submit, as text; starts nothing.
 
         Raises:
             InputError: this launcher can't start it, at all or with these resources.

@@ -34,7 +34,7 @@ class LLM(Protocol):
 
 @runtime_checkable
 class Checkable(Protocol):
-    """What a language model may also have: a check, before a run starts, that it can be asked."""
+    """A language model with a check, before a run starts, that it can be asked."""
 
     async def check(self) -> None:
         """Ask the server whether it is there, takes the key and has the model; spends no tokens.
@@ -49,7 +49,7 @@ class Checkable(Protocol):
 
 @runtime_checkable
 class KnowsTokenizer(Protocol):
-    """What a language model that gives token ids may also have: the identity of its tokenizer."""
+    """A language model that gives token ids and knows the identity of its tokenizer."""
 
     @property
     def tokenizer_id(self) -> str:
@@ -96,7 +96,7 @@ class Policy(LLM, Protocol):
 
 @runtime_checkable
 class ServedPolicy(Policy, Protocol):
-    """What a policy may also be: one whose weights are on servers that other processes can ask."""
+    """A policy whose weights are on servers that other processes can ask."""
 
     async def client_options(self) -> Mapping[str, Any]:
         """Options with which the same component asks the same servers from another process.

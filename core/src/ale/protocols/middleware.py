@@ -27,7 +27,7 @@ class Rewritten:
 
     messages: tuple[Message, ...]
     facts: Mapping[str, Any] = field(factory=dict)
-    """What was added, as plain values; stored in the episode's metadata under ``middleware``."""
+    """The additions, as plain values; stored in the episode's metadata under ``middleware``."""
 
 
 @runtime_checkable

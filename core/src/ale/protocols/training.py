@@ -36,7 +36,7 @@ class CreditScheme(Protocol):
 
 @runtime_checkable
 class ComparesRollouts(Protocol):
-    """What a credit scheme may also be: one that compares the rollouts of a group with each other,
+    """A credit scheme that compares the rollouts of a group with each other,
     so that the only one of its group has no credit. With a trainer, a run whose groups are such is
     reported before its first episode."""
 
@@ -45,14 +45,14 @@ class ComparesRollouts(Protocol):
 
 @runtime_checkable
 class CriticCredit(Protocol):
-    """What a credit scheme may also be: one whose credits have `Credit.gae`, for a critic."""
+    """A credit scheme whose credits have `Credit.gae`, for a critic."""
 
     needs_critic: Literal[True]
 
 
 @runtime_checkable
 class CriticTrainer(Protocol):
-    """What a trainer may also be: one with a critic, which completes credits that have
+    """A trainer with a critic, which completes credits that have
     `Credit.gae`. A run has both such a scheme and such a trainer, or neither."""
 
     has_critic: bool
@@ -61,7 +61,7 @@ class CriticTrainer(Protocol):
 
 @runtime_checkable
 class IgnoresDemonstrations(Protocol):
-    """What a trainer may also be: one that learns from sampled answers alone. A run whose starts
+    """A trainer that learns from sampled answers alone. A run whose starts
     begin with demonstrations (`Start.demonstration`) is refused with it."""
 
     ignores_demonstrations: Literal[True]
@@ -69,7 +69,7 @@ class IgnoresDemonstrations(Protocol):
 
 @runtime_checkable
 class BackgroundSaver(Protocol):
-    """What a trainer may also be: one that can write a checkpoint while the run continues."""
+    """A trainer that can write a checkpoint while the run continues."""
 
     def start_saving(self, directory: Path) -> Callable[[], None] | None:
         """Begin to write what `Trainer.save` would write now.

@@ -13,7 +13,7 @@ class Problems:
         self.found: list[Problem] = []
 
     def collect(self, make: Callable[[], Any]) -> Any:
-        """What `make` gives; None if it raises an `InputError`, whose problems are kept."""
+        """The result of `make`; None if it raises an `InputError`, whose problems are kept."""
         try:
             return make()
         except InputError as error:

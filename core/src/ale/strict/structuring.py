@@ -56,7 +56,7 @@ def structure(node: Node, cls: type[T], *, path: str = "") -> T:
 
 @attrs.frozen(eq=False)
 class _Input:
-    """What each hook gets: a node and its path in the document."""
+    """The argument of each hook: a node and its path in the document."""
 
     node: Node
     path: str

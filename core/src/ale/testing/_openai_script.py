@@ -38,14 +38,14 @@ class Player:
         self._script = script
         listed = script.get("models") if isinstance(script, Mapping) else None
         self.models: Sequence[Mapping[str, Any]] | Step = listed or [{"id": "scripted"}]
-        """What ``/v1/models`` lists, or a step that fails."""
+        """The models that ``/v1/models`` lists, or a step that fails."""
         self._names = {each["id"] for each in listed} if isinstance(listed, list) else None
         """The models that it has; None: any."""
         self._played = 0
         self._reached: Counter[str] = Counter()
 
     def step(self, messages: Messages, body: Mapping[str, Any]) -> Step:
-        """What to play next: first the faults that come before a step, then the step itself.
+        """The next to play: first the faults that come before a step, then the step itself.
 
         Args:
             messages: of the request.

@@ -105,7 +105,7 @@ class CriterionContract:
 
     @pytest.fixture
     def trajectory(self) -> Trajectory:
-        """What the agent did."""
+        """The agent's work."""
         return builders.trajectory(builders.turn("Done."))
 
     @pytest_asyncio.fixture

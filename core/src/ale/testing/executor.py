@@ -216,8 +216,10 @@ def _runs(process: Path) -> bool:
 
 
 def plain(episode: Episode) -> object:
-    """What must be equal: everything except the worker and a failure's traceback, which names the
-    caller."""
+    """The facts that must be equal: all except the worker and a failure's traceback.
+
+    The traceback names the caller.
+    """
     made = msgspec.to_builtins(episode)
     made["metadata"].pop(WORKER, None)
     if made["failure"] is not None:

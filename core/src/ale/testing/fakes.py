@@ -192,7 +192,7 @@ class FakeTrainer:
         self.llm: LLM | None = None
         """The attached model."""
         self.batches: list[Batch] = []
-        """What the steps were given."""
+        """The batches that the steps were given."""
 
     @property
     def seen(self) -> dict[int, list[str]]:

@@ -44,7 +44,7 @@ def _context(task: Task, rollout: int = 0) -> MiddlewareContext:
 
 @async_tests
 class MiddlewareContract:
-    """What every middleware promises."""
+    """The promises of every middleware."""
 
     @pytest.fixture
     def middleware(self) -> Middleware:

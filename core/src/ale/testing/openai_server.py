@@ -349,7 +349,7 @@ class ScriptedServer:
         return [json.loads(line) for line in text.split("\n")[:-1]]
 
     def requests(self) -> list[dict[str, Any]]:
-        """What has arrived so far, oldest first: see the record in the module's docstring."""
+        """The requests so far, oldest first: see the record in the module's docstring."""
         return [line for line in self._lines() if "method" in line]
 
     def outcomes(self) -> list[str]:

@@ -15,7 +15,7 @@ from ale.types import Observation, Stop, Task, Trajectory, Turn, replace
 
 @frozen(kw_only=True)
 class Played:
-    """What became of an episode."""
+    """The result of an episode."""
 
     stop: Stop
     llm: FakeLLM

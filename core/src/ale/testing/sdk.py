@@ -1,4 +1,4 @@
-"""What a plugin promises if its SDK is imported late and may be missing.
+"""Promises of a plugin whose SDK is imported late and may be missing.
 
 ```python
 class TestSdk(SdkContract):

@@ -134,7 +134,7 @@ def _assert_finite(report: StepReport) -> None:
 
 
 class _TrainerKit:
-    """What the kits of trainers have in common."""
+    """The common part of the kits of trainers."""
 
     tolerance = 1e-6
     """Relative difference allowed between metrics of the same step: kernels need not be exact."""

@@ -16,7 +16,7 @@ def wait_for(
     limit_s: float | None = None,
     pause_s: float = 0.02,
 ) -> Any:
-    """What `condition` returns as soon as that is true.
+    """The value that `condition` returns as soon as it is true.
 
     Args:
         what: what the error names, or a function that returns it, such as the text of a log.

@@ -42,7 +42,7 @@ class Gae:
     lam: float
     """lambda, in [0, 1]."""
     unit: Literal["token", "turn", "chunk"]
-    """What one step is."""
+    """The unit that is one step."""
     truncated: bool = False
     """The episode was cut off: the value of the state after its last step is used, not 0."""
 

@@ -45,7 +45,7 @@ class Job:
 
 @record
 class RunSpec:
-    """What another process needs to build the parts that run a run's jobs; see `ale.workers`."""
+    """Everything that another process needs to run a run's jobs; see `ale.workers`."""
 
     schema: int = 1
     run_id: str

@@ -124,7 +124,7 @@ class Completion:
 
 @record
 class LLMCapabilities:
-    """What a model component supports. Trainers that need token ids check this at the start."""
+    """The features of a model component. Trainers that need token ids check them at the start."""
 
     tools: bool = True
     """Takes tool specifications and answers with tool calls."""

@@ -19,7 +19,7 @@ SandboxFeature = Literal[
     "service-containers",
     "switch-user",
 ]
-"""What some sandboxes can do beyond `ale.protocols.Sandbox`; `ale.protocols.FEATURES` has the
+"""Features of some sandboxes beyond `ale.protocols.Sandbox`; `ale.protocols.FEATURES` has the
 protocol of each."""
 
 
@@ -65,7 +65,7 @@ class ExecResult:
 
 @record
 class Capabilities:
-    """What a backend supports. The contract kit tests these claims in both directions.
+    """The features and limits of a backend. The contract kit tests these claims in both directions.
 
     `limits` has the enforcement of each of ``cpu``, ``memory``, ``processes``, ``file_size``,
     ``disk``: ``enforced``, ``best-effort`` or ``none``.
@@ -85,7 +85,7 @@ class Capabilities:
     features: tuple[SandboxFeature, ...] = ()
     """Optional capabilities of its sandboxes; a task may require some."""
     notes: tuple[str, ...] = ()
-    """What the backend can't prevent, in words, for ``ale doctor`` and the run's manifest."""
+    """Limits of the backend's isolation, in words, for ``ale doctor`` and the run's manifest."""
 
 
 @record

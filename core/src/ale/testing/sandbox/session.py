@@ -182,7 +182,7 @@ class SessionProbes:
                 expect(await box.exec("echo alive"), stdout=b"alive\n")
 
     async def test_a_workspace_that_is_gone_is_said_and_no_more(self, box: Sandbox) -> None:
-        """What the agent did to its folder is an observation: the sandbox is not lost by it."""
+        """A folder that the agent removed is an observation: the sandbox is not lost by it."""
         session = await box.session()
         expect(await session.run('rm -rf "$PWD"; exit 3'), exit_code=3)
         if not await missing(box):

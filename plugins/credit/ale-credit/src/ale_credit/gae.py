@@ -10,7 +10,7 @@ from ale_credit.returns import NO_CHUNKS, reward_of, terminal_rewards
 
 
 class GaeScheme:
-    """What a critic needs to compute A_k = sum_l (gamma lam)^l delta_(k+l), where
+    """Rewards from which a critic computes A_k = sum_l (gamma lam)^l delta_(k+l), with
 
         delta_k = r_k + gamma V(s_(k+1)) - V(s_k)
 

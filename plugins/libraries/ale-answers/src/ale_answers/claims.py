@@ -1,4 +1,4 @@
-"""What a text says about its candidates: one is denied, two compete, a later one corrects."""
+"""Claims of a text about its candidates: one is denied, two compete, a later one corrects."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -85,7 +85,7 @@ def competes(
 
 
 def corrected(text: str) -> str:
-    """What follows the last "no wait", where somebody has corrected himself; else the text."""
+    """The text after the last "no wait", if somebody has corrected himself; else the text."""
     found = list(_CORRECTION.finditer(text))
     rest = text[found[-1].end() :] if found else ""
     return rest if rest.strip(" .!?\n") else text

@@ -29,7 +29,7 @@ class CodeBlock:
     first_line: int
     """1-based line of the opening fence, in the text without its reasoning."""
     last_line: int
-    """Of the closing fence, or of the text's end."""
+    """The line of the closing fence, or of the text's end."""
     closed: bool
 
     @property

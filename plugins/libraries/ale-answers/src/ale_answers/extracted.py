@@ -1,4 +1,4 @@
-"""What was found in a text, and where."""
+"""An answer that was found in a text, and its place."""
 
 from attrs import frozen
 
@@ -18,5 +18,5 @@ class Extracted:
 
 
 def without_reasoning(text: str) -> str:
-    """What stands after the last ``</think>``; the whole text where there is none."""
+    """The text after the last ``</think>``; the whole text if there is none."""
     return text.rpartition(_END)[2]

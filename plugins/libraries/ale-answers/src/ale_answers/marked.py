@@ -85,7 +85,7 @@ def hashes(text: str) -> Extracted | None:
 
 
 def phrase(text: str) -> Extracted | None:
-    """What follows the last "the answer is" or "answer:", up to the end of the sentence."""
+    """The text after the last "the answer is" or "answer:", up to the end of the sentence."""
     found = [match["rest"] for match in _PHRASE.finditer(without_reasoning(text))]
     answer = next(filter(None, map(_sentence, reversed(found))), None)
     return Extracted(answer, 'the last "the answer is"') if answer else None

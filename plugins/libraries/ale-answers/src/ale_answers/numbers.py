@@ -131,7 +131,7 @@ def _made(number: str | None, place: Extracted) -> Extracted | None:
 
 
 def _after_phrases(answer: str) -> str:
-    """What follows the sentence of the last "the answer is"."""
+    """The text after the sentence of the last "the answer is"."""
     place = phrase(answer)
     return "" if place is None else answer.rpartition(place.text)[2]
 

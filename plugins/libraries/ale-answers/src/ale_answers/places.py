@@ -26,7 +26,7 @@ def place_of_answer(_: object, attribute: "Attribute[Any]", value: str) -> None:
 
 
 def messages_of(trajectory: Trajectory) -> tuple[str, ...]:
-    """What the model wrote, oldest first."""
+    """The model's texts, oldest first."""
     return tuple(turn.completion.message.content or "" for turn in trajectory.turns)
 
 
