@@ -15,7 +15,7 @@ LEFT = {
     "ale-agent-oracle": 2,
     "ale-agent-swe": 3,
     "ale-art": 3,
-    "ale-bench": 5,
+    "ale-bench": 3,
     "ale-charts": 1,
     "ale-criteria-answers": 1,
     "ale-criteria-python": 14,

@@ -14,8 +14,8 @@ from ale_reference import DOCS, stale
 if __name__ == "__main__":
     check = sys.argv[1:] == ["--check"]
     found = stale()
-    for path, text in found.items():
-        if not check:
+    if not check:
+        for path, text in found.items():
             path.write_text(text)
-        print(path.relative_to(DOCS.parent))
+    print("".join(f"{path.relative_to(DOCS.parent)}\n" for path in found), end="")
     sys.exit(1 if check and found else 0)

@@ -187,7 +187,7 @@ def _resume(
 def _resumed(
     directory: Path, config: Path, registry: "Registry", overrides: list[str], format: str | None
 ) -> "tuple[str, RunConfig | None]":
-    """What to say where a directory holds a run, and the config whose changes a resume takes."""
+    """The message if a directory holds a run, and the config whose changes a resume takes."""
     from ale._config import load_config
     from ale._run.changes import FOR_THIS_TIME, changes
     from ale._run.start import saved_config
@@ -332,7 +332,7 @@ def _stopped(run: "Run") -> list[str]:
 
 
 def _remedy(run: "Run") -> list[str]:
-    """What to do about a run that was stopped early."""
+    """The advice on a run that was stopped early."""
     from ale._run.changes import has_results
 
     if has_results(run.store.reader):

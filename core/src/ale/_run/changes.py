@@ -1,4 +1,4 @@
-"""What a resume may change of a stored run's config: how it is executed, not what is sampled."""
+"""Changes that a resume may make to a run's config: how it is executed, not what is sampled."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence

@@ -62,7 +62,7 @@ class _Grader:
     places: Places
     supervisor: Supervisor
     timeout_s: float
-    """Of each criterion."""
+    """Time limit for each criterion."""
     damage: Damage
 
     async def score(self, spec: CriterionSpec, criterion: Criterion, sandbox: Sandbox) -> Score:

@@ -29,7 +29,7 @@ class Run(Session):
 
     None: the loop does it, with its own."""
     changes: Sequence[Change] = ()
-    """What a resume has changed of the config."""
+    """Changes that a resume has made to the config."""
     startup_s: float = 0.0
     """Seconds that the program needed before the run; they count towards its time."""
 

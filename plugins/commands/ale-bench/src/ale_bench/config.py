@@ -20,7 +20,7 @@ TEMPERATURE = 0.8
 
 @frozen(kw_only=True)
 class Flags:
-    """What was given on the command line; None where nothing was."""
+    """The options of the command line; None for those not given."""
 
     k: int
     model: str | None

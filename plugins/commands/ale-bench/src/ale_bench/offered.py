@@ -35,7 +35,7 @@ class Offered:
 
     @property
     def missing(self) -> str:
-        """What has to be installed or given to run it; empty for nothing."""
+        """A list of what has to be installed or given to run it; empty for nothing."""
         criterion = f"a package with the criterion {self.benchmark.criterion}"
         missing = [
             *([] if self.ready else [self.benchmark.needs]),

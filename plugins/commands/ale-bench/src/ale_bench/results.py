@@ -1,4 +1,4 @@
-"""What the attempts of a benchmark's run came to."""
+"""Results of the attempts of a benchmark's run."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
