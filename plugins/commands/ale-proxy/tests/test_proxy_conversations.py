@@ -155,6 +155,20 @@ def test_any_habits_together_are_rebuilt_exactly() -> None:
         assert agent.size() < 8 * whole + 400 * len(turns)
 
 
+def test_what_has_most_of_a_request_is_continued() -> None:
+    agent = Agent()
+    talk = Talk(agent)
+    for _ in range(3):
+        talk.turn()
+    talk.messages[3] = replace(talk.messages[3], content="[cleared]")
+    suggested(talk)
+    talk.turn()
+    agent.check()
+    turn, after = agent.turns.raw(4)
+    assert after == 3, "the side request, which had the cleared result too"
+    assert [message.content for each in turn.replaced for message in each.messages] == []
+
+
 def test_results_in_another_order_are_with_their_calls() -> None:
     agent = Agent()
     asked = [system("s"), user("u")]
