@@ -205,6 +205,8 @@ class Equality:
         ]
         if exact[0] == exact[1]:
             return True
+        if all(each.is_Rational for each in exact) and not any(inexact):
+            return False
         a, b = (N(each, _EXACT + 20) for each in exact)
         far, size = (N(abs(each), 30) for each in (a - b, a))
         if not (far.is_number and far.is_real):
