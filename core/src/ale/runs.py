@@ -5,6 +5,7 @@ for credit), so memory does not grow with the run.
 """
 
 import json
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,7 @@ __all__ = [
     "learning",
     "load_plugins",
     "lock",
+    "only_runs",
     "parse_choice",
     "read_sections",
     "read_source",
@@ -144,6 +146,29 @@ def _ranks(config: RunConfig) -> Ranks | None:
     trainer = config.trainer
     found = None if trainer is None else trainer.registration.component.ranks
     return None if trainer is None or found is None else found(trainer.options)
+
+
+def only_runs(paths: Sequence[Path], *, below: bool = False) -> list[Path]:
+    """The paths that are runs, of those that a pattern such as ``runs/*`` gives.
+
+    The others, such as a database beside the runs, are named on standard error. A path that does
+    not exist is kept, for the error; so are all if none is a run.
+
+    Args:
+        paths: as given.
+        below: folders that contain runs, at any depth, are kept too.
+    """
+
+    def kept(path: Path) -> bool:
+        if not path.exists() or (path / "manifest.json").exists():
+            return True
+        return below and next(path.rglob("manifest.json"), None) is not None
+
+    found = [path for path in paths if kept(path)]
+    for path in paths if found else ():
+        if path not in found:
+            print(f"skipped {path}: not a run", file=sys.stderr)
+    return found or [*paths]
 
 
 def changes_for_resume(

@@ -98,6 +98,7 @@ def ale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ale:
     """`ale`, in the folder that has `runs`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ALE_STORE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def call(*arguments: object, answer: str = "") -> Result:
         return CliRunner().invoke(cli, [str(each) for each in arguments], input=answer)

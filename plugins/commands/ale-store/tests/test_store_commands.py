@@ -222,12 +222,13 @@ def test_the_database_can_be_made_again(folder: Path, ale: Ale) -> None:
     assert ale("runs", "index").stdout.startswith("1 run, 0 with something new; 0 episodes read")
     rebuilt = ale("runs", "index", "--rebuild").stdout
     assert rebuilt.startswith("1 run, 1 with something new; 3 episodes read")
-    (folder / "index.sqlite").write_bytes(b"damaged " * 600)
+    (file,) = (folder.parent / "cache").rglob("index.sqlite")
+    file.write_bytes(b"damaged " * 600)
     for name in ("index.sqlite-wal", "index.sqlite-shm"):
-        (folder / name).unlink(missing_ok=True)
+        file.with_name(name).unlink(missing_ok=True)
     broken = ale("runs", "list")
     assert (broken.exit_code, "delete the file" in broken.stderr) == (1, True)
-    (folder / "index.sqlite").unlink()
+    file.unlink()
     assert lines(ale("runs", "list"))[1][0] == "first"
 
 
@@ -241,12 +242,42 @@ def test_a_run_that_can_not_be_read_is_named_and_the_others_are_listed(
     assert "runs/second/manifest.json" in done.stderr
 
 
-def test_the_database_of_a_single_run_is_beside_it(folder: Path, ale: Ale) -> None:
+def test_looking_at_runs_writes_nothing_beside_them(
+    folder: Path, ale: Ale, make_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(folder / "second").close()
+    before = sorted(folder.rglob("*"))
+    assert len(lines(ale("runs", "list"))) == 3
+    assert ale("traj", "query").exit_code == 0
+    assert sorted(folder.rglob("*")) == before
+    (folder / "no-folder").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "no-folder"))
+    assert len(lines(ale("runs", "list"))) == 3, "neither can be written"
+
+
+def test_what_is_no_run_is_skipped_by_name(folder: Path, ale: Ale, make_run: Any) -> None:
+    make_run(folder / "second").close()
+    (folder / "index.sqlite").write_bytes(b"")
+    done = ale("runs", "compare", *sorted(folder.iterdir()))
+    assert done.exit_code == 0, done.output
+    assert f"skipped {folder}/index.sqlite: not a run" in done.stderr
+    assert ale("runs", "compare", folder / "first", folder / "third").exit_code == 2
+
+
+def test_a_database_that_is_there_is_used(folder: Path, ale: Ale) -> None:
+    """As the observer makes it."""
+    (folder / "index.sqlite").write_bytes(b"")
+    assert len(lines(ale("runs", "list"))) == 2
+    assert (folder / "index.sqlite").stat().st_size
+    assert not (folder.parent / "cache").exists()
+
+
+def test_a_single_run_is_left_as_it_is(folder: Path, ale: Ale) -> None:
     before = sorted(each.name for each in (folder / "first").iterdir())
     assert [row[0] for row in lines(ale("runs", "list", "runs/first"))] == ["run", "first"]
     assert len(lines(ale("traj", "query", "runs/first"))) == 4
     assert sorted(each.name for each in (folder / "first").iterdir()) == before
-    assert (folder / "index.sqlite").is_file()
+    assert [each.name for each in folder.iterdir()] == ["first"]
 
 
 def test_a_folder_that_is_not_there_is_named(ale: Ale) -> None:

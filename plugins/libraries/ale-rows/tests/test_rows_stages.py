@@ -141,6 +141,15 @@ def test_an_output_never_overwrites_its_run(
     assert (path / "episodes.jsonl").exists()
 
 
+def test_what_is_no_run_is_skipped_by_name(
+    tmp_path: Path, run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = run(name="a")
+    (tmp_path / "index.sqlite").write_bytes(b"")
+    assert found_runs([path, tmp_path / "index.sqlite"]) == [path]
+    assert f"skipped {tmp_path}/index.sqlite: not a run" in capsys.readouterr().err
+
+
 def test_a_file_is_rejected_as_a_run(tmp_path: Path) -> None:
     (tmp_path / "raw.jsonl").write_text("")
     with pytest.raises(InputError, match="a file, not a run directory"):

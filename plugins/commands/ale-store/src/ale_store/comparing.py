@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ale.attempts import mean
 from ale.errors import InputError
-from ale.runs import RunReader
+from ale.runs import RunReader, only_runs
 from ale.text import number, rate_line, sampling_name, seconds, table
 from ale_store.rows import settings_of
 
@@ -18,6 +18,7 @@ def comparison(runs: Sequence[Path]) -> str:
     Raises:
         InputError: one is no run, or there are fewer than two or more than 26.
     """
+    runs = only_runs(runs)
     if not 2 <= len(runs) <= len(_LETTERS):
         raise InputError.of(f"expected 2 to {len(_LETTERS)} runs, found {len(runs)}", file="RUNS")
     readers = [RunReader(run) for run in runs]

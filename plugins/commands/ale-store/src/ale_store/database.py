@@ -1,5 +1,7 @@
 """A database of runs: SQLite in a file, or PostgreSQL by a URL; its tables are made as needed."""
 
+import hashlib
+import os
 import re
 import sqlite3
 import time
@@ -28,7 +30,7 @@ from ale.errors import InputError, NotUsableError, StoreError
 from ale.files import restrict
 
 FILE = "index.sqlite"
-"""Name of the database that is made beside the run directories."""
+"""Name of the database, beside the run directories or in the cache."""
 OLDEST, NEWEST = "0003", "0003"
 """Versions of the tables that can be brought to the newest, which this package reads and writes."""
 _VERSION = re.compile(r"(?!0000)\d{4}")
@@ -102,6 +104,21 @@ class Database:
     def close(self) -> None:
         """Close its connections."""
         self.engine.dispose()
+
+
+def default_file(folder: Path) -> Path:
+    """The database of a folder of runs: that in the folder, if there is one that can be written.
+
+    Otherwise one in ``$XDG_CACHE_HOME/ale/store``, or ``~/.cache/ale/store``, so that looking at
+    runs leaves their folder as it is.
+    """
+    there = folder.resolve() / FILE
+    if os.access(there, os.W_OK) and os.access(there.parent, os.W_OK):
+        return there
+    given = os.environ.get("XDG_CACHE_HOME")
+    cache = Path(given) if given else Path.home() / ".cache"
+    digest = hashlib.blake2b(os.fsencode(there.parent), digest_size=8).hexdigest()
+    return cache / "ale" / "store" / f"{there.parent.name}-{digest}" / FILE
 
 
 def open_database(where: str) -> Database:

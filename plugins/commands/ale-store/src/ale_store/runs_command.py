@@ -251,10 +251,10 @@ def _agreed(runs: tuple[Path, ...], what: str) -> bool:
 
 def _forget(run: Path, store: str | None) -> None:
     """Remove a run from the database, where there is one."""
-    from ale_store.database import FILE, open_database
+    from ale_store.database import default_file, open_database
     from ale_store.indexing import Indexer
 
-    beside = run.absolute().parent / FILE
+    beside = default_file(run.absolute().parent)
     if store is None and not beside.exists():
         return
     database = open_database(store or str(beside))

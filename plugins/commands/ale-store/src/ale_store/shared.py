@@ -4,9 +4,10 @@
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -67,8 +68,8 @@ store_option = click.option(
     envvar="ALE_STORE",
     show_envvar=True,
     metavar="FILE|URL",
-    help="Database: an SQLite file, or postgresql://... Default: index.sqlite in the folder, or "
-    "beside it if it is a run.",
+    help="Database: an SQLite file, or postgresql://... Default: index.sqlite in the folder, where "
+    "the observer 'store' has made one; else a file in the user's cache.",
 )
 
 update_option = click.option(
@@ -137,19 +138,30 @@ def opened(folder: Path, store: str | None, *, update: bool) -> Iterator["Databa
     Raises:
         InputError: there is no such folder, and no database was named.
     """
-    from ale_store.database import FILE, open_database
+    from ale_store.database import open_database
 
     if store is None or folder != RUNS:
         check_folder(folder)
     # A run directory holds only what the run has written.
     beside = folder.resolve().parent if (folder / "manifest.json").is_file() else folder
-    database = open_database(store or str(beside / FILE))
-    try:
+    with ExitStack() as stack:
+        database = open_database(store or _own_file(beside, stack))
+        stack.callback(database.close)
         if update and folder.is_dir():
             report_problems(database, folder)
         yield database
-    finally:
-        database.close()
+
+
+def _own_file(folder: Path, stack: ExitStack) -> str:
+    """The default database of a folder, or a temporary one where the cache can't be written."""
+    from ale_store.database import FILE, default_file
+
+    found = default_file(folder)
+    try:
+        found.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return str(Path(stack.enter_context(TemporaryDirectory(prefix="ale-store-"))) / FILE)
+    return str(found)
 
 
 def report_problems(database: "Database", folder: Path) -> "Updated":

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ale.errors import InputError
-from ale.runs import BRANCHED_FROM, Lines, RunReader
+from ale.runs import BRANCHED_FROM, Lines, RunReader, only_runs
 from ale.types import Split, ToolSpec
 from ale_rows.report import Counts, Report
 from ale_rows.rows import SCHEMA
@@ -80,7 +80,7 @@ def found_runs(paths: Sequence[Path]) -> list[Path]:
         InputError: a path holds no run.
     """
     found: dict[Path, Path] = {}
-    for path in paths:
+    for path in only_runs(paths, below=True):
         if path.is_file():
             message = "a file, not a run directory or a folder that holds some"
             raise InputError.of(message, file=str(path))
