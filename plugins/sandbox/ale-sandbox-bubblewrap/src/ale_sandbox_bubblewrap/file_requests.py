@@ -5,6 +5,7 @@ Standard library only.
 """
 
 import contextlib
+import errno
 import os
 import stat
 from typing import Any
@@ -23,7 +24,10 @@ def do(message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
     if task == "open":
         descriptors.append(os.open(path, message["flags"] | _SAFE, message.get("mode", 0o644)))
     elif task == "folders":
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103
+        try:
+            os.makedirs(path, exist_ok=True)  # noqa: PTH103
+        except RecursionError:  # about 1,000 levels; it must not end the supervisor
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path) from None
     elif task == "about":
         return _about(os.stat(path), "")  # noqa: PTH116
     elif task == "list":
