@@ -18,7 +18,7 @@ from ale._cli.run import summary
 from ale._run.interrupt import Interrupt
 from ale._run.run import Run
 from ale._run.start import check_run, resume
-from ale.errors import InputError, LLMError, SandboxError
+from ale.errors import InputError, LLMError, LLMLostError, SandboxError
 from ale.plugin import hookimpl
 from ale.protocols import AgentContext
 from ale.testing import builders
@@ -182,15 +182,16 @@ async def test_a_score_on_any_scale_is_finite(bench: Any, workplace: Any, finish
     assert (await finish(run)).n_broken == 1
 
 
+@pytest.mark.parametrize("error", [SandboxError("busy"), LLMLostError("busy")])
 async def test_a_broken_episode_is_retried_and_both_failures_are_recorded(
-    bench: Any, workplace: Any, finish: Finish
+    bench: Any, workplace: Any, finish: Finish, error: Exception
 ) -> None:
     tries = []
 
     async def agent(context: AgentContext) -> Stop:
         tries.append(1)
         if len(tries) == 1:
-            raise SandboxError("busy")
+            raise error
         await context.sandbox.write("done", b"")
         return Stop(reason="finished")
 

@@ -12,6 +12,7 @@ __all__ = [
     "GradingError",
     "InputError",
     "LLMError",
+    "LLMLostError",
     "LaunchError",
     "LostProcessError",
     "NoVerdictError",
@@ -148,6 +149,17 @@ class LLMError(AleError):
     def __init__(self, message: str, *, transient: bool = False) -> None:
         self.transient = transient
         super().__init__(message)
+
+
+class LLMLostError(LLMError):
+    """The server that sampled was lost with the answer, and no other one gave it.
+
+    Unlike another error of the model, this is one of the infrastructure: the episode is tried again
+    as often as ``run.retries`` says.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, transient=True)
 
 
 class ContextLengthError(LLMError):

@@ -223,7 +223,8 @@ class RunOptions:
         validator=ge(0),
         metadata=doc(
             "Retries of a broken episode (an infrastructure error, not a failed task). An error of "
-            "the model is not retried here, because its component has retries of its own.",
+            "the model is not retried here, because its component has retries of its own; but an "
+            "answer that was lost with its inference server is.",
             changeable=True,
         ),
     )

@@ -16,7 +16,7 @@ from ale._run.plan import EpisodePlan
 from ale._run.record import BROKEN, EpisodeRecord, StageTimer, failure_from
 from ale._run.task_setup import sandbox_spec, set_up
 from ale._run.timeouts import CLEANUP_S, Supervisor, open_in_time
-from ale.errors import LLMError
+from ale.errors import LLMError, LLMLostError
 from ale.middleware import Rewriting, RewritingLLM
 from ale.plugin import BuildContext
 from ale.protocols import (
@@ -79,7 +79,8 @@ class _Attempt:
         except Exception as error:
             failure = failure_from(self.stages.current, error)
             # The model component itself retries as often as its own options allow.
-            self.record.retryable = not isinstance(error, LLMError)
+            lost = isinstance(error, LLMLostError)
+            self.record.retryable = lost or not isinstance(error, LLMError)
         self.stages.stop()
         return self.record.episode(
             self.plan,

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from ale.errors import AleError, LLMError
+from ale.errors import AleError, LLMError, LLMLostError
 from ale.testing.waiting import until
 from ale_servers.client import Connections, HTTPServer
 from ale_servers.pool import PoolOptions, ServerPool
@@ -49,7 +49,7 @@ class Faulty(BigramServer):
         sampled = await super().sample(request)
         if self.loses:
             self.loses -= 1
-            raise LLMError("the connection was lost", transient=True)
+            raise LLMLostError("the connection was lost")
         return sampled
 
     async def status(self) -> Any:
@@ -147,13 +147,60 @@ async def test_what_was_not_begun_is_sent_again(make: Make) -> None:
     assert len((await make(faulty, other).sample(ask(), "e")).ids) == 4
 
 
-async def test_what_may_have_been_sampled_is_not_sent_again(make: Make) -> None:
+class Dies(BigramServer):
+    """Loses its answers in progress and can't be reached, as a server that is killed."""
+
+    killed = False
+
+    async def sample(self, request: SampleRequest) -> Sampled:
+        answering = asyncio.ensure_future(super().sample(request))
+        try:
+            while not answering.done():
+                await asyncio.wait({answering}, timeout=0.005)
+                if self.killed:
+                    raise LLMLostError("the connection was lost")
+        finally:
+            answering.cancel()
+        return answering.result()
+
+    async def status(self) -> Any:
+        if self.killed:
+            raise NotSampledError("it can't be reached")
+        return await super().status()
+
+
+async def test_answers_of_a_server_that_is_killed_are_sampled_by_another(
+    make: Make, lab: BigramLab
+) -> None:
+    killed, other = Dies(token_s=0.001), BigramServer(token_s=0.001)
+    pool = make(killed, other, interruption="abort")
+    asked = [ask(200) for _ in range(10)]
+    tasks = [asyncio.create_task(pool.sample(each, each.id)) for each in asked]
+    await until(lambda: killed.n_sampled > 50, pause_s=0.005)
+    await pool.update(lab.publish(1))  # returns what they have so far
+    await until(lambda: killed.n_sampled > 300, pause_s=0.005)
+    killed.killed = True
+    for request, sampled in zip(asked, await asyncio.gather(*tasks), strict=True):
+        assert len(sampled.ids) == 200
+        assert {*sampled.versions} == {0, 1}
+        check_exact(lab, request, sampled)
+    assert pool.members[0].state == "down"
+    assert [member.in_flight for member in pool.members] == [0, 0]
+
+
+async def test_an_answer_that_ends_every_server_is_given_up(make: Make) -> None:
     faulty = Faulty()
-    faulty.loses = 1
-    with pytest.raises(LLMError, match="lost") as caught:
+    faulty.loses = 10
+    with pytest.raises(LLMLostError, match="the answer was lost 3 times: the connection was lost"):
         await make(faulty).sample(ask(), "e")
-    assert caught.value.transient
-    assert faulty.n_sampled == 4
+    assert faulty.n_sampled == 12
+
+
+async def test_a_failure_that_would_come_again_is_raised_at_once(make: Make) -> None:
+    server = BigramServer()
+    with pytest.raises(LLMError, match="outside the model's vocabulary") as caught:
+        await make(server).sample(ask(answer_ids=(99,)), "e")
+    assert not isinstance(caught.value, LLMLostError)
 
 
 async def test_the_deadline_names_the_servers_that_are_not_used(make: Make) -> None:

@@ -270,7 +270,7 @@ async def test_a_worker_refuses_the_weights_of_another_run(lab: Lab) -> None:
     lab.run_id = "another-run"
     other = dict(new_policy(seed=9).model.named_parameters())
     await lab.connect().load_policy(PolicySnapshot(version=7, weights=other))
-    with pytest.raises(LLMError, match="which are not weights of this run"):
+    with pytest.raises(LLMError, match=r"is refused: the run another-run .* holds it since"):
         await worker.complete(request("a b"))
 
 

@@ -2,20 +2,23 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import aiohttp
 import msgspec
 
-from ale.errors import AleError, LLMError
+from ale.errors import AleError, LLMError, LLMLostError
 from ale_servers.protocol import REFUSALS, NotSampledError
 from ale_servers.records import (
     AbortRequest,
     Entry,
+    HoldRequest,
     Interruption,
+    Lease,
     PauseRequest,
     Refusal,
+    ReleaseRequest,
     Sampled,
     SampleRequest,
     ServerStatus,
@@ -31,8 +34,14 @@ _IDLE_S = 3.0
 """Below a server's own limit (5 s in vLLM and uvicorn, 75 s in `ale serve`), so that no request is
 sent over a connection that the server is closing."""
 
+_NOT_FOUND = 404
+
 T = TypeVar("T")
 _JSON = {"Content-Type": "application/json"}
+
+
+class _UnknownRouteError(LLMError):
+    """The server has no such route."""
 
 
 class Connections:
@@ -109,6 +118,18 @@ class HTTPServer:
         """As `InferenceServer.status`."""
         return await self._asked("status", {}, ServerStatus, timeout_s=STATUS_S)
 
+    async def hold(self, asked: HoldRequest) -> Lease | None:
+        """As `protocol.Leased.hold`."""
+        try:
+            return await self._asked("hold", asked, Lease, timeout_s=STATUS_S)
+        except _UnknownRouteError:
+            return None
+
+    async def release(self, run: str, adapter: str) -> None:
+        """As `protocol.Leased.release`."""
+        with suppress(_UnknownRouteError):
+            await self._posted("release", ReleaseRequest(run=run, adapter=adapter))
+
     async def _asked(self, what: str, body: object, kind: type[T], timeout_s: float | None) -> T:
         answered = await self._posted(what, body, timeout_s)
         try:
@@ -133,6 +154,8 @@ class HTTPServer:
         except (msgspec.DecodeError, UnicodeDecodeError):
             message = f"{self._url} answered with status {status}, not by ale's protocol"
             hint = "; is it an ale server with a model that samples by token ids?"
+            if status == _NOT_FOUND:
+                return _UnknownRouteError(message + hint)
             return LLMError(message + hint, transient=status >= 500)
         message = f"{self._url}: {refusal.message}"
         if refusal.kind in REFUSALS:
@@ -146,7 +169,8 @@ def failures_named(url: str, what: str, timeout_s: float | None) -> Iterator[Non
 
     Raises:
         NotSampledError: the server can't be reached.
-        LLMError: the connection was lost, or there was no answer in time.
+        LLMLostError: the connection was lost.
+        LLMError: there was no answer in time.
     """
     try:
         yield
@@ -157,5 +181,4 @@ def failures_named(url: str, what: str, timeout_s: float | None) -> Iterator[Non
         raise LLMError(message, transient=True) from error
     except aiohttp.ClientError as error:
         reason = str(error) or type(error).__name__
-        message = f"the connection to {url} was lost: {reason}"
-        raise LLMError(message, transient=True) from error
+        raise LLMLostError(f"the connection to {url} was lost: {reason}") from error

@@ -3,17 +3,21 @@
 import asyncio
 import contextlib
 import logging
+import os
+import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from attrs import define, field, frozen
 
-from ale.errors import AleError, LLMError
-from ale_servers.protocol import InferenceServer, NotSampledError, WeightsError
+from ale.errors import AleError, LLMError, LLMLostError
+from ale_servers.leases import EXPIRY_S, Claims, described
+from ale_servers.protocol import HeldError, InferenceServer, NotSampledError, WeightsError
 from ale_servers.records import (
     Entry,
     Held,
     Interruption,
+    Lease,
     Sampled,
     SampleRequest,
     ServerStatus,
@@ -25,6 +29,8 @@ from ale_servers.routing import Member, Router, State
 log = logging.getLogger(__name__)
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
+_MOST_LOSSES = 2
+"""An answer is sampled again so often, because one that ends its server would end every other."""
 
 
 @frozen(kw_only=True)
@@ -38,7 +44,8 @@ class PoolOptions:
     refresh_s: float = 2.0
     """Seconds between looks at the registry and at each server."""
     take_over: bool = False
-    """Give this run's weights to servers that have somebody else's, if they fit."""
+    """Give this run's weights to servers that have somebody else's, if they fit; take them, at the
+    first look only, from runs that hold them."""
     follow: bool = False
     """Sample from the newest weights of the run that a server has; another process gives them."""
     adapter: str = ""
@@ -64,8 +71,19 @@ class ServerPool:
     _present: Weights | None = field(default=None, kw_only=True)
     """An adapter over the initial weights that the servers have."""
     _options: PoolOptions = field(factory=PoolOptions, kw_only=True)
+    _holds: bool = field(default=False, kw_only=True)
+    """Hold the servers from the first look on, because a trainer will give them weights."""
 
     def __attrs_post_init__(self) -> None:
+        self._claims = Claims(
+            run=self._run,
+            adapter=self._options.adapter,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            seconds=max(EXPIRY_S, 3 * self._options.refresh_s),
+            active=self._holds or self._options.take_over,
+            take=self._options.take_over,
+        )
         self.weights = self._present or self.base
         """The weights that are sampled from."""
         self._digests = {each.version: each.digest for each in (self.base, self.weights)}
@@ -91,58 +109,110 @@ class ServerPool:
 
         Raises:
             ContextLengthError: the ids fill the context.
-            LLMError: there was no server, no answer in time, or the answer was lost.
+            LLMLostError: there was no server, no answer in time, or the answer was lost again and
+                again.
+            LLMError: other runs have taken all servers, or one refuses the request.
         """
         self._keep_fresh()
         parts: list[Sampled] = []
+        losses: list[LLMError] = []
         try:
             async with asyncio.timeout(self._options.timeout_s):
                 while not parts or parts[-1].reason == "abort":
-                    parts.append(await self._part(request, parts, session))
+                    parts.append(await self._part(request, parts, losses, session))
         except TimeoutError:
-            raise LLMError(self._too_late(), transient=True) from None
+            raise LLMLostError(self._too_late()) from None
         return _joined(parts)
 
     async def _part(
-        self, request: SampleRequest, parts: Sequence[Sampled], session: str
+        self,
+        request: SampleRequest,
+        parts: Sequence[Sampled],
+        losses: list[LLMError],
+        session: str,
     ) -> Sampled:
-        """The next part of an answer; the request is sent again while nothing was sampled."""
-        done = [token for part in parts for token in part.ids]
-        asked = msgspec.structs.replace(
-            request,
-            id=f"{request.id}.{len(parts)}" if parts else request.id,
-            answer_ids=(*request.answer_ids, *done),
-            max_tokens=request.max_tokens - len(done),
-            least_version=self.weights.version,
-            adapter=self.weights.adapter,
-        )
+        """The next part of an answer.
+
+        The request is sent again while nothing was sampled, and after what was sampled has been
+        lost with its server: to another one, if there is one.
+        """
         wait = _FIRST_WAIT_S
         while True:
+            self._check_taken()
             member = await self._router.acquire(session)
+            asked = self._asked(request, parts, len(losses))
             member.asked.add(asked.id)
             try:
                 part = await member.server.sample(asked)
-            except NotSampledError as error:
-                if member.state == "ready":
-                    self._set(member, "down", str(error))
+            except LLMError as error:
+                self._note(member, session, error, losses)
             else:
-                await self._check(member, part)
-                return part
+                if await self._is_ours(member, part):
+                    return part
             finally:
                 member.asked.discard(asked.id)
                 self._router.release(member)
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT_S)
 
-    async def _check(self, member: Member, part: Sampled) -> None:
-        """Refuse tokens sampled from weights that this run has not published."""
+    def _asked(
+        self, request: SampleRequest, parts: Sequence[Sampled], n_losses: int
+    ) -> SampleRequest:
+        """A request for what is missing of an answer, under the present weights."""
+        done = [token for part in parts for token in part.ids]
+        number = len(parts) + n_losses  # what was lost may still be in progress
+        return msgspec.structs.replace(
+            request,
+            id=f"{request.id}.{number}" if number else request.id,
+            answer_ids=(*request.answer_ids, *done),
+            max_tokens=request.max_tokens - len(done),
+            least_version=self.weights.version,
+            adapter=self.weights.adapter,
+        )
+
+    def _note(self, member: Member, session: str, error: LLMError, losses: list[LLMError]) -> None:
+        """A request has failed: raise its error, unless it can be sent again."""
+        if not error.transient:
+            raise error
+        if member.state == "ready" and isinstance(error, NotSampledError | LLMLostError):
+            self._set(member, "down", str(error))
+        if isinstance(error, NotSampledError):
+            return
+        self._router.forget(session)
+        losses.append(error)
+        if len(losses) > _MOST_LOSSES:
+            raise LLMLostError(f"the answer was lost {len(losses)} times: {error}") from error
+
+    def _check_taken(self) -> None:
+        if error := self._taken():
+            raise error
+
+    def _taken(self) -> LLMError | None:
+        """The error where other runs have taken all servers from this one."""
+        taken = [each.taken for each in self._members.values()]
+        if not taken or not all(taken):
+            return None
+        return LLMError(f"this run has no server any more: {'; '.join(taken)}")
+
+    async def _is_ours(self, member: Member, part: Sampled) -> bool:
+        """Refuse tokens sampled from weights that this run has not published.
+
+        Raises:
+            LLMError: no other server is left.
+        """
         if self._options.follow and not self._digests.keys() >= {*part.versions}:
             await self._look_at(member)  # the run may have updated it
         for version in {*part.versions}:
             if part.digests.get(version) != self._digests.get(version, ""):
                 reason = f"it sampled from weights that are not version {version} of this run"
                 self._set(member, "refused", reason)
-                raise LLMError(f"{member.entry.url} is refused: {reason}; is another run using it?")
+                await self._look_at(member)  # says who has taken it, if that is known
+                self._check_taken()
+                if all(each.state == "refused" for each in self._members.values()):
+                    url = member.entry.url
+                    raise LLMError(f"{url} is refused: {reason}; is another run using it?")
+                return False
+        return True
 
     def _set(self, member: Member, state: State, reason: str = "") -> None:
         if (member.state, member.reason) != (state, reason) and reason:
@@ -204,35 +274,58 @@ class ServerPool:
                 if url not in self._members:
                     self._members[url] = Member(entry, self._connect(entry))
             await asyncio.gather(*(self._look_at(each) for each in self._members.values()))
+            if any(each.status is not None for each in self._members.values()):
+                self._claims.take = False  # later, this run would only fight another one
+        if lost := self._taken():
+            self._router.refuse(lost)
         self._router.hand_out()
 
     async def _look_at(self, member: Member) -> None:
+        if member.taken:
+            return
         switches = self._switches
         try:
             status = await member.server.status()
+            other = await self._claims.other(member.server, status)
         except LLMError as error:
             self._set(member, "down", str(error))
             return
-        member.status = status
+        if other is not None:
+            self._hand_over(member, other)
+            return
+        member.held, member.status = self._claims.active, status
         member.others = max(0, status.running + status.waiting - member.in_flight)
         updating = member.catching_up is not None and not member.catching_up.done()
         if switches != self._switches or switches % 2 or updating:
             return  # its answer may be about the weights before or after a switch
-        state, reason = self._judged(status)
+        state, reason = self._judged(member, status)
         self._set(member, state, reason)
+        member.settled = member.settled or state == "ready"
         if state == "behind" and self.weights.stored:
             # In a task of its own, as a server may hang in the middle of it.
             member.catching_up = asyncio.create_task(self._catch_up(member, self.weights))
 
-    def _judged(self, status: ServerStatus) -> tuple[State, str]:
+    def _hand_over(self, member: Member, lease: Lease) -> None:
+        """Another run holds a server: it is not sampled from, nor given weights."""
+        if member.held:
+            self._lose(member, f"{member.entry.url}: {described(lease)}")
+        else:
+            hint = "; wait until it has ended, or 'take_over: true' takes it from that run"
+            self._set(member, "refused", described(lease) + hint)
+
+    def _lose(self, member: Member, holder: str) -> None:
+        """This run had held the server, and does not take it back."""
+        member.taken = f"another run has taken a server over: {holder}"
+        self._set(member, "refused", member.taken)
+
+    def _judged(self, member: Member, status: ServerStatus) -> tuple[State, str]:
         if status.fingerprint not in ("", self._fingerprint):
             return "refused", f"it has another model, {status.model}, or another vocabulary"
         self._follow(status)
         if (status.version, status.digest) == (self.base.version, self.base.digest):
-            return self._judged_adapter(status) if self.weights.adapter else ("ready", "")
+            return self._judged_adapter(member, status) if self.weights.adapter else ("ready", "")
         what = f"version {status.version} with digest {status.digest[:12]}"
-        ours = bool(self._run) and status.run == self._run
-        if self._options.take_over or ours or status.digest in self._digests.values():
+        if self._may_give(member, status.run) or status.digest in self._digests.values():
             return "behind", f"it has {what}"
         return "refused", (
             f"it has {what}, which are not weights of this run: it has version "
@@ -240,7 +333,17 @@ class ServerPool:
             "those"
         )
 
-    def _judged_adapter(self, status: ServerStatus) -> tuple[State, str]:
+    def _may_give(self, member: Member, giver: str) -> bool:
+        """May this run replace weights that the run `giver` has given?
+
+        Not those that another one gave after this run had begun to use the server, even if nothing
+        says that it was taken over: servers of other programs may keep no leases.
+        """
+        if self._run and giver == self._run:
+            return True
+        return self._options.take_over and not (member.settled and giver)
+
+    def _judged_adapter(self, member: Member, status: ServerStatus) -> tuple[State, str]:
         name = self.weights.adapter
         held = status.adapters.get(name)
         if held is None:
@@ -248,7 +351,7 @@ class ServerPool:
         if (held.version, held.digest) == (self.weights.version, self.weights.digest):
             return "ready", ""
         what = f"it has version {held.version} of the adapter '{name}'"
-        if held.run == self._run or self._options.take_over:
+        if held.run == self._run or self._may_give(member, held.run):
             return "behind", what
         return "refused", f"{what}, which another run has given it"
 
@@ -307,9 +410,11 @@ class ServerPool:
             AleError: a server refuses the weights, or none of those that are ready has taken them.
                 All servers then still have the old ones.
         """
-        if not self._members:
+        if not self._members or not self._claims.active:
+            self._claims.active = True
             await self._look()
         async with self._changing:
+            self._check_taken()
             try:
                 members = await self._given(weights)
             except _NotTakenError as error:
@@ -328,6 +433,12 @@ class ServerPool:
         """Update the servers that are ready, if any; returns those that have prepared."""
         members = [each for each in self._members.values() if each.state == "ready"]
         prepared = await self._each(members, lambda server: server.prepare(weights))
+        for member in members:
+            if isinstance(error := prepared[member.entry.url], HeldError):
+                self._lose(member, str(error))
+        members = [each for each in members if not each.taken]
+        self._check_taken()
+        prepared = {each.entry.url: prepared[each.entry.url] for each in members}
         refused = [error for error in prepared.values() if isinstance(error, WeightsError)]
         if refused:
             raise _NotTakenError(weights, refused[:1])
@@ -396,6 +507,8 @@ class ServerPool:
                 each.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await each
+        held = {url: each.server for url, each in self._members.items() if each.held}
+        await self._claims.release(held)
 
 
 class _NotTakenError(AleError):

@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from ale.errors import AleError, ContextLengthError, LLMError
-from ale_servers.records import Interruption, Sampled, SampleRequest, ServerStatus, Weights
+from ale_servers.records import (
+    HoldRequest,
+    Interruption,
+    Lease,
+    Sampled,
+    SampleRequest,
+    ServerStatus,
+    Weights,
+)
 
 
 class NotSampledError(LLMError):
@@ -18,9 +26,14 @@ class WeightsError(AleError):
     """The weights can't be taken; the server keeps its previous ones."""
 
 
+class HeldError(WeightsError):
+    """The weights are not taken, because another run holds the server."""
+
+
 REFUSALS: Mapping[str, type[ContextLengthError | NotSampledError | WeightsError]] = {
     "context": ContextLengthError,
     "not-sampled": NotSampledError,
+    "held": HeldError,  # before the class that it is of
     "weights": WeightsError,
 }
 """Errors by the kind of refusal that stands for them on the wire."""
@@ -86,4 +99,30 @@ class InferenceServer(Protocol):
 
     async def status(self) -> ServerStatus:
         """The server's identity, weights and load. Answers within a moment, even when paused."""
+        ...
+
+
+@runtime_checkable
+class Leased(Protocol):
+    """A client of a server may also be this: then the server knows which run changes its weights.
+
+    The routes of `web` are that for every `InferenceServer` behind them.
+    """
+
+    async def hold(self, asked: HoldRequest) -> Lease | None:
+        """Begin or renew a lease; returns the asker's, or that of the run that excludes it.
+
+        None if the server keeps no leases.
+
+        Raises:
+            LLMError: the server can't be reached.
+        """
+        ...
+
+    async def release(self, run: str, adapter: str) -> None:
+        """End a run's lease, if it has one.
+
+        Raises:
+            LLMError: the server can't be reached.
+        """
         ...

@@ -167,6 +167,39 @@ class AbortRequest(msgspec.Struct, frozen=True, kw_only=True):
     """None means all requests."""
 
 
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """The run that gives a server its weights, or one of its adapters; see `leases`."""
+
+    run: str
+    """Id of the run."""
+    adapter: str = ""
+    """Empty for the weights themselves."""
+    host: str = ""
+    pid: int = 0
+    since: float
+    """Seconds since the epoch, by the server's clock."""
+
+
+class HoldRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Begin or renew a run's lease."""
+
+    run: Annotated[str, Meta(min_length=1, max_length=200)]
+    adapter: Annotated[str, Meta(max_length=200)] = ""
+    host: Annotated[str, Meta(max_length=300)] = ""
+    pid: int = 0
+    seconds: Annotated[float, Meta(gt=0, le=3600)] = 30.0
+    """The lease expires after this time, unless it is renewed."""
+    take: bool = False
+    """Take the server from the runs that hold it."""
+
+
+class ReleaseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """End a run's lease."""
+
+    run: str
+    adapter: str = ""
+
+
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A server as it is now."""
 
@@ -193,6 +226,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Start of the process, seconds since the epoch."""
     adapters: dict[str, Held] = {}
     """Adapters by name."""
+    leases: tuple[Lease, ...] = ()
+    """The runs that give the server weights; filled in by `web.routes`."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,5 +244,5 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Why a request was refused."""
 
-    kind: Literal["invalid", "context", "not-sampled", "weights", "failed", "unauthorized"]
+    kind: Literal["invalid", "context", "not-sampled", "held", "weights", "failed", "unauthorized"]
     message: str

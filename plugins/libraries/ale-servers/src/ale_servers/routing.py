@@ -29,6 +29,12 @@ class Member:
     """Number of other clients' requests when the server was last asked."""
     asked: set[str] = field(factory=set)
     """Ids of requests of this pool."""
+    held: bool = False
+    """This run holds the server: no other one gives it weights."""
+    settled: bool = False
+    """It has had the weights of this run."""
+    taken: str = ""
+    """Which run has taken the server from this one; empty if none has."""
     catching_up: "asyncio.Task[None] | None" = None
     """Brings the server an update that it has missed."""
 
@@ -78,6 +84,10 @@ class Router:
             self._sessions.popitem(last=False)
         return member
 
+    def forget(self, session: str) -> None:
+        """The next request of a session is sent to the least loaded server."""
+        self._sessions.pop(session, None)
+
     def release(self, member: Member) -> None:
         """A request of this server has ended."""
         member.in_flight -= 1
@@ -88,6 +98,13 @@ class Router:
         return min(
             (each for each in ready if each.has_room), key=lambda each: each.load, default=None
         )
+
+    def refuse(self, error: Exception) -> None:
+        """No server will ever be assigned to the waiting requests."""
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_exception(error)
 
     def hand_out(self) -> None:
         """Assign servers to waiting requests, in order."""

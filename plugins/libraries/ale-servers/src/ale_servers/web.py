@@ -21,14 +21,24 @@ from ale.errors import AleError
 from ale_openai_wire import Admission
 from ale_openai_wire.listening import BODY_S, MOST_BODY
 from ale_servers.fetching import FetchedWeights
+from ale_servers.leases import Leases
 from ale_servers.protocol import REFUSALS, InferenceServer, WeightsError
-from ale_servers.records import AbortRequest, PauseRequest, Refusal, SampleRequest, Weights
+from ale_servers.records import (
+    AbortRequest,
+    HoldRequest,
+    PauseRequest,
+    Refusal,
+    ReleaseRequest,
+    SampleRequest,
+    Weights,
+)
 
 T = TypeVar("T")
 _STATUS = {
     "invalid": 400,
     "context": 400,
     "unauthorized": 401,
+    "held": 409,
     "weights": 409,
     "failed": 500,
     "not-sampled": 503,
@@ -67,7 +77,8 @@ def routes(
     *,
     keyed: bool = False,
 ) -> list[Route]:
-    """``POST /ale/sample``, ``abort``, ``pause``, ``prepare``, ``update``, ``resume``, ``status``.
+    """``POST /ale/sample``, ``abort``, ``pause``, ``prepare``, ``update``, ``resume``, ``status``,
+    ``hold`` and ``release``.
 
     Args:
         server: carries out the requests.
@@ -76,9 +87,10 @@ def routes(
         keyed: `admits` asks for a key, so that a request says for its owner where weights are.
             Otherwise they are had from this machine only.
     """
-    asked = _Asked(server, fetched, keyed)
+    asked = _Asked(server, fetched, keyed, Leases())
     verbs = (asked.sample, asked.abort, asked.pause, asked.prepare, asked.update, asked.resume)
-    return [_route(verb, admits) for verb in (*verbs, asked.status)]
+    more = (asked.status, asked.hold, asked.release)
+    return [_route(verb, admits) for verb in (*verbs, *more)]
 
 
 def _route(
@@ -111,6 +123,7 @@ class _Asked:
     server: InferenceServer
     fetched: FetchedWeights
     keyed: bool
+    leases: Leases
 
     async def sample(self, request: Request) -> Response:
         asked = await _read(request, SampleRequest)
@@ -144,10 +157,20 @@ class _Asked:
         return _json({})
 
     async def status(self, request: Request) -> Response:
-        return _json(await self.server.status())
+        status = await self.server.status()
+        return _json(msgspec.structs.replace(status, leases=self.leases.present()))
+
+    async def hold(self, request: Request) -> Response:
+        return _json(self.leases.hold(await _read(request, HoldRequest)))
+
+    async def release(self, request: Request) -> Response:
+        asked = await _read(request, ReleaseRequest)
+        self.leases.release(asked.run, asked.adapter)
+        return _json({})
 
     async def _weights(self, request: Request) -> Weights:
         weights = await _read(request, Weights)
+        self.leases.check(weights)
         asker = request.client.host if request.client else ""
         origin = weights.origin
         if origin is not None:

@@ -29,7 +29,9 @@ class InProcess(Protocol):
 
 
 def policy_of(llm: LLM | None) -> InProcess:
-    """The policy of a model component.
+    """The policy of a model component, for a trainer that will train it.
+
+    A component that has to prepare for this has a method `attached`, which is called.
 
     Raises:
         InputError: the component has no policy, or records no token ids.
@@ -42,6 +44,8 @@ def policy_of(llm: LLM | None) -> InProcess:
             "to replace them"
         )
     policy = getattr(llm, "policy", None)
+    if attached := getattr(llm, "attached", None):
+        attached()
     if policy is None or not hasattr(policy, "model"):
         raise _refused(f"the model {type(llm).__name__} does not run in this process")
     found: InProcess = policy

@@ -222,7 +222,8 @@ class ServersOptions(PolicyOptions):
     take_over: bool = field(
         default=False,
         metadata=doc(
-            "At the start of the run, give its weights to servers that have other weights.",
+            "At the start of the run, give its weights to servers that have other weights, and "
+            "take them from runs that hold them.",
             changeable=True,
         ),
     )

@@ -153,6 +153,14 @@ class ServersLLM(TokenLLM):
         self._running = contextlib.AsyncExitStack()
         self._supervised: list[asyncio.Task[None]] = []
         self._written = False
+        self._attached = False
+
+    def attached(self) -> None:
+        """A trainer of this process will change the weights: hold the servers from the start.
+
+        Called by trainers.
+        """
+        self._attached = True
 
     @property
     def capabilities(self) -> LLMCapabilities:
@@ -280,6 +288,7 @@ class ServersLLM(TokenLLM):
                     run=self._run,
                     present=self._present,
                     options=self._options,
+                    holds=self._attached,
                 )
                 await self._start_own()
                 self._pool = pool
