@@ -3,7 +3,10 @@
 import asyncio
 import os
 import signal
+import socket
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -85,6 +88,39 @@ def test_servers_are_started_listed_and_stopped(folder: Path) -> None:
     assert ale(folder, "stop", "--all").output == "one-2 is stopped\n"
     assert entries(folder) == []
     assert started(Place.of(folder)) == []
+
+
+def test_all_are_stopped_but_those_that_another_session_is_starting(
+    folder: Path, tmp_path: Path
+) -> None:
+    assert ale(folder, "start", "policy", "--name", "one").exit_code == 0
+    place = Place.of(folder)
+    keeper, starter = (subprocess.Popen(["sleep", "300"]) for _ in range(2))
+    try:
+        pids = {each: running._born(each.pid) for each in (keeper, starter)}
+        record = running.Keeping(
+            name="two",
+            pid=keeper.pid,
+            born=pids[keeper],
+            host=socket.gethostname(),
+            starter=starter.pid,
+            starter_born=pids[starter],
+        )
+        running._write(place, record)
+        said = ale(folder, "stop", "--all").output
+        assert "two is being started by another command" in said
+        assert "one is stopped" in said
+        assert started(place) == ["two"]
+        starter.kill()  # nobody waits for it any more
+        starter.wait()
+        stopping = threading.Thread(target=keeper.wait)
+        stopping.start()
+        assert ale(folder, "stop", "--all").output == "two is stopped\n"
+        stopping.join()
+    finally:
+        for each in (keeper, starter):
+            each.kill()
+            each.wait()
 
 
 def test_a_killed_server_is_started_again(folder: Path) -> None:

@@ -78,6 +78,18 @@ class TestSlurm(LauncherContract):
                 await asyncio.wait_for(calling, 60)
                 await until(told)
 
+    async def test_a_run_that_a_signal_has_ended_was_interrupted_and_has_not_failed(
+        self, launcher: Launcher, launch: Callable[..., Launch]
+    ) -> None:
+        wanted = launch("trap 'exit 130' INT; echo ready; while :; do sleep 0.1; done")
+        said: list[str] = []
+        async with started(launcher, wanted, said.append) as launched:
+            await until(lambda: says(wanted, "run", "ready"))
+            await launched.send_signal(signal.SIGINT)
+            assert await waited(launched) == 130
+        assert "interrupted by SIGINT, with status 130" in said[-1]
+        assert not any("failed" in each for each in said)
+
     async def test_a_job_that_slurm_does_not_know_is_an_error(self) -> None:
         job = Job("999999", print, detached=False)
         with pytest.raises(LaunchError, match="Invalid job id"):

@@ -138,7 +138,11 @@ def list_(api_key_env: str | None, folder: Path | None, **nats: Any) -> None:
 @server.command("stop")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
-    "--all", "every", is_flag=True, help="Stop all servers that were started on this machine."
+    "--all",
+    "every",
+    is_flag=True,
+    help="Stop all servers that were started on this machine, but not those that another command "
+    "is starting.",
 )
 @_FOLDER
 def stop(names: tuple[str, ...], every: bool, folder: Path | None) -> None:
@@ -146,12 +150,20 @@ def stop(names: tuple[str, ...], every: bool, folder: Path | None) -> None:
 
     Example: ale server stop one
     """
-    from ale_server.running import started, stop
+    from ale_server.running import kept, stop
 
     if bool(names) == every:
         raise click.UsageError("give either names or --all")
     place = _place(folder)
-    for name in started(place) if every else names:
+    found = kept(place) if every else []
+    for each in found:
+        if each.is_starting:
+            click.echo(
+                f"{each.name} is being started by another command (process {each.starter}), and is "
+                f"left alone: ale server stop {each.name} stops it too",
+                err=True,
+            )
+    for name in [each.name for each in found if not each.is_starting] if every else names:
         stop(place, name)
         click.echo(f"{name} is stopped")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ale.errors import AleError, InputError, nearest
+from ale.files import replacing
 from ale_server.places import Place
 from ale_servers.records import Entry
 from ale_servers.supervisor import last_lines, serve_command
@@ -28,6 +29,15 @@ class Keeping(msgspec.Struct, frozen=True, kw_only=True):
     """When it was started: another process may get its id later."""
     host: str
     """The folder may be shared with other machines."""
+    starter: int = 0
+    """The `ale server start` that waits until the server answers; 0 once it has."""
+    starter_born: str = ""
+    """As `born`."""
+
+    @property
+    def is_starting(self) -> bool:
+        """Is the command that started it still waiting for it?"""
+        return self.starter != 0 and _born(self.starter) == self.starter_born != ""
 
 
 def default_folder() -> Path:
@@ -72,14 +82,23 @@ def start(
     log = place.log(name)
     log.write_bytes(b"")
     pid = _spawn([sys.executable, "-m", "ale_server.keeping", str(log), *command], log, environ)
-    record = Keeping(name=name, pid=pid, born=_born(pid), host=socket.gethostname())
-    place.record(name).write_bytes(msgspec.json.encode(record))
+    record = Keeping(
+        name=name,
+        pid=pid,
+        born=_born(pid),
+        host=socket.gethostname(),
+        starter=os.getpid(),
+        starter_born=_born(os.getpid()),
+    )
+    _write(place, record)
     try:
-        return _wait_for(place, record, wait_s)
+        entry = _wait_for(place, record, wait_s)
+        _write(place, msgspec.structs.replace(record, starter=0, starter_born=""))
     except BaseException:
         if _runs(record):
             stop(place, name)
         raise
+    return entry
 
 
 def _spawn(argv: Sequence[str], log: Path, environ: Mapping[str, str]) -> int:
@@ -106,13 +125,23 @@ def _wait_for(place: Place, record: Keeping, wait_s: float) -> Entry:
         time.sleep(0.05)
 
 
+def _write(place: Place, record: Keeping) -> None:
+    with replacing(place.record(record.name)) as partial:
+        partial.write_bytes(msgspec.json.encode(record))
+
+
 def started(place: Place) -> list[str]:
     """Names of the servers that were started on this machine and are kept running."""
+    return [record.name for record in kept(place)]
+
+
+def kept(place: Place) -> list[Keeping]:
+    """The processes that keep servers of this machine running, by the servers' names."""
     found = []
     for file in sorted(place.folder.glob("*.process")):
         record = _read(file)
         if record is not None and _runs(record):
-            found.append(record.name)
+            found.append(record)
         elif record is not None:
             file.unlink(missing_ok=True)
     return found

@@ -52,6 +52,8 @@ class Job:
         self._detached = detached
         self._poll_s = poll_s
         self._state = ""
+        self._sent: signal.Signals | None = None
+        """The last signal that was passed on."""
 
     async def wait(self) -> int:
         """Until the job has ended; a requeued one has not."""
@@ -62,7 +64,8 @@ class Job:
             states = [each["JobState"] for each in components]
             if states[0] != self._state:
                 self._state = states[0]
-                self._say(f"job {self.id}: {states[0].lower()} {_where(components[0])}".rstrip())
+                shown, where = self._shown(components[0]), _where(components[0])
+                self._say(f"job {self.id}: {shown} {where}".rstrip())
             if set(states) <= _ENDED:
                 return _status(components[0])
             if states[0] == "PENDING" and "RUNNING" in states:
@@ -71,8 +74,16 @@ class Job:
                 await slurm("scontrol", "requeue", self.id, refused=True)
             await asyncio.sleep(self._poll_s)
 
+    def _shown(self, component: dict[str, str]) -> str:
+        """The state of the job; after a signal of ours, Slurm's "failed" is what was asked for."""
+        state = component["JobState"]
+        if self._sent is None or state != "FAILED":
+            return state.lower()
+        return f"interrupted by {self._sent.name}, with status {_status(component)}"
+
     async def send_signal(self, number: signal.Signals) -> None:
         """To the script, which passes it on."""
+        self._sent = number
         name = number.name.removeprefix("SIG")
         try:
             await self._answered("scancel", f"--signal={name}", "--batch", self.id)
