@@ -5,9 +5,11 @@ makes an environment with nox in it first. Without a name, what has to pass befo
 """
 
 import os
+import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
 from contextlib import suppress
 from pathlib import Path
@@ -240,6 +242,59 @@ def long(session: nox.Session) -> None:
     # Those that need a vLLM have a session of their own.
     everything = ["tests", "plugins", "--ignore=plugins/llm/ale-vllm"]
     run_shared(session, "pytest", "-m", "long", *(session.posargs or everything))
+
+
+# What depends on the user: rights on files, limits of processes, namespaces.
+AS_USER = [
+    "tests/core",
+    "plugins/criteria",
+    *(f"plugins/sandbox/ale-sandbox-{name}" for name in ("local", "bubblewrap")),
+    "plugins/commands/ale-store",
+]
+
+
+@nox.session(venv_backend="none")
+def user(session: nox.Session) -> None:
+    """Chosen tests as an ordinary user, and with the system's Python.
+
+    Root passes over the rights of files; the system's Python is the oldest that is supported where
+    it is that of Debian 12. Root's tests run as `nobody`, who may not read root's files: on a copy,
+    in an environment of its own.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="ale-user-"))
+    clone, env, home = folder / "clone", folder / "env", folder / "home"
+    python, program = str(env / "bin" / "python"), str(env / "bin" / "pytest")
+    try:
+        copy_tracked(clone)
+        home.mkdir()
+        become = []
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            for path in (folder, *folder.rglob("*")):
+                os.chown(path, nobody.pw_uid, nobody.pw_gid, follow_symlinks=False)
+            become = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}"]
+            become += ["--clear-groups", "--"]
+        session.run("uv", "venv", "--quiet", "--python", "/usr/bin/python3", str(env))
+        install = ["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", python]
+        needs = {line for name in ("ale-store", "ale-criteria-python") for line in test_needs(name)}
+        session.run(*install, "-e", f"{clone}[dev]", *sorted(needs))
+        session.env.update(QUIET, HOME=str(home), XDG_RUNTIME_DIR=None)
+        session.env["PATH"] = os.pathsep.join([str(env / "bin"), "/usr/bin", "/bin"])
+        session.chdir(clone)
+        session.run(*become, program, "-rs", *(session.posargs or AS_USER), external=True)
+    finally:
+        session.chdir(ROOT)
+        shutil.rmtree(folder)
+
+
+def copy_tracked(folder: Path) -> None:
+    """Copy the files that git knows, as they are now."""
+    git = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z"]
+    listed = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if os.path.lexists(ROOT / name):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
 
 
 # Parts of about the same time, which run side by side; a file that none names is in `others`.

@@ -14,10 +14,14 @@ from typing import Any
 
 import pytest
 
-from ale.errors import InputError, StoreError
+from ale.errors import InputError, NotUsableError, StoreError
 from ale.runs import RunReader, lock
 from ale_store.archiving import archive, archives_in, restore
 from ale_store.removing import held, remove
+
+archives = pytest.mark.skipif(
+    not hasattr(tarfile, "data_filter"), reason="archives need Python 3.11.4 or later"
+)
 
 
 def content(run: Path) -> dict[str, str]:
@@ -51,6 +55,21 @@ def run(folder: Path) -> Path:
     return path
 
 
+def test_a_python_that_can_not_restore_safely_neither_archives_nor_restores(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11.2, Debian 12's own, can't check what an archive would write."""
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    for refused in (
+        lambda: archive(run, run.parent),
+        lambda: restore(run.parent / "a.tar.gz", run.parent),
+    ):
+        with pytest.raises(NotUsableError, match=r"archives need Python 3\.11\.4"):
+            refused()
+    assert [path.name for path in run.parent.iterdir()] == [run.name]
+
+
+@archives
 def test_an_archive_is_restored_to_the_same_run(run: Path, tmp_path: Path) -> None:
     before = content(run)
     assert len(before) > 10
@@ -64,6 +83,7 @@ def test_an_archive_is_restored_to_the_same_run(run: Path, tmp_path: Path) -> No
     assert len(list(RunReader(again).episodes)) == 3
 
 
+@archives
 def test_an_archive_names_its_run(run: Path) -> None:
     archive(run, run.parent, keep=True)
     assert run.exists()
@@ -73,6 +93,7 @@ def test_an_archive_names_its_run(run: Path) -> None:
     ]
 
 
+@archives
 def test_a_run_that_was_archived_already_is_only_removed(run: Path) -> None:
     target = archive(run, run.parent, keep=True)
     written = target.stat().st_mtime_ns
@@ -81,6 +102,7 @@ def test_a_run_that_was_archived_already_is_only_removed(run: Path) -> None:
     assert not run.exists()
 
 
+@archives
 def test_another_archive_of_the_name_is_not_overwritten(run: Path) -> None:
     target = archive(run, run.parent, keep=True)
     before = target.read_bytes()
@@ -91,6 +113,7 @@ def test_another_archive_of_the_name_is_not_overwritten(run: Path) -> None:
     assert target.read_bytes() == before
 
 
+@archives
 def test_a_run_that_is_being_written_is_neither_archived_nor_removed(run: Path) -> None:
     before = content(run)
     descriptor = lock(run)
@@ -102,6 +125,7 @@ def test_a_run_that_is_being_written_is_neither_archived_nor_removed(run: Path) 
     assert content(run) == before
 
 
+@archives
 def test_a_link_to_a_run_is_not_followed(run: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(run)
     with pytest.raises(InputError, match="a link to a run directory"):
@@ -116,6 +140,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "precious").exists()
 
 
+@archives
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../secret"])
 def test_a_run_that_could_not_be_restored_is_not_archived(run: Path, target: str) -> None:
     (run / "kept").symlink_to(target)
@@ -125,6 +150,7 @@ def test_a_run_that_could_not_be_restored_is_not_archived(run: Path, target: str
     assert not list(run.parent.glob("*.tar.gz"))
 
 
+@archives
 def test_a_pipe_is_named(run: Path) -> None:
     os.mkfifo(run / "pipe")
     with pytest.raises(InputError, match="first/pipe: a device or a pipe"):
@@ -132,6 +158,7 @@ def test_a_pipe_is_named(run: Path) -> None:
     assert run.exists()
 
 
+@archives
 def test_an_archive_that_differs_from_the_run_is_not_kept(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +177,7 @@ def test_an_archive_that_differs_from_the_run_is_not_kept(
     assert not list(run.parent.glob("*.tar.gz*"))
 
 
+@archives
 def test_an_archive_that_appears_meanwhile_is_not_overwritten(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +197,7 @@ def test_an_archive_that_appears_meanwhile_is_not_overwritten(
     assert sorted(path.name for path in run.parent.iterdir()) == [others.name, "first", target.name]
 
 
+@archives
 def test_the_name_of_an_archive_is_on_the_disk_before_its_run_is_removed(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +214,7 @@ def test_the_name_of_an_archive_is_on_the_disk_before_its_run_is_removed(
     assert (synced, run.exists()) == ([True, True], False)
 
 
+@archives
 def test_damage_anywhere_in_an_archive_is_found(run: Path, tmp_path: Path) -> None:
     target = archive(run, tmp_path / "archives", keep=True)
     whole = target.read_bytes()
@@ -200,6 +230,7 @@ def test_damage_anywhere_in_an_archive_is_found(run: Path, tmp_path: Path) -> No
         assert not list((tmp_path / "elsewhere").iterdir())
 
 
+@archives
 def test_an_archive_can_not_write_outside_its_run(tmp_path: Path) -> None:
     path = tmp_path / "evil.tar.gz"
     with gzip.open(path, "wb") as stream, tarfile.open(fileobj=stream, mode="w:") as tar:
@@ -213,6 +244,7 @@ def test_an_archive_can_not_write_outside_its_run(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["evil.tar.gz", "inner", "runs"]
 
 
+@archives
 def test_a_run_that_is_there_is_not_overwritten(run: Path) -> None:
     target = archive(run, run.parent, keep=True)
     with pytest.raises(InputError, match="is there already"):
@@ -239,6 +271,7 @@ archive(Path(sys.argv[1]), Path(sys.argv[1]).parent)
 """
 
 
+@archives
 def test_a_kill_at_any_time_leaves_the_run_or_its_archive(run: Path, tmp_path: Path) -> None:
     before, rng = content(run), random.Random(2)
     target = run.parent / "first.tar.gz"

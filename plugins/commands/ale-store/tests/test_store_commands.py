@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,9 @@ def test_archives_of_a_folder_that_is_not_there_are_refused(folder: Path, ale: A
     assert "absent: no such folder" in refused.stderr
 
 
+@pytest.mark.skipif(
+    not hasattr(tarfile, "data_filter"), reason="archives need Python 3.11.4 or later"
+)
 def test_a_run_is_archived_and_restored(folder: Path, ale: Ale) -> None:
     ale("runs", "tag", "runs/first", "--add", "best")
     assert ale("runs", "archive", "runs/first", answer="n\n").exit_code == 0
