@@ -81,7 +81,15 @@ def bootstrap(arguments: list[str]) -> int:
     named = [arg for arg in arguments if not arg.startswith("-")]
     options = ["-s", *named] if named and len(named) == len(arguments) else arguments
     command = [str(scripts / "nox"), "-f", str(ROOT / "noxfile.py"), *options]
-    return subprocess.run(command, env=environment, check=False).returncode
+    with tempfile.TemporaryDirectory() as folder:
+        # Each session's pytest adds its lines: tests/not_tried.py
+        skipped = Path(folder) / "not-tried"
+        skipped.touch()
+        environment["ALE_NOT_TRIED"] = str(skipped)
+        code = subprocess.run(command, env=environment, check=False).returncode
+        for line in sorted({*skipped.read_text().splitlines()}):
+            print(line, flush=True)
+    return code
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import gc
 import importlib.metadata
 import re
+import runpy
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+NOT_TRIED = runpy.run_path(str(HERE.parent / "tests" / "not_tried.py"))
 
 gc.set_threshold(100_000, 50, 100)  # why: tests/conftest.py
 
@@ -44,8 +46,15 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """As in tests/conftest.py."""
+    NOT_TRIED["broken_promise"](session, HERE)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name what was left out."""
+    """Name what was left out, and what was skipped."""
+    NOT_TRIED["summarise"](terminalreporter, HERE)
     for name, lacking in _left_out.items():
         terminalreporter.write_line(f"{name} was not tested: {', '.join(lacking)} not installed")
 
