@@ -112,7 +112,10 @@ async def test_a_sandbox_without_this_python_is_an_error_and_no_verdict(
 BUSY = "import time\nwhile time.process_time() < 2:\n    pass"
 
 
-async def test_the_time_limit_is_one_of_the_processor(sandbox: FolderSandbox) -> None:
+async def test_the_time_limit_is_one_of_the_processor(
+    sandbox: FolderSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ale_signed_tests.clean.PATIENCE", 100.0)
     report = await run(sandbox, ["import time; time.sleep(2)"], timeout_s=1.0)
     assert report.units[0]["passed"] == [0]
     in_a_child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"
