@@ -1,6 +1,7 @@
 """What is reported is what happened in the sandbox, whatever the code under test does."""
 
 import base64
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest_asyncio
 from ale.errors import GradingError
 from ale.testing import builders
 from ale.testing.fakes import FolderSandbox
-from ale_signed_tests import Report, run_signed
+from ale_signed_tests import Report, by_clock, run_signed
 
 RUN = b"""
 def run(plan, unit, modules, reports):
@@ -115,7 +116,7 @@ BUSY = "import time\nwhile time.process_time() < 2:\n    pass"
 async def test_the_time_limit_is_one_of_the_processor(
     sandbox: FolderSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ale_signed_tests.clean.PATIENCE", 100.0)
+    monkeypatch.setattr(sys.modules[by_clock.__module__], "PATIENCE", 100.0)
     report = await run(sandbox, ["import time; time.sleep(2)"], timeout_s=1.0)
     assert report.units[0]["passed"] == [0]
     in_a_child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"
