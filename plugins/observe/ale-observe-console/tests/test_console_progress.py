@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ale.testing.observer import ended, evaluated, report, started
-from ale.types import EpisodeFinished, EpisodeStage, EvaluationFinished, Stage, replace
+from ale.types import EpisodeFinished, EpisodeStage, EvaluationFinished, Score, Stage, replace
 from ale_observe_console import layout
 from ale_observe_console.layout import duration, shorten, speed
 from ale_observe_console.progress import Progress, Rate
@@ -39,6 +39,17 @@ def test_a_broken_episode_is_done_but_not_graded() -> None:
     progress = half_way()
     assert (progress.n_done, progress.n_graded, progress.n_succeeded) == (5, 3, 2)
     assert progress.n_broken == 2
+
+
+def test_what_ran_out_of_time_or_was_damaged_is_counted() -> None:
+    progress = half_way()
+    late = Score(criterion="tests", passed=False, value=0.0, timed_out=True)
+    for number, more in ((3, {"scores": (late,)}), (4, {"metadata": {"damaged": "no shell"}})):
+        event = ended(number, 0.0)
+        progress.finish(replace(event, episode=replace(event.episode, **more)), 60.0)
+    assert "broken 2  timed out 1  damaged 1" in lines(progress, 60.0)[1]
+    assert "broken 2, timed out 1, damaged 1" in layout.update(progress, 60.0)
+    assert "broken 2, timed out 1, damaged 1" in layout.closing(progress, 60.0)
 
 
 def test_episodes_from_before_a_resume_do_not_count_towards_the_rate() -> None:

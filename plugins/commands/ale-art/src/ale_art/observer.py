@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ale.plugin import hookimpl
-from ale.types import RunFinished, RunStarted, StepFinished
+from ale.types import EpisodeFinished, RunFinished, RunStarted, StepFinished
 from ale_art.config import training_note, type_of
 
 WIDTH = 60
@@ -18,6 +18,7 @@ class ArtObserver:
     def __init__(self) -> None:
         self._since = 0.0
         self._steps = 0
+        self._timed_out = self._damaged = 0
 
     @hookimpl
     def ale_run_started(self, event: RunStarted) -> None:
@@ -40,6 +41,13 @@ class ArtObserver:
         )
 
     @hookimpl
+    def ale_episode_finished(self, event: EpisodeFinished) -> None:
+        """Count what ended by a limit of the grading, or by what the agent did to its sandbox."""
+        if event.episode.split != "evaluation" and event.episode.reward is not None:
+            self._timed_out += event.episode.timed_out
+            self._damaged += event.episode.damaged is not None
+
+    @hookimpl
     def ale_step_finished(self, event: StepFinished) -> None:
         """One line about the step's graded episodes; broken ones have no reward."""
         report = event.report
@@ -52,14 +60,18 @@ class ArtObserver:
     def ale_run_finished(self, event: RunFinished) -> None:
         """The totals."""
         rate = f" ({event.n_succeeded / event.n_graded:.1%})" if event.n_graded else ""
-        broken = [f"  Broken, without a reward: {event.n_broken}"] if event.n_broken else []
+        counts = {
+            "Broken, without a reward": event.n_broken,
+            "Graded, but out of time": self._timed_out,
+            "Graded, with a sandbox that the agent damaged": self._damaged,
+        }
         _print(
             "-" * WIDTH,
             "",
             f"Training {event.outcome}",
             f"  Total trajectories: {event.n_graded}",
             f"  Successful: {event.n_succeeded}{rate}",
-            *broken,
+            *(f"  {name}: {n}" for name, n in counts.items() if n),
             f"  Steps completed: {self._steps}",
             "",
         )

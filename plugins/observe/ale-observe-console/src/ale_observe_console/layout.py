@@ -88,6 +88,12 @@ def _broken(progress: Progress) -> Text:
     return _text(("broken ", "dim"), (f"{progress.n_broken}", "red" if progress.n_broken else ""))
 
 
+def _odd(progress: Progress) -> list[Text]:
+    """Graded episodes that ended for a limit or for damage, where there are any."""
+    counts = (("timed out", progress.n_timed_out), ("damaged", progress.n_damaged))
+    return [_text((f"{name} ", "dim"), (f"{n}", "yellow")) for name, n in counts if n]
+
+
 def _times(progress: Progress, now: float) -> list[Text]:
     """Time left, rate and elapsed time, most important first."""
     parts: list[Text] = []
@@ -182,7 +188,7 @@ def frame(progress: Progress, now: float, *, name_running: int, width: int) -> l
     evaluated = _evaluations(progress)
     return [
         _head(progress, now, width),
-        _fit([_success(progress), _broken(progress), running], width),
+        _fit([_success(progress), _broken(progress), *_odd(progress), running], width),
         *_step(progress, width),
         *_idle(progress),
         *([_fit(evaluated, width)] if evaluated else []),
@@ -218,7 +224,7 @@ def update(progress: Progress, now: float) -> str:
         f", longest {duration(now - e.since)} in {e.stage}: {shorten(e.episode_id, _NAME)}"
         for e in progress.longest(1)
     )
-    facts = [_success(progress), _broken(progress), *_times(progress, now)]
+    facts = [_success(progress), _broken(progress), *_odd(progress), *_times(progress, now)]
     step = "" if progress.step is None else f", step {progress.step.step}"
     return (
         f"{_counts(progress)} done, {_sentence(facts)}{step}, {len(progress.running)} running{name}"
@@ -230,7 +236,9 @@ def closing(progress: Progress, now: float) -> str:
     outcome = "ended" if progress.finished is None else progress.finished.outcome
     ended = progress.finished
     spent = duration(now - progress.started_at if ended is None else ended.seconds)
-    facts = _sentence([_success(progress), _broken(progress), *_evaluations(progress)])
+    facts = _sentence(
+        [_success(progress), _broken(progress), *_odd(progress), *_evaluations(progress)]
+    )
     idle = f", {idle_steps(progress)}" if progress.n_idle_steps else ""
     total = progress.started.n_episodes or progress.n_done
     noun = "episode" if total == 1 else "episodes"

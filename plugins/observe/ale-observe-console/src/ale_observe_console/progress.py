@@ -74,6 +74,10 @@ class Progress:
     n_graded: int
     n_succeeded: int
     n_broken: int
+    n_timed_out: int = 0
+    """Whose grading ran out of time; since this process began, as `n_damaged`."""
+    n_damaged: int = 0
+    """Whose agent damaged its sandbox."""
     rate: Rate
     running: dict[str, Running]
     step: StepReport | None = None
@@ -126,6 +130,8 @@ class Progress:
         if reward is None:
             self.n_broken += 1
             return
+        self.n_timed_out += event.episode.timed_out
+        self.n_damaged += event.episode.damaged is not None
         if self.started.config.get("trainer"):
             group = (event.episode.step, event.episode.task_id, event.episode.start)
             self.groups.setdefault(group, set()).add(reward)
