@@ -83,7 +83,10 @@ class Area:
 
     def write(self, path: str, data: bytes, mode: int | None) -> None:
         """Write a file whole. A new one gets 0644 unless `mode` says other."""
-        self.resolve(path).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.resolve(path).parent.mkdir(parents=True, exist_ok=True)
+        except RecursionError:  # about 1,000 levels
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path) from None
         descriptor = self._open(path, os.O_WRONLY | os.O_CREAT, 0o644)
         with os.fdopen(descriptor, "wb") as file:
             file.truncate(0)
