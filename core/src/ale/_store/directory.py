@@ -85,6 +85,17 @@ class RunReader:
             index.add(head, offset)
         return index
 
+    def missing(self, index: Index) -> int:
+        """Number of episodes that the manifest counted when the run ended, and the file lacks.
+
+        Args:
+            index: of this run.
+        """
+        ended = self.manifest.get("outcome") or {}
+        now = index.totals()
+        lacks = (ended.get(name, 0) - now[name] for name in ("n_graded", "n_broken"))
+        return max(0, sum(lacks))
+
     def credits(self) -> Iterator[CreditedEpisode]:
         """The credited episodes, step by step."""
         for path in sorted((self.path / "credits").glob("*.jsonl")):

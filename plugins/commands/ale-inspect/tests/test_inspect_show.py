@@ -82,6 +82,22 @@ def test_an_episode_on_several_lines_is_counted_once(ale: Ale, run: str) -> None
     assert "the first of 2 episodes" in ale("show", run, "a").output
 
 
+def test_episodes_that_a_truncated_file_lacks_are_counted(ale: Ale, run: str) -> None:
+    manifest, file = Path(run) / "manifest.json", Path(run) / "episodes.jsonl"
+    ended = {"outcome": "completed", "seconds": 1.0, "n_graded": 2, "n_broken": 0}
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "outcome": ended}))
+    assert "missing" not in ale("show", run).output
+    file.write_text(file.read_text().splitlines(keepends=True)[0])
+    assert "missing      1 episode that the run had when it ended" in ale("show", run).output
+
+
+def test_the_model_is_named(ale: Ale, run: str) -> None:
+    manifest = json.loads((Path(run) / "manifest.json").read_text())
+    manifest["config"]["llm"] = {"type": "ale-llm-openai/openai", "model": "qwen3"}
+    (Path(run) / "manifest.json").write_text(json.dumps(manifest))
+    assert "llm openai qwen3" in ale("show", run).output
+
+
 def test_turns_are_of_graded_episodes_as_in_the_report(
     ale: Ale, write: Write, tmp_path: Path
 ) -> None:

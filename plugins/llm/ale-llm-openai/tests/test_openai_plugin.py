@@ -27,6 +27,16 @@ def test_the_presets_differ_in_where_they_look_alone() -> None:
     assert {type(each) for each in built} == {OpenAILLM}
 
 
+def test_openais_own_server_gets_the_key_that_its_users_export_and_no_other_does() -> None:
+    context = BuildContext(environ={"OPENAI_API_KEY": "sk-own"})
+    build = plugin.ale_llms()[0].build
+    assert build(OpenAIOptions(model="m"), context)._client.api_key == "sk-own"
+    for url in ("http://127.0.0.1:9/v1", "https://api.openai.com.example.org/v1"):
+        elsewhere = build(OpenAIOptions(model="m", base_url=url), context)
+        assert elsewhere._client.api_key == "none"
+    assert build(OpenAIOptions(model="m"), BuildContext())._client.api_key == "none"
+
+
 def test_listing_the_components_imports_no_sdk() -> None:
     code = (
         "import sys; from ale_llm_openai import plugin; plugin.ale_llms(); plugin.probe(); "

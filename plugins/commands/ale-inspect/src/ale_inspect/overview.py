@@ -1,14 +1,15 @@
 """``ale show``: the overview of a run, and looking up one of its episodes."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ale.attempts import mean
 from ale.errors import InputError
 from ale.runs import SUCCESS, Causes, RunReader, holder, learning
 from ale.strict import nearest
-from ale.text import number, rate_line, seconds, table
+from ale.text import counted, number, rate_line, seconds, table
 from ale.types import Episode
 from ale_inspect.kinds import kind_name, kind_of
 from ale_inspect.progress import progress_of
@@ -71,7 +72,7 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
         tasks.add(episode)
     config = manifest.get("config", {})
     picked = ", ".join(
-        f"{section} {config[section]['type'].rpartition('/')[2]}"
+        " ".join([section, config[section]["type"].rpartition("/")[2], *_model(config, section)])
         for section in ("sandbox", "llm", "agent", "chunker", "credit", "trainer")
         if section in config
     )
@@ -88,6 +89,7 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
         f"broken       {sum(tasks.broken.values())}",
         *_timed_out(index.timed_out()),
         *_damaged(index.damaged()),
+        *_missing(reader.missing(index)),
         *([f"repeated     {_repeated(index.repeated)}"] if index.repeated else []),
         *([f"training     {warning}"] if warning else []),
         *([f"reward rose  {learned.value}: {learned.reason}"] if learned else []),
@@ -111,6 +113,17 @@ def _timed_out(n: int) -> list[str]:
 
 def _damaged(n: int) -> list[str]:
     return [f"damaged      {n}  (the agent damaged its sandbox; graded)"] if n else []
+
+
+def _model(config: Mapping[str, Any], section: str) -> list[str]:
+    """The model's name, in the section that has it."""
+    name = config[section].get("model") if section == "llm" else None
+    return [name] if isinstance(name, str) else []
+
+
+def _missing(n: int) -> list[str]:
+    lost = f"{counted(n, 'episode')} that the run had when it ended: episodes.jsonl was truncated"
+    return [f"missing      {lost}"] if n else []
 
 
 def _repeated(n: int) -> str:

@@ -26,7 +26,8 @@ class OpenAIOptions(ChatOptions):
     api_key_env: str | None = field(
         default=None,
         metadata=doc(
-            "Environment variable with the key; null for a server that does not check one.",
+            "Environment variable with the key; null for a server that does not check one. "
+            "Default at api.openai.com: OPENAI_API_KEY.",
             changeable=True,
         ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 
@@ -12,9 +13,18 @@ if TYPE_CHECKING:
     from ale_llm_openai.options import OpenAIOptions
 
 
+_OWN_KEY = "OPENAI_API_KEY"
+"""The variable with the key of OpenAI's own server; never sent to another one unasked."""
+
+
 def _build(options: OpenAIOptions, context: BuildContext) -> LLM:
+    from attrs import evolve
+
     from ale_openai_wire import key_from
 
+    official = urlsplit(options.base_url).hostname == "api.openai.com"
+    if official and options.api_key_env is None and context.environ.get(_OWN_KEY):
+        options = evolve(options, api_key_env=_OWN_KEY)
     otherwise = ", or leave api_key_env out for a server that checks no key"
     key = key_from(options.api_key_env, context.environ, otherwise=otherwise)
     from ale_llm_openai.client import OpenAILLM
