@@ -152,7 +152,7 @@ def number_of(text: str) -> Any:
 
 
 def parsed(text: str) -> list[Any]:
-    """What math-verify reads in a text."""
+    """The expressions that math-verify reads in a text."""
     from math_verify import parse
 
     found: list[Any] = parse("\\boxed{" + text + "}", parsing_timeout=None)

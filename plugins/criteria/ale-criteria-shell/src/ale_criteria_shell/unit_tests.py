@@ -95,7 +95,7 @@ class UnitTestsPass:
 
 
 def _units(plan: Plan, runner: str) -> tuple[Mapping[str, Any], ...]:
-    """What one child runs: a test, or for pytest, which starts slowly, a file."""
+    """The work of one child: a test, or for pytest, which starts slowly, a file."""
     units = []
     for file in plan.test_files:
         tests = [[test.cls, test.name, test.is_async] for test in file.tests]

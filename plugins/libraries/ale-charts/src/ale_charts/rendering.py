@@ -24,7 +24,7 @@ _WORDS = {
 
 
 def chart_data(chart: Chart) -> dict[str, Any]:
-    """What the script needs to draw a chart: columns over the union of all x values.
+    """The data from which the script draws a chart: columns over the union of all x values.
 
     A series has null where it has no value at an x.
     """

@@ -70,7 +70,7 @@ class Curve:
 
 @frozen(kw_only=True)
 class Curves:
-    """What the episodes of a run show about their starts."""
+    """Success of the episodes of a run by their starts."""
 
     curves: tuple[Curve, ...]
     """Ordered by task, then by expert."""

@@ -1,4 +1,4 @@
-"""What a stage read, wrote and left out: printed, and written next to its output."""
+"""Report of what a stage read, wrote and left out: printed, and written next to its output."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ class Report:
 
 @define
 class Counts:
-    """What a stage counts while it streams rows."""
+    """Counts of a stage while it streams rows."""
 
     seen: Counter[str] = field(factory=Counter)
     """Counts by name; the one named like the stage's unit is what it read, others are notes."""

@@ -19,7 +19,7 @@ class Attempts:
     rewards: list[float] = field(factory=list)
     """In the order of steps and rollouts, not of their ends."""
     answers: list[str | None] = field(factory=list)
-    """What each of these answered, where a criterion says it; None for no answer."""
+    """The answer of each of these, if a criterion names it; None for no answer."""
     broken: int = 0
     seconds: float = 0.0
     """Total wall-clock time, including broken episodes."""

@@ -22,7 +22,7 @@ SCHEMA = 1
 
 
 class State(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What every trainer stores besides its tensors; a trainer adds its own fields."""
+    """Facts that every trainer stores besides its tensors; a trainer adds its own fields."""
 
     schema: int = SCHEMA
     trainer: str

@@ -81,7 +81,7 @@ class OtherEngine:
 
 
 def other_engine(llm: LLM | None) -> OtherEngine | None:
-    """What is known about an engine that computes probabilities differently from a trainer.
+    """Facts about an engine that computes probabilities differently from a trainer.
 
     Args:
         llm: the model that samples. Its attribute `same_engine` says whether it computes as a

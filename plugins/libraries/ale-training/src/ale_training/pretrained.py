@@ -14,7 +14,7 @@ LOAD_ERRORS = (
     *(OSError, ValueError, KeyError, ImportError),
     *(RuntimeError, SafetensorError, StrictDataclassError),
 )
-"""What transformers raises for a model or tokenizer that it can't load."""
+"""Errors that transformers raises for a model or tokenizer that it can't load."""
 _FILES = ("model.safetensors", "model.safetensors.index.json", "*.safetensors", "*.bin")
 _LISTED = 4
 _LAYER = re.compile(r"(.*?)\.\d+(?=\.)")

@@ -91,7 +91,7 @@ class Exchange:
 
 
 def exchanges(turns: Sequence[Turn]) -> tuple[Exchange, ...]:
-    """What is needed to repeat an episode: no token traces, and call ids are renumbered."""
+    """The parts needed to repeat an episode: no token traces, and call ids are renumbered."""
     return tuple(_exchange(number, turn) for number, turn in enumerate(turns))
 
 

@@ -71,7 +71,7 @@ class NotMadeError(NotExactError):
 
 @frozen(kw_only=True)
 class SavedSession:
-    """What is needed to reopen a session in a fork."""
+    """The state needed to reopen a session in a fork."""
 
     change: Change
     env: Mapping[str, str] | None
