@@ -213,7 +213,11 @@ class RunOptions:
     concurrency: int = field(
         default=8,
         validator=ge(1),
-        metadata=doc("Maximum number of episodes running at the same time.", changeable=True),
+        metadata=doc(
+            "Maximum number of episodes running at the same time. Before a run, the limits of this "
+            "process (open files, processes) are compared with what these may need.",
+            changeable=True,
+        ),
     )
     seed: int = field(
         default=0, validator=[ge(0), lt(1 << 63)], metadata=doc("Random seed: up to 63 bits.")

@@ -1,10 +1,11 @@
 """Check model, executor and sandbox before the first episode, so that a run fails early."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from ale._config import RunConfig
+from ale._run.limits import limit_problems
 from ale._run.loop import planned_episodes
 from ale._run.parts import Parts, Tasks
 from ale._run.task_setup import sandbox_spec
@@ -25,7 +26,8 @@ def is_complete(config: RunConfig, tasks: Tasks, n_done: int) -> bool:
 
 
 async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int = 0) -> None:
-    """Check the model, the executor, and the image of the first task's sandbox, concurrently.
+    """Check the model, the executor, and the image of the first task's sandbox, concurrently; and
+    the limits of this process for as many episodes as run at once.
 
     If episodes leave this process, sandboxes are opened elsewhere and not checked here.
 
@@ -59,6 +61,11 @@ async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int =
         spec = sandbox_spec(tasks["train"][0].task, {})
         checks.append(problem("sandbox", parts.sandbox.check(spec), config.run.open_timeout_s))
     found = await asyncio.gather(*checks)
-    problems = [each for each in found if each is not None]
+    problems = [*filter(None, found), *_limits(config, parts)]
     if problems:
         raise InputError(problems)
+
+
+def _limits(config: RunConfig, parts: Parts) -> Iterator[Problem]:
+    if not parts.executor.remote:
+        yield from limit_problems(config.run.concurrency, parts.sandbox)

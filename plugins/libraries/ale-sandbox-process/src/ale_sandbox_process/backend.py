@@ -25,6 +25,10 @@ class HostBackend(ABC, Generic[RecordT, SandboxT]):
 
     name: str
     capabilities: Capabilities
+    descriptors = 11
+    """Most descriptors of this process for one sandbox: 8 for a session, 3 for another command."""
+    processes = 3
+    """Most processes of one sandbox that are its own: a session, and a shell with its command."""
 
     def __init__(
         self, options: HostOptions, context: BuildContext, record_type: type[RecordT]
