@@ -12,6 +12,7 @@ tracked = runpy.run_path(str(Path(__file__).with_name("tracked.py")))["tracked"]
 LAYERS = [
     "commands",
     "_cli",
+    "_front",
     "runs",
     "workers",
     "_run",
@@ -24,6 +25,7 @@ LAYERS = [
     "observers",
     "agents",
     "sandboxes",
+    "functions",
     "plugin",
     "protocols",
 ]

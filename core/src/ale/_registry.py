@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 from attrs import Attribute, field, frozen
@@ -18,7 +18,10 @@ import ale
 from ale import _builtin, hookspecs
 from ale._installed import installed
 from ale.errors import PluginError
-from ale.plugin import PROJECT, Component, Probe
+from ale.plugin import FUNCTION, PROJECT, Component, Probe
+
+if TYPE_CHECKING:
+    from ale.functions import Function
 
 ENTRY_POINT_GROUP = "ale"
 
@@ -39,6 +42,8 @@ KINDS: Mapping[str, str] = {
 }
 """Component kinds, as ``ale plugins`` names them, and the hook that registers each."""
 
+GIVEN = "python"
+"""Distribution of a component that `ale.run` was given as an object: ``python/mine``."""
 _NOUNS = {
     "tasks": "task source",
     "credit": "credit scheme",
@@ -127,6 +132,7 @@ class Registry:
         self.failed: list[FailedPackage] = []
         self.files: dict[Path, str] = {}
         """Plugin files that a config has loaded, with their SHA-256."""
+        self._functions: list[tuple[Package, Sequence[Function]]] = []
         self._registrations: dict[str, list[Registration]] = {}
         self._core = Package("ale-core", ale.__version__, "built in", _builtin)
         self.manager.register(_builtin, name="ale-core:built in")
@@ -163,8 +169,16 @@ class Registry:
                 self.manager.unregister(module)
             self._record_failure(distribution, entry_point, "broke the contract of a hook", error)
         else:
+            package = Package(distribution, version, entry_point, module)
+            self.packages.append(package)
+            self._functions.append((package, functions_in(module)))
             self._registrations.clear()
-            self.packages.append(Package(distribution, version, entry_point, module))
+
+    def add_functions(self, functions: Sequence["Function"], distribution: str) -> None:
+        """Register functions that no module has."""
+        package = Package(distribution, "0", "given", None)
+        self._functions.append((package, functions))
+        self._registrations.clear()
 
     def _refuse_bad_hooks(self, module: object) -> None:
         for caller in self.manager.get_hookcallers(module) or []:
@@ -210,11 +224,18 @@ class Registry:
         return [each.component.name for each in self.registrations(kind)]
 
     def _ask(self, kind: str) -> Iterator[Registration]:
-        for package, answer in self.answers(KINDS[kind]):
+        for package, answer in [*self.answers(KINDS[kind]), *self._of_functions(kind)]:
             try:
                 yield from _checked(kind, package, answer)
             except PluginError as error:
                 self.record_broken_hook(package, KINDS[kind], error)
+
+    def _of_functions(self, kind: str) -> Iterator[tuple[Package, Any]]:
+        """What each package registers with the decorators of `ale.functions`."""
+        for package, functions in self._functions:
+            found = [each.component for each in functions if each.kind == kind]
+            if found:
+                yield package, found
 
     def answers(self, hook: str) -> Iterator[tuple[Package, Any]]:
         """The return value of each package for a hook without arguments; errors are recorded."""
@@ -247,6 +268,8 @@ class Registry:
             raise PluginError(f"{noun} '{name}' is registered twice: write {owners} to choose one")
         names = ", ".join(self.names(kind))
         known = f"installed: {names}" if names else "none is installed"
+        if name.startswith(f"{GIVEN}/"):
+            known = "the run was given it in Python: ale.resume(directory, {...}) takes it again"
         raise PluginError(f"no {noun} '{name}'; {known}{self.suspects()}")
 
     def suspects(self) -> str:
@@ -256,6 +279,13 @@ class Registry:
             f"(traceback: ale plugins {broken.distribution})"
             for broken in self.failed
         )
+
+
+def functions_in(module: object) -> list["Function"]:
+    """What the decorators of `ale.functions` have made of a module's functions, each once."""
+    values = [*getattr(module, "__dict__", {}).values()]
+    marks = [vars(value).get(FUNCTION) for value in values if inspect.isfunction(value)]
+    return list({id(mark): mark for mark in marks if mark is not None}.values())
 
 
 def _checked(kind: str, package: Package, answer: Any) -> Iterable[Registration]:

@@ -9,6 +9,26 @@ Z95 = 1.959964
 _LEVEL = 0.95
 
 
+class Rate(float):
+    """A success rate, 0 to 1, with the number of attempts and the 95% interval."""
+
+    n: int
+    """Number of graded attempts."""
+    interval: tuple[float, float]
+    """As `success_interval`."""
+
+    @classmethod
+    def of(cls, attempts: Iterable[tuple[int, int]]) -> "Rate | None":
+        """The rate of attempts, given as to `success_interval`; None if none is graded."""
+        counts = [*attempts]
+        n = sum(graded for graded, _ in counts)
+        if not n:
+            return None
+        rate = cls(sum(won for _, won in counts) / n)
+        rate.n, rate.interval = n, success_interval(counts)
+        return rate
+
+
 def wilson(successes: float, n: float) -> tuple[float, float]:
     """95% interval for a success rate.
 

@@ -13,6 +13,7 @@ from typing import Any
 from attrs import evolve
 
 from ale._config import load_config
+from ale._front import carry_out
 from ale._registry import Registry
 from ale._run.incoming import (
     ORIGIN,
@@ -24,7 +25,7 @@ from ale._run.incoming import (
     origins,
 )
 from ale._run.interrupt import Interrupt
-from ale._run.start import Host, check_resumed, check_run, closing_parts, resume, start_checked
+from ale._run.start import Host, check_resumed, check_run, resume, start_checked
 from ale._store import RunReader
 from ale._store.codec import plain
 from ale.errors import InputError
@@ -90,9 +91,8 @@ def learn(
         starting = start_checked(ready, host)
 
     async def go() -> RunFinished:
-        run = evolve(await starting, conduct=conducted(conduct))
-        async with closing_parts(run):
-            return await run.execute()
+        _, finished = await carry_out(starting, lambda run: evolve(run, conduct=conducted(conduct)))
+        return finished
 
     return asyncio.run(go())
 

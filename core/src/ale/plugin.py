@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ale.strict import Node
 
 PROJECT = "ale"
+FUNCTION = "__ale_function__"
+"""Attribute of a function that a decorator of `ale.functions` has made a component of."""
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
 OptionsT = TypeVar("OptionsT")

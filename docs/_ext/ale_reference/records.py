@@ -18,8 +18,11 @@ from attrs import frozen
 from ale._registry import Registry
 from ale_reference.markup import Function, markdown, signature, table
 
+FRONT = ("run", "arun", "resume", "aresume")
+"""Functions of `ale` itself."""
 MODULES = (
     "plugin",
+    "functions",
     "agents",
     "sandboxes",
     "observers",
@@ -122,6 +125,7 @@ def parts(registry: Registry, root: Path) -> Mapping[str, str]:
     """``types``, ``protocols``, and a part for each of the other public modules."""
     made = {"types": _package("types", TYPES)}
     made["protocols"] = _package("protocols", PROTOCOLS)
+    made["ale"] = "".join(document("ale", name) for name in FRONT)
     for name in MODULES:
         module = importlib.import_module(f"ale.{name}")
         text = "".join(document(module.__name__, each) for each in _names(module))

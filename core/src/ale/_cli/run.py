@@ -18,7 +18,6 @@ from attrs import evolve
 
 from ale._cli.common import PATH, format_option, overrides_option
 from ale._cli.main import STARTED, Starting
-from ale.errors import AleError
 
 if TYPE_CHECKING:
     from ale._config import RunConfig
@@ -122,7 +121,7 @@ def command(
     from ale._run.interrupt import Interrupt
     from ale._run.start import Host, check_run, start_checked
 
-    gc.disable()  # until `_go`: of what is imported and built nothing is garbage
+    gc.disable()  # until `_to_the_end`: of what is imported and built nothing is garbage
     ctx.call_on_close(gc.enable)
     root, registry = ctx.find_root().command, ctx.obj
     assert isinstance(root, click.Group)
@@ -221,17 +220,22 @@ def _to_the_end(
     starting: "Coroutine[Any, Any, Run]", interrupt: "Interrupt", commands: Collection[str]
 ) -> int:
     """Execute a run and print its summary; the exit status."""
+    from ale._front import carry_out
+
+    ctx = click.get_current_context()
+
+    def begun(run: "Run") -> "Run":
+        ctx.meta[STARTED] = True
+        # Modules stay loaded: torch and transformers are 360,000 objects to traverse.
+        gc.freeze()
+        gc.enable()
+        return run if run.config.run.deterministic else evolve(run, startup_s=_elapsed_s())
+
     with asyncio.Runner() as runner:
-        run = runner.run(starting)
-        click.get_current_context().meta[STARTED] = True
-        if not run.config.run.deterministic:
-            run = evolve(run, startup_s=_elapsed_s())
-        try:
-            finished = runner.run(_go(run))
-        except AleError as error:
-            directory = run.store.path
-            error.add_note(f"What is stored is kept; to continue: ale run --resume {directory}")
-            raise
+        run, finished = runner.run(carry_out(starting, begun))
+        if interrupt.signal is not None:
+            # Only the summary is left to print; another Ctrl-C must not prevent that.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         click.echo(summary(run, finished, commands))
         code = interrupt.exit_code or (3 if finished.n_broken else 0)
         if any(not task.done() for task in run.supervisor.abandoned):
@@ -270,20 +274,6 @@ def _run_options(
             raise click.UsageError("--deterministic runs one episode at a time, without -n")
         options |= {"deterministic": True, "concurrency": 1}
     return options
-
-
-async def _go(run: "Run") -> "RunFinished":
-    from ale._run.start import closing_parts
-
-    async with closing_parts(run):
-        # Modules stay loaded: torch and transformers are 360,000 objects to traverse.
-        gc.freeze()
-        gc.enable()
-        finished = await run.execute()
-        if run.interrupt.signal is not None:
-            # Only the summary is left to print; another Ctrl-C must not prevent that.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-        return finished
 
 
 def _evaluations(index: "Index") -> list[str]:

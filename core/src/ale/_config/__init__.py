@@ -1,6 +1,12 @@
 """From YAML files and ``--set`` to a typed `RunConfig`."""
 
-from ale._config.load import load_config, reload_environ, structure_config
+from ale._config.load import (
+    load_config,
+    load_tree,
+    part_values,
+    reload_environ,
+    structure_config,
+)
 from ale._config.model import RunConfig, RunOptions, Selected
 
 __all__ = [
@@ -8,6 +14,8 @@ __all__ = [
     "RunOptions",
     "Selected",
     "load_config",
+    "load_tree",
+    "part_values",
     "reload_environ",
     "structure_config",
 ]

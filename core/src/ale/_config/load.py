@@ -1,7 +1,7 @@
 """Structure a merged tree: select each part's component and structure its options."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,11 +60,31 @@ def load_config(
     Raises:
         InputError: with every problem of every section.
     """
-    changed = merge(parse_environment(os.environ, SECTIONS), parse_overrides(overrides))
-    converted = convert(read_source(path), changed, registry, format)
-    config = structure_config(converted.root, registry, hint=converted.hint)
+    return load_tree(read_source(path), parse_overrides(overrides), registry, format, path)
+
+
+def load_tree(
+    root: Node,
+    overrides: Node,
+    registry: Registry,
+    format: str | None = None,
+    path: Path | None = None,
+    then: Callable[[Node], Node] = lambda merged: merged,
+) -> RunConfig:
+    """Check a config that is read already, with the environment's variables and overrides over it.
+
+    Args:
+        path: of its file, if it has one.
+        then: is given the merged tree, and returns the one to check.
+
+    Raises:
+        InputError: as `load_config`.
+    """
+    changed = merge(parse_environment(os.environ, SECTIONS), overrides)
+    converted = convert(root, changed, registry, format)
+    config = structure_config(then(converted.root), registry, hint=converted.hint)
     environ = {name: key.value for name, key in converted.environ.items()}
-    source = {"file": str(path.resolve()), "format": format} if environ else None
+    source = {"file": str(path.resolve()), "format": format} if environ and path else None
     return attrs.evolve(config, environ=environ, environ_source=source)
 
 
@@ -108,12 +128,12 @@ def structure_config(node: Node, registry: Registry, *, hint: str | None = None)
     problems.found += _unmet_needs(node, picked)
     problems.raise_all()
     parts = {kind: part for kind, part in picked.items() if part is not None}
-    resolved: dict[str, Any] = {kind: _plain(part) for kind, part in parts.items()}
-    resolved |= {"middleware": [_plain(part) for part in middleware]} if middleware else {}
-    resolved["observers"] = [_plain(part) for part in observers]
+    resolved: dict[str, Any] = {kind: part_values(part) for kind, part in parts.items()}
+    resolved |= {"middleware": [part_values(part) for part in middleware]} if middleware else {}
+    resolved["observers"] = [part_values(part) for part in observers]
     if evaluation is not None:
         resolved["evaluation"] = {
-            "tasks": _plain(evaluation.tasks),
+            "tasks": part_values(evaluation.tasks),
             **_values(evaluation.options),
         }
     resolved["run"] = _values(options)
@@ -359,7 +379,8 @@ def _with_hint(problem: Problem, handled: Sequence[str]) -> Problem:
     return attrs.evolve(problem, hint=nearest(key, handled))
 
 
-def _plain(part: Selected) -> dict[str, Any]:
+def part_values(part: Selected) -> dict[str, Any]:
+    """What selects the component, as plain values with absolute paths and every default."""
     return {"type": part.registration.full_name, **_values(part.options)}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from ale._registry import KINDS, Registry
+from ale._registry import KINDS, Registry, functions_in
 from ale.errors import InputError
 from ale.strict import Node, nearest_file, structure
 from ale.strict._problems import Problems
@@ -88,8 +88,9 @@ def _register(
 ) -> None:
     known = len(registry.failed)
     registry.add(module, path.name, digest[:12], str(path))
-    if len(registry.failed) == known and not registry.manager.get_hookcallers(module):
-        hint = "a hook is a function such as ale_criteria with @hookimpl of ale.plugin"
+    hooks = registry.manager.get_hookcallers(module) or functions_in(module)
+    if len(registry.failed) == known and not hooks:
+        hint = "decorate a function, as with @ale.criterion; or write a hook, with @hookimpl"
         raise broken(f"{path}: registers nothing: it has no hook", hint=hint)
     for kind in KINDS:  # asks its hooks, so that a broken one is a problem of the config
         registry.registrations(kind)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from attrs import evolve
 
@@ -94,14 +95,29 @@ def parse_override(text: str, origin: str = "--set") -> Node:
         InputError: it is not ``key=value``, or the value is no YAML.
     """
     path, equals, value = text.partition("=")
-    keys = path.split(".")
-    if not equals or not all(keys):
+    if not equals or not all(path.split(".")):
         message = f"expected key.key=value, found '{text}'"
         raise Node(None, origin).error(message, hint="for example --set credit.type=grpo")
     try:
-        node = from_plain(parse_yaml(value, file=origin).plain(), file=origin)  # without a line
+        return override(path, parse_yaml(value, file=origin).plain(), origin)
     except InputError as error:
         raise InputError([evolve(each, line=None, path=path) for each in error.problems]) from None
+
+
+def override(path: str, value: Any, origin: str) -> Node:
+    """The tree of an override's value, a plain one; its nodes have no line.
+
+    Args:
+        path: dotted: ``credit.type``.
+        origin: where it was given, for messages.
+
+    Raises:
+        InputError: a part of the path is empty.
+    """
+    keys = path.split(".")
+    if not all(keys):
+        raise Node(None, origin).error(f"expected a key such as credit.type, found '{path}'")
+    node = from_plain(value, file=origin)
     if node.mapping is not None and "type" in node.mapping:
         node.mapping["type"] = evolve(node.mapping["type"], whole_section=True)
     for key in reversed(keys):

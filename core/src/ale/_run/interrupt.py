@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -40,6 +41,12 @@ class Interrupt:
             drain: count a SIGTERM like a Ctrl-C.
         """
         self._target = asyncio.current_task()
+        if threading.current_thread() is not threading.main_thread():
+            try:  # signals are the main thread's, which passes them on if it waits for this one
+                yield
+            finally:
+                self._target = None
+            return
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self.on_interrupt)
         terminate = self._drain_terminated if drain else self.on_terminate

@@ -33,6 +33,7 @@ from ale._store.lock import holder, in_use, lock
 from ale._store.redact import Redactor
 from ale.errors import InputError, Problem, StoreError
 from ale.files import replacing, restrict, store_errors, write_whole
+from ale.intervals import Rate
 from ale.protocols import LOGS
 from ale.strict import nearest
 from ale.types import CreditedEpisode, Episode, Split, Task
@@ -64,6 +65,22 @@ class RunReader:
         self.episodes = Episodes(path / _EPISODES, Episode)
         """Iterable any number of times; each pass reads from disk, one episode at a time. Of
         several lines of one episode, the last counts."""
+
+    def __repr__(self) -> str:
+        return f"RunReader({str(self.path)!r})"
+
+    @property
+    def directory(self) -> Path:
+        """The directory, absolute."""
+        return self.path.absolute()
+
+    @property
+    def success(self) -> Rate | None:
+        """Share of the graded training episodes with reward 1; None if none is graded.
+
+        Episodes that an expert guided are left out.
+        """
+        return Rate.of(self.index().training_attempts().values())
 
     @property
     def state(self) -> str:

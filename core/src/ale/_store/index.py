@@ -75,6 +75,12 @@ class Episodes(Lines[Episode]):
         for _, episode in self.once():
             yield episode
 
+    def __getitem__(self, number: int) -> Episode:
+        """The episode at a 0-based place in the order of iteration; -1 is the last."""
+        heads = Lines(self.path, StoredEpisode).with_offsets()
+        last = {_key_of(head): offset for offset, head in heads}
+        return self.at(sorted(last.values())[number])
+
     def once(self) -> Iterator[tuple[int, Episode]]:
         """Each episode with the offset of its line, as an `Index` counts them."""
         heads = Lines(self.path, StoredEpisode)

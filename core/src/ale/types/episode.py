@@ -6,7 +6,7 @@ from typing import Any, Literal
 from attrs import field
 
 from ale.types._record import record
-from ale.types.trajectory import Trajectory
+from ale.types.trajectory import Trajectory, Turn
 
 Split = Literal["train", "evaluation"]
 Stage = Literal["queued", "sandbox", "setup", "agent", "grading", "teardown"]
@@ -97,6 +97,11 @@ class Episode:
     seconds: Mapping[str, float] = field(factory=dict)
     """Wall-clock seconds by stage."""
     metadata: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns of its trajectory."""
+        return self.trajectory.turns
 
     @property
     def broken(self) -> bool:
