@@ -17,6 +17,7 @@ import pytest
 from attrs import evolve
 from click.testing import CliRunner, Result
 
+from ale._cli.common import RUN
 from ale._cli.main import cli, main
 from ale._cli.run import _evaluations
 from ale._registry import Registry
@@ -140,6 +141,27 @@ def test_check_reports_a_valid_config(ale: Ale) -> None:
 )
 def test_a_run_takes_a_config_or_a_directory_to_resume(ale: Ale, arguments: Any) -> None:
     assert ale("run", *arguments).exit_code == 2
+
+
+def test_a_run_without_a_config_takes_the_one_that_init_writes(ale: Ale, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").rename(tmp_path / "ale.yaml")
+    assert ale("run").exit_code == 0
+    assert ale("run", "--resume", "latest").exit_code == 0
+
+
+def test_the_latest_run_is_found_by_when_it_was_created(ale: Ale, tmp_path: Path) -> None:
+    assert "there is no run in ./runs" in ale("run", "--resume", "latest").output
+    for name, created in (("z", "2026-01-01T00:00:00"), ("a", "2026-01-02T00:00:00")):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "manifest.json").write_text(f'{{"created": "{created}"}}')
+    assert RUN.convert("latest", None, None) == Path("runs/a")
+
+
+def test_an_option_of_the_section_run_is_shown_as_set_takes_it(ale: Ale) -> None:
+    done = ale("run", "c.yaml", "--rollouts", "3")
+    assert done.exit_code == 2
+    assert "--set run.rollouts=VALUE" in done.output
+    assert "run.rolouts" not in ale("run", "c.yaml", "--rolouts", "3").output
 
 
 def test_plugins_lists_kinds_names_and_options(ale: Ale) -> None:

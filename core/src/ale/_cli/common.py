@@ -1,7 +1,8 @@
 """Options and helpers that several commands use."""
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +12,38 @@ if TYPE_CHECKING:
 PATH = click.Path(path_type=Path)
 COMPONENT = "NAME[:OPTION=VALUE,...]"
 """Metavar of an option that names a component, as `ale.runs.parse_choice` reads it."""
-run_argument = click.argument("run", type=PATH)
+LATEST = "latest"
+CONFIG = Path("ale.yaml")
+"""The config that ``ale init`` writes, and that ``ale run`` takes if none is named."""
+
+
+class RunPath(click.Path):
+    """The directory of a run; ``latest`` is the newest one in ./runs."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """As click does, after `LATEST` was looked up."""
+        if str(value) == LATEST and not Path(LATEST).exists():
+            found = [path.parent for path in Path("runs").glob("*/manifest.json")]
+            if not found:
+                self.fail("there is no run in ./runs; name a run directory", param, ctx)
+            value = max(found, key=_created)
+        return super().convert(value, param, ctx)
+
+
+def _created(run: Path) -> tuple[str, str]:
+    """When a run was created, as its manifest says, and its name."""
+    try:
+        manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+        return str(manifest["created"]), run.name
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", run.name
+
+
+RUN = RunPath()
+run_argument = click.argument("run", type=RUN, default=LATEST)
 
 overrides_option = click.option(
     "--set",

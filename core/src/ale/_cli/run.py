@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import evolve
 
-from ale._cli.common import PATH, format_option, overrides_option
+from ale._cli.common import CONFIG, PATH, RUN, format_option, overrides_option
 from ale._cli.main import STARTED, Starting
 
 if TYPE_CHECKING:
@@ -39,13 +39,32 @@ _CAUSES = 5
 """How many causes of broken episodes the summary names."""
 
 
-@click.command("run", cls=Starting)
+class _Run(Starting):
+    """``ale run``, which knows that many look for the run's options among its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does; an option of section ``run`` is shown as ``--set`` takes it."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            from attrs import fields_dict
+
+            from ale._config import RunOptions
+
+            name = error.option_name.lstrip("-").replace("-", "_")
+            if name not in fields_dict(RunOptions):
+                raise
+            message = f"no such option {error.option_name}; write --set run.{name}=VALUE"
+            raise click.UsageError(message, ctx) from None
+
+
+@click.command("run", cls=_Run)
 @click.argument("config", type=PATH, required=False)
 @overrides_option
 @format_option
 @click.option(
     "--resume",
-    type=PATH,
+    type=RUN,
     metavar="DIR",
     help="Resume a stored run with its saved config; only missing episodes are run. --set changes "
     "what does not enter the results: addresses, keys, retries, where episodes run.",
@@ -57,7 +76,7 @@ _CAUSES = 5
 )
 @click.option(
     "--replay",
-    type=PATH,
+    type=RUN,
     metavar="DIR",
     help="Replay the model's responses from a stored run.",
 )
@@ -106,6 +125,9 @@ def command(
 ) -> None:
     """Run CONFIG: sample, grade and credit episodes, and train on them.
 
+    Without a CONFIG, ale.yaml is run, which `ale init` writes. For a stored run, `latest` is the
+    newest one in ./runs.
+
     The model and the first task's image are checked first; if one can't be used, nothing is
     started. The first Ctrl-C waits for the running episodes, the second cancels them. --resume
     continues a run that was interrupted or stopped.
@@ -127,6 +149,8 @@ def command(
     assert isinstance(root, click.Group)
     interrupt = Interrupt(show=lambda text: click.echo(f"\n{text}", err=True))
     host = Host(registry=registry, interrupt=interrupt)
+    if config is None and resume is None and CONFIG.exists():
+        config = CONFIG
     others = format or replay or directory or dry_run or deterministic
     _check_usage(config, resume, retry_broken=retry_broken, others=bool(others))
     options = _run_options(concurrency, no_checks)
@@ -164,7 +188,9 @@ def _check_usage(
     if retry_broken and resume is None:
         raise click.UsageError("--retry-broken needs --resume DIR")
     if (config is None) == (resume is None):
-        raise click.UsageError("give either a CONFIG or --resume DIR")
+        raise click.UsageError(
+            "give either a CONFIG (ale init writes ale.yaml, the default) or --resume DIR"
+        )
     if resume and others:
         raise click.UsageError(
             "--resume uses the run's saved config; only --set, -n and --no-checks change it"
