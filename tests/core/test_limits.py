@@ -1,13 +1,18 @@
 """A run that this process's limits can't hold is refused before it starts."""
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
+from ale._run import episode
 from ale._run.start import check_run, start_checked
 from ale.errors import InputError
+from ale.types import Score
+
+from .conftest import finish
 
 _SCRIPT = """
 import resource, sys
@@ -54,3 +59,23 @@ async def test_a_run_is_refused_before_it_has_a_directory(workplace: Any) -> Non
     with pytest.raises(InputError, match="episodes at once may need"):
         await start_checked(check_run(config, "test", outside), outside)
     assert not (workplace.directory / "test").exists()
+
+
+async def test_episodes_that_end_together_are_graded_a_few_at_a_time(
+    workplace: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(episode, "MOST_GRADED", 2)
+    now, most = 0, 0
+
+    async def grade(*_: object) -> Score:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.02)
+        now -= 1
+        return Score(criterion="done", passed=True, value=1.0)
+
+    prepared = workplace.prepared(workplace.config(n=7, concurrency=7))
+    monkeypatch.setattr(type(prepared.tasks["train"][0].criteria[0][1]), "grade", grade)
+    finished = await finish(prepared)
+    assert (most, finished.n_succeeded) == (2, 7)

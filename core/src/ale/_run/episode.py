@@ -1,5 +1,7 @@
 """One episode: open a sandbox, set it up, run the agent, grade, tear down; record failures."""
 
+import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
@@ -30,6 +32,9 @@ from ale.protocols import (
 )
 from ale.types import Conversation, Episode, Failure, Job, Limits, Score, Stage, Task, replace
 
+MOST_GRADED = 256
+"""Number of episodes of one process that are graded at once."""
+
 
 @frozen(kw_only=True)
 class EpisodeRunner:
@@ -39,6 +44,9 @@ class EpisodeRunner:
     options: RunOptions
     context: BuildContext
     supervisor: Supervisor = field(factory=Supervisor)
+    grading: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(MOST_GRADED), init=False)
+    """One slot for each episode that may be graded at once: where thousands end together, those
+    that wait need nothing new, and those that are graded come to an end and are stored."""
 
     async def run(self, plan: EpisodePlan, on_stage: Callable[[Job, Stage], None]) -> Episode:
         """Run an episode; repeat it while it is broken and retries are left.
@@ -122,8 +130,9 @@ class _Attempt:
                 raise
             if self.record.stop is BROKEN:
                 self.record.stop = damage.stop()
-        self.stages.enter("grading")
-        await self._grade(step, places)
+        async with self.runner.grading:
+            self.stages.enter("grading")
+            await self._grade(step, places)
 
     async def _work(self, step: PreparedTask, sandbox: Sandbox, tasks: list[Task]) -> None:
         """Set up a step, which is added to the `tasks` that were set up, and run the agent."""
@@ -236,6 +245,7 @@ class _Attempt:
         options = self.runner.options
         # Twice: where the agent damages the sandbox, another one is looked at.
         longest = 2 * (self._setup_limit_s() + CLEANUP_S)
+        turns = math.ceil(options.concurrency / MOST_GRADED)  # an episode may wait to be graded
         for step in self._task_steps():
             limit = self._limits(step.task).time_limit_s
             if limit is None:
@@ -246,7 +256,7 @@ class _Attempt:
             # A criterion may need a sandbox of its own, and three tries to come to a verdict.
             n_set_ups = len(step.task.setup_steps) + len(step.task.agent_setup_steps)
             opening = self._setup_limit_s() + n_set_ups * options.setup_timeout_s
-            longest += len(step.criteria) * (3 * options.grading_timeout_s + opening)
+            longest += turns * len(step.criteria) * (3 * options.grading_timeout_s + opening)
         return longest
 
     def _setup_limit_s(self) -> float:
