@@ -32,14 +32,21 @@ class HostedLLM:
         command: the program, which need not end with this process by itself.
         url: where the program then listens.
         program: makes the program's API.
+        key: what the program asks of its callers, so that no other user and no web page is one.
     """
 
     def __init__(
-        self, model: Model, command: Command, url: str, program: Callable[[Asked], Program]
+        self,
+        model: Model,
+        command: Command,
+        url: str,
+        program: Callable[[Asked], Program],
+        *,
+        key: str | None = None,
     ) -> None:
         self.command = evolve(command, argv=(*_ENDING, *command.argv))
         self._connections = Connections()
-        self.asked = Asked(url, self._connections)
+        self.asked = Asked(url, self._connections, key)
         self.server = Gateway(model, program(self.asked), self._run)
         """Samples for clients that have ids."""
 

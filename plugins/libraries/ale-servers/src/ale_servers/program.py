@@ -116,6 +116,8 @@ class Asked:
     """Without a slash at the end."""
     _connections: Connections
     """Kept open between requests."""
+    _key: str | None = None
+    """The program answers nobody without it."""
 
     async def post(
         self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = 600.0
@@ -136,9 +138,10 @@ class Asked:
 
     async def _asked(self, verb: str, path: str, body: Any, timeout_s: float | None) -> Any:
         limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=5.0)
+        headers = {} if self._key is None else {"Authorization": f"Bearer {self._key}"}
         with failures_named(self.url, path, timeout_s):
             async with self._connections.session().request(
-                verb, f"{self.url}{path}", json=body, timeout=limit
+                verb, f"{self.url}{path}", json=body, headers=headers, timeout=limit
             ) as response:
                 text = await response.text()
                 if response.status != 200:

@@ -1,5 +1,6 @@
 """The component: how SGLang is started."""
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,13 @@ def build(options: SGLangServerOptions, context: BuildContext) -> HostedLLM:
     interpreter = python()  # first: a run checks this before it has written its model
     model = model_in(options)
     url = f"http://127.0.0.1:{free_port()}"
+    key = secrets.token_urlsafe(32)
     command = Command(
-        argv=(str(interpreter), *arguments(options, model, url)),
+        argv=(str(interpreter), *arguments(options, model, url), f"--api-key={key}"),
         log=options.log or Path("/dev/stderr"),
         environ=without(context.environ, "PYTHONPATH", "VIRTUAL_ENV"),
     )
-    return HostedLLM(model, command, url, SGLang)
+    return HostedLLM(model, command, url, SGLang, key=key)
 
 
 def arguments(options: SGLangServerOptions, model: Model, url: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The component: how vLLM is started."""
 
+import secrets
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -32,12 +33,13 @@ def build(options: VLLMServerOptions, context: BuildContext) -> HostedLLM:
     python = python_of(wanted)  # first: a run checks this before it has written its model
     model = model_in(options)
     url = f"http://127.0.0.1:{free_port()}"
+    key = secrets.token_urlsafe(32)
     command = Command(
         argv=(str(python), *arguments(options, model, wanted, url)),
         log=options.log or Path("/dev/stderr"),
-        environ=variables(options, wanted, context.environ),
+        environ={**variables(options, wanted, context.environ), "VLLM_API_KEY": key},
     )
-    return HostedLLM(model, command, url, partial(VLLM, seeded=wanted == "cuda"))
+    return HostedLLM(model, command, url, partial(VLLM, seeded=wanted == "cuda"), key=key)
 
 
 def arguments(options: VLLMServerOptions, model: Model, build: Build, url: str) -> list[str]:
@@ -54,6 +56,7 @@ def arguments(options: VLLMServerOptions, model: Model, build: Build, url: str) 
         "logprobs-mode": "processed_logprobs",
         # Ignore the sampling defaults that a model's folder suggests, such as its top-k.
         "generation-config": "vllm",
+        "middleware": "ale_vllm_key.OnlyWithKey",
         "weight-transfer-config": '{"backend":"ale_weights"}',
     }
     flags = ["--enable-scale-out"]
