@@ -193,6 +193,15 @@ async def test_the_detail_has_the_line_of_the_test_and_the_last_call(grade: Grad
     ]
 
 
+async def test_an_answer_that_fails_one_test_of_three_gets_nothing_unless_parts_count(
+    grade: Grade,
+) -> None:
+    tests = ("assert f(1) == 1", "assert f(2) == 2", "assert f(3) == 4")
+    assert (await grade("def f(x): return x", *tests)).value == 0.0
+    assert (await grade("def f(x): return x", *tests, partial=False)).value == 0.0
+    assert (await grade("def f(x): return x", *tests, partial=True)).value == 2 / 3
+
+
 async def test_an_answer_that_can_not_be_loaded_fails_all_tests_and_says_where(
     grade: Grade,
 ) -> None:

@@ -46,6 +46,25 @@ def test_merged_weights_have_the_names_and_the_results_of_the_adapted_model(
     assert float((before - wanted).abs().max()) > bound
 
 
+@pytest.mark.parametrize(("r", "alpha"), [(2, 6.0), (4, 2.0)])
+def test_an_update_is_alpha_by_r_times_the_product_of_the_two_matrices(
+    r: int, alpha: float
+) -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(5, 3, bias=False)
+    model = torch.nn.Sequential(layer)
+    plain = layer.weight.detach().clone()
+    options = LoraOptions(r=r, alpha=alpha, target=("0",))
+    inject_adapter_in_model(lora_config(options), model)
+    down, up = torch.randn(r, 5), torch.randn(3, r)
+    model[0].lora_A["default"].weight.data.copy_(down)
+    model[0].lora_B["default"].weight.data.copy_(up)
+    expected = plain + (alpha / r) * (up @ down)
+    x = torch.randn(4, 5)
+    assert torch.allclose(model(x), x @ expected.T, atol=1e-5)
+    assert torch.allclose(full_weights(model)["0.weight"], expected, atol=1e-5)
+
+
 def test_options_are_read_without_torch() -> None:
     code = "import ale_training.lora, ale_training.policy, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

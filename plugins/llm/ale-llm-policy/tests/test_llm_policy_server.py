@@ -16,7 +16,7 @@ from ale_llm_policy.options import PolicyOptions
 from ale_llm_policy.pretrained import TorchPolicy, weights
 from ale_llm_policy.testing import forward_logits, new_policy
 from ale_servers.channel import WeightFolder
-from ale_servers.protocol import InferenceServer
+from ale_servers.protocol import InferenceServer, WeightsError
 from ale_servers.records import Weights
 from ale_servers.testing.adapters import AdapterContract
 from ale_servers.testing.contract import ServerContract, ServerLab
@@ -101,3 +101,30 @@ class TestAdapters(AdapterContract):
 
 class TestModules(TestPacked):
     decoder = "modules"
+
+    @pytest.mark.parametrize("adapter", [False, True])
+    async def test_weights_that_are_not_those_that_were_published_are_refused(
+        self, lab: Lab, bare: InferenceServer, adapter: bool
+    ) -> None:
+        published = lab.publish_adapter("one", 1) if adapter else lab.publish(1)
+        another = msgspec.structs.replace(published, digest="0" * len(published.digest))
+        with pytest.raises(WeightsError, match="expected version 1 with digest 0000"):
+            await bare.prepare(another)
+        (file,) = Path(published.folder).glob("*.safetensors")
+        content = bytearray(file.read_bytes())
+        content[-2] ^= 1  # a bit of the last number
+        file.write_bytes(content)
+        with pytest.raises(WeightsError, match="has the digest"):
+            await bare.prepare(published)
+
+    async def test_an_adapter_is_scaled_by_alpha_and_rank(self, tmp_path: Path) -> None:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(5, 3, bias=False))
+        plain = model[0].weight.detach().clone()
+        inject_adapter_in_model(LoraConfig(r=2, lora_alpha=6, target_modules=["0"]), model)
+        down, up = torch.randn(2, 5), torch.randn(3, 2)
+        model[0].lora_A["default"].weight.data.copy_(down)
+        model[0].lora_B["default"].weight.data.copy_(up)
+        adapters.write(tmp_path, model)
+        found, _ = adapters.merged({"0.weight": plain}, tmp_path)
+        assert torch.allclose(found["0.weight"], plain + 3.0 * (up @ down), atol=1e-5)
