@@ -28,6 +28,7 @@ from ale_llm_policy.servers import ServersLLM
 from ale_llm_policy.testing import CORPUS, forward_logits, new_policy, request
 from ale_nats_client.options import ServerOptions
 from ale_servers.testing.serving import serving
+from ale_training.policy import policy_of
 
 
 class Lab:
@@ -250,6 +251,18 @@ async def test_a_server_with_other_weights_or_another_model_is_refused(lab: Lab)
     tiny = {"model": None, "tiny": None}
     with pytest.raises(LLMError, match="it has another model"):
         await lab.connect(**tiny).check()
+
+
+async def test_a_run_that_will_train_holds_its_servers_from_its_start(lab: Lab) -> None:
+    trains = lab.connect()
+    assert policy_of(trains) is trains.policy  # as a trainer does that is attached
+    await trains.check()
+    lab.run_id = "another-run"
+    other = lab.connect()
+    with pytest.raises(LLMError, match=r"the run this-run \(process .* holds it since"):
+        await other.check()
+    await trains.aclose()
+    await other.check()
 
 
 async def test_a_worker_samples_from_the_weights_that_the_run_has_given(lab: Lab) -> None:
