@@ -206,9 +206,10 @@ config = {
 }
 
 async def inside():
-    return ale.run(config)
+    return ale.run(config, report=said)
 
-run = asyncio.run(inside()) if sys.argv[1] == "inside" else ale.run(config)
+said = Path("said").write_text
+run = asyncio.run(inside()) if sys.argv[1] == "inside" else ale.run(config, report=said)
 print(run.state, len(list(run.episodes)))
 try:
     import os, signal, time
@@ -226,12 +227,15 @@ def test_ctrl_c_lets_the_running_episode_end(tmp_path: Path, where: str) -> None
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        wait_for((tmp_path / "started").exists, limit_s=60, pause_s=0.01)
-        process.send_signal(signal.SIGINT)
-        assert process.stderr is not None
-        assert "Finishing the running episodes" in process.stderr.readline()
-        (tmp_path / "go").touch()
-        out, err = process.communicate(timeout=60)
+        try:
+            wait_for((tmp_path / "started").exists, limit_s=60, pause_s=0.01)
+            process.send_signal(signal.SIGINT)
+            wait_for((tmp_path / "said").exists, limit_s=60, pause_s=0.01)
+            (tmp_path / "go").touch()
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert "Finishing the running episodes" in (tmp_path / "said").read_text()
     assert out == "drained 1\nits own again\n", err
 
 
