@@ -109,7 +109,7 @@ def _claimed(folder: Path) -> Iterator[None]:
 
 
 def _changed(path: Path, text: str, run: Path, registry: Registry) -> list[str]:
-    """What differs from the config of the run, as ``key=value``, where results don't depend on it.
+    """Differences from the config of the run, as ``key=value``, where results don't depend on it.
 
     Raises:
         InputError: something else differs.
