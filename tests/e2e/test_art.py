@@ -1,6 +1,8 @@
 """`ale art train --in-process` trains a model, and trains further what it has trained."""
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,21 @@ TINY = {"corpus": str(PROBLEMS), "layers": 1, "vocabulary": 300}
 LEARNING = {"llm.max_tokens": 2, "credit.type": "ipa", "credit.failure_reward": -1}
 
 
-def train(workshop: Any, rate: str, model: str | None = None) -> Path:
+def train(
+    workshop: Any,
+    rate: str,
+    model: str | None = None,
+    server: str | None = None,
+    more: Mapping[str, Any] = {},
+) -> Path:
     """One step; without a model one that is made from the seed. The run's folder."""
-    made = {"llm.model": None, "llm.tiny": TINY} if model is None else {}
-    settings = {**LEARNING, **made, "sandbox.root": str(workshop.space)}
+    made: dict[str, Any] = {"llm.model": None, "llm.tiny": TINY} if model is None else {}
+    place = ("--in-process",)
+    if server is not None:
+        place, made["llm.take_over"] = ("--base-url", server), True
+    settings = {**LEARNING, **made, "sandbox.root": str(workshop.space), **more}
     done = workshop.succeeds(
-        *("art", "train", "--in-process", "--model", model or "unused", "--learning-rate", rate),
+        *("art", "train", *place, "--model", model or "unused", "--learning-rate", rate),
         *("--data", str(PROBLEMS), "--num-steps", "1", "--batch-size", "2", "--rollouts", "2"),
         *("--sandbox", "local"),
         *(f"--set={key}={json.dumps(value)}" for key, value in settings.items()),
@@ -31,6 +42,15 @@ def train(workshop: Any, rate: str, model: str | None = None) -> Path:
     assert "  Step 0: reward=0.000, success=0.0% (0/4)" in done.err
     run: Path = workshop.runs[-1]
     return run
+
+
+@pytest.fixture
+def server(workshop: Any) -> str:
+    """The URL of `ale serve` with the model that is made from the seed."""
+    workshop.write("serve.yaml", {"llm": {"type": "policy", "tiny": TINY}})
+    running = workshop.start("serve", "--config", "serve.yaml", "--port", "0")
+    found = workshop.wait_for(lambda: re.search(r"http://[\w.]+:\d+/v1", running.printed))
+    return str(found[0])
 
 
 def weights(run: Path) -> bytes:
@@ -46,6 +66,22 @@ def test_the_learning_rate_changes_what_is_learned(workshop: Any) -> None:
     slow, again, fast = (weights(train(workshop, rate)) for rate in ("1e-4", "1e-4", "1e-2"))
     assert slow == again
     assert slow != fast
+
+
+def test_a_server_of_ale_is_trained_and_samples_from_what_it_is_given(
+    workshop: Any, server: str
+) -> None:
+    slow, fast = (train(workshop, rate, server=server) for rate in ("1e-4", "1e-2"))
+    # As for any server, whose probabilities may differ from the trainer's.
+    here = train(workshop, "1e-2", more={"trainer.correction": "truncate"})
+    assert weights(slow) != weights(fast)
+    assert weights(fast) == weights(here)
+    assert workshop.sampled(fast) == workshop.sampled(here)
+    again = ("art", "train", "--base-url", server, "--dry-run", "--model", "policy")
+    done = workshop.succeeds(
+        *again, "--data", str(PROBLEMS), "--num-steps", "1", "--sandbox", "local"
+    )
+    assert "Training: none" in done.err
 
 
 def test_a_model_that_was_trained_is_trained_further(workshop: Any) -> None:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -83,21 +83,14 @@ class Desk:
             "TMPDIR": str(self.folder / "tmp"),
         }
 
-    def start(self, *flags: str, **environ: str) -> subprocess.Popen[str]:
-        """``ale art train`` with the local sandbox and these flags."""
+    def start(
+        self, *flags: str, data: Sequence[str] = ("--data", "mbpp.jsonl"), **environ: str
+    ) -> subprocess.Popen[str]:
+        """``ale art train`` with the local sandbox, these problems and flags."""
         (self.folder / "tmp").mkdir(exist_ok=True)
         ale = Path(sys.executable).with_name("ale")
         return subprocess.Popen(
-            [
-                ale,
-                "art",
-                "train",
-                "--sandbox",
-                "local",
-                "--data",
-                "mbpp.jsonl",
-                *flags,
-            ],
+            [ale, "art", "train", "--sandbox", "local", *data, *flags],
             cwd=self.folder,
             env=self.environ | environ,
             stdin=subprocess.DEVNULL,
@@ -106,8 +99,10 @@ class Desk:
             text=True,
         )
 
-    def train(self, *flags: str, **environ: str) -> Done:
-        process = self.start(*flags, **environ)
+    def train(
+        self, *flags: str, data: Sequence[str] = ("--data", "mbpp.jsonl"), **environ: str
+    ) -> Done:
+        process = self.start(*flags, data=data, **environ)
         out, err = process.communicate(timeout=120)
         return Done(process.returncode, out, err)
 

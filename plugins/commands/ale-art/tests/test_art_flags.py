@@ -182,6 +182,19 @@ def test_other_flags_reach_the_config(desk: Any) -> None:
     assert made["llm"]["base_url"] == "http://host/v1"
 
 
+def test_without_the_library_of_data_sets_mbpp_by_name_says_what_to_install(
+    desk: Any, serve: Any, script: Any
+) -> None:
+    hidden = desk.folder / "hidden" / "datasets"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError\n")
+    server = serve(script())
+    done = desk.train("--base-url", server.url, data=(), PYTHONPATH=str(hidden.parent))
+    assert done.code == 2, done.text
+    assert "--data: tasks.dataset: 'dataset' needs the library datasets" in done.err
+    assert "pip install datasets" in done.err
+
+
 def test_a_typed_flag_overrides_a_variable_and_a_variable_a_default(
     desk: Any, serve: Any, script: Any
 ) -> None:
@@ -193,6 +206,19 @@ def test_a_typed_flag_overrides_a_variable_and_a_variable_a_default(
     assert (stored["run"]["steps"], stored["agent"]["max_attempts"]) == (1, 1)
     assert "agent.max_attempts is set by ALE_AGENT__MAX_ATTEMPTS\n" in done.err
     assert "ALE_RUN__STEPS" not in done.err
+
+
+def test_a_wrong_value_is_named_by_the_flag_that_was_typed(desk: Any) -> None:
+    for flags, named in (
+        (("--sandbox", "lokal"), "--sandbox: sandbox.type: no sandbox 'lokal'"),
+        (("--image", "python:3.11"), "--image: sandbox.image: unknown option"),
+        (("--set", "agent.max_attempts=x"), "--set: agent.max_attempts: "),
+        (("--base-url", "host/v1"), "--base-url: 'host/v1' is no URL"),
+    ):
+        done = desk.train(*flags)
+        assert done.code == 2, done.text
+        assert named in done.err
+        assert "1 problem; nothing was started." in done.err
 
 
 def test_it_is_known_what_each_flag_decides() -> None:

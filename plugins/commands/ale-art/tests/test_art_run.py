@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 GOLDEN = """\
-Model served by vLLM at URL
-  to start the server: vllm serve scripted
+Loading MBPP problems...
+Using vLLM at URL
+  Start vLLM with: vllm serve scripted
+
+Loaded 4 problems
 
 ART Training (job: RUN)
 ============================================================
@@ -16,17 +19,18 @@ Model: scripted
 Problems: 4
 Steps: 2
 Batch size: 4
-Training: none: a served model can't be trained yet; rollouts are kept for export
+Training: none: nothing sends weights to this server; rollouts are kept for export
 ============================================================
 
 W&B run: none
 
+Starting training loop...
 ------------------------------------------------------------
   Step 0: reward=0.500, success=50.0% (2/4), time=SECONDSs
   Step 1: reward=0.500, success=50.0% (2/4), time=SECONDSs
 ------------------------------------------------------------
 
-Training completed
+Training complete!
   Total trajectories: 8
   Successful: 4 (50.0%)
   Steps completed: 2
@@ -90,7 +94,7 @@ def test_an_infrastructure_failure_is_broken_and_no_reward_of_0(
 def test_a_server_that_is_not_there_is_named_and_nothing_is_run(desk: Any) -> None:
     done = desk.train(*flags("http://127.0.0.1:9/v1"))
     assert done.code == 2
-    assert "to start the server: vllm serve scripted" in done.err
+    assert "Start vLLM with: vllm serve scripted" in done.err
     assert "127.0.0.1:9" in done.err
     assert not (desk.folder / "runs").exists()
 
@@ -103,6 +107,8 @@ def test_a_signal_finishes_the_batch_and_prints_the_totals(
     running = desk.start(*flags(server.url, "--num-steps", "9"))
     done = ended(running, number, when=lambda: asked(server) == 4)
     assert done.code == 128 + number, done.text
+    line = r"  Step 0: reward=1.000, success=100.0% \(4/4\), time=[\d.]+s, unfinished\n"
+    assert re.search(line, done.err)
     assert "Training drained\n  Total trajectories: 4\n  Successful: 4 (100.0%)\n" in done.err
     assert [episode["step"] for episode in desk.episodes] == [0] * 4
     assert desk.left_behind() == []

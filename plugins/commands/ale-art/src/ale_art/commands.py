@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from attrs import evolve
 
-from ale.commands import ale, overrides_option
-from ale.errors import NotUsableError
+from ale.commands import Group, Starting, overrides_option
+from ale.errors import InputError, NotUsableError, Problem
 
 if TYPE_CHECKING:
     from ale_art.config import Flags
 
 
-@click.group("art")
+@click.group("art", cls=Group)
 def art() -> None:
     """Train a model to write Python by reinforcement learning on MBPP: the reward is tests passed.
 
@@ -29,7 +30,7 @@ def art() -> None:
     """
 
 
-@art.command("train")
+@art.command("train", cls=Starting)
 @click.option(
     "--model",
     default="Qwen/Qwen2.5-3B-Instruct",
@@ -146,20 +147,53 @@ def train(
     import yaml
 
     from ale_art.config import Flags, config_of, overrides_of
+    from ale_art.serving import takes_weights
 
     flags = Flags(**given)
     _check(flags)
-    config = config_of(flags, os.environ)
+    url = _server(flags)
+    trainable = url is not None and takes_weights(url)
+    if trainable:
+        _check_trainer(f"training the model of {url}", "; --dry-run samples without training")
+    config = config_of(flags, os.environ, trainable=trainable)
     text = yaml.safe_dump(config, sort_keys=False)
     if print_config:
         click.echo(text, nl=False)
         return
-    _announce(flags, config_of(flags, {})["llm"])
+    _announce(flags, config_of(flags, {}, trainable=trainable)["llm"])
     with tempfile.TemporaryDirectory(prefix="ale-art-") as folder:
         path = Path(folder) / "art.yaml"
         path.write_text(text)
         every = (*overrides_of(config, _typed(ctx, given)), *overrides)
-        ale(["run", *(part for one in every for part in ("--set", one)), str(path)])
+        arguments = [*(part for one in every for part in ("--set", one)), str(path)]
+        try:
+            _run(ctx, arguments)
+        except InputError as error:
+            keys = {one.partition("=")[0].strip() for one in overrides}
+            raise InputError([_by_flag(each, path, keys) for each in error.problems]) from error
+
+
+def _run(ctx: click.Context, arguments: list[str]) -> None:
+    """`ale run`, whose errors are raised."""
+    root = ctx.find_root()
+    assert isinstance(root.command, click.Group)
+    command = root.command.get_command(root, "run")
+    assert command is not None
+    with command.make_context("run", arguments, parent=root) as made:
+        command.invoke(made)
+
+
+def _by_flag(problem: Problem, path: Path, overridden: Collection[str]) -> Problem:
+    """The problem at the flag that decides the value, not in a file that is deleted."""
+    from ale_art.config import flag_of
+
+    written = problem.file in (str(path), "--set")
+    if not written or problem.path is None:
+        return problem
+    if any(f"{problem.path}.".startswith(f"{key}.") for key in overridden):
+        return problem
+    # A value that no flag decides is found by its path in the printed config.
+    return evolve(problem, file=flag_of(problem.path), line=None)
 
 
 def _typed(ctx: click.Context, given: Iterable[str]) -> list[str]:
@@ -171,20 +205,44 @@ def _typed(ctx: click.Context, given: Iterable[str]) -> list[str]:
 def _check(flags: Flags) -> None:
     if flags.in_process and (flags.use_openai or flags.base_url):
         raise click.UsageError("--in-process asks no server: leave out --use-openai and --base-url")
-    if flags.in_process and find_spec("ale_trainer_policy") is None:
+    if flags.in_process:
+        _check_trainer("--in-process", "")
+
+
+def _check_trainer(what: str, otherwise: str) -> None:
+    if find_spec("ale_trainer_policy") is None:
         raise NotUsableError(
-            "--in-process needs more packages: pip install -e '.[train]' in a clone; "
-            "else pip install 'ale-art[train]'"
+            f"{what} needs more packages: pip install -e '.[train]' in a clone; "
+            f"else pip install 'ale-art[train]'{otherwise}"
         )
+
+
+def _server(flags: Flags) -> str | None:
+    """The URL of the server that might be trained."""
+    from ale_art.config import VLLM
+
+    if flags.in_process or flags.use_openai or flags.dry_run:
+        return None
+    return flags.base_url or VLLM
 
 
 def _announce(flags: Flags, llm: Mapping[str, Any]) -> None:
     """Where the answers come from, before anything is checked."""
-    where = {"policy": "this process", "openai": "OpenAI"}.get(llm["type"], "vLLM")
-    url = f" at {llm['base_url']}" if "base_url" in llm else ""
-    lines = [f"Model served by {where}{url}"]
-    if llm["type"] == "vllm":
-        lines.append(f"  to start the server: vllm serve {flags.model}")
+    click.echo("\n".join(["Loading MBPP problems...", *_source(flags, llm), ""]), err=True)
+
+
+def _source(flags: Flags, llm: Mapping[str, Any]) -> Iterator[str]:
+    match llm["type"]:
+        case "policy":
+            yield "Using the model in this process"
+        case "openai":
+            yield f"Using OpenAI at {llm['base_url']}" if "base_url" in llm else "Using OpenAI"
+        case "servers":
+            yield f"Using a server of `ale serve`, which is trained, at {llm['urls'][0]}"
+        case _:
+            yield f"Using vLLM at {llm['base_url']}"
+            yield f"  Start vLLM with: vllm serve {flags.model}"
+            if not flags.dry_run:
+                yield f"  To train it, start instead: ale serve vllm-server:model={flags.model}"
     if not flags.dry_run and find_spec("wandb") is None:
-        lines.append("W&B is not installed, so nothing is logged there: pip install wandb")
-    click.echo("\n".join([*lines, ""]), err=True)
+        yield "W&B is not installed, so nothing is logged there: pip install wandb"

@@ -55,11 +55,11 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "dry_run": ("trainer.type", "observers"),
     "use_openai": ("llm.type", "llm.api_key_env"),
     "in_process": ("llm.type", "trainer.type"),
-    "base_url": ("llm.base_url",),
+    "base_url": ("llm.base_url", "llm.urls"),
     "rollouts": ("run.rollouts", "run.concurrency"),
     "sandbox": ("sandbox.type",),
     "image": ("sandbox.image",),
-    "data": ("tasks.path",),
+    "data": ("tasks.path", "tasks.dataset"),
     "shown_tests": ("tasks.shown_tests",),
     "out": ("run.directory",),
     "seed": ("run.seed",),
@@ -78,11 +78,20 @@ def overrides_of(config: Mapping[str, Any], typed: Collection[str]) -> list[str]
     return [f"{key}={json.dumps(value)}" for key, value in found.items()]
 
 
-def config_of(flags: Flags, environ: Mapping[str, str]) -> dict[str, Any]:
+def flag_of(path: str) -> str | None:
+    """The flag that decides a value of the config, as ``tasks.path``; None if there is none."""
+    names = [name for name, keys in KEYS.items() if path in keys]
+    return f"--{names[0].replace('_', '-')}" if names else None
+
+
+def config_of(
+    flags: Flags, environ: Mapping[str, str], *, trainable: bool = False
+) -> dict[str, Any]:
     """The config that ``ale run`` takes.
 
     Args:
         environ: of the process, which decides whether W&B is online.
+        trainable: the server of `base_url` takes new weights.
     """
     sandbox = {"type": flags.sandbox}
     if flags.image is not None:
@@ -96,12 +105,12 @@ def config_of(flags: Flags, environ: Mapping[str, str]) -> dict[str, Any]:
             "shown_tests": flags.shown_tests,
         },
         "sandbox": sandbox,
-        "llm": _llm(flags),
+        "llm": _llm(flags, trainable),
         "agent": {"type": "code-attempts", "max_attempts": flags.max_attempts},
         "chunker": {"type": "attempt"},
         # The mean reward of the whole step: a problem may have only one rollout.
         "credit": {"type": "repair", "baseline": "batch"},
-        "trainer": _trainer(flags),
+        "trainer": _trainer(flags, trainable),
         "observers": [{"type": "art"}, *_wandb(flags, environ)],
         "run": {
             "name": "art",
@@ -123,7 +132,7 @@ def _origin(flags: Flags) -> dict[str, str]:
     return {"path": str(flags.data.absolute())}
 
 
-def _llm(flags: Flags) -> dict[str, Any]:
+def _llm(flags: Flags, trainable: bool) -> dict[str, Any]:
     # Tokens are trained on as they were sampled only at these values.
     sampling = {"model": flags.model, "temperature": 1.0, "top_p": 1.0}
     if flags.in_process:
@@ -132,12 +141,17 @@ def _llm(flags: Flags) -> dict[str, Any]:
         given = {} if flags.base_url is None else {"base_url": flags.base_url}
         return {"type": "openai", **sampling, **given, "api_key_env": "OPENAI_API_KEY"}
     url = flags.base_url or VLLM
+    if trainable:
+        return {"type": "servers", **sampling, "urls": [url]}
     return {"type": "vllm", **sampling, "base_url": url, "return_token_ids": True}
 
 
-def _trainer(flags: Flags) -> dict[str, Any]:
+def _trainer(flags: Flags, trainable: bool) -> dict[str, Any]:
     if flags.in_process and not flags.dry_run:
         return {"type": "policy", "lr": flags.learning_rate}
+    if trainable:
+        # The server may be vLLM, whose probabilities differ a little from the trainer's.
+        return {"type": "policy", "lr": flags.learning_rate, "correction": "truncate"}
     return {"type": "export"}
 
 
@@ -171,7 +185,7 @@ def training_note(config: Mapping[str, Any]) -> str:
         return f"none (dry run); {kept}"
     if llm == "openai":
         return f"none: a model behind OpenAI's API can't be trained here; {kept}"
-    return f"none: a served model can't be trained yet; {kept}"
+    return f"none: nothing sends weights to this server; {kept}"
 
 
 def type_of(section: Mapping[str, Any]) -> str:

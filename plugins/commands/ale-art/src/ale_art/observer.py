@@ -1,11 +1,12 @@
 """What ``ale art train`` prints while it runs: a header, a line per step, and totals."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ale.plugin import hookimpl
+from ale.runs import SUCCESS
 from ale.types import EpisodeFinished, RunFinished, RunStarted, StepFinished
 from ale_art.config import training_note, type_of
 
@@ -19,6 +20,8 @@ class ArtObserver:
         self._since = 0.0
         self._steps = 0
         self._timed_out = self._damaged = 0
+        self._unfinished: dict[int, list[float | None]] = {}
+        """Rewards of the episodes of steps that have not finished; None for a broken one."""
 
     @hookimpl
     def ale_run_started(self, event: RunStarted) -> None:
@@ -26,6 +29,8 @@ class ArtObserver:
         self._since = event.at
         run, config = event.config.get("run", {}), event.config
         _print(
+            f"Loaded {_problems(Path(event.directory))} problems",
+            "",
             f"ART Training (job: {event.run_id})",
             "=" * WIDTH,
             f"Model: {(config.get('llm') or {}).get('model')}",
@@ -37,15 +42,20 @@ class ArtObserver:
             "",
             f"W&B run: {_wandb(event)}",
             "",
+            "Starting training loop...",
             "-" * WIDTH,
         )
 
     @hookimpl
     def ale_episode_finished(self, event: EpisodeFinished) -> None:
         """Count what ended by a limit of the grading, or by what the agent did to its sandbox."""
-        if event.episode.split != "evaluation" and event.episode.reward is not None:
-            self._timed_out += event.episode.timed_out
-            self._damaged += event.episode.damaged is not None
+        episode = event.episode
+        if episode.split == "evaluation":
+            return
+        self._unfinished.setdefault(episode.step, []).append(episode.reward)
+        if episode.reward is not None:
+            self._timed_out += episode.timed_out
+            self._damaged += episode.damaged is not None
 
     @hookimpl
     def ale_step_finished(self, event: StepFinished) -> None:
@@ -55,10 +65,15 @@ class ArtObserver:
             f"  Step {report.step}: {_results(report.metrics)}, time={event.at - self._since:.1f}s"
         )
         self._since, self._steps = event.at, report.step + 1
+        self._unfinished.pop(report.step, None)
 
     @hookimpl
     def ale_run_finished(self, event: RunFinished) -> None:
-        """The totals."""
+        """A line about each step that a signal or an error has left unfinished, and the totals."""
+        suffix = "" if event.outcome == "completed" else ", unfinished"
+        for step, rewards in sorted(self._unfinished.items()):
+            seconds = f"time={event.at - self._since:.1f}s"
+            _print(f"  Step {step}: {_results(_metrics(rewards))}, {seconds}{suffix}")
         rate = f" ({event.n_succeeded / event.n_graded:.1%})" if event.n_graded else ""
         counts = {
             "Broken, without a reward": event.n_broken,
@@ -68,7 +83,7 @@ class ArtObserver:
         _print(
             "-" * WIDTH,
             "",
-            f"Training {event.outcome}",
+            "Training complete!" if event.outcome == "completed" else f"Training {event.outcome}",
             f"  Total trajectories: {event.n_graded}",
             f"  Successful: {event.n_succeeded}{rate}",
             *(f"  {name}: {n}" for name, n in counts.items() if n),
@@ -88,6 +103,16 @@ def _problems(directory: Path) -> str:
         return "unknown"
     with file.open("rb") as lines:
         return str(sum(1 for _ in lines))
+
+
+def _metrics(rewards: Sequence[float | None]) -> dict[str, float]:
+    """What the report of a step says about these episodes."""
+    graded = [reward for reward in rewards if reward is not None]
+    metrics: dict[str, float] = {"episodes": len(graded), "broken": len(rewards) - len(graded)}
+    if graded:
+        metrics["mean_reward"] = sum(graded) / len(graded)
+        metrics["success"] = sum(reward == SUCCESS for reward in graded) / len(graded)
+    return metrics
 
 
 def _results(metrics: Mapping[str, float]) -> str:
