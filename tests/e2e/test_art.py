@@ -44,11 +44,10 @@ def train(
     return run
 
 
-@pytest.fixture
-def server(workshop: Any) -> str:
+def serving(workshop: Any, *flags: str, **environ: str) -> str:
     """The URL of `ale serve` with the model that is made from the seed."""
     workshop.write("serve.yaml", {"llm": {"type": "policy", "tiny": TINY}})
-    running = workshop.start("serve", "--config", "serve.yaml", "--port", "0")
+    running = workshop.start("serve", "--config", "serve.yaml", "--port", "0", *flags, **environ)
     found = workshop.wait_for(lambda: re.search(r"http://[\w.]+:\d+/v1", running.printed))
     return str(found[0])
 
@@ -69,8 +68,9 @@ def test_the_learning_rate_changes_what_is_learned(workshop: Any) -> None:
 
 
 def test_a_server_of_ale_is_trained_and_samples_from_what_it_is_given(
-    workshop: Any, server: str
+    workshop: Any,
 ) -> None:
+    server = serving(workshop)
     slow, fast = (train(workshop, rate, server=server) for rate in ("1e-4", "1e-2"))
     # As for any server, whose probabilities may differ from the trainer's.
     here = train(workshop, "1e-2", more={"trainer.correction": "truncate"})
@@ -82,6 +82,13 @@ def test_a_server_of_ale_is_trained_and_samples_from_what_it_is_given(
         *again, "--data", str(PROBLEMS), "--num-steps", "1", "--sandbox", "local"
     )
     assert "Training: none" in done.err
+
+
+def test_a_server_that_asks_for_a_key_is_known_as_one_that_is_trained(workshop: Any) -> None:
+    server = serving(workshop, "--api-key-env", "KEY", KEY="secret")
+    done = workshop.succeeds("art", "train", "--base-url", server, "--print-config")
+    made = yaml.safe_load(done.out)
+    assert (made["llm"]["type"], made["trainer"]["type"]) == ("servers", "policy")
 
 
 def test_a_model_that_was_trained_is_trained_further(workshop: Any) -> None:
