@@ -18,7 +18,7 @@ Split = Literal["train", "test", "validation"]
 
 @frozen(kw_only=True)
 class Flags:
-    """What was given on the command line."""
+    """The options of the command line."""
 
     model: str
     project: str
@@ -64,7 +64,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "out": ("run.directory",),
     "seed": ("run.seed",),
 }
-"""What each flag decides in the config."""
+"""The values of the config that each flag decides."""
 
 
 def overrides_of(config: Mapping[str, Any], typed: Collection[str]) -> list[str]:

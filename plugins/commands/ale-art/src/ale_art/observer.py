@@ -1,4 +1,4 @@
-"""What ``ale art train`` prints while it runs: a header, a line per step, and totals."""
+"""The output of ``ale art train`` while it runs: a header, a line per step, and totals."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -106,7 +106,7 @@ def _problems(directory: Path) -> str:
 
 
 def _metrics(rewards: Sequence[float | None]) -> dict[str, float]:
-    """What the report of a step says about these episodes."""
+    """The metrics of these episodes, as the report of their step has them."""
     graded = [reward for reward in rewards if reward is not None]
     metrics: dict[str, float] = {"episodes": len(graded), "broken": len(rewards) - len(graded)}
     if graded:
