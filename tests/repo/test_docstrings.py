@@ -14,7 +14,6 @@ LEFT = {
     "ale-agent-iflow": 5,
     "ale-agent-oracle": 2,
     "ale-agent-swe": 3,
-    "ale-art": 3,
     "ale-bench": 3,
     "ale-criteria-python": 14,
     "ale-hints": 1,
