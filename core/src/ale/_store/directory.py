@@ -111,7 +111,7 @@ class RunReader:
         ended = self.manifest.get("outcome") or {}
         now = index.totals()
         lacks = (ended.get(name, 0) - now[name] for name in ("n_graded", "n_broken"))
-        return max(0, sum(lacks))
+        return int(max(0, sum(lacks)))
 
     def credits(self) -> Iterator[CreditedEpisode]:
         """The credited episodes, step by step."""
