@@ -24,11 +24,11 @@ def choice(text: str, letters: str = "ABCDE") -> Extracted | None:
     r"""The chosen letter, in upper case.
 
     In this order: in the last ``\boxed{}``, after the last ``####``, the last "the answer is B"
-    or "answer: B", the only letter that stands alone on a line or begins one (``B.``, ``(B)``),
-    the only one in parentheses or bold type, the only one that stands alone as a capital letter
-    (``A`` only where no word follows: it may be the article). Letters that the text denies ("not
-    B", "A is wrong") don't count. Where two different letters compete for a place, nothing is
-    guessed.
+    or "answer: B", the letter that is the whole text, the only letter that stands alone on a line
+    or begins one (``B.``, ``(B)``), the only one in parentheses or bold type, the only one that
+    stands alone as a capital letter (``A`` only where no word follows: it may be the article).
+    Letters that the text denies ("not B", "A is wrong") don't count. Where two different letters
+    compete for a place, nothing is guessed.
     """
     answer = corrected(without_reasoning(text))
     one = f"[{re.escape(letters.upper())}{re.escape(letters.lower())}]"
@@ -41,6 +41,8 @@ def choice(text: str, letters: str = "ABCDE") -> Extracted | None:
     after = next(filter(None, (_letters_in(each, answer, upper, one) for each in phrases)), None)
     if after:
         return _only(after, 'the last "the answer is"')
+    if whole := re.fullmatch(rf"\W*+({one})\W*+", answer):
+        return Extracted(whole[1].upper(), "the only letter of the text")
     for pattern, source in (
         (rf"(?m)^[ \t(*\[]*+({upper})[ \t)*\].:]*+$", "the only letter on a line of its own"),
         (rf"(?m)^[ \t(*\[]*+({upper})[)*\].:]+\s", "the only letter that begins a line"),

@@ -105,7 +105,8 @@ def final_number(text: str) -> Extracted | None:
 
     In this order: in the last ``\boxed{}``, after the last ``####``, after the last "the answer
     is", the last number of the text. A marked answer may have words around its number: taken is
-    the number after its last ``=``, or else the first one.
+    the number after its last ``=``, or else the first one. Numbers before "the answer is" don't
+    count ("In 2024 the answer is unknown").
     """
     answer = corrected(without_reasoning(text))
     for place in (boxed(answer), hashes(answer)):
@@ -113,7 +114,7 @@ def final_number(text: str) -> Extracted | None:
             before, equals, after = place.text.rpartition("=")
             return _made(_first_number(before + equals + _SPACED_SIGN.sub(r"\1", after)), place)
     # A dash and a space after "Answer:" may begin a list: there it is no sign.
-    if (place := phrase(answer)) and _numbers(_signed(place.text)):
+    if place := phrase(answer):
         found = _first_number(_signed(place.text), joins=None)
         if found or not _numbers(_after_phrases(answer)):
             return _made(found, place)
