@@ -11,6 +11,7 @@ import pytest
 
 from ale.errors import NotUsableError, SandboxError
 from ale.plugin import BuildContext
+from ale_sandbox_container.engine import NotFoundError
 from ale_sandbox_podman.engine import PodmanEngine
 from ale_sandbox_podman.facts import facts_of
 from ale_sandbox_podman.options import PodmanOptions
@@ -75,6 +76,19 @@ def test_what_is_removed_while_a_list_is_made_is_left_out_of_it() -> None:
     gone = (500, {"cause": "image not known", "message": f"retrieving parent of image: {why}"})
     with answering(gone, gone, (200, [{"Id": "8", "Labels": None}])) as engine:
         assert [image.id for image in engine.images("ale.record")] == ["8"]
+
+
+def test_an_image_is_looked_at_again_if_podman_crashed_at_it() -> None:
+    why = "runtime error: invalid memory address or nil pointer dereference"
+    crashed = (500, {"cause": why, "message": why})
+    with answering(crashed, crashed, (200, {"Id": "8", "Config": {}})) as engine:
+        assert engine.image("busybox").id == "8"
+
+
+def test_an_image_that_is_not_there_is_asked_for_once() -> None:
+    missing = (404, {"cause": "image not known", "message": "no such image"})
+    with answering(missing) as engine, pytest.raises(NotFoundError):
+        engine.image("busybox")
 
 
 def test_files_are_sent_again_where_nothing_was_there_to_unpack_them() -> None:

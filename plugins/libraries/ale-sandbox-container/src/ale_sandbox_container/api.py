@@ -125,7 +125,7 @@ class Engine(ABC):
 
     def image(self, ref: str) -> Image:
         """An image that is there already."""
-        found = self._ask("GET", f"/images/{quote(ref, safe='')}/json").json()
+        found = self._ask_steadily("GET", f"/images/{quote(ref, safe='')}/json").json()
         config = found.get("Config") or {}
         # Podman has its own place for it, in two spellings.
         checks = (config.get("Healthcheck"), found.get("HealthCheck"), found.get("Healthcheck"))

@@ -31,7 +31,9 @@ _PASSING_S = 10.0
 """What is only so because something ends or goes just now is over by then."""
 _ENDED = re.compile(r"/proc/\d+/\S*: no such (process|file)")
 """In an error of the engine: it looked for a process that is no more."""
-_GONE = re.compile(r"^\{\"cause\":.*(image not known|layer not known|no such container)")
+_GONE = re.compile(
+    r"^\{\"cause\":.*(image not known|layer not known|no such container|nil pointer dereference)"
+)
 """An error of the engine: something was removed under its hands."""
 _NOT_STARTED = "passing bulk input to subprocess"
 """In an error of the engine: what was to unpack a tar stream has ended before it read any."""
@@ -82,11 +84,12 @@ class PodmanEngine(Engine):
 
     def _ask_steadily(self, method: str, path: str, **about: Any) -> requests.Response:
         """Retries: podman fails if one of the things listed, or an image with the same layer, is
-        removed at that moment."""
+        removed at that moment. That what was asked for is not there is an answer."""
         deadline = time.monotonic() + _PASSING_S
         while True:
             answer = self._ask(method, path, 404, 500, **about)
-            if not _GONE.search(answer.text) or time.monotonic() > deadline:
+            failed = answer.status_code == 500 or method != "GET"
+            if not (failed and _GONE.search(answer.text)) or time.monotonic() > deadline:
                 return self._checked(answer)
             time.sleep(_POLL_S)
 
