@@ -53,11 +53,11 @@ def test_a_container_killed_from_outside_breaks_its_episode_alone(
     found = outcomes(workshop)
     assert found["sound"][0] == 1.0
     assert found["in-agent"][0] is None
-    assert found["in-agent"][1].startswith("agent: SandboxError: ")
+    assert found["in-agent"][1].startswith("agent: SandboxLostError: ")
     assert found["in-tests"][0] is None, (
         "a reward that was written before the end counts for nothing"
     )
-    assert found["in-tests"][1].startswith("grading: SandboxError: ")
+    assert found["in-tests"][1].startswith("grading: SandboxLostError: ")
     for message in (found["in-agent"][1], found["in-tests"][1]):
         assert "the container of sandbox" in message
         assert "has ended" in message
