@@ -138,7 +138,10 @@ def test_unreadable_configs_and_arguments_are_reported_in_plain_words(
     assert "--set: expected key.key=value, found 'foo'" in refused(
         "run", "run.yaml", "--set", "foo"
     )
-    assert "give either a CONFIG or --resume DIR" in refused("run")
+    assert (
+        "give either a CONFIG (ale init writes ale.yaml, the default) or --resume DIR"
+        in refused("run")
+    )
 
 
 def test_a_model_without_its_key_is_refused_before_anything_starts(

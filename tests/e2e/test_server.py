@@ -35,7 +35,7 @@ def test_sixteen_episodes_at_once_each_get_their_own_answers(workshop: Any, stre
             {**FINISH, "text": "It is written."},
         ]
         conversations.append({"match": f"t{number:02}", "steps": steps})
-    with openai_server({"conversations": conversations}) as server:
+    with openai_server({"models": [{"id": "m"}], "conversations": conversations}) as server:
         workshop.config(**sections(server.url, stream=stream))
         done = workshop.ale("run", "run.yaml")
         arrived = [request for request in server.requests() if request["method"] == "POST"]
@@ -103,7 +103,8 @@ def test_a_failure_of_the_model_is_recorded_and_affects_no_other_episode(
 
 def test_a_refused_call_is_an_observation_of_the_model(workshop: Any) -> None:
     workshop.task("unknown-tool")
-    with openai_server({"conversations": [{"match": ".", "steps": GRADED["unknown-tool"]}]}) as at:
+    conversations = [{"match": ".", "steps": GRADED["unknown-tool"]}]
+    with openai_server({"models": [{"id": "m"}], "conversations": conversations}) as at:
         workshop.config(**sections(at.url))
         workshop.succeeds("run", "run.yaml")
         _, _, request, *_ = at.requests()  # the first lists the models

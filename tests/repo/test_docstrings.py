@@ -14,7 +14,7 @@ LEFT = {
     "ale-agent-iflow": 5,
     "ale-agent-oracle": 2,
     "ale-agent-swe": 3,
-    "ale-bench": 3,
+    "ale-bench": 2,
     "ale-criteria-python": 14,
     "ale-hints": 1,
     "ale-inspect": 7,

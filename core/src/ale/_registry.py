@@ -231,7 +231,7 @@ class Registry:
                 self.record_broken_hook(package, KINDS[kind], error)
 
     def _of_functions(self, kind: str) -> Iterator[tuple[Package, Any]]:
-        """What each package registers with the decorators of `ale.functions`."""
+        """The components that each package registers with the decorators of `ale.functions`."""
         for package, functions in self._functions:
             found = [each.component for each in functions if each.kind == kind]
             if found:
@@ -282,7 +282,7 @@ class Registry:
 
 
 def functions_in(module: object) -> list["Function"]:
-    """What the decorators of `ale.functions` have made of a module's functions, each once."""
+    """The components that the decorators of `ale.functions` have made in a module, each once."""
     values = [*getattr(module, "__dict__", {}).values()]
     marks = [vars(value).get(FUNCTION) for value in values if inspect.isfunction(value)]
     return list({id(mark): mark for mark in marks if mark is not None}.values())

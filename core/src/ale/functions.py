@@ -40,7 +40,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 @frozen(kw_only=True)
 class Answer:
-    """What a criterion grades: the end of an episode."""
+    """The end of an episode, as a criterion grades it."""
 
     text: str
     """The last message of the model; empty if it gave none."""
@@ -65,7 +65,7 @@ class Function:
 
 @frozen(kw_only=True)
 class _Kind:
-    """What the functions of a kind look like."""
+    """The form of the functions of a kind."""
 
     form: str
     """The nearest right form, for messages."""
@@ -323,7 +323,7 @@ def _decorate(kind: str, name: Any) -> Any:
 
 
 def function_of(value: object) -> Function | None:
-    """What a decorator has registered a function as; None for anything else."""
+    """The component as which a decorator has registered a function; None if none has."""
     found = getattr(value, FUNCTION, None) if inspect.isfunction(value) else None
     return found if isinstance(found, Function) else None
 

@@ -380,7 +380,7 @@ def _with_hint(problem: Problem, handled: Sequence[str]) -> Problem:
 
 
 def part_values(part: Selected) -> dict[str, Any]:
-    """What selects the component, as plain values with absolute paths and every default."""
+    """The component's section, as plain values with absolute paths and every default."""
     return {"type": part.registration.full_name, **_values(part.options)}
 
 

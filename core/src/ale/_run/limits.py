@@ -1,4 +1,4 @@
-"""What concurrent episodes need of this process's limits, compared with them before a run."""
+"""The limits of this process, compared with the needs of concurrent episodes before a run."""
 
 import os
 import resource
