@@ -277,6 +277,91 @@ STYLES: dict[str, tuple[str, tuple[str, str], str]] = {
         ("f(f(*a))", "f(*a)"),
         "@twice\ndef inc(x):\n    return x + 1\nassert inc(1) == 3",
     ),
+    "functions of dataclasses": (
+        "from dataclasses import dataclass\n@dataclass\nclass D:\n    x: int = 0\n"
+        "    y: list = None\n",
+        ("y: list", "z: list"),
+        "import dataclasses\nfrom dataclasses import asdict, replace\n"
+        "assert asdict(D(1)) == {'x': 1, 'y': None}\nassert replace(D(1), x=2).x == 2\n"
+        "assert [f.name for f in dataclasses.fields(D)] == ['x', 'y']\n"
+        "assert dataclasses.is_dataclass(D(1)) and dataclasses.astuple(D(1)) == (1, None)",
+    ),
+    "a function of the tests that is wrapped": (
+        "import functools\ndef deco(f):\n    @functools.wraps(f)\n    def g(*a):\n"
+        "        return f(*a)\n    return g\n",
+        ("    @functools.wraps(f)\n", ""),
+        "@deco\ndef foo(x):\n    'Says.'\n    return x\n"
+        "assert (foo.__name__, foo.__doc__, foo(3)) == ('foo', 'Says.', 3)",
+    ),
+    "a result that is a UUID": (
+        "import uuid\ndef f():\n    return uuid.UUID(int=5)\n",
+        ("int=5", "int=6"),
+        "import uuid\nassert f() == uuid.UUID(int=5) and isinstance(f(), uuid.UUID)",
+    ),
+    "times with a zone": (
+        "from datetime import datetime, time, timedelta, timezone, tzinfo\n"
+        "from zoneinfo import ZoneInfo\nclass Own(tzinfo):\n"
+        "    def utcoffset(self, at):\n        return timedelta(hours=2)\n"
+        "    def tzname(self, at):\n        return 'own'\n"
+        "def f(zone):\n    return datetime(2020, 1, 1, 4, tzinfo=zone)\n"
+        "def g():\n    return f(ZoneInfo('UTC')), f(Own()), time(4, tzinfo=timezone.utc)\n"
+        "def h(at):\n    return at.utcoffset()\n",
+        ("1, 1, 4", "1, 1, 5"),
+        "from datetime import datetime, time, timedelta, timezone\nfrom zoneinfo import ZoneInfo\n"
+        "utc = datetime(2020, 1, 1, 4, tzinfo=timezone.utc)\nassert f(timezone.utc) == utc\n"
+        "assert f(timezone.utc).tzinfo is timezone.utc\nassert f(ZoneInfo('UTC')) == utc\n"
+        "assert g() == (utc, utc - timedelta(hours=2), time(4, tzinfo=timezone.utc))\n"
+        "assert h(utc) == timedelta(0)",
+    ),
+    "a defaultdict": (
+        "from collections import defaultdict\ndef f():\n    return defaultdict(list, {1: [2]})\n"
+        "def g(d):\n    return d['new']\n",
+        ("{1: [2]}", "{1: [3]}"),
+        "from collections import defaultdict\nd = f()\nassert d == {1: [2]} and d[5] == []\n"
+        "d[7].append(1)\nassert d[7] == [1]\nassert g(defaultdict(lambda: 3)) == 3",
+    ),
+    "the type of an object of the answer": (
+        "class P:\n    pass\nclass Q(P):\n    pass\n",
+        ("class Q(P):\n    pass", "Q = P"),
+        "assert type(P()) is P and type(Q()) is not P\nassert P().__class__ is P\n"
+        "assert type(P()).__name__ == 'P'\nassert type(3) is int and type(P) is type\n"
+        "assert isinstance(int, type) and type(int) == type and type('A', (), {}).__name__ == 'A'",
+    ),
+    "variables that the tests set": (
+        "import os\ndef f():\n    return os.getenv('ALE_T')\n",
+        ("'ALE_T'", "'ALE_U'"),
+        "import os\nfrom unittest.mock import patch\nos.environ['ALE_T'] = 'x'\n"
+        "assert f() == 'x'\nwith patch.dict(os.environ, {'ALE_T': 'y'}):\n    assert f() == 'y'\n"
+        "assert f() == 'x'\ndel os.environ['ALE_T']\nassert f() is None",
+    ),
+    "a folder that the tests enter": (
+        "import os\ndef f():\n    return os.listdir('.')\n",
+        ("listdir('.')", "listdir('..')"),
+        "import os, tempfile\nbefore, start = os.getcwd(), f()\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    open(folder + '/a', 'w').close()\n    os.chdir(folder)\n    assert f() == ['a']\n"
+        "    os.chdir(before)\nassert f() == start",
+    ),
+    "an object of a class that is compared with a value": (
+        "class V:\n    def __init__(self, x):\n        self.x = x\n"
+        "    def __eq__(self, o):\n        return self.x == getattr(o, 'x', o)\n"
+        "    def __lt__(self, o):\n        return self.x < getattr(o, 'x', o)\n",
+        ("self.x <", "self.x >"),
+        "assert isinstance(V(3), V)\nassert V(3) == 3 and 3 == V(3) and V(3) != 4\n"
+        "assert V(3) < 4 and 4 > V(3) and not V(3) < 3",
+    ),
+    "a value in an object of a class": (
+        "class B:\n    def __contains__(self, k):\n        return k == 1\n",
+        ("k == 1", "True"),
+        "assert 1 in B() and 2 not in B()",
+    ),
+    "operators that change an object": (
+        "class M:\n    def __init__(self):\n        self.n = 0\n"
+        "    def __iadd__(self, k):\n        self.n += k\n        return self\n"
+        "    def __isub__(self, k):\n        self.n -= k\n        return self\n",
+        ("+= k", "= k"),
+        "m = k = M()\nm += 3\nm += 4\nassert m.n == 7 and m is k\nm -= 2\nassert m.n == 5",
+    ),
     "a memo that is asked": (
         "from functools import lru_cache\n@lru_cache(None)\ndef f(n):\n"
         "    return n if n < 2 else f(n - 1) + f(n - 2)\n",
@@ -341,11 +426,23 @@ async def test_a_program_that_reads_when_it_is_loaded_has_the_input_of_the_set_u
     assert not (await grade(code.replace("a + b", "a"), "assert total == 7", **options)).passed
 
 
+_CLASSES = (
+    "class Base:\n    pass\nclass V:\n    def __init__(self, x):\n        self.x = x\n"
+    "    def __eq__(self, other):\n        return self.x == other\n"
+)
+
+
 @pytest.mark.parametrize(
     ("test", "message"),
     [
         ("class A:\n    pass\nassert f(A())", "the tests give the answer a A"),
         ("class A:\n    pass\nassert f(A)", "the tests give the answer the class A"),
+        (
+            "match Base():\n    case Base():\n        f(1)",
+            r"`case Base\(...\)` of a class that the",
+        ),
+        ("f(0)\nassert V(3) == 3", "compare V\\(...\\) with a value, and it may be an object of a"),
+        ("assert 1 in V(3)", "compare V\\(...\\) with a value, and it may be an object of a"),
         ("class A(Base):\n    pass\nassert A", "the tests derive a class from Base, which the"),
         (
             MOCK + "import datetime\nwith patch('datetime.datetime') as now:\n    f(1)",
@@ -358,4 +455,51 @@ async def test_what_can_not_be_carried_breaks_the_episode_and_is_no_zero(
 ) -> None:
     for answer in ("return True", "return 0"):
         with pytest.raises(GradingError, match=message):
-            await grade(f"class Base:\n    pass\ndef f(x):\n    {answer}", test)
+            await grade(f"{_CLASSES}def f(x):\n    {answer}", test)
+
+
+_TRUE = (
+    "class Any:\n    def __init__(self, *a):\n        pass\n"
+    "    def __eq__(self, other):\n        return True\n    __lt__ = __contains__ = __eq__\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "test"),
+    [
+        # A function by its use: the value is what is asked for.
+        (_TRUE + "Extract = Any\n", "assert Extract([[1, 2]]) == [1]"),
+        (_TRUE + "Extract = Any\n", "assert Extract([[1, 2]]) < 3"),
+        # Results of an object of a class, though they are the object itself or made by its class.
+        (
+            _TRUE + "class Solution(Any):\n    def area(self):\n        return self\n",
+            "s = Solution()\nassert s.area() == 9",
+        ),
+        (
+            _TRUE + "class Solution(Any):\n    def area(self):\n        return [self]\n",
+            "s = Solution()\nassert s.area() == [9]",
+        ),
+        (
+            _TRUE + "class Solution(Any):\n    pass\nSolution.Area = Solution\n",
+            "assert Solution().Area(3) == 9",
+        ),
+        (
+            _TRUE + "class Solution(Any):\n    area = property(lambda self: self)\n",
+            "s = Solution()\nassert s.area == 9 or 9 in s.area",
+        ),
+        (
+            _TRUE + "class P(Any):\n    pass\ndef f(x):\n    return P(x)\n",
+            "assert P().__class__ is P\nassert f(1) == 9",
+        ),
+        # An object that says that it is an int is of no builtin type.
+        (
+            "class A:\n    __class__ = int\ndef f(x):\n    return A()\n",
+            "assert type(f(1)) is int",
+        ),
+    ],
+)
+async def test_only_what_a_test_made_itself_of_a_class_is_given_a_value(
+    grade: Grade, code: str, test: str
+) -> None:
+    score = await grade(code, test)
+    assert score.value == 0.0, score.detail

@@ -4,7 +4,7 @@ import ast
 import builtins
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ale_answers import parsed_python
 
@@ -98,8 +98,11 @@ def _combines(tree: ast.AST, classes: Collection[str]) -> bool:
     variables: set[str] = set()
     for node in ast.walk(tree):
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if is_made(value):
-                variables.add(name)
+            case ast.Assign(targets=targets, value=value) if is_made(value):
+                variables.update(each.id for each in targets if isinstance(each, ast.Name))
+    changed = [node for node in ast.walk(tree) if isinstance(node, ast.AugAssign)]
+    if any(is_made(node.target) != is_made(node.value) for node in changed):
+        return True
     return any(
         is_made(node.left) != is_made(node.right)
         if isinstance(node, ast.BinOp)
@@ -109,6 +112,74 @@ def _combines(tree: ast.AST, classes: Collection[str]) -> bool:
         for node in ast.walk(tree)
         if isinstance(node, ast.BinOp | ast.Call)
     )
+
+
+def classes(
+    tests: Sequence[str], names: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the answer that tests use as classes, and more that are spelled like one; sorted.
+
+    An object that a test makes of such a class may be given what it is compared with:
+    ``Money(3) == 3``. A capital letter alone does not tell a class from a function, as in
+    ``Extract([[1, 2]]) == [1]``, where the value is the one that is asked for. So a test has to use
+    the name as only a class is used: ``isinstance(x, Money)``, ``Money.parse``, ``Money()``,
+    ``Money(3).cents``. A spelling (``BigInt``, ``V``) leaves it open.
+    """
+    capital = {name for name in names if name[:1].isupper()}
+    found: set[str] = set()
+    for tree in [parsed_python(text) for text in tests] if capital else []:
+        nodes = list(ast.walk(tree))
+        made = {
+            target.id: node.value.func.id
+            for node in nodes
+            if isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and isinstance(node.value.func, ast.Name)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        found.update(name for node in nodes for name in _used_as_class(node, made))
+    spelled = {name for name in capital - found if _CLASS_NAME.fullmatch(name)}
+    return tuple(sorted(found & capital)), tuple(sorted(spelled))
+
+
+_CLASS_NAME = re.compile(r"[A-Z]|[A-Z][a-z0-9]+([A-Z][a-z0-9]*)+")
+_OF_VALUES = frozenset(
+    name for kind in (int, float, str, bytes, list, tuple, dict, set, range) for name in dir(kind)
+)
+
+
+def _used_as_class(node: ast.AST, made: Mapping[str, str]) -> Iterator[str]:
+    """Args: node: of a test. made: by variable, the name that was called for its value."""
+    match node:
+        case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+            yield from (each.id for each in ast.walk(kinds) if isinstance(each, ast.Name))
+        case ast.Call(func=ast.Name(id=name), args=[], keywords=[]):
+            yield name
+        case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+            if attribute not in _OF_VALUES or name not in made:
+                yield made.get(name, name)
+        case ast.Attribute(value=ast.Call(func=ast.Name(id=name)), attr=attribute):
+            if attribute not in _OF_VALUES:
+                yield name
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            yield from (
+                item.context_expr.func.id
+                for item in items
+                if isinstance(item.context_expr, ast.Call)
+                and isinstance(item.context_expr.func, ast.Name)
+            )
+        case _:
+            return
+
+
+def unsupported(tests: Sequence[str], names: Collection[str]) -> str | None:
+    """What tests do that can't be done for any answer; None if there is nothing of the kind."""
+    for node in (node for text in tests for node in ast.walk(parsed_python(text))):
+        match node:
+            case ast.MatchClass(cls=ast.Name(id=name)) if name in names:
+                return f"`case {name}(...)` of a class that the answer defines"
+    return None
 
 
 def _replaced_by(node: ast.AST) -> Iterator[str]:

@@ -20,7 +20,7 @@ from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory
 from ale_answers import Extracted, answer_code, messages_of, parsed_python, read_answer_file
 from ale_criteria_python.inside import wire
-from ale_criteria_python.names import combines, free_names, replaced
+from ale_criteria_python.names import classes, combines, free_names, replaced, unsupported
 from ale_criteria_python.options import PythonTestsOptions
 from ale_signed_tests import (
     Look,
@@ -96,6 +96,8 @@ class PythonTests:
         if found is None:
             await remove(sandbox, new_scratch())  # raises where the sandbox is gone
             return _score(0.0, why)
+        if reason := unsupported(self.options.tests, self._names):
+            raise GradingError(f"the tests of {task.id} can't be run: {reason}")
         key, scratch = secrets.token_bytes(32), new_scratch()
         options = self.options
         result = await sandbox.exec(
@@ -162,6 +164,7 @@ class PythonTests:
 
     def _tests(self, key: bytes) -> bytes:
         """What it must not know."""
+        used, spelled = classes(self.options.tests, self._names)
         return wire.pack(
             {
                 "tests": list(self.options.tests),
@@ -169,6 +172,8 @@ class PythonTests:
                 "modules": self._modules,
                 "replaced": self._replaced,
                 "combines": self._combines,
+                "classes": used,
+                "spelled": spelled,
                 "key": key,
             }
         )

@@ -35,6 +35,11 @@ def from_module(module: str, name: str) -> Any:
     return getattr(__import__(module), name)
 
 
+def in_place(name: str) -> Any:
+    """The operator that changes its first operand, if that can be changed."""
+    return getattr(_operator, "i" + name.strip("_"))
+
+
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "call": lambda f, *a, **k: f(*a, **k),
     "get": getattr,
@@ -43,6 +48,11 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "isinstance": isinstance,
     "issubclass": issubclass,
     "signature": lambda f: signature_of(f),
+    "contains": _operator.contains,
+    **{
+        name: lambda v, *a, name=name, **k: from_module("dataclasses", name)(v, *a, **k)
+        for name in ("asdict", "astuple", "fields", "is_dataclass", "replace")
+    },
     "await": lambda v: finished(awaiting(v)),
     "aiter": lambda v: type(v).__aiter__(v),
     "anext": lambda v: finished(type(v).__anext__(v)),
@@ -68,6 +78,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     },
 }
 OPERATIONS.update((name, getattr(_operator, name)) for name in OPERATORS)
+OPERATIONS.update(("i" + name.strip("_"), in_place(name)) for name in OPERATORS)
 OPERATIONS.update(
     ("r" + name, lambda value, other, name=name: OPERATIONS[name](other, value))
     for name in OPERATORS
@@ -148,6 +159,12 @@ class Candidate:
 
     def refer(self, value: Any) -> bytes:
         """A reference, by which the tests can ask for what the object does."""
+        if type(value).__module__ == "datetime" and getattr(value, "tzinfo", None) is not None:
+            # Of a zone that the tests do not have: it is the same time with a fixed one.
+            offset = value.utcoffset()
+            if offset is not None:
+                fixed = from_module("datetime", "timezone")(offset, value.tzname() or "")
+                return encoded(value.replace(tzinfo=fixed), self.refer, {})[0]
         number = self.numbers.get(id(value))
         if number is None:
             number = self.numbers[id(value)] = len(self.objects)
@@ -161,7 +178,8 @@ class Candidate:
         """The object that a reference stands for."""
         if tag == b"k":
             return self.objects[int(text)]
-        return OfTests(self, int(text), tag == b"g")
+        number, *about = text.split(b" ")
+        return OfTests(self, int(number), tag == b"g", [bytes.fromhex(e.decode()) for e in about])
 
     def exchange(self, request: Any, *arguments: Any, **options: Any) -> Any:
         """Ask the tests for something, and wait for the result."""
@@ -211,8 +229,8 @@ class Candidate:
         """Replace streams and functions; what they were before."""
         before = {}
         for name, value in given.items():
-            if name == "random":
-                __import__(name).setstate(value)
+            if name in KEEPS:
+                KEEPS[name](value)
                 continue
             module, _, attribute = name.rpartition(".")
             if module == "builtins":
@@ -233,11 +251,35 @@ class Candidate:
         return ("error", builtin_names(type(error)), arguments, describe(error), own, kept)
 
 
+def set_environment(changed: dict[str, str | None]) -> None:
+    """Set variables, and remove those that are None."""
+    for name, value in changed.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+KEEPS: dict[str, Callable[[Any], Any]] = {
+    "random": lambda state: __import__("random").setstate(state),
+    "environment": set_environment,
+    "folder": lambda path: os.chdir(path or HOME[0]),
+}
+"""What tests set that stays as it is until they set it again."""
+HOME: list[str] = []
+"""The folder in which the answer was loaded."""
+
+
 class OfTests:
     """A function or an iterator of the tests, called by the answer."""
 
-    def __init__(self, candidate: Candidate, number: int, iterates: bool) -> None:
+    def __init__(
+        self, candidate: Candidate, number: int, iterates: bool, about: Sequence[bytes] = ()
+    ) -> None:
         self._ask, self._number, self._iterates = candidate.exchange, number, iterates
+        self.__doc__ = about[1].decode("utf-8", "replace") if about[1:] else None
+        if about:
+            self.__name__ = self.__qualname__ = about[0].decode("utf-8", "replace")
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Call the function of the tests."""
@@ -361,6 +403,7 @@ def become_candidate(socket: Any, plan: Plan, folder: str) -> NoReturn:
         control(PR_SET_PDEATHSIG, 9)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.chdir(folder)
+        HOME.append(folder)
         sys.path += plan["paths"]
         sys.argv = ["answer"]
         sys.setrecursionlimit(sys.getrecursionlimit() + 10)  # the frames below the answer's own

@@ -5,11 +5,12 @@ from __future__ import annotations
 import _operator
 import _thread
 import builtins
+import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from typing import Any
 
     from ale_criteria_python.inside.wire import Decoder, Shared
@@ -34,10 +35,14 @@ class AnswerError(Exception):
 class Surroundings:
     """What tests replace in their process, and the answer is to use in its own."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], watched: Collection[str] = ()) -> None:
         self.streams = [(name, getattr(sys, name)) for name in ("stdin", "stdout", "stderr")]
         self.functions = [(name, *found) for name in names if (found := library(name))]
         self.seeded = "random.seed" in names
+        self.watched = watched
+        self.start: Any = (dict(os.environ), here())
+        self.environment, self.folder = self.start
+        """As the answer has them; watched only if tests may set them."""
         self.state: Any = None
         """Of `random`, as the answer was last given it; None if the tests have set it since."""
         if self.seeded:
@@ -55,6 +60,24 @@ class Surroundings:
 
         return noted
 
+    def begin(self) -> None:
+        """A fresh process of the answer has the variables and the folder of the start."""
+        self.environment, self.folder = self.start
+
+    def note_place(self, given: dict[str, Any]) -> None:
+        """Add variables and the folder, where tests have set them."""
+        if "environment" in self.watched and (now := dict(os.environ)) != self.environment:
+            changed = {name: now.get(name) for name in {*now, *self.environment}}
+            given["environment"] = {
+                name: value
+                for name, value in changed.items()
+                if value != self.environment.get(name)
+            }
+            self.environment = now
+        if "folder" in self.watched and (folder := here()) != self.folder:
+            given["folder"] = folder if folder != self.start[1] else ""
+            self.folder = folder
+
     def now(self) -> dict[str, Any]:
         """By name, what is replaced now.
 
@@ -71,6 +94,7 @@ class Surroundings:
 
             if self.state != (state := random.getstate()):
                 given["random"] = self.state = state
+        self.note_place(given)
         for name, owner, before in self.functions:
             value = getattr(owner, name.rpartition(".")[2], before)
             if value is not before:
@@ -78,6 +102,14 @@ class Surroundings:
                     raise NotSupportedError(f"the tests replace {name}, which is no function")
                 given[name] = value
         return given
+
+
+def here() -> str:
+    """The current folder; empty if it was removed."""
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        return ""
 
 
 def library(name: str) -> Any:
@@ -105,11 +137,25 @@ class Peer:
         self.made: set[int] = set()
         self.combined: set[int] = set()
         """Ids of these objects, and of what operators made of them."""
+        self.classes: set[str] = set()
+        """Names that the tests use as classes."""
+        self.compared: set[int] = set()
+        """Ids of objects that tests made of these classes: they may be given what they are compared
+        with, which is not what was asked for."""
+        self.spelled: set[str] = set()
+        """Names that are only spelled as those of classes."""
+        self.unclear: dict[int, str] = {}
+        """By id, such a name, for objects that tests have made by it."""
+        self.results: set[int] = set()
+        """Ids of classes that the answer has also given as the result of something: what is made of
+        such a one may be a result."""
         self.kept: dict[Any, Any] = {}
         """Results of requests in `KEPT`, as first given since anything may have changed."""
         self.last: Any = None
         """The last call, and its result."""
         self.ended = False
+        self.asks_class = False
+        """The answer is asked for its names, or for the class of an object."""
 
     def refer(self, value: Any) -> bytes:
         """A reference for what the answer is given and can't be copied."""
@@ -137,7 +183,7 @@ class Peer:
                 "functions, iterators and instances of the set-up's classes can be given"
             )
         self.own.append(value)
-        return b"%s%d\n" % (b"g" if iterates else b"w", len(self.own) - 1)
+        return b"%s%d%s\n" % (b"g" if iterates else b"w", len(self.own) - 1, about(value))
 
     def resolve(self, tag: bytes, text: bytes, decoder: Decoder) -> Any:
         """The object for a reference of the answer."""
@@ -147,6 +193,12 @@ class Peer:
             if number not in self.remotes:
                 self.remotes[number] = Remote(self, number, words[1])
             remote = self.remotes[number]
+            # What it gives for a question is a result, although it may be the object itself.
+            for ids in (self.made, self.combined, self.compared):
+                ids.discard(id(remote))
+            self.unclear.pop(id(remote), None)
+            if not self.asks_class:
+                self.results.add(id(remote))
             return remote if words[1] != "coroutine" else awaited(remote)
         if tag == b"q":
             if number not in self.errors:
@@ -166,36 +218,73 @@ class Peer:
         """The same, while no other thread of the tests asks."""
         if operation not in READS:
             self.kept.clear()
+        target = arguments[0] if arguments else None
+        asked_for = self.asked_for(operation, target)
+        asked = arguments[1] if operation == "get" else None
+        asks_class = operation == "names" or (type(asked) is str and asked == "__class__")
         request = ("do", operation, arguments, options, self.surroundings.now())
         message, known = encoded(request, self.refer, self.shared)
         try:
             self.channel.send(message)
             while True:
+                self.asks_class = asks_class
                 kind, *rest = self.read(known)
                 if kind in ("result", "error"):
                     if operation == "call":
                         self.last = (arguments, options, kind, rest)
                     if kind == "error":
                         raise local_error(operation, *rest)
-                    self.note_made(operation, arguments[0] if arguments else None, rest[0])
+                    self.note_made(target, rest[0], *asked_for)
                     return rest[0]
                 self.channel.send(self.called(kind, *rest))
         except (Closed, Ended) as error:
             self.ended = True
             raise Ended(f"the answer ended: {error}") from None
 
-    def note_made(self, operation: str, target: Any, result: Any) -> None:
-        """Remember what a test makes: instances, and what operators make of them."""
+    def asked_for(self, operation: str, target: Any) -> tuple[bool, bool, bool, list[set[int]]]:
+        """Of a request: is it a call, of a class that was a result; does an operator combine what a
+        test has made; and where its target is noted, if it is one that changes it."""
+        noted = [ids for ids in (self.made, self.compared) if id(target) in ids]
+        return (
+            operation == "call",
+            id(target) in self.results,
+            operation in ARITHMETIC and id(target) in self.made | self.combined,
+            noted if operation in IN_PLACE else [],
+        )
+
+    def note_made(
+        self,
+        target: Any,
+        result: Any,
+        is_call: bool,
+        is_result: bool,
+        is_combined: bool,
+        noted: Sequence[set[int]],
+    ) -> None:
+        """Remember what a test makes: instances, and what operators make of them.
+
+        Args:
+            is_call: and the following, as of `asked_for`.
+        """
         if type(result) is not Remote:
             return
-        is_combined = operation in ARITHMETIC and id(target) in self.made | self.combined
-        # What it gives for a question is a result, although it may be the object itself.
-        self.made.discard(id(result))
-        self.combined.discard(id(result))
-        if operation == "call" and self.names.get(id(target), "")[:1].isupper():
-            self.made.add(id(result))
+        if name := is_call and self.names.get(id(target), ""):
+            self.note_instance(name, target, result, is_result)
         elif is_combined:
             self.combined.add(id(result))
+            for ids in noted if result is target else ():
+                ids.add(id(result))
+
+    def note_instance(self, name: str, target: Any, result: Any, is_result: bool) -> None:
+        """Remember what a test makes by a name of the answer."""
+        if not name[:1].isupper():
+            return
+        self.made.add(id(result))
+        if name in self.classes and not is_result:
+            self.compared.add(id(result))
+        is_class = object.__getattribute__(target, "_kind") == "type"
+        if name in self.spelled and is_class and not is_result:
+            self.unclear[id(result)] = name
 
     def may_combine(self, operation: str, target: Any) -> bool:
         """Whether an operator is given a value of the tests, for this object.
@@ -203,7 +292,8 @@ class Peer:
         Differences and quotients only of what the test itself has made: else they may be those of a
         result and what is expected.
         """
-        allowed = self.made if operation in ("sub", "truediv", "xor") else self.made | self.combined
+        is_difference = operation.lstrip("i") in ("sub", "truediv", "xor")
+        allowed = self.made if is_difference else self.made | self.combined
         return self.combines and operation in ARITHMETIC and id(target) in allowed
 
     def read(self, known: Sequence[Any]) -> Any:
@@ -267,6 +357,14 @@ class Peer:
         return encoded(reply, self.refer, self.shared)[0]
 
 
+def about(function: Any) -> bytes:
+    """The name of a function of the tests, and its docstring: for a decorator of the answer."""
+    if type(function).__name__ not in ("function", "method", "builtin_function_or_method"):
+        return b""
+    words = [function.__name__, function.__doc__]
+    return b"".join(b" " + w.encode("utf-8", "replace").hex().encode() for w in words if w)
+
+
 def builtin_error(name: str) -> Any:
     """A builtin exception by its name."""
     found = getattr(builtins, name, None) if type(name) is str else None
@@ -306,9 +404,11 @@ NUMERIC: dict[str, Callable[..., Any]] = {
 KEPT = {"plain", "len", "str", "repr", "hash", *NUMERIC}
 """Requests whose result is taken to be the same until the objects of the answer may have changed:
 otherwise an object could be above one bound and below another."""
-READS = {*KEPT, "isinstance", "names", "eq", "ne", "lt", "le", "gt", "ge"}
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+READS = {*KEPT, *COMPARISONS, "isinstance", "names", "contains"}
 """Requests after which the objects of the answer are taken to be as they were."""
-ARITHMETIC = {*OPERATORS, *("r" + name for name in OPERATORS)}
+IN_PLACE = tuple("i" + name.strip("_") for name in OPERATORS)
+ARITHMETIC = {*OPERATORS, *("r" + name for name in OPERATORS), *IN_PLACE}
 QUESTIONS = {"count", "index", "isdisjoint", "issubset", "issuperset"}
 QUESTIONS |= {"difference", "intersection", "symmetric_difference", "union"}
 """Methods of builtin types that are given what a value is compared with."""
@@ -399,7 +499,17 @@ class Remote:
         known = fixed(self)
         if known is not None:
             return value in known
-        return any(item is value or item == value for item in self)
+        if type(value) is Remote or is_compared(self):
+            found = ask(self, "contains", value)
+            if type(found) is not bool:
+                raise TypeError("`in` of an object of the answer: no bool")
+            return found
+        try:
+            items = iter(self)
+        except TypeError:
+            may_compare(self)
+            raise
+        return any(item is value or item == value for item in items)
 
     def __instancecheck__(self, value: Any) -> bool:
         return type(value) is Remote and ask(value, "isinstance", self) is True
@@ -550,11 +660,96 @@ def two_sided(operation: str, reflected: bool) -> Any:
         if object.__getattribute__(self, "_peer").may_combine(operation, self):
             return ask(self, "r" + operation if reflected else operation, other)
         if not has_base(self):
+            if operation in COMPARISONS and may_compare(self):
+                return ask(self, operation, other)
             return NotImplemented
         function = getattr(_operator, operation)
         return function(other, plain(self)) if reflected else function(plain(self), other)
 
     return method
+
+
+def in_place_of(operation: str) -> Any:
+    """An operator such as ``+=``, with the same values as the one without ``=``."""
+
+    def method(self: Any, other: object) -> Any:
+        may_combine = object.__getattribute__(self, "_peer").may_combine
+        if type(other) is Remote or may_combine(operation, self):
+            return ask(self, operation, other)
+        return NotImplemented
+
+    return method
+
+
+def is_compared(remote: Any) -> bool:
+    """Whether it is given a value of the tests that it is compared with."""
+    return id(remote) in object.__getattribute__(remote, "_peer").compared
+
+
+def may_compare(remote: Any) -> bool:
+    """The same.
+
+    Raises:
+        NotSupportedError: only the spelling says that a class has made it.
+    """
+    if name := object.__getattribute__(remote, "_peer").unclear.get(id(remote)):
+        raise NotSupportedError(
+            f"the tests compare {name}(...) with a value, and it may be an object of a class or "
+            f"the result of a function: add a test such as isinstance({name}(...), {name})"
+        )
+    return is_compared(remote)
+
+
+class Kinds(type):
+    """The class of `Kind`."""
+
+    def __call__(cls, *arguments: Any, **options: Any) -> Any:
+        """The class of a value, or a new class."""
+        if cls is not Kind or len(arguments) != 1 or options:
+            return super().__call__(*arguments, **options)
+        value = arguments[0]
+        found = type(value)
+        if found is Remote:
+            named = object.__getattribute__(value, "_kind") in ("type", "function", "generator")
+            own = class_of(value) if named else ask(value, "get", "__class__")
+            # A class of Python's own would be a claim of the answer.
+            found = own if named or type(own) is Remote else Remote
+        return Kind if found is type else found
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, type) if cls is Kind else super().__instancecheck__(value)
+
+    def __subclasscheck__(cls, value: Any) -> bool:
+        return issubclass(value, type) if cls is Kind else super().__subclasscheck__(value)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or (cls is Kind and other is type)
+
+    def __hash__(cls) -> int:
+        return hash(type) if cls is Kind else super().__hash__()
+
+
+class Kind(type, metaclass=Kinds):
+    """The builtin `type`, which also knows the class of an object of the answer."""
+
+
+def carry_dataclasses() -> None:
+    """Have functions of `dataclasses` ask the answer about objects of its own."""
+    import dataclasses
+
+    for name in ("asdict", "astuple", "fields", "is_dataclass", "replace"):
+        setattr(dataclasses, name, carried(name, getattr(dataclasses, name)))
+
+
+def carried(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose work is done where its first argument is."""
+
+    def work(value: Any, *arguments: Any, **options: Any) -> Any:
+        if type(value) is Remote:
+            return ask(value, name, *arguments, **options)
+        return function(value, *arguments, **options)
+
+    return work
 
 
 # Not those of this class, with which an object would be a `Remote` to the tests.
@@ -585,5 +780,7 @@ for _operation in OPERATORS:
     _name = _operation.strip("_")
     setattr(Remote, f"__{_name}__", two_sided(_operation, False))
     setattr(Remote, f"__r{_name}__", two_sided(_operation, True))
-for _operation in ("eq", "ne", "lt", "le", "gt", "ge"):
+for _operation in IN_PLACE:
+    setattr(Remote, f"__{_operation}__", in_place_of(_operation))
+for _operation in COMPARISONS:
     setattr(Remote, f"__{_operation}__", two_sided(_operation, False))

@@ -28,7 +28,14 @@ if __name__ != "ale_grading":
         read_exactly,
         silence,
     )
-    from ale_criteria_python.inside.remote import Ended, NotSupportedError, Peer, Surroundings
+    from ale_criteria_python.inside.remote import (
+        Ended,
+        Kind,
+        NotSupportedError,
+        Peer,
+        Surroundings,
+        carry_dataclasses,
+    )
     from ale_criteria_python.inside.spawner import Spawner, cpu_seconds, end_children
     from ale_criteria_python.inside.wire import pack, unpack
 
@@ -77,6 +84,7 @@ class Tests:
         self.plan, self.spawner = plan, spawner
         self.tests, self.names, self.modules = tests["tests"], tests["names"], tests["modules"]
         self.replaced, self.combines = tests["replaced"], tests["combines"]
+        self.classes, self.spelled = set(tests["classes"]), set(tests["spelled"])
         self.left = Allowed(plan["total_timeout_s"], plan["total_wait_s"])
         self.test = self.left
         self.late = ""
@@ -90,17 +98,19 @@ class Tests:
 
     def prepare(self) -> None:
         """Run the set-up here as well: what it defines is trusted."""
+        if any("dataclasses" in text for text in (self.plan["setup"], *self.tests)):
+            carry_dataclasses()
         module = type(sys)("answer")
         sys.modules["answer"] = module
         exec(compile(self.plan["setup"], "<set-up>", "exec", dont_inherit=True), vars(module))  # noqa: S102
-        self.base = {name: __import__(name) for name in self.modules}
+        self.base = {"type": Kind, **{name: __import__(name) for name in self.modules}}
         self.base.update(vars(module))
         self.shared = {
             name: value
             for name, value in self.base.items()
             if isinstance(value, type) and value.__module__ == "answer"
         }
-        self.surroundings = Surroundings(self.replaced)
+        self.surroundings = Surroundings(self.replaced, watched(self.tests))
         _signal.signal(_signal.SIGALRM, self.on_alarm)
 
     def on_alarm(self, number: int, frame: object) -> None:
@@ -167,7 +177,9 @@ class Tests:
         """A fresh process with the answer loaded; or `broken` is set."""
         try:
             peer = Peer(self.spawner.start(), self.shared, self.surroundings)
-            peer.combines = self.combines
+            self.surroundings.begin()
+            peer.combines, peer.classes = self.combines, self.classes
+            peer.spelled = self.spelled
             problem, _ = decoded(peer.channel.receive(), peer.resolve, {})
         except Closed:
             problem = "it ended its own process, or the one that starts it"
@@ -177,6 +189,12 @@ class Tests:
             self.broken = f"the answer can't be loaded: {problem}"
         else:
             self.peer = peer
+
+
+def watched(tests: list[str]) -> set[str]:
+    """What tests may set for their process, and the answer is to have too."""
+    words = {"environ": "environment", "putenv": "environment", "chdir": "folder"}
+    return {found for word, found in words.items() if any(word in test for test in tests)}
 
 
 def described(error: BaseException, name: str, test: str) -> str:

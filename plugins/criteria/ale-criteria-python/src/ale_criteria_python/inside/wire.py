@@ -28,15 +28,32 @@ KNOWN: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "decimal.Decimal": lambda v: (str(v),),
     "fractions.Fraction": lambda v: (v.numerator, v.denominator),
     "datetime.date": lambda v: (v.year, v.month, v.day),
-    "datetime.time": lambda v: (v.hour, v.minute, v.second, v.microsecond),
-    "datetime.datetime": lambda v: (
-        *(v.year, v.month, v.day),
-        *(v.hour, v.minute, v.second, v.microsecond),
-    ),
+    "datetime.time": lambda v: (*clock(v), v.tzinfo, v.fold),
+    "datetime.datetime": lambda v: (v.year, v.month, v.day, *clock(v), v.tzinfo, v.fold),
     "datetime.timedelta": lambda v: (v.days, v.seconds, v.microseconds),
+    "datetime.timezone": lambda v: tuple(v.__getinitargs__()),
+    "zoneinfo.ZoneInfo": lambda v: (v.key,),
+    "uuid.UUID": lambda v: (v.hex,),
+    "collections.defaultdict": lambda v: (v.default_factory, dict(v)),
     "array.array": lambda v: (v.typecode, list(v)),
 }
 """Types of the standard library that are rebuilt from arguments."""
+FOLDS = ("datetime.time", "datetime.datetime")
+"""Those whose last argument is ``fold``, which has to be given by name."""
+
+
+def clock(value: Any) -> tuple[int, int, int, int]:
+    """The time of day."""
+    return (value.hour, value.minute, value.second, value.microsecond)
+
+
+def is_known_zone(zone: Any) -> bool:
+    """Whether both sides have a time zone: none, a fixed one, or a named one of the library."""
+    if zone is None:
+        return True
+    name = type(zone).__module__ + "." + type(zone).__qualname__
+    return name == "datetime.timezone" or (name == "zoneinfo.ZoneInfo" and bool(zone.key))
+
 
 BASES: tuple[Any, ...] = (
     int,
@@ -161,7 +178,7 @@ class Encoder:
         elif kind.__name__ in ("dict_keys", "dict_values", "dict_items"):
             self.parts.append(b"v%s\n" % kind.__name__[5:].encode())
             self.items(list(value))
-        elif name in KNOWN and getattr(value, "tzinfo", None) is None:
+        elif name in KNOWN and is_known_zone(getattr(value, "tzinfo", None)):
             self.parts.append(b"x%s\n" % name.encode())
             self.write(KNOWN[name](value))
         elif name.startswith("numpy.") and getattr(value, "ndim", None) == 0:
@@ -278,6 +295,8 @@ class Decoder:
         arguments = self.read()
         if name not in KNOWN or type(arguments) is not tuple:
             raise ValueError("unknown type " + name)
+        if name in FOLDS:
+            return found_type(name)(*arguments[:-1], fold=arguments[-1])
         return found_type(name)(*arguments)
 
 
