@@ -218,6 +218,24 @@ async def test_a_sandbox_without_git_breaks_the_episode(
         await play(PLAN, block("diff", DIFF))
 
 
+async def test_an_agent_that_removes_git_has_a_patch_that_fails(
+    play: Play, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = FolderSandbox.exec
+
+    async def removable(self: FolderSandbox, command: Any, **arguments: Any) -> ExecResult:
+        if command[0] == "git" and (repository / "removed").exists():
+            return ExecResult(exit_code=127, stdout=b"", stderr=b"")
+        return await run(self, command, **arguments)
+
+    monkeypatch.setattr(FolderSandbox, "exec", removable)
+    played = await play(
+        block("sh", "touch removed"), PLAN, block("diff", DIFF), block("finish", "")
+    )
+    assert "git was removed, so no patch can be applied" in played.prompt_of(3)
+    assert played.stop.reason == "finished"
+
+
 async def test_prompts_are_options(play: Play) -> None:
     played = await play(
         PLAN, block("finish", ""), system_prompt="Be brief.", plan_prompt="{goal} {x} {how}"

@@ -11,7 +11,7 @@ from ale.protocols import AgentContext
 from ale.types import ExecResult, Limits, Message, Observation, Stop, ToolCall, Turn, replace
 from ale_agent_swe.actions import HOW_BY_TOOLS, HOW_IN_TEXT, TOOLS, Phase, parsed
 from ale_agent_swe.options import PlanPatchTestOptions
-from ale_agent_swe.patching import RejectedError, change
+from ale_agent_swe.patching import RejectedError, change, has_git
 
 _LIST = "git ls-files 2>/dev/null || find . -type f -not -path '*/.git/*'"
 _LISTING_S = 60.0
@@ -43,7 +43,8 @@ class PlanPatchTestAgent:
         native = options.tool_format == "native"
         if native or (options.tool_format == "auto" and context.llm.capabilities.tools):
             made = _NativeEpisode
-        return await made(options, files, context, monotonic=self._monotonic).run()
+        had_git = await has_git(context.sandbox)
+        return await made(options, files, had_git, context, monotonic=self._monotonic).run()
 
     async def _listing(self, context: AgentContext) -> str:
         result = await context.sandbox.exec(_LIST, timeout_s=_LISTING_S)
@@ -62,12 +63,14 @@ class _TextEpisode(EpisodeLoop):
         self,
         options: PlanPatchTestOptions,
         files: str,
+        had_git: bool,
         context: AgentContext,
         *,
         monotonic: Callable[[], float],
     ) -> None:
         self._options = options
         self._files = files
+        self._had_git = had_git
         self._phase: Phase = "plan"
         self._repairs = 0
         shell = Shell(context.sandbox, max_output_bytes=options.max_output_bytes)
@@ -114,7 +117,8 @@ class _TextEpisode(EpisodeLoop):
         self, call: ToolCall, given: Mapping[str, Any], timeout_s: float | None
     ) -> Observation:
         try:
-            await change(self.context.sandbox, given.get("diff") or "", given.get("files") or {})
+            diff, files = given.get("diff") or "", given.get("files") or {}
+            await change(self.context.sandbox, diff, files, had_git=self._had_git)
         except RejectedError as error:
             content = self._filled(self._options.rejected_prompt, error=str(error))
             return replace(self._observation(call, content), error="the patch does not apply")

@@ -19,14 +19,39 @@ class RejectedError(Exception):
     """A patch can't be applied; the message is for the model, and nothing was changed."""
 
 
-async def change(sandbox: Sandbox, diff: object, files: Mapping[str, str]) -> None:
+async def has_git(sandbox: Sandbox) -> bool:
+    """Does the sandbox have git?"""
+    result = await sandbox.exec(("git", "--version"), timeout_s=SECONDS)
+    return result.exit_code != MISSING
+
+
+async def change(
+    sandbox: Sandbox, diff: object, files: Mapping[str, str], *, had_git: bool = False
+) -> None:
     """Apply a diff, and write whole files; with neither, see that commands have changed some.
 
+    Args:
+        had_git: the sandbox had git when the agent began: if it has none now, its commands have
+            removed it.
+
     Raises:
-        RejectedError: nothing has changed, the diff does not apply, or a path is none in the
-            repository.
-        SandboxError: the sandbox has failed, or has no git.
+        RejectedError: nothing has changed, the diff does not apply, a path is none in the
+            repository, or git was removed.
+        SandboxError: the sandbox has failed, or never had git.
     """
+    try:
+        await _change(sandbox, diff, files)
+    except _NoGitError:
+        if had_git:
+            raise RejectedError("git was removed, so no patch can be applied") from None
+        raise
+
+
+class _NoGitError(SandboxError):
+    """There is no git."""
+
+
+async def _change(sandbox: Sandbox, diff: object, files: Mapping[str, str]) -> None:
     if not isinstance(diff, str):
         raise RejectedError("diff is not a text")
     if not diff.strip() and not files and not await _changes_anything(sandbox):
@@ -74,5 +99,5 @@ async def _git(sandbox: Sandbox, *arguments: str, stdin: bytes = b"") -> ExecRes
     command = ("git", *arguments)
     result = await sandbox.exec(command, stdin=stdin, env={"LC_ALL": "C"}, timeout_s=SECONDS)
     if result.exit_code == MISSING:
-        raise SandboxError("plan-patch-test applies diffs by git, which the sandbox does not have")
+        raise _NoGitError("plan-patch-test applies diffs by git, which the sandbox does not have")
     return result
