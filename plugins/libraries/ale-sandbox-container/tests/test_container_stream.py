@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ale.errors import SandboxError
+from ale.errors import SandboxDamagedError, SandboxError, SandboxLostError
+from ale_sandbox_container import worker as workers
 from ale_sandbox_container.pool import WorkerPool
 from ale_sandbox_container.stream import STDERR, STDOUT, Stream, attach
 from ale_sandbox_container.worker import Supervisor, Worker
@@ -94,6 +95,24 @@ async def test_a_supervisor_that_was_killed_is_asked_again(engine: FakeEngine) -
     await engine.reader.readuntil(b"kill_tagged 5\n")
     engine.say(STDOUT, b"k 2 0\n")
     assert await asked == (2, 0)
+    supervisor.close()
+
+
+async def test_a_supervisor_that_does_not_start_again_was_stopped_from_inside(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "ANSWER_S", 0.05)
+    supervisor = Supervisor(await engine.attached())
+    engine.say(STDOUT, HANDSHAKE)
+    with pytest.raises(SandboxLostError, match="did not answer in"):
+        await supervisor.ask(b"answer\n")
+    monkeypatch.setattr(workers, "ANSWER_S", 20.0)
+    asked = asyncio.ensure_future(supervisor.ask(b"answer\n"))
+    await asyncio.sleep(0)
+    engine.say(STDOUT, b"again\n" * 60)
+    for question in (asked, supervisor.ask(b"answer\n")):
+        with pytest.raises(SandboxDamagedError, match="keeps the supervisor from starting"):
+            await question
     supervisor.close()
 
 

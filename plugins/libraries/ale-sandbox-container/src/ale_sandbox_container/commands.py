@@ -130,7 +130,7 @@ class Commands:
             else:
                 if await self._has_begun(running):
                     return running
-        raise SandboxError(f"something in sandbox {self._id} stops its workers")
+        raise SandboxDamagedError(f"something in sandbox {self._id} stops its workers")
 
     async def _has_begun(self, running: Running) -> bool:
         """False where its worker was killed before it could begin. Raises as `start`."""
@@ -336,7 +336,8 @@ class Commands:
         Raises:
             SandboxError: it has ended by itself, or was started again too often.
         """
-        if isinstance(cause, SandboxError):  # else the supervisor has been given enough time
+        # Else the supervisor has been given enough time.
+        if isinstance(cause, SandboxError) and not isinstance(cause, TimeoutError):
             await self._check_alive()
         else:
             await self.check_open()

@@ -85,14 +85,22 @@ class ContainerSession:
         """Wait until the shell reads its script, and learn which process is its holder.
 
         Raises:
-            SandboxError: it has ended before.
+            NotStartedError: it has ended before.
+            StuckError: it does not answer, although the container does.
+            SandboxError: the container does not either.
         """
         job = self._expect(HOLDER_BYTES)
         self._running.worker.send(
             b"command echo $PPID >/proc/$PPID/fd/1\n" + _marks(job.mark, b"$PPID")
         )
-        async with asyncio.timeout(worker.ANSWER_S):
-            ended = await asyncio.shield(job.ended)
+        try:
+            async with asyncio.timeout(worker.ANSWER_S):
+                ended = await asyncio.shield(job.ended)
+        except TimeoutError:
+            await self._commands.threads()  # raises where the container is the reason
+            raise worker.StuckError(
+                f"the shell did not answer in {worker.ANSWER_S:g} s, although its container does"
+            ) from None
         self._holder, self._seen = job.output[STDOUT].value().strip(), job.processes
         if ended is None:
             code = self._running.job.ended.result()

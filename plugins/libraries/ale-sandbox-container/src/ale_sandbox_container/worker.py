@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ale.errors import SandboxError
+from ale.errors import SandboxDamagedError, SandboxError, SandboxLostError
 from ale_sandbox_container import script
 from ale_sandbox_container.mounted import mounts_of
 from ale_sandbox_container.stream import STDERR, STDOUT, Stream
@@ -240,6 +240,14 @@ class Handshake:
         )
 
 
+class StuckError(SandboxDamagedError, TimeoutError):
+    """Something inside keeps a shell from starting."""
+
+
+class NoAnswerError(SandboxLostError, TimeoutError):
+    """The supervisor does not answer; nobody can tell whether something inside stops it."""
+
+
 Numbers = tuple[int, int]
 _STUCK = "something inside keeps the supervisor from starting"
 
@@ -263,18 +271,24 @@ class Supervisor(Shell):
         """The two numbers of its answer.
 
         Raises:
+            StuckError: something inside keeps it from starting.
+            NoAnswerError: it does not answer.
             SandboxError: the container has ended.
-            TimeoutError: something inside stops it.
         """
         if self.gone.done():
             raise SandboxError(self.gone.result())
         if self._is_stuck:
-            raise TimeoutError(_STUCK)
+            raise StuckError(_STUCK)
         answer: asyncio.Future[Numbers] = asyncio.get_running_loop().create_future()
         self._asked.append((question, answer))
         self.send(question)
-        async with asyncio.timeout(ANSWER_S):
-            return await asyncio.shield(answer)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await asyncio.shield(answer)
+        except StuckError:
+            raise
+        except TimeoutError:
+            raise NoAnswerError(f"the supervisor did not answer in {ANSWER_S:g} s") from None
 
     @property
     def _is_stuck(self) -> bool:
@@ -294,7 +308,7 @@ class Supervisor(Shell):
         if line == b"again":
             self._again += 1
             if self._is_stuck:
-                self._fail(TimeoutError(_STUCK))
+                self._fail(StuckError(_STUCK))
                 return
             # It was killed, with whatever it had read of what was asked.
             self.send(script.SUPERVISOR + b"".join(asked for asked, _ in self._asked))

@@ -21,6 +21,7 @@ LIST_S = 20.0
 """Seconds for a list: somebody may wait for it at a terminal."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
+_ANSWERED = ("refused", "unclear")
 _TRIES = 6
 """Of a call that was answered, but with an error that may be of the moment."""
 
@@ -48,6 +49,11 @@ class Client:
         if isinstance(error, BrokenAnswerError):
             return Failure("unclear")
         return self._service.failure(error)
+
+    def was_answered(self, error: SandboxError) -> bool:
+        """Whether what `again` raised is an answer of the service, which could be reached."""
+        cause = error.__cause__
+        return isinstance(cause, self._errors) and self._failure(cause).kind in _ANSWERED
 
     async def again(
         self, call: Callable[[], Awaitable[T]], what: str, limit_s: float = math.inf

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from attrs import frozen
 
-from ale.errors import SandboxError
+from ale.errors import SandboxDamagedError, SandboxError
 from ale.types import ExecResult
 from ale_sandbox_remote.client import PART, BrokenAnswerError, Client
 from ale_sandbox_remote.service import Remote
@@ -124,9 +124,27 @@ class Jobs:
             _check_length(head, rest)
             return head, rest
 
-        answer = await self._client.again(call, f"{action} in sandbox {self._remote.id}")
+        try:
+            answer = await self._client.again(call, f"{action} in sandbox {self._remote.id}")
+        except SandboxError as error:
+            if not self.closed:
+                await self._check_damage(error)
+            raise
         self._finished = [token for token in self._finished if token not in forgotten]
         return answer
+
+    async def _check_damage(self, error: SandboxError) -> None:
+        """Raise a SandboxDamagedError where the sandbox answers, and only starts no shell."""
+        if not self._client.was_answered(error):
+            return
+        try:
+            script = await self._client.read(self._remote, self.path("jobs.sh"))
+        except SandboxError:
+            return  # with its files, or they were removed as well: nobody can tell
+        if script.decode(errors="replace") == _SCRIPT:
+            raise SandboxDamagedError(
+                f"sandbox {self._remote.id} can be read and runs no command any more: {error}"
+            ) from error
 
     async def end(self, token: str) -> None:
         """Kill what a job has started. It ends, if it has not, and never starts if it had not."""

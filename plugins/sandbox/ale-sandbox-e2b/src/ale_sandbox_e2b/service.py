@@ -82,6 +82,11 @@ class E2bSandbox:
             )
         except e2b.CommandExitException as error:
             done = error
+        except Exception as error:
+            # The SDK has no class of its own for a command that has ended without its event.
+            if type(error) is not Exception:
+                raise
+            raise BrokenAnswerError(str(error)) from error
         _, found, answer = done.stdout.partition(f"{mark}:")
         if not found:
             raise BrokenAnswerError("no answer")

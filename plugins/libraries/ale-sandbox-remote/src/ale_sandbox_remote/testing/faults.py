@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ale.errors import SandboxError
+from ale.errors import SandboxDamagedError, SandboxError
 from ale.protocols import SandboxBackend
 from ale.types import SandboxSpec
 from ale_sandbox_remote import jobs
@@ -48,6 +48,17 @@ class FaultProbes:
             assert await sandbox.read("data") == bytes(range(256)) * 1000
         await none_left(backend)
         assert len(service.calls("exec")) > 15
+
+    async def test_a_sandbox_whose_shell_was_removed_says_that_it_was_damaged(
+        self, backend: SandboxBackend
+    ) -> None:
+        async with backend.open(SandboxSpec()) as sandbox:
+            await sandbox.write("file", b"kept")
+            await sandbox.exec("rm /bin")
+            with pytest.raises(SandboxDamagedError, match="runs no command any more"):
+                await sandbox.exec("exit 0")
+            with pytest.raises(SandboxDamagedError):
+                await sandbox.session()
 
     async def test_a_connection_that_is_lost_during_a_command_is_made_again(
         self, service: FakeService, backend: SandboxBackend
