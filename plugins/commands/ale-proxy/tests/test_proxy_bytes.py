@@ -226,6 +226,20 @@ async def test_a_compressed_answer_passes_compressed_and_is_recorded(
     assert turn.completion.message.content == MESSAGE["content"]
 
 
+async def test_a_compressed_answer_of_too_many_bytes_passes_and_is_not_recorded(
+    start: Callable[..., Any], canned: Callable[[Any], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ale_proxy.exchange.MOST_BODY", 10_000)
+    body = gzip.compress(BODY.encode() + b" " * 100_000).decode("latin-1")
+    proxy: Proxied = await start(
+        canned({"/v1/chat/completions": whole(body, "Content-Encoding: gzip")})
+    )
+    asked = '{"messages": [{"role": "user", "content": "x"}]}'
+    got = await ask_raw(proxy.port, request("/v1/chat/completions", proxy.port, asked))
+    assert parsed(got)[2] == body.encode("latin-1")
+    assert not [turn for session in proxy.sessions for turn in session.conversation.turns]
+
+
 async def test_a_slow_client_makes_the_server_wait_and_gets_every_byte(
     start: Callable[..., Any],
 ) -> None:

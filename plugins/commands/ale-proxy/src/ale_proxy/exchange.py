@@ -10,6 +10,7 @@ from attrs import evolve
 
 from ale.middleware import Rewriting, head_of
 from ale.types import Message
+from ale_openai_wire.listening import MOST_BODY
 from ale_proxy.admission import inflated
 from ale_proxy.apis import Answered, AnswerReader, Api, Asked, UnreadableError
 from ale_proxy.credentials import without_credentials
@@ -61,6 +62,8 @@ class Exchange:
         self._body: Mapping[str, Any] = {}
         self._reader: AnswerReader | None = None
         self._inflate: Any = None
+        self._room = MOST_BODY
+        """Bytes to which a compressed answer may still be inflated."""
         self._unread, self._tail = bytearray(), b""
         self._at_once = False
         """Is what comes read at once, since the end may be near?"""
@@ -174,9 +177,21 @@ class Exchange:
             return
         data, self._unread = bytes(self._unread), bytearray()
         try:
-            self._reader.feed(data if self._inflate is None else self._inflate.decompress(data))
+            self._reader.feed(data if self._inflate is None else self._inflated(data))
         except (*_OF_ANOTHER_FORM, zlib.error) as error:
             self._leave_out("the answer", error)
+
+    def _inflated(self, data: bytes) -> bytes:
+        """More of a compressed answer.
+
+        Raises:
+            UnreadableError: together it has more than `MOST_BODY` bytes; no more are made.
+        """
+        found: bytes = self._inflate.decompress(data, self._room + 1)
+        if len(found) > self._room:
+            raise UnreadableError("it is inflated to too many bytes")
+        self._room -= len(found)
+        return found
 
     @property
     def complete(self) -> bool:
