@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ale.types import SandboxSpec
+from ale_sandbox_container.egress import PROXIES
 from ale_sandbox_container.engine import Image, Plan, Volume
 from ale_sandbox_container.options import ContainerOptions
 from ale_sandbox_container.plan import ENTRYPOINT, HEALTH, plan_of
@@ -30,6 +31,16 @@ def planned(image: Image, spec: SandboxSpec, options: ContainerOptions = OPTIONS
 
 def environment(image: Image, env: Mapping[str, str] | None = None) -> Mapping[str, str]:
     return planned(image, SandboxSpec(env=env or {})).env
+
+
+def test_a_copy_of_a_sandbox_that_had_a_proxy_names_none_where_it_has_none() -> None:
+    image = Image(id="i", workdir="/w", variables=[f"{n}={v}" for n, v in PROXIES.items()])
+    env = environment(image)
+    assert {name: env[name] for name in PROXIES} == dict.fromkeys(PROXIES, "")
+    narrow = planned(image, SandboxSpec(network=False, allowed_hosts=("example.org",)))
+    assert {name: narrow.env[name] for name in PROXIES} == PROXIES
+    own = environment(Image(id="i", workdir="/w", variables=["http_proxy=http://there:1"]))
+    assert "http_proxy" not in own
 
 
 def test_a_container_is_told_what_its_image_would_have_started() -> None:

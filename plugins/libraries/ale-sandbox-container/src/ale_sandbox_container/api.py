@@ -136,6 +136,7 @@ class Engine(ABC):
             user=config.get("User") or "",
             health=next(filter(None, checks), None),
             labels=config.get("Labels") or {},
+            variables=config.get("Env") or (),
         )
 
     def find_image(self, ref: str) -> Image | None:

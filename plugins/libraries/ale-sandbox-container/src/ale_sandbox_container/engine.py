@@ -59,6 +59,8 @@ class Image:
     health: Mapping[str, Any] | None = None
     """Its health check, in the words of Docker's interface. No engine runs it."""
     labels: Mapping[str, str] = field(factory=dict)
+    variables: Sequence[str] = ()
+    """Its environment, as ``NAME=VALUE``."""
 
 
 @frozen(kw_only=True)

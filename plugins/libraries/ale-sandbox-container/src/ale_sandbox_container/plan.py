@@ -83,7 +83,7 @@ def plan_of(
         shell=shell,
         binds=options.allowlist_paths,
         env={
-            **_environment(options, spec, record.workdir),
+            **_environment(options, spec, record.workdir, image),
             **options.env,
             **spec.env,
             **_of_image(image),
@@ -109,10 +109,16 @@ def container_name(id: str) -> str:
     return f"ale-{id}"
 
 
-def _environment(options: ContainerOptions, spec: SandboxSpec, workdir: str) -> dict[str, str]:
+def _environment(
+    options: ContainerOptions, spec: SandboxSpec, workdir: str, image: Image
+) -> dict[str, str]:
     # Where the root is read-only, the user's home is too.
     home = {"HOME": workdir} if options.read_only else {}
-    return {**home, **(PROXIES if spec.allowed_hosts else {})}
+    if spec.allowed_hosts:
+        return {**home, **PROXIES}
+    # The image of a sandbox that had a proxy names it; programs take an empty name for none.
+    named = [name for name, value in PROXIES.items() if f"{name}={value}" in image.variables]
+    return {**home, **dict.fromkeys(named, "")}
 
 
 def _of_image(image: Image) -> dict[str, str]:
