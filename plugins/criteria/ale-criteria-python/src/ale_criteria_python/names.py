@@ -174,7 +174,7 @@ def _used_as_class(node: ast.AST, made: Mapping[str, str]) -> Iterator[str]:
 
 
 def unsupported(tests: Sequence[str], names: Collection[str]) -> str | None:
-    """What tests do that can't be done for any answer; None if there is nothing of the kind."""
+    """A construct of tests that can't be run for any answer; None if there is none."""
     for node in (node for text in tests for node in ast.walk(parsed_python(text))):
         match node:
             case ast.MatchClass(cls=ast.Name(id=name)) if name in names:

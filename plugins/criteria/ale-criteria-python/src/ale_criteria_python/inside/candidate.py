@@ -265,7 +265,7 @@ KEEPS: dict[str, Callable[[Any], Any]] = {
     "environment": set_environment,
     "folder": lambda path: os.chdir(path or HOME[0]),
 }
-"""What tests set that stays as it is until they set it again."""
+"""Setters of the state that stays until the tests set it again."""
 HOME: list[str] = []
 """The folder in which the answer was loaded."""
 

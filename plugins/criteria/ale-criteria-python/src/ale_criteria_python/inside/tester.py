@@ -192,7 +192,7 @@ class Tests:
 
 
 def watched(tests: list[str]) -> set[str]:
-    """What tests may set for their process, and the answer is to have too."""
+    """Parts of their process that tests may set, and the answer is to have too."""
     words = {"environ": "environment", "putenv": "environment", "chdir": "folder"}
     return {found for word, found in words.items() if any(word in test for test in tests)}
 
