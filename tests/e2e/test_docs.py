@@ -267,8 +267,9 @@ def test_the_plugin_tutorial_is_read_whole() -> None:
     page = blocks(TUTORIAL.read_text())
     assert len(page) == TUTORIAL.read_text().count("\n```{code-block}")
     assert [block.language for block in page].count("text") >= 4
-    assert page[0].text.endswith("export PIP_FIND_LINKS=CLONE/dist\n")
-    assert page[1].text.startswith("python3 -m venv")
+    assert page[0].text.startswith("@ale.criterion")
+    assert page[1].text.endswith("export PIP_FIND_LINKS=CLONE/dist\n")
+    assert page[2].text.startswith("python3 -m venv")
     assert [block.caption for block in page if block.language == "yaml"] == [
         "try/tasks/report-good.yaml",
         "try/tasks/report-bad.yaml",

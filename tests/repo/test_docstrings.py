@@ -15,7 +15,7 @@ LEFT = {
     "ale-agent-oracle": 2,
     "ale-agent-swe": 3,
     "ale-bench": 2,
-    "ale-criteria-python": 14,
+    "ale-criteria-python": 13,
     "ale-hints": 1,
     "ale-inspect": 7,
     "ale-launch": 6,

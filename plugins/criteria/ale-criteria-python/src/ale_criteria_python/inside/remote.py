@@ -242,8 +242,11 @@ class Peer:
             raise Ended(f"the answer ended: {error}") from None
 
     def asked_for(self, operation: str, target: Any) -> tuple[bool, bool, bool, list[set[int]]]:
-        """Of a request: is it a call, of a class that was a result; does an operator combine what a
-        test has made; and where its target is noted, if it is one that changes it."""
+        """Four facts about a request.
+
+        Whether it is a call; whether its target is a class that was a result; whether its operator
+        combines objects that a test has made; and where its target is noted, if it changes it.
+        """
         noted = [ids for ids in (self.made, self.compared) if id(target) in ids]
         return (
             operation == "call",

@@ -130,7 +130,7 @@ class Tests:
         return time.process_time() + sum(self.by_process.values())
 
     def run(self) -> list[str | None]:
-        """What went wrong in each test; None where it passed."""
+        """The error of each test; None if it passed."""
         return [self.run_one(number, test) for number, test in enumerate(self.tests, 1)]
 
     def run_one(self, number: int, test: str) -> str | None:
