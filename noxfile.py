@@ -121,10 +121,11 @@ QUIET = {
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
     "WANDB_MODE": "offline",
-    # A test that hangs fails alone. The slowest takes two minutes on a quiet machine.
-    "PYTEST_ADDOPTS": "--timeout=600",
 }
 TIMEOUT = "pytest-timeout>=2.4"
+# A test that hangs fails alone. The slowest takes two minutes on a quiet machine. This is no
+# variable, as the programs that tests start would have it too.
+TIMED = ("pytest", "--timeout=600")
 
 
 # A session with these options runs in the environment that the session `workspace` makes.
@@ -233,7 +234,7 @@ def types(session: nox.Session) -> None:
 @nox.session(**SHARED, tags=["fast"])
 def tests(session: nox.Session) -> None:
     """The core's tests; others after ``--``: ``nox -s tests -- plugins/credit/ale-credit``."""
-    run_shared(session, "pytest", *(session.posargs or ["tests/core"]))
+    run_shared(session, *TIMED, *(session.posargs or ["tests/core"]))
 
 
 @nox.session(python="3.13")
@@ -241,7 +242,7 @@ def newest(session: nox.Session) -> None:
     """The core's tests with the newest supported Python; the other sessions run with nox's own."""
     session.install("-e", ".[dev]")
     session.env.update(QUIET)
-    session.run("pytest", *(session.posargs or ["tests/core"]))
+    session.run(*TIMED, *(session.posargs or ["tests/core"]))
 
 
 @nox.session(**SHARED)
@@ -249,7 +250,7 @@ def long(session: nox.Session) -> None:
     """The tests that take long."""
     # Those that need a vLLM have a session of their own.
     everything = ["tests", "plugins", "--ignore=plugins/llm/ale-vllm"]
-    run_shared(session, "pytest", "-m", "long", *(session.posargs or everything))
+    run_shared(session, *TIMED, "-m", "long", *(session.posargs or everything))
 
 
 # What depends on the user: rights on files, limits of processes, namespaces.
@@ -340,20 +341,20 @@ def vllm(session: nox.Session) -> None:
         if os.environ.get("CI") == "true":
             raise
         session.skip(f"vLLM can't be installed here, for the reason above: {error}")
-    run_shared(session, "pytest", "-m", "long", "plugins/llm/ale-vllm", *session.posargs)
+    run_shared(session, *TIMED, "-m", "long", "plugins/llm/ale-vllm", *session.posargs)
 
 
 @nox.session(**SHARED)
 @nox.parametrize("part", list(E2E), ids=list(E2E))
 def e2e(session: nox.Session, part: str) -> None:
     """`ale run` for real: as a command, with servers, signals and kills."""
-    run_shared(session, "pytest", *session.posargs, *e2e_files(part))
+    run_shared(session, *TIMED, *session.posargs, *e2e_files(part))
 
 
 @nox.session(**SHARED, tags=["fast"])
 def repo(session: nox.Session) -> None:
     """Checks of the repository: imports, file sizes, every package and page complete."""
-    run_shared(session, "pytest", *(session.posargs or ["tests/repo"]))
+    run_shared(session, *TIMED, *(session.posargs or ["tests/repo"]))
 
 
 @nox.session
@@ -368,7 +369,7 @@ def plugin(session: nox.Session, name: str) -> None:
     session.env.update(QUIET)
     # The long ones: nox -s "plugin(ale-observe-wandb)" -- -m long
     options = ["-c", "pyproject.toml", "--rootdir", ".", *session.posargs]
-    session.run("pytest", *options, str(FOLDERS[name]))
+    session.run(*TIMED, *options, str(FOLDERS[name]))
 
 
 def libraries(name: str) -> list[str]:
@@ -395,7 +396,7 @@ def trl(session: nox.Session, version: str) -> None:
     reuse_bytecode(session)
     session.env.update(QUIET)
     options = ["-c", "pyproject.toml", "--rootdir", ".", *session.posargs]
-    session.run("pytest", *options, str(FOLDERS[name]))
+    session.run(*TIMED, *options, str(FOLDERS[name]))
 
 
 @nox.session(**SHARED)

@@ -110,13 +110,6 @@ async def test_ignore_image_ignores_the_image(shared: Build) -> None:
         assert (await box.exec("echo ran")).stdout == b"ran\n"
 
 
-async def test_an_older_bubblewrap_gets_no_unknown_option(make: Build) -> None:
-    async with make(changed={"sizes": False}).open(SandboxSpec()) as box:
-        line = await box.exec("df -k /dev/shm | tail -n 1")
-        assert int(line.stdout.split()[1]) != 64 << 10
-        assert (await box.exec("touch /dev/shm/x; ls /dev/shm")).stdout == b"x\n"
-
-
 def test_doctor_reports_limits_and_notes(found: facts.Facts) -> None:
     output = probe()
     assert output.usable
