@@ -1,6 +1,7 @@
 """A fake service in a process of its own, and backends that talk to it through the real SDK."""
 
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ def one_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServic
         # The kit names proxies that are not there; a remote backend has to reach its service.
         patch.setenv("no_grpc_proxy", "127.0.0.1")
         yield service
+    # Sandboxes leave folders that are deeper than pytest can remove.
+    subprocess.run(["rm", "-rf", "--", str(folder)], check=True)
 
 
 @pytest.fixture

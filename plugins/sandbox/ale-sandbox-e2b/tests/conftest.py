@@ -1,6 +1,7 @@
 """A fake service in a process of its own, and backends that talk to it through the real SDK."""
 
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ def one_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServic
         # The pool of connections is no leak.
         patch.setenv("E2B_MAX_KEEPALIVE_CONNECTIONS", "2")
         yield service
+    # Sandboxes leave folders that are deeper than pytest can remove.
+    subprocess.run(["rm", "-rf", "--", str(folder)], check=True)
 
 
 @pytest.fixture
