@@ -1,7 +1,6 @@
 """The limits of this process, compared with the needs of concurrent episodes before a run."""
 
 import os
-import resource
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +20,8 @@ def limit_problems(concurrency: int, sandbox: Any) -> Iterator[Problem]:
         sandbox: the backend. Its attributes `descriptors` and `processes` say what one of its
             sandboxes needs at most, where it opens files or starts processes here.
     """
+    import resource  # imported here: stored runs are read on systems that lack it
+
     each = getattr(sandbox, "descriptors", 0) + _EACH
     yield from _problem("open files", "-n", resource.RLIMIT_NOFILE, concurrency, each, _OWN)
     if os.geteuid() != 0:  # the kernel does not count root's processes
@@ -32,6 +33,8 @@ def _problem(
     what: str, flag: str, limit: int, concurrency: int, each: int, own: int
 ) -> Iterator[Problem]:
     needed = concurrency * each + own
+    import resource
+
     soft, hard = resource.getrlimit(limit)
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return
