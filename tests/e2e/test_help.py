@@ -26,7 +26,7 @@ def test_the_help_lists_every_command_and_exit_code(workshop: Any) -> None:
     listed = re.findall(r"^  ([\w-]+)  ", printed.out.partition("Commands:")[2], flags=re.M)
     assert tuple(listed) == COMMANDS
     codes = re.findall(r"\b(\d+) [a-z]", printed.out.partition("Exit status:")[2])
-    assert codes == ["0", "1", "2", "3", "130", "143"]
+    assert codes == ["0", "1", "2", "3", "75", "130", "143"]
 
 
 def test_the_help_of_a_group_lists_whole_sentences(workshop: Any) -> None:
