@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import venv
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,20 @@ TIMEOUT = "pytest-timeout>=2.4"
 TIMED = ("pytest", "--timeout=600")
 
 
+@contextmanager
+def temporary() -> Iterator[str]:
+    """A folder for the files of one session's tests, as an option of pytest; removed at the end.
+
+    In the folder that sessions share by default each removes files of earlier ones: what one left
+    and Python can't remove, such as folders 1,000 deep, would fail another.
+    """
+    folder = tempfile.mkdtemp(prefix="ale-")
+    try:
+        yield f"--basetemp={folder}/t"
+    finally:
+        subprocess.run(["rm", "-rf", folder], check=False)
+
+
 # A session with these options runs in the environment that the session `workspace` makes.
 SHARED: dict[str, Any] = {"venv_backend": "none", "requires": ["workspace"]}
 
@@ -191,6 +206,12 @@ def run_shared(session: nox.Session, program: str, *arguments: str) -> None:
     session.run(str(programs / program), *arguments, external=True)
 
 
+def test_shared(session: nox.Session, *arguments: str) -> None:
+    """Run tests in the environment that `workspace` has made."""
+    with temporary() as folder:
+        run_shared(session, *TIMED, folder, *arguments)
+
+
 def test_group(name: str) -> list[str]:
     """The dependency group ``test`` of a plugin."""
     project = nox.project.load_toml(FOLDERS[name] / "pyproject.toml")
@@ -234,7 +255,7 @@ def types(session: nox.Session) -> None:
 @nox.session(**SHARED, tags=["fast"])
 def tests(session: nox.Session) -> None:
     """The core's tests; others after ``--``: ``nox -s tests -- plugins/credit/ale-credit``."""
-    run_shared(session, *TIMED, *(session.posargs or ["tests/core"]))
+    test_shared(session, *(session.posargs or ["tests/core"]))
 
 
 @nox.session(python="3.13")
@@ -242,7 +263,8 @@ def newest(session: nox.Session) -> None:
     """The core's tests with the newest supported Python; the other sessions run with nox's own."""
     session.install("-e", ".[dev]")
     session.env.update(QUIET)
-    session.run(*TIMED, *(session.posargs or ["tests/core"]))
+    with temporary() as folder:
+        session.run(*TIMED, folder, *(session.posargs or ["tests/core"]))
 
 
 @nox.session(**SHARED)
@@ -250,7 +272,7 @@ def long(session: nox.Session) -> None:
     """The tests that take long."""
     # Those that need a vLLM have a session of their own.
     everything = ["tests", "plugins", "--ignore=plugins/llm/ale-vllm"]
-    run_shared(session, *TIMED, "-m", "long", *(session.posargs or everything))
+    test_shared(session, "-m", "long", *(session.posargs or everything))
 
 
 # What depends on the user: rights on files, limits of processes, namespaces.
@@ -341,20 +363,20 @@ def vllm(session: nox.Session) -> None:
         if os.environ.get("CI") == "true":
             raise
         session.skip(f"vLLM can't be installed here, for the reason above: {error}")
-    run_shared(session, *TIMED, "-m", "long", "plugins/llm/ale-vllm", *session.posargs)
+    test_shared(session, "-m", "long", "plugins/llm/ale-vllm", *session.posargs)
 
 
 @nox.session(**SHARED)
 @nox.parametrize("part", list(E2E), ids=list(E2E))
 def e2e(session: nox.Session, part: str) -> None:
     """`ale run` for real: as a command, with servers, signals and kills."""
-    run_shared(session, *TIMED, *session.posargs, *e2e_files(part))
+    test_shared(session, *session.posargs, *e2e_files(part))
 
 
 @nox.session(**SHARED, tags=["fast"])
 def repo(session: nox.Session) -> None:
     """Checks of the repository: imports, file sizes, every package and page complete."""
-    run_shared(session, *TIMED, *(session.posargs or ["tests/repo"]))
+    test_shared(session, *(session.posargs or ["tests/repo"]))
 
 
 @nox.session
@@ -369,7 +391,8 @@ def plugin(session: nox.Session, name: str) -> None:
     session.env.update(QUIET)
     # The long ones: nox -s "plugin(ale-observe-wandb)" -- -m long
     options = ["-c", "pyproject.toml", "--rootdir", ".", *session.posargs]
-    session.run(*TIMED, *options, str(FOLDERS[name]))
+    with temporary() as folder:
+        session.run(*TIMED, folder, *options, str(FOLDERS[name]))
 
 
 def libraries(name: str) -> list[str]:
@@ -396,7 +419,8 @@ def trl(session: nox.Session, version: str) -> None:
     reuse_bytecode(session)
     session.env.update(QUIET)
     options = ["-c", "pyproject.toml", "--rootdir", ".", *session.posargs]
-    session.run(*TIMED, *options, str(FOLDERS[name]))
+    with temporary() as folder:
+        session.run(*TIMED, folder, *options, str(FOLDERS[name]))
 
 
 @nox.session(**SHARED)
