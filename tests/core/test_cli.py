@@ -183,9 +183,70 @@ def test_a_package_can_add_a_command(ale: Ale, registry: Registry) -> None:
     registry.add(Adds(), "ale-hello")
     listed = ale("--help").output
     assert "the command 'run' is registered by ale-core and by ale-hello" in listed
-    names = re.findall(r"^  (\w+)", listed.partition("Commands:")[2], flags=re.M)
-    assert names[:5] == ["run", "check", "hello", "plugins", "doctor"]
+    assert _sections(listed) == {
+        "Run": ["run", "check"],
+        "Extend": ["plugins", "doctor"],
+        "Others": ["hello"],
+    }
     assert ale("hello").output == "hi\n"
+
+
+def _sections(output: str) -> dict[str, list[str]]:
+    """The commands of `ale --help` by section."""
+    found: dict[str, list[str]] = {}
+    for line in output.partition("--help")[2].partition("Exit status")[0].splitlines():
+        if title := re.fullmatch(r"([A-Z][\w ]+):", line):
+            found[title[1]] = []
+        elif name := re.match(r"  ([\w-]+)", line):
+            [*found.values()][-1].append(name[1])
+    return found
+
+
+def _saying(name: str, text: str) -> click.Command:
+    return click.Command(name, callback=lambda: click.echo(text))
+
+
+def _package(answer: object) -> object:
+    class Adds:
+        @hookimpl
+        def ale_commands(self) -> object:
+            return answer
+
+    return Adds()
+
+
+def test_packages_name_the_sections_of_their_commands(ale: Ale, registry: Registry) -> None:
+    first = {"Look": [click.Command("view")], "Zoo": [click.Command("feed")]}
+    second = {"Look": [click.Command("list")], "Run": [click.Command("again")]}
+    registry.add(_package(first), "ale-first")
+    registry.add(_package(second), "ale-second")
+    assert _sections(ale("--help").output) == {
+        "Run": ["run", "check", "again"],
+        "Look": ["list", "view"],
+        "Extend": ["plugins", "doctor"],
+        "Zoo": ["feed"],
+    }
+
+
+def test_groups_of_the_same_name_are_joined(ale: Ale, registry: Registry) -> None:
+    ours = click.Group("data", [_saying("make", "made"), _saying("both", "ours")])
+    theirs = click.Group("data", [_saying("send", "sent"), _saying("both", "theirs")])
+    registry.add(_package({"Data and training": [ours]}), "ale-ours")
+    registry.add(_package([theirs]), "ale-theirs")
+    for _ in range(2):  # joining them changes neither group
+        vars(cli).pop("added", None)
+        listed = ale("data", "--help")
+        assert "the command 'both' is registered by ale-ours and by ale-theirs" in listed.output
+        assert re.findall(r"^  (make|send|both)", listed.output, flags=re.M) == [
+            *("both", "make", "send")
+        ]
+    assert ale("data", "send").output.endswith("sent\n")
+    assert ale("data", "both").output.endswith("ours\n")
+
+
+def test_a_command_that_has_another_name_now_is_named(ale: Ale) -> None:
+    old = ale("results", "runs/x")
+    assert (old.exit_code, "`ale results` is now `ale show results`" in old.output) == (2, True)
 
 
 def test_an_added_command_gets_the_registry(ale: Ale, registry: Registry) -> None:

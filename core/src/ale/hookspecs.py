@@ -14,7 +14,7 @@ from ale.plugin import PROJECT
 
 if TYPE_CHECKING:
     # For annotations only: importing the records would double the time of `ale --help`.
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import click
 
@@ -127,12 +127,17 @@ def ale_config_formats() -> Sequence[ConfigFormat]:  # type: ignore[empty-body]
 
 
 @hookspec
-def ale_commands() -> Sequence[click.Command]:  # type: ignore[empty-body]
+def ale_commands() -> (  # type: ignore[empty-body]
+    Mapping[str, Sequence[click.Command]] | Sequence[click.Command]
+):
     """Register commands of ``ale``. Called once per start of the command line, for its help too.
 
-    Must be fast: import an SDK inside the command's body only. `ale --help` lists the commands in
-    the returned order. A name that `ale` or another package already uses is reported with both
-    packages and ignored. A command finds the `ale.runs.Registry` as its context's ``obj``.
+    The keys are sections of `ale --help`: Run, Look, Data and training, Models and machines,
+    Extend, or one of your own; commands in a plain sequence are listed under Others. Must be fast:
+    import an SDK inside the command's body only. Groups of the same name are joined, whichever
+    packages they come from; any other name that `ale` or another package already uses is reported
+    with both packages and ignored. A command finds the `ale.runs.Registry` as its context's
+    ``obj``.
     """
 
 

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from ale._cli.main import _BUILT_IN
 from ale._registry import KINDS, Registry
+from ale_reference.commands import command_names
 from ale_reference.markup import table
 from ale_reference.packages import folder_of, folders
 
@@ -140,8 +141,8 @@ def _packages(kind: str, registry: Registry) -> list[str]:
 def _commands(registry: Registry) -> Mapping[str, str]:
     """The commands of each package that has some, those that don't begin with ``ale`` too."""
     found = {
-        package.distribution: [f"`ale {command.name}`" for command in commands]
-        for package, commands in registry.answers("ale_commands")
+        package.distribution: [f"`ale {name}`" for name in command_names(answer)]
+        for package, answer in registry.answers("ale_commands")
         if package.distribution in folders()
     }
     for script in entry_points(group="console_scripts"):

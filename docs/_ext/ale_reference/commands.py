@@ -4,10 +4,11 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
-from ale._cli.main import EXIT_CODES, cli
+from ale._cli.main import EXIT_CODES, Commands, by_section, cli
 from ale._registry import Registry
 from ale_reference.markup import code, table
 
@@ -15,8 +16,25 @@ from ale_reference.markup import code, table
 def parts(registry: Registry, root: Path) -> Mapping[str, str]:
     """``commands`` and ``exit-codes``."""
     context = click.Context(cli, info_name="ale")
-    made = "".join("".join(_command(name, context)) for name in cli.list_commands(context))
-    return {"commands": made, "exit-codes": _exit_codes()}
+    assert isinstance(cli, Commands)
+    made = [
+        f"## {section}\n\n" + "".join("".join(_command(name, context)) for name in names)
+        for section, names in cli.sections.items()
+    ]
+    return {"commands": "".join(made), "exit-codes": _exit_codes()}
+
+
+def command_names(answer: Any) -> list[str]:
+    """The commands of a package, and those that it adds to a group of others."""
+    listed = [command for commands in by_section(answer).values() for command in commands]
+    return [name for command in listed for name in _added(command)]
+
+
+def _added(command: click.Command) -> list[str]:
+    """Only the package that a group belongs to gives it a help text."""
+    if isinstance(command, click.Group) and not command.help:
+        return [f"{command.name} {name}" for name in command.commands]
+    return [str(command.name)]
 
 
 def _exit_codes() -> str:
@@ -25,7 +43,7 @@ def _exit_codes() -> str:
     return table(["status", "meaning"], [[code(number), text] for number, text in rows])
 
 
-def _command(name: str, parent: click.Context, level: int = 2) -> Iterator[str]:
+def _command(name: str, parent: click.Context, level: int = 3) -> Iterator[str]:
     assert isinstance(parent.command, click.Group)
     command = parent.command.get_command(parent, name)
     assert command is not None

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ale import hookspecs
 from ale._registry import KINDS, Registry
+from ale_reference.commands import command_names
 from ale_reference.packages import folder_of
 from ale_reference.records import described
 
@@ -46,8 +47,8 @@ def _implementations(name: str, registry: Registry) -> Iterator[str]:
             yield f"{_link(package)} ({listed})"
         return
     if name == "ale_commands":
-        for package, commands in registry.answers(name):
-            listed = ", ".join(f"`ale {command.name}`" for command in commands)
+        for package, answer in registry.answers(name):
+            listed = ", ".join(f"`ale {command}`" for command in command_names(answer))
             yield f"{_link(package.distribution)} ({listed})"
         return
     if name == "ale_config_formats":

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ale._registry import KINDS, Registry
+from ale_reference.commands import command_names
 from ale_reference.markup import code, markdown, table
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -97,9 +98,9 @@ def _registrations(distribution: str, registry: Registry) -> str:
         for registration in registry.registrations(kind)
         if registration.distribution == distribution
     ]
-    for package, commands in registry.answers("ale_commands"):
+    for package, answer in registry.answers("ale_commands"):
         if package.distribution == distribution:
-            offered += [f"ale {command.name}" for command in commands]
+            offered += [f"ale {name}" for name in command_names(answer)]
     return ", ".join(map(code, offered))
 
 

@@ -8,11 +8,13 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from attrs import evolve, frozen
 
 from ale.errors import AleError, InputError, PluginError
 from ale.text import counted, shorten
@@ -32,8 +34,34 @@ _BUILT_IN = {
     "plugins": "List what a config can choose from, or show the options of one component.",
     "doctor": "Show which components work on this machine, and how to fix the others.",
 }
-_FIRST = 2
-"""How many of these are listed before the plugins' commands."""
+_SECTIONS = {
+    "Run": ("run", "check"),
+    "Look": (),
+    "Data and training": (),
+    "Models and machines": (),
+    "Extend": ("plugins", "doctor"),
+}
+"""The sections of `ale --help`, with the built-in commands that begin each."""
+
+_OTHERS = "Others"
+"""The section of commands for which a plugin names none."""
+
+_RENAMED = {
+    "bridge": "workers bridge",
+    "collect": "data collect",
+    "credit": "show credit",
+    "dataset": "data",
+    "events": "workers events",
+    "forks": "show forks",
+    "harbor-job": "data harbor-job",
+    "manage": "workers manage",
+    "results": "show results",
+    "score": "data score",
+    "server": "engines",
+    "traj": "runs",
+    "worker": "workers run",
+}
+"""Commands that had names of their own, for who types one."""
 
 _LINE = 200
 """Characters of a help line: click would cut it off at the first line's end."""
@@ -129,14 +157,21 @@ class Commands(ReportingGroup):
         return Registry.installed()
 
     @cached_property
-    def added(self) -> dict[str, click.Command]:
-        """The commands of plugins."""
+    def added(self) -> "dict[str, _Added]":
+        """The commands of plugins by name."""
         return _plugin_commands(self.registry)
 
+    @property
+    def sections(self) -> dict[str, list[str]]:
+        """The names of all commands by section, in the order of the help."""
+        names = {section: list(first) for section, first in _SECTIONS.items()}
+        for name, added in sorted(self.added.items()):
+            names.setdefault(added.section, []).append(name)
+        return {section: listed for section, listed in names.items() if listed}
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """`run` and `check`, then the commands of plugins, then `plugins` and `doctor`."""
-        names = list(_BUILT_IN)
-        return [*names[:_FIRST], *self.added, *names[_FIRST:]]
+        """Section by section."""
+        return [name for names in self.sections.values() for name in names]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import a command."""
@@ -147,7 +182,8 @@ class Commands(ReportingGroup):
         if name in _BUILT_IN:
             command: click.Command = importlib.import_module(f"ale._cli.{name}").command
             return command
-        return self.added.get(name)
+        added = self.added.get(name)
+        return None if added is None else added.command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -156,6 +192,8 @@ class Commands(ReportingGroup):
         from ale.errors import nearest
 
         if args and self.get_command(ctx, args[0]) is None:
+            if args[0] in _RENAMED:
+                ctx.fail(f"`ale {args[0]}` is now `ale {_RENAMED[args[0]]}`")
             hint = nearest(args[0], self.list_commands(ctx))
             message = f"no such command '{args[0]}'" + (f"; {hint}" if hint else "")
             ctx.fail(message + self.registry.suspects())
@@ -166,37 +204,75 @@ class Commands(ReportingGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Help lines without importing the commands."""
-        with formatter.section("Commands"):
-            added = {
-                name: command.get_short_help_str(_LINE) for name, command in self.added.items()
-            }
-            help_lines = {**_BUILT_IN, **added}
-            formatter.write_dl([(name, help_lines[name]) for name in self.list_commands(ctx)])
+        for section, names in self.sections.items():
+            with formatter.section(section):
+                formatter.write_dl([(name, self._help_line(name)) for name in names])
+
+    def _help_line(self, name: str) -> str:
+        if name in _BUILT_IN:
+            return _BUILT_IN[name]
+        return self.added[name].command.get_short_help_str(_LINE)
 
 
-def _plugin_commands(registry: "Registry") -> dict[str, click.Command]:
-    commands: dict[str, click.Command] = {}
-    owners = dict.fromkeys(_BUILT_IN, "ale-core")
+@frozen
+class _Added:
+    """A command of a plugin."""
+
+    command: click.Command
+    section: str
+    owner: str
+    """The distribution that registers it."""
+
+
+def _plugin_commands(registry: "Registry") -> dict[str, _Added]:
+    commands: dict[str, _Added] = {}
     for package, answer in registry.answers("ale_commands"):
-        if not isinstance(answer, Sequence) or not all(
-            isinstance(command, click.Command) and command.name for command in answer
-        ):
-            error = PluginError(f"expected a list of named click commands, got {answer!r}")
+        sections = by_section(answer)
+        if not all(_are_commands(each) for each in sections.values()):
+            error = PluginError(f"expected lists of named click commands, got {answer!r}")
             registry.record_broken_hook(package, "ale_commands", error)
             continue
-        for command in answer:
-            name = command.name
-            if name in owners:
-                click.echo(
-                    f"the command '{name}' is registered by {owners[name]} and by "
-                    f"{package.distribution}; the latter is ignored",
-                    err=True,
-                )
-                continue
-            owners[name] = package.distribution
-            commands[name] = command
-            _list_whole_sentences(command)
+        for section, listed in sections.items():
+            for command in listed:
+                _list_whole_sentences(command)
+                _add(commands, _Added(command, section, package.distribution))
     return commands
+
+
+def by_section(answer: Any) -> Mapping[str, Any]:
+    """A package's answer to `ale_commands`, by section."""
+    return answer if isinstance(answer, Mapping) else {_OTHERS: answer}
+
+
+def _are_commands(answer: object) -> bool:
+    return isinstance(answer, Sequence) and all(
+        isinstance(command, click.Command) and command.name for command in answer
+    )
+
+
+def _add(commands: dict[str, _Added], added: _Added) -> None:
+    """Add a command, or the commands of a group to the group of the same name."""
+    name = str(added.command.name)
+    known = commands.get(name)
+    if known and isinstance(known.command, click.Group) and isinstance(added.command, click.Group):
+        # A copy: the group itself belongs to a package, and may be read again.
+        group = copy(known.command)
+        subcommands = {
+            each: _Added(command, known.section, known.owner)
+            for each, command in known.command.commands.items()
+        }
+        for command in added.command.commands.values():
+            _add(subcommands, evolve(added, command=command))
+        group.commands = {each: sub.command for each, sub in subcommands.items()}
+        commands[name] = evolve(known, command=group)
+    elif known or name in _BUILT_IN:
+        click.echo(
+            f"the command '{name}' is registered by {known.owner if known else 'ale-core'} and by "
+            f"{added.owner}; the latter is ignored",
+            err=True,
+        )
+    else:
+        commands[name] = added
 
 
 def _list_whole_sentences(command: click.Command) -> None:
