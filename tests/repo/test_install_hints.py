@@ -1,14 +1,18 @@
 """Install commands of messages and pages work in a clone too, and are up to date."""
 
 import ast
+import importlib.metadata
 import re
 import runpy
 import shlex
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
+
+from ale.runs import Registry
 
 ROOT = Path(__file__).parents[2]
 tracked = runpy.run_path(str(Path(__file__).with_name("tracked.py")))["tracked"]
@@ -46,6 +50,24 @@ def test_a_command_that_installs_something_is_right(folder: Path) -> None:
                     assert IN_A_CLONE in hint, f"{hint!r}: {name} may be on no index"
                 elif re.search("[<>=]", word):
                     assert word in required(folder), f"{hint!r}: pyproject.toml has another {name}"
+
+
+def test_what_a_probe_says_to_install_is_on_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package whose probe runs is installed: what it lacks is of others."""
+
+    def nothing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    registry = Registry.installed()
+    monkeypatch.setattr(importlib.metadata, "version", nothing)
+    asked = 0
+    for kind in ("llm", "trainer", "executor", "launch", "observer"):
+        for registration in registry.registrations(kind):
+            found = registration.probe()
+            if found is not None and found.remedy is not None and "pip install" in found.remedy:
+                asked += 1
+                assert not {*re.findall(r"[a-z0-9-]+", found.remedy)} & OURS, registration.full_name
+    assert asked > 10
 
 
 PAGES = tracked("README.md", "docs/**/*.md", "core/README.md", "plugins/*/*/README.md")

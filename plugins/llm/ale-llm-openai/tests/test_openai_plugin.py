@@ -4,10 +4,12 @@ import importlib.metadata
 import subprocess
 import sys
 
+import attrs
 import pytest
 
 from ale.errors import InputError
 from ale.plugin import BuildContext
+from ale.testing.openai_server import openai_server
 from ale_llm_openai import plugin
 from ale_llm_openai.client import OpenAILLM
 from ale_llm_openai.options import OllamaOptions, OpenAIOptions
@@ -50,6 +52,24 @@ def test_the_probe_tells_the_version() -> None:
     probe = plugin.probe()
     assert probe.usable
     assert probe.facts["openai"] == importlib.metadata.version("openai")
+
+
+def test_a_preset_is_usable_only_where_its_server_answers() -> None:
+    script = {"*": {"text": "Hm."}, "models": [{"id": "tiny"}, {"id": "large"}]}
+    with openai_server(script) as server:
+        url = server.url
+        found = plugin._probe_at(url, "LM Studio")
+        assert (found.usable, found.reason) == (True, f"{url} answers")
+        assert found.facts["models"] == "tiny, large"
+    found = plugin._probe_at(url, "LM Studio")
+    assert (found.usable, found.reason) == (False, f"nothing answers at {url}")
+    assert found.remedy == "start LM Studio, or set llm.base_url"
+
+
+def test_the_presets_probe_the_default_addresses_of_their_options() -> None:
+    for component in plugin.ale_llms()[1:]:
+        default = attrs.fields_dict(component.options)["base_url"].default
+        assert component.probe.args[0] == default, component.name
 
 
 def test_without_the_sdk_the_probe_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

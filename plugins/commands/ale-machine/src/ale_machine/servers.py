@@ -1,17 +1,13 @@
 """Model servers that answer on this machine, where installed models expect them."""
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from typing import Any
 
 import attrs
 from attrs import frozen
 
+import ale_openai_wire as wire
 from ale.runs import Registry
 
-_PATIENCE_S = 1.0
 _LOCAL = ("http://127.0.0.1:", "http://localhost:")
 
 
@@ -43,16 +39,4 @@ def answering(registry: Registry) -> list[Server]:
 
 def models_at(base_url: str) -> tuple[str, ...]:
     """The models that a server lists; none where nothing answers."""
-    # A proxy of the environment is not asked about this machine.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(f"{base_url.rstrip('/')}/models", timeout=_PATIENCE_S) as answer:
-            return tuple(_names(json.loads(answer.read(1 << 20))))
-    except (OSError, ValueError):  # nothing, or something else, is there
-        return ()
-
-
-def _names(body: Any) -> list[str]:
-    listed = body.get("data") if isinstance(body, dict) else None
-    entries = listed if isinstance(listed, list) else []
-    return [str(each["id"]) for each in entries if isinstance(each, dict) and "id" in each]
+    return tuple(wire.models_at(base_url) or ())

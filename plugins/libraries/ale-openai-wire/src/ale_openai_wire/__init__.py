@@ -16,7 +16,7 @@ A library, not a plugin: it registers no component. Its modules:
 from ale_openai_wire.client import ONE_TOKEN, ChatClient, missing_model
 from ale_openai_wire.hints import TOO_LONG, unreachable
 from ale_openai_wire.listening import Admission, cannot_listen, check_exposed
-from ale_openai_wire.models import read_models
+from ale_openai_wire.models import models_at, read_models
 from ale_openai_wire.options import ChatOptions, key_from
 from ale_openai_wire.request import (
     ReasoningField,
@@ -51,6 +51,7 @@ __all__ = [
     "key_from",
     "messages",
     "missing_model",
+    "models_at",
     "read_answer",
     "read_models",
     "reshaping",

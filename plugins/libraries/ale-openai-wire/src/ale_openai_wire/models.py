@@ -1,8 +1,13 @@
 """The list of models that a server gives at ``/models``."""
 
+import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 
 import msgspec
+
+_PATIENCE_S = 1.0
+_LARGEST_LIST = 1 << 20
 
 _CHECKING_OWNERS = frozenset({"vllm", "library", "openai", "system"})
 """``owned_by`` of vLLM, Ollama and OpenAI, which refuse a name that they don't list. Others, such
@@ -25,6 +30,24 @@ def read_models(body: bytes) -> Mapping[str, str]:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {}
     return {model.id: model.owned_by or "" for model in listed.data}
+
+
+def models_at(base_url: str) -> Mapping[str, str] | None:
+    """The models of a server on this machine, which is given a second to answer.
+
+    Args:
+        base_url: up to and including ``/v1``.
+
+    Returns:
+        As `read_models`; None where no server answers this request.
+    """
+    # A proxy of the environment is not asked about this machine.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{base_url.rstrip('/')}/models", timeout=_PATIENCE_S) as answer:
+            return read_models(answer.read(_LARGEST_LIST))
+    except (OSError, ValueError, HTTPException):  # nothing, or no server of HTTP, is there
+        return None
 
 
 def lists(models: Mapping[str, str], name: str) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from attrs import evolve
 
 from ale.plugin import BuildContext, Component, Probe, hookimpl
 
@@ -15,11 +18,11 @@ if TYPE_CHECKING:
 
 _OWN_KEY = "OPENAI_API_KEY"
 """The variable with the key of OpenAI's own server; never sent to another one unasked."""
+_SHOWN = 5
+"""Models of a server that are named by `ale doctor`."""
 
 
 def _build(options: OpenAIOptions, context: BuildContext) -> LLM:
-    from attrs import evolve
-
     from ale_openai_wire import key_from
 
     official = urlsplit(options.base_url).hostname == "api.openai.com"
@@ -34,26 +37,60 @@ def _build(options: OpenAIOptions, context: BuildContext) -> LLM:
 
 def probe() -> Probe:
     """Is the SDK installed? No server is asked: its URL is in a config."""
-    return Probe.of_package("openai", remedy="pip install 'openai>=1.55.3,<4'")
+    found = Probe.of_package("openai", remedy="pip install 'openai>=1.55.3,<4'")
+    return evolve(found, facts={**found.facts, "server": "that of base_url, which is not asked"})
 
 
-_PRESETS: Mapping[str, tuple[str, str]] = {
-    "openai": ("OpenAIOptions", "Any server with the OpenAI chat API."),
-    "lmstudio": ("LMStudioOptions", "LM Studio on this machine, port 1234."),
-    "vllm": ("VLLMOptions", "vLLM on this machine, port 8000."),
-    "sglang": ("SGLangOptions", "SGLang on this machine, port 30000."),
-    "ollama": ("OllamaOptions", "Ollama on this machine, port 11434."),
+def _probe_at(url: str, server: str) -> Probe:
+    """Is the SDK installed, and does a server answer at the default address?"""
+    found = Probe.of_package("openai", remedy="pip install 'openai>=1.55.3,<4'")
+    if not found.usable:
+        return found
+    from ale_openai_wire import models_at
+
+    models = models_at(url)
+    if models is None:
+        reason, remedy = f"nothing answers at {url}", f"start {server}, or set llm.base_url"
+        return evolve(found, usable=False, reason=reason, remedy=remedy)
+    return evolve(found, reason=f"{url} answers", facts={**found.facts, "models": _listed(models)})
+
+
+def _listed(models: Collection[str]) -> str:
+    shown = [*models][:_SHOWN]
+    more = f" and {len(models) - len(shown)} more" if len(models) > len(shown) else ""
+    return f"{', '.join(shown)}{more}" or "it lists none"
+
+
+_PRESETS: Mapping[str, tuple[str, str, str]] = {
+    "lmstudio": ("LMStudioOptions", "LM Studio", "http://127.0.0.1:1234/v1"),
+    "vllm": ("VLLMOptions", "vLLM", "http://127.0.0.1:8000/v1"),
+    "sglang": ("SGLangOptions", "SGLang", "http://127.0.0.1:30000/v1"),
+    "ollama": ("OllamaOptions", "Ollama", "http://127.0.0.1:11434/v1"),
     "semantic-router": (
         "SemanticRouterOptions",
-        "vLLM Semantic Router on this machine, port 8801.",
+        "vLLM Semantic Router",
+        "http://127.0.0.1:8801/v1",
     ),
 }
+"""Options, server and default address of each preset."""
 
 
 @hookimpl
 def ale_llms() -> Sequence[Component[Any, LLM]]:
     """Register ``openai`` and its presets."""
-    return [
-        Component(name, f"ale_llm_openai.options:{options}", _build, summary=summary, probe=probe)
-        for name, (options, summary) in _PRESETS.items()
+    summary = "Any server with the OpenAI chat API."
+    options = "ale_llm_openai.options"
+    openai: Component[Any, LLM] = Component(
+        "openai", f"{options}:OpenAIOptions", _build, summary=summary, probe=probe
+    )
+    presets: list[Component[Any, LLM]] = [
+        Component(
+            name,
+            f"{options}:{form}",
+            _build,
+            summary=f"{server} on this machine, port {urlsplit(url).port}.",
+            probe=partial(_probe_at, url, server),
+        )
+        for name, (form, server, url) in _PRESETS.items()
     ]
+    return [openai, *presets]

@@ -2,8 +2,10 @@
 
 from ale.plugin import Probe
 
+_CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+
 
 def probe() -> Probe:
     """Look for torch, without importing it."""
-    remedy = "pip install -e '.[train]' in a clone; else pip install ale-trainer-policy"
-    return Probe.of_package("torch", remedy=remedy)
+    remedy = "pip install 'torch>=2.6' 'transformers>=5.22,<6' 'peft>=0.19,<1'"
+    return Probe.of_package("torch", remedy=f"{remedy} (without CUDA: first {_CPU_BUILD})")

@@ -6,7 +6,11 @@ from importlib.metadata import PackageNotFoundError, version
 from ale.errors import NotUsableError
 
 NEEDED = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "safetensors")
-REMEDY = "pip install -e '.[train]' in a clone; else pip install ale-trainer-trl"
+REMEDY = (
+    "pip install 'trl>=1.16,<2' 'peft>=0.19,<1' 'accelerate>=1.10.1,<2' 'datasets>=4.7' "
+    "'safetensors>=0.5' 'transformers>=5.22,<6' 'torch>=2.6' (without CUDA: first pip install "
+    "torch --index-url https://download.pytorch.org/whl/cpu)"
+)
 
 
 def installed(name: str) -> str | None:
