@@ -301,6 +301,34 @@ def test_auto_skips_a_sandbox_without_the_options_it_needs(
     assert printed in problems(tmp_path, alone, BASE)
 
 
+def test_auto_skips_a_sandbox_without_an_option_that_is_given_and_says_what_to_install(
+    tmp_path: Path, registry: Registry
+) -> None:
+    @frozen(kw_only=True)
+    class Options:
+        network: bool = field(default=False, metadata=doc("Its network."))
+
+    class Isolated:
+        @hookimpl
+        def ale_sandboxes(self) -> list[Component[Any, Any]]:
+            gone = Probe(usable=False, reason="there is no box", remedy="apt-get install box")
+            made: Component[Any, Any] = Component(
+                "box", Options, print, summary="Boxes.", priority=9, probe=lambda: gone
+            )
+            return [made]
+
+    registry.add(Isolated(), "ale-box")
+    assert load(tmp_path, registry, BASE).sandbox.name == "folder"
+    assert problems(tmp_path, registry, BASE, "sandbox.network=false") == (
+        "c.yaml: sandbox.type: no sandbox is usable here; box: there is no box; folder: it has no "
+        "option 'network'; to change that, for box: apt-get install box"
+    )
+    named = problems(tmp_path, registry, BASE, "sandbox={type: folder, network: false}")
+    assert "sandbox.network: unknown option" in named
+    assert "hint      an option of box" in named
+    assert "unknown option" in problems(tmp_path, registry, BASE, "sandbox.netwrok=false")
+
+
 def test_a_problem_in_an_override_names_it(tmp_path: Path, registry: Registry) -> None:
     printed = problems(tmp_path, registry, BASE, "run.seed=x")
     assert printed == '--set: run.seed: expected a whole number, found the text "x"'

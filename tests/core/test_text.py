@@ -1,8 +1,12 @@
-"""Numbers for the terminal."""
+"""Numbers and notes for the terminal."""
+
+import os
+import pty
+import sys
 
 import pytest
 
-from ale.text import number, on_a_terminal, shorten, visible
+from ale.text import number, on_a_terminal, shorten, tell, visible
 
 
 @pytest.mark.parametrize(
@@ -54,3 +58,21 @@ def test_control_characters_of_a_text_are_made_visible() -> None:
 )
 def test_carriage_returns_are_shown_as_on_a_terminal(text: str, shown: str) -> None:
     assert on_a_terminal(text) == shown
+
+
+def test_a_note_on_a_terminal_is_wrapped_at_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    note = "network: false, set by 8 tasks, is not enforced: sandbox 'local' does not isolate it"
+    ours, theirs = pty.openpty()
+    monkeypatch.setenv("COLUMNS", "30")
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        tell(note)
+        shown = os.read(ours, 1000).decode().replace("\r\n", "\n")
+    os.close(ours)
+    assert max(map(len, shown.splitlines())) <= 30
+    assert shown.split() == note.split()
+
+
+def test_a_note_in_a_log_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    tell("word " * 60 + "end")
+    assert capsys.readouterr().err == "word " * 60 + "end\n"

@@ -6,7 +6,6 @@ The command line and `ale.learning` carry out their runs here too.
 import asyncio
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,6 +38,7 @@ from ale.functions import KINDS, Function, function_of, made
 from ale.plugin import BuildContext, Component, doc
 from ale.protocols import TaskSource
 from ale.strict import Node, from_plain, nearest
+from ale.text import tell
 from ale.types import CriterionSpec, RunFinished, Task, replace
 
 __all__ = ["aresume", "arun", "carry_out", "resume", "run"]
@@ -149,10 +149,7 @@ async def aresume(
 
 
 def _host(report: Callable[[str], None] | None) -> Host:
-    def show(text: str) -> None:
-        print(text, file=sys.stderr)
-
-    said = report or show
+    said = report or tell
     return Host(registry=Registry.installed(), interrupt=Interrupt(show=said), report=said)
 
 

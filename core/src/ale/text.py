@@ -1,5 +1,8 @@
 """Format numbers and tables for the terminal, in the same style for every command."""
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from ale.intervals import success_interval
@@ -106,6 +109,14 @@ def shorten(text: str, width: int) -> str:
     """One line of at most `width` characters, with control characters made visible."""
     flat = visible(" ".join(text.split()))
     return flat if len(flat) <= width else flat[: max(0, width - 1)] + "…"
+
+
+def tell(note: str) -> None:
+    """Write a note for the user to stderr; on a terminal, a single line is wrapped at words."""
+    if sys.stderr.isatty() and "\n" not in note:
+        columns = shutil.get_terminal_size().columns
+        note = textwrap.fill(note, columns, break_long_words=False, break_on_hyphens=False)
+    print(note, file=sys.stderr)
 
 
 def size(n_bytes: int) -> str:

@@ -32,7 +32,7 @@ def command(
     loaded = load_config(config, host.registry, overrides, format)
     ready = check_run(loaded, config.stem, host)
     for note in ready.notes:
-        click.echo(note, err=True)
+        host.report(note)
     redactor = host.redactor(loaded)
     plan = describe_plan(ready, defaults=True).encode("utf-8", "replace")
     click.echo(redactor.scrub(plan).decode("utf-8", "replace"))

@@ -173,7 +173,7 @@ def command(
         for note in ready.notes:
             # --replay replaces the model on purpose, so its options are dropped without a note.
             if replay is None or not note.startswith(f"--set {_REPLAY_TYPE}:"):
-                click.echo(note, err=True)
+                host.report(note)
         if dry_run:
             click.echo(describe_plan(ready))
             return

@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable, Collection
 from typing import Any
 
+import attrs
+
 from ale._config.model import AutoChoice
 from ale._registry import Registration, Registry
 from ale.errors import AleError, PluginError
@@ -24,30 +26,47 @@ def choose_sandbox(
         require: what it must isolate.
         options_of: the options that the config gives to a candidate; called only with `require`.
 
+    A candidate without an option that the config sets, and that another candidate has, is not
+    chosen: ``network: false`` is no sandbox that has no such switch.
+
     Raises:
-        PluginError: none is usable here; names the reason for each.
+        PluginError: none is usable here; names the reason for each, and what would change it.
     """
     candidates = [each for each in registry.registrations("sandbox") if each.component.priority > 0]
+    known = {name for each in candidates for name in option_names(each)}
     skipped: list[str] = []
+    remedies: list[str] = []
     for candidate in sorted(candidates, key=lambda each: -each.component.priority):
-        reason, refusal = _check(candidate, given)
+        reason, refusal, remedy = _check(candidate, [name for name in given if name in known])
         if refusal is None and require:
             refusal = _refusal_by_isolation(candidate, require, options_of(candidate))
         if refusal is None:
             return candidate, AutoChoice(reason=reason, skipped=tuple(skipped))
         skipped.append(f"{candidate.component.name}: {refusal}")
-    raise PluginError("no sandbox is usable here; " + ("; ".join(skipped) or "none is installed"))
+        remedies += [f"for {candidate.component.name}: {remedy}"] if remedy else []
+    advice = f"; to change that, {'; or '.join(remedies)}" if remedies else ""
+    why = "; ".join(skipped) or "none is installed"
+    raise PluginError(f"no sandbox is usable here; {why}{advice}")
 
 
-def _check(candidate: Registration, given: Collection[str]) -> tuple[str, str | None]:
-    """The probe's result, and the reason why the candidate can't be used, or None."""
+def option_names(candidate: Registration) -> set[str]:
+    """The names of a component's options."""
+    cls = candidate.component.options
+    return set() if cls is None else {each.name for each in attrs.fields(cls)}
+
+
+def _check(candidate: Registration, given: Collection[str]) -> tuple[str, str | None, str | None]:
+    """The probe's result; and why the candidate can't be used with what would change it, if so."""
     missing = [name for name in candidate.component.auto_needs if name not in given]
     if missing:
-        return "", f"sandbox.{missing[0]} is not given"
+        return "", f"sandbox.{missing[0]} is not given", None
+    lacking = [name for name in given if name not in option_names(candidate)]
+    if lacking:
+        return "", f"it has no option '{lacking[0]}'", None
     found = candidate.probe()
     if found is None:
-        return candidate.component.summary, None
-    return found.reason, None if found.usable else found.reason
+        return candidate.component.summary, None, None
+    return found.reason, None if found.usable else found.reason, found.remedy
 
 
 def _refusal_by_isolation(

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from ale._config.auto import choose_sandbox
+from ale._config.auto import choose_sandbox, option_names
 from ale._config.environment import parse_environment
 from ale._config.formats import convert
 from ale._config.model import (
@@ -299,10 +299,10 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
         if kind == "sandbox" and type_.value == "auto":
             registration, auto = choose_sandbox(
                 registry,
-                given=rest,
+                given=[key for key, child in rest.items() if child.new_type is None],
                 require=required_isolation(node),
                 options_of=lambda candidate: _options(
-                    _split(options, candidate)[0], candidate, path
+                    _split(options, candidate)[0], candidate, path, registry
                 ),
             )
         else:
@@ -312,7 +312,7 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
         raise type_.error(str(error), path=f"{path}.type", hint=hint) from None
     try:
         own, lacking = _split(options, registration)
-        made = _options(own, registration, path)
+        made = _options(own, registration, path, registry)
     except PluginError as error:
         message = f"the options of {registration.full_name} can't be read: {error}"
         raise type_.error(message, path=f"{path}.type") from error
@@ -328,8 +328,7 @@ def _as_mapping(node: Node, path: str) -> str:
 
 def _split(options: Node, registration: Registration) -> tuple[Node, dict[str, Node]]:
     """The options of this component, and the options of an earlier ``type`` to drop."""
-    cls = registration.component.options
-    known = set() if cls is None else {field.name for field in attrs.fields(cls)}
+    known = option_names(registration)
     entries = options.mapping or {}
     lacking = {
         key: child
@@ -353,7 +352,7 @@ def _dropped(lacking: Mapping[str, Node], registration: Registration, path: str)
     return f"{place}{path}.type={new_type.value}: dropped {names}, which {name} does not have"
 
 
-def _options(node: Node, registration: Registration, path: str) -> Any:
+def _options(node: Node, registration: Registration, path: str, registry: Registry) -> Any:
     cls = registration.component.options
     if cls is None:
         expected = f"no options of {registration.component.name}"
@@ -367,8 +366,21 @@ def _options(node: Node, registration: Registration, path: str) -> Any:
         except InputError as error:
             problems = error.problems
     if problems:
-        raise InputError([_with_hint(problem, _handled(registration.kind)) for problem in problems])
+        handled = _handled(registration.kind)
+        found = [_with_hint(problem, handled) for problem in problems]
+        raise InputError([_with_owners(problem, registration.kind, registry) for problem in found])
     return None
+
+
+def _with_owners(problem: Problem, kind: str, registry: Registry) -> Problem:
+    """The problem of an unknown option that other components of the kind have."""
+    key = (problem.path or "").rpartition(".")[2]
+    owners = [
+        each.component.name for each in registry.registrations(kind) if key in option_names(each)
+    ]
+    if problem.message != _UNKNOWN or not owners:
+        return problem
+    return attrs.evolve(problem, hint=f"an option of {', '.join(owners)}")
 
 
 def _with_hint(problem: Problem, handled: Sequence[str]) -> Problem:

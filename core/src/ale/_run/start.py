@@ -2,7 +2,6 @@
 
 import os
 import random
-import sys
 import time
 import traceback
 from collections import deque
@@ -45,6 +44,7 @@ from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale.protocols import ComparesRollouts, IgnoresDemonstrations, RestoringScheme, Start
 from ale.strict import from_plain
+from ale.text import tell
 from ale.types import Split, Task
 
 
@@ -55,7 +55,7 @@ class Host:
     registry: Registry = field(repr=False)
     environ: Mapping[str, str] = field(factory=lambda: dict(os.environ), repr=False)
     interrupt: Interrupt = field(factory=Interrupt)
-    report: Callable[[str], None] = field(default=lambda text: print(text, file=sys.stderr))
+    report: Callable[[str], None] = field(default=tell)
     clocks: Mapping[str, Any] = field(factory=dict)
     """`clock`, `monotonic` and `new_id` of `BuildContext`, to replace the real ones."""
     checking: bool = False
