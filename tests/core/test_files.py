@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from ale.errors import StoreError
-from ale.files import remove_partial, replacing, store_errors, write_whole
+from ale._config import load_config
+from ale._registry import Registry
+from ale.errors import InputError, StoreError
+from ale.files import decoded, read_text, remove_partial, replacing, store_errors, write_whole
 from ale.recording import Recording
-from ale.runs import Registry
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -168,3 +169,44 @@ async def test_all_that_a_run_stores_is_for_this_user(workplace: Any) -> None:
     assert {"episodes.jsonl", "credits/00000.jsonl", ".lock"} <= modes.keys()
     files = {name: each for name, each in modes.items() if (run.store.path / name).is_file()}
     assert {name: oct(each) for name, each in files.items() if each & 0o077} == {}
+
+
+LATIN = "first: line\nsecond: caf\xe9\n".encode("latin-1")
+
+
+def test_a_text_that_is_not_utf_8_is_refused_with_its_line_its_byte_and_what_to_do(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a b.txt"
+    path.write_bytes(LATIN)
+    said = f"""\
+{path}:2: not UTF-8: byte 12 of the line is 0xe9
+    hint      if it is WINDOWS-1252: iconv -f WINDOWS-1252 -t UTF-8 '{path}' > NEW"""
+    with pytest.raises(InputError) as caught:
+        read_text(path)
+    assert str(caught.value) == said
+    with pytest.raises(InputError, match=r"a b\.txt:8: not UTF-8: byte 2 of the line is 0xff"):
+        decoded(b"a\xff", path, line=8)
+    path.write_bytes("long".encode("utf-16"))
+    with pytest.raises(InputError, match="iconv -f UTF-16"):
+        read_text(path)
+    with pytest.raises(InputError, match=r"nowhere: can't be read: No such file"):
+        read_text(tmp_path / "nowhere")
+
+
+def test_a_text_is_read_with_any_ends_of_lines(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes("größer\r\nb\rc\n".encode())
+    assert read_text(tmp_path / "a") == "größer\nb\nc\n"
+
+
+def test_a_config_and_a_plugin_file_that_are_not_utf_8_are_refused_by_line(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_bytes(LATIN)
+    with pytest.raises(InputError, match=r"c\.yaml:2: not UTF-8: byte 12"):
+        load_config(tmp_path / "c.yaml", Registry())
+    (tmp_path / "c.yaml").write_text("plugins: [p.py]\n")
+    (tmp_path / "p.py").write_bytes(b"import ale\n\nNAME = 'caf\xe9'\n")
+    with pytest.raises(InputError, match=r"p\.py:3: not UTF-8: byte 12 .*\n.*iconv"):
+        load_config(tmp_path / "c.yaml", Registry())
+    (tmp_path / "p.py").write_bytes(b"# -*- coding: latin-1 -*-\nNAME = 'caf\xe9'\n")
+    with pytest.raises(InputError, match="registers nothing"):
+        load_config(tmp_path / "c.yaml", Registry())

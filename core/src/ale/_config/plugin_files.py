@@ -3,15 +3,18 @@
 import hashlib
 import importlib.util
 import sys
+import tokenize
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 
 from attrs import frozen
 
 from ale._registry import KINDS, Registry, functions_in
 from ale.errors import InputError
+from ale.files import decoded
 from ale.strict import Node, nearest_file, structure
 from ale.strict._problems import Problems
 
@@ -59,6 +62,8 @@ def _load(path: Path, registry: Registry, broken: Callable[..., InputError]) -> 
         raise broken(f"no such file: {path}", hint=nearest_file(path)) from None
     except OSError as error:
         raise broken(f"{path} can't be read: {error.strerror}") from None
+    if _encoding(source).startswith("utf-8"):
+        decoded(source, path)
     digest = hashlib.sha256(source).hexdigest()
     # Attrs and dataclasses look a class's module up in sys.modules.
     name = f"ale_plugin_file_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
@@ -77,6 +82,14 @@ def _load(path: Path, registry: Registry, broken: Callable[..., InputError]) -> 
     _register(module, path, digest, registry, broken)
     registry.files[path] = digest
     return digest
+
+
+def _encoding(source: bytes) -> str:
+    """The encoding that the file's first lines declare, as Python reads it."""
+    try:
+        return tokenize.detect_encoding(BytesIO(source).readline)[0]
+    except SyntaxError:  # an unknown one; or a first line that is not UTF-8
+        return "utf-8"
 
 
 def _register(

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from ale.errors import InputError, Problem, nearest
+from ale.files import read_text
 from ale.strict.node import Node, Scalar
 
 # The C loader, if PyYAML was built with it, is about ten times faster; the result is the same.
@@ -36,15 +37,11 @@ def read_yaml(path: Path) -> Node:
     Raises:
         InputError: it can't be read, is not UTF-8, or is not valid; every problem at once.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise Node(None, str(path)).error("no such file", hint=nearest_file(path)) from None
-    except IsADirectoryError:
-        raise Node(None, str(path)).error("is a folder, not a YAML file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Node(None, str(path)).error(f"can't be read: {error}") from error
-    return parse_yaml(text, file=str(path))
+    if path.is_dir():
+        raise Node(None, str(path)).error("is a folder, not a YAML file")
+    if not path.exists():
+        raise Node(None, str(path)).error("no such file", hint=nearest_file(path))
+    return parse_yaml(read_text(path), file=str(path))
 
 
 def nearest_file(path: Path) -> str | None:

@@ -295,7 +295,7 @@ def test_a_wrong_file_says_what_was_expected_with_file_and_line(tmp_path: Path) 
     file.write_text('{"question": "a"\n')
     assert "mine.jsonl:2: not JSON" in message(gsm8k(Gsm8kOptions(path=file)))
     file.write_bytes(b"\xff\xfe")
-    assert "can't be read" in message(gsm8k(Gsm8kOptions(path=file)))
+    assert "mine.jsonl:1: not UTF-8: byte 1 of the line" in message(gsm8k(Gsm8kOptions(path=file)))
 
 
 def test_an_unknown_id_and_an_empty_selection_are_errors() -> None:

@@ -247,7 +247,8 @@ a.yaml:6: constraints.max_step: unknown option
     expected  one of max_steps, max_turns, network, time_limit_s
     hint      did you mean 'max_steps'?
 a.yaml:6: constraints.time_limit_s: expected a finite number above 0, found the number -1.0
-b.yaml: can't be read: 'utf-8' codec can't decode byte 0xff in position 4: invalid start byte
+b.yaml:1: not UTF-8: byte 5 of the line is 0xff
+    hint      if it is WINDOWS-1252: iconv -f WINDOWS-1252 -t UTF-8 b.yaml > NEW
 c.yaml:2: not valid YAML: did not find expected node content (while parsing a flow node)
 e.yaml:1: expected a task: a mapping of 'id', 'goal', ..."""
     assert found == expected

@@ -1,6 +1,7 @@
 """The agent's own messages: the system prompt, reminders and hints."""
 
 from ale.errors import InputError
+from ale.files import read_text
 from ale.types import Completion
 from ale_agent_iflow.options import IflowOptions
 
@@ -39,12 +40,7 @@ def system_prompt(options: IflowOptions) -> str:
     path = "agent.system_prompt_file"
     if options.system_prompt is not None:
         raise InputError.of("give this or agent.system_prompt, not both", path=path)
-    try:
-        return options.system_prompt_file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError.of(
-            f"can't be read: {error}", path=path, expected="a UTF-8 file"
-        ) from error
+    return read_text(options.system_prompt_file, option=path)
 
 
 def reminder(completion: Completion, format_hint: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from ale.errors import InputError
+from ale.files import read_text
 from ale.types import ToolSpec
 from ale_rows.reading import damaged
 from ale_rows.rows import ChatTool, ChatToolFunction, ChatTools, EpisodeRow, ScoredRow
@@ -56,9 +56,7 @@ def read_tools(path: Path) -> tuple[ToolSpec, ...]:
         InputError: the file does not exist, or is not such a list.
     """
     try:
-        listed = msgspec.json.decode(path.read_bytes(), type=tuple[ChatTool, ...])
-    except OSError as error:
-        raise InputError.of(f"{error.strerror}", file=str(path)) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        listed = msgspec.json.decode(read_text(path), type=tuple[ChatTool, ...])
+    except msgspec.MsgspecError as error:
         raise damaged(error, path, None) from None
     return recorded_tools(listed) or ()

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, Generic, TypeVar, get_args
 import msgspec
 
 from ale.errors import InputError
+from ale.files import decoded
 from ale.types import Episode
 from ale_rows.rows import KINDS, MADE_BY, SCHEMA
 
@@ -92,7 +93,12 @@ class _Head(msgspec.Struct):
 def refused(
     line: bytes, cls: type[Any], error: Exception, path: Path, number: int | None
 ) -> InputError:
-    """The error for a line that is not a `cls`, with a hint."""
+    """The error for a line that is not a `cls`, with a hint.
+
+    Raises:
+        InputError: it is not UTF-8.
+    """
+    decoded(line, path, line=number or 1)
     reason = _reason(line, cls)
     if reason is None:
         return damaged(error, path, number)

@@ -11,6 +11,7 @@ from typing import Any
 from attrs import field, frozen
 
 from ale.errors import InputError, Problem, nearest
+from ale.files import decoded
 
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".parquet")
 """Of files with rows."""
@@ -110,10 +111,11 @@ def rows_of(path: Path, expected: str) -> Iterator[Row]:
         return
     try:
         data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+        data = gzip.decompress(data) if path.suffix == ".gz" else data
+    except (OSError, EOFError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise unusable(path, f"can't be read: {why}", expected) from error
+    text = decoded(data, path)
     name = path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
     for index, (line, data) in enumerate(_objects(text, path, expected)):
         if not isinstance(data, dict):

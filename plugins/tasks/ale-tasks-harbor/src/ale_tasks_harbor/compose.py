@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 from attrs import evolve, field, frozen
 
+from ale.errors import InputError
 from ale_tasks_harbor import compose_policy, health, interpolation
 from ale_tasks_harbor.checks import NO_SIZE, mebibytes
 from ale_tasks_harbor.folder import Folder
@@ -113,6 +114,9 @@ def read(
     file = folder.at(FILE)
     try:
         client = _read(folder, environ, own, implied=implied)
+    except InputError as error:
+        values.problems.extend(error.problems)
+        return Client()
     except (OSError, ValueError, yaml.YAMLError) as error:
         values.note(file, f"can't be read: {' '.join(str(error).split())}")
         return Client()

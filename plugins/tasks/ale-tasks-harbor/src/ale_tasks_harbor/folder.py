@@ -7,6 +7,9 @@ A run reads thousands of folders before it starts; `pathlib` would take several 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
+
+from ale.files import decoded
 
 _FIRST_LINE = 256
 """Bytes that the kernel reads of it."""
@@ -112,9 +115,9 @@ class Folder:
 
         Raises:
             OSError: it can't be read.
-            UnicodeDecodeError: it is not UTF-8.
+            InputError: it is not UTF-8.
         """
-        text = self.read(name).decode()
+        text = decoded(self.read(name), Path(self.at(name)))
         return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 

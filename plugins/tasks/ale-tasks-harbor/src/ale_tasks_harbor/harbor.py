@@ -9,6 +9,7 @@ from typing import Any
 import tomli
 from attrs import asdict as unstructure
 
+from ale.errors import InputError
 from ale.types import Constraints, CriterionSpec, Environment, Task, replace
 from ale_tasks_harbor import (
     health,
@@ -171,8 +172,11 @@ class _Reader:
     def _instruction(self, folder: Folder) -> str:
         try:
             text = folder.text("instruction.md")
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             self._root.note(folder.at("instruction.md"), f"can't be read: {error}")
+            return ""
+        except InputError as error:
+            self._root.problems.extend(error.problems)
             return ""
         return task_metadata.without_canary(text)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from ale.errors import InputError
 from ale.types import Constraints, CriterionSpec, Environment, Task, replace
 from ale_tasks_harbor import compose, integrity, solution
 from ale_tasks_harbor.capabilities import required
@@ -132,6 +133,9 @@ class _Reader:
             return self._typed(), {}
         except solution.UnusableError as error:
             return None, {solution.WITHOUT: str(error)}
+        except InputError as error:
+            self._root.problems.extend(error.problems)
+            return None, {}
         except (OSError, ValueError, yaml.YAMLError) as error:
             message = f"the solution can't be read: {' '.join(str(error).split())}"
             self._root.note(folder.at(_SOLUTION), message)

@@ -232,7 +232,7 @@ def read_task(
     file = folder.at(name)
     try:
         text = folder.text(name)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise InputError.of(f"can't be read: {error}", file=file) from None
     try:
         root = Values(parse(text), file=file, problems=[])

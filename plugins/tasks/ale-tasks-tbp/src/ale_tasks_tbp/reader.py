@@ -6,6 +6,7 @@ import attrs
 from attrs import frozen
 
 from ale.errors import InputError, Problem
+from ale.files import read_text
 from ale.strict import Node, nearest, read_yaml, structure
 from ale.types import Constraints, CriterionSpec, Environment, Task
 from ale_tasks_tbp.taskfile import CriterionEntry, TaskFile
@@ -102,9 +103,9 @@ def _solution(
             )
         )
     try:
-        text = script.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        problems.append(Problem(message=f"can't be read: {error}", file=str(script)))
+        text = read_text(script)
+    except InputError as error:
+        problems += error.problems
         return None
     problems += _wrong_script(text, str(script))
     return (text,)

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ale.errors import InputError
+from ale.files import decoded
 from ale_rows.exchange.known import known_file
 from ale_rows.reading import opened
 
@@ -44,8 +45,8 @@ def items(path: Path) -> Iterator[tuple[int, Item | LeftOutError]]:
 
 def _whole(file: BinaryIO, path: Path) -> Iterable[Any]:
     try:
-        whole = msgspec.json.decode(file.read())
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        whole = msgspec.json.decode(decoded(file.read(), path))
+    except msgspec.MsgspecError as error:
         message = f"{error}; a file of JSON lines is named .jsonl"
         raise InputError.of(message, file=str(path)) from None
     return whole if isinstance(whole, list) else [whole]
@@ -53,8 +54,10 @@ def _whole(file: BinaryIO, path: Path) -> Iterable[Any]:
 
 def _decoded(line: bytes) -> Item | LeftOutError:
     try:
-        return _object(msgspec.json.decode(line))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _object(msgspec.json.decode(line.decode("utf-8")))
+    except UnicodeDecodeError:
+        return LeftOutError("a line that is not UTF-8")
+    except (msgspec.MsgspecError, RecursionError):
         return LeftOutError("a line that is not JSON: it is damaged or was edited")
 
 

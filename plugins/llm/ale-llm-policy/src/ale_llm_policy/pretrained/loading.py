@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from ale.errors import InputError, nearest
+from ale.files import decoded
 from ale_llm_policy.options import TinyShape
 from ale_llm_policy.pretrained.policy import TorchPolicy, no_progress_bars
 from ale_llm_policy.pretrained.quantising import nf4
@@ -124,8 +125,8 @@ def _source(chat_template: str | None) -> str | None:
         return None
     file, others = _template_file(chat_template)
     try:
-        return file.read_text("utf-8").rstrip("\n")
-    except (OSError, UnicodeDecodeError) as error:
+        return decoded(file.read_bytes(), file, option=_TEMPLATE).rstrip("\n")
+    except OSError as error:
         raise InputError.of(
             f"{chat_template} can't be read: {error}",
             path=_TEMPLATE,

@@ -10,6 +10,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from ale.errors import InputError
+from ale.files import read_text
 from ale_llm_policy.options import TinyShape
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -118,15 +119,7 @@ def make_tokenizer(
 def _lines(corpus: Path | Iterable[str] | None) -> Iterator[str]:
     yield from _CALL_FORMAT
     if isinstance(corpus, Path):
-        try:
-            text = corpus.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError.of(
-                f"{corpus} can't be read: {error}",
-                path="llm.tiny.corpus",
-                expected="a UTF-8 text file",
-            ) from error
-        yield from text.splitlines(keepends=True)
+        yield from read_text(corpus, option="llm.tiny.corpus").splitlines(keepends=True)
     elif corpus is not None:
         yield from corpus
 

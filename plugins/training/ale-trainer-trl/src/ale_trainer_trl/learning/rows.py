@@ -8,6 +8,7 @@ from typing import Any
 from attrs import field, frozen
 
 from ale.errors import InputError
+from ale.files import decoded
 
 Row = Mapping[str, Any]
 Place = tuple[str, int]
@@ -58,7 +59,7 @@ def _lines(path: Path) -> Iterator[tuple[Place, Row]]:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = json.loads(decoded(line, path, line=number))
             except (ValueError, RecursionError) as error:
                 raise InputError.of(f"no JSON: {error}", file=str(path), line=number) from error
             if not isinstance(row, dict):
