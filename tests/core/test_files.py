@@ -11,8 +11,9 @@ import pytest
 from ale._config import load_config
 from ale._registry import Registry
 from ale.errors import InputError, StoreError
-from ale.files import decoded, read_text, remove_partial, replacing, store_errors, write_whole
+from ale.files import remove_partial, replacing, store_errors, write_whole
 from ale.recording import Recording
+from ale.strict import decoded, read_text
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

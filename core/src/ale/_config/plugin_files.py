@@ -14,8 +14,7 @@ from attrs import frozen
 
 from ale._registry import KINDS, Registry, functions_in
 from ale.errors import InputError
-from ale.files import decoded
-from ale.strict import Node, nearest_file, structure
+from ale.strict import Node, decoded, nearest_file, structure
 from ale.strict._problems import Problems
 
 KEY = "plugins"

@@ -8,15 +8,18 @@ from ale.errors import nearest
 from ale.strict.node import Node, describe, from_plain
 from ale.strict.reading import nearest_file, parse_yaml, read_yaml
 from ale.strict.structuring import NameOrPath, structure
+from ale.strict.texts import decoded, read_text
 
 __all__ = [
     "NameOrPath",
     "Node",
+    "decoded",
     "describe",
     "from_plain",
     "nearest",
     "nearest_file",
     "parse_yaml",
+    "read_text",
     "read_yaml",
     "structure",
 ]

@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from ale.errors import InputError, Problem, nearest
-from ale.files import read_text
 from ale.strict.node import Node, Scalar
+from ale.strict.texts import read_text
 
 # The C loader, if PyYAML was built with it, is about ten times faster; the result is the same.
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)

@@ -1,7 +1,7 @@
 """The agent's own messages: the system prompt, reminders and hints."""
 
 from ale.errors import InputError
-from ale.files import read_text
+from ale.strict import read_text
 from ale.types import Completion
 from ale_agent_iflow.options import IflowOptions
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from ale.files import read_text
+from ale.strict import read_text
 from ale.types import ToolSpec
 from ale_rows.reading import damaged
 from ale_rows.rows import ChatTool, ChatToolFunction, ChatTools, EpisodeRow, ScoredRow

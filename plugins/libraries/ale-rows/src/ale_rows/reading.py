@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Generic, TypeVar, get_args
 import msgspec
 
 from ale.errors import InputError
-from ale.files import decoded
+from ale.strict import decoded
 from ale.types import Episode
 from ale_rows.rows import KINDS, MADE_BY, SCHEMA
 

@@ -11,7 +11,7 @@ from typing import Any
 from attrs import field, frozen
 
 from ale.errors import InputError, Problem, nearest
-from ale.files import decoded
+from ale.strict import decoded
 
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".parquet")
 """Of files with rows."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from ale.files import decoded
+from ale.strict import decoded
 
 _FIRST_LINE = 256
 """Bytes that the kernel reads of it."""

@@ -6,8 +6,7 @@ import attrs
 from attrs import frozen
 
 from ale.errors import InputError, Problem
-from ale.files import read_text
-from ale.strict import Node, nearest, read_yaml, structure
+from ale.strict import Node, nearest, read_text, read_yaml, structure
 from ale.types import Constraints, CriterionSpec, Environment, Task
 from ale_tasks_tbp.taskfile import CriterionEntry, TaskFile
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ale.errors import InputError
-from ale.files import decoded
+from ale.strict import decoded
 from ale_rows.exchange.known import known_file
 from ale_rows.reading import opened
 

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from ale.errors import InputError, nearest
-from ale.files import decoded
+from ale.strict import decoded
 from ale_llm_policy.options import TinyShape
 from ale_llm_policy.pretrained.policy import TorchPolicy, no_progress_bars
 from ale_llm_policy.pretrained.quantising import nf4

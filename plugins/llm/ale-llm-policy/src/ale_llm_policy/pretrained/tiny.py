@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from ale.errors import InputError
-from ale.files import read_text
+from ale.strict import read_text
 from ale_llm_policy.options import TinyShape
 
 ROLES = ("system", "user", "assistant", "tool")

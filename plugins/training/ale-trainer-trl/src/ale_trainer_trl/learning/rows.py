@@ -8,7 +8,7 @@ from typing import Any
 from attrs import field, frozen
 
 from ale.errors import InputError
-from ale.files import decoded
+from ale.strict import decoded
 
 Row = Mapping[str, Any]
 Place = tuple[str, int]
