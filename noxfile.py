@@ -27,17 +27,17 @@ SLOW = (
     "ale-ray",
     "ale-lite",
     "ale-nats",
-    "ale-store",
+    "ale-look",
     "ale-sandbox-bubblewrap",
     "ale-tasks-shell",
-    "ale-new",
+    "ale-workbench",
     "ale-sandbox-cwsandbox",
     "ale-sandbox-e2b",
     "ale-tasks-swe",
     "ale-llm-policy",
     "ale-trainer-policy",
     "ale-servers",
-    "ale-server",
+    "ale-serving",
     "ale-vllm",
     "ale-sglang",
     "ale-proxy",
@@ -49,7 +49,6 @@ SLOW = (
     "ale-llm-openai",
     "ale-sandbox-local",
     "ale-ablate",
-    "ale-art",
     "ale-bench",
     "ale-training",
 )
@@ -280,7 +279,7 @@ AS_USER = [
     "tests/core",
     "plugins/criteria",
     *(f"plugins/sandbox/ale-sandbox-{name}" for name in ("local", "bubblewrap")),
-    "plugins/commands/ale-store",
+    "plugins/commands/ale-look/tests/store",
 ]
 
 
@@ -307,7 +306,7 @@ def user(session: nox.Session) -> None:
             become += ["--clear-groups", "--"]
         session.run("uv", "venv", "--quiet", "--python", "/usr/bin/python3", str(env))
         install = ["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", python]
-        needs = {line for name in ("ale-store", "ale-criteria-python") for line in test_needs(name)}
+        needs = {line for name in ("ale-look", "ale-criteria-python") for line in test_needs(name)}
         session.run(*install, "-e", f"{clone}[dev]", *sorted(needs))
         session.env.update(QUIET, HOME=str(home), XDG_RUNTIME_DIR=None)
         session.env["PATH"] = os.pathsep.join([str(env / "bin"), "/usr/bin", "/bin"])
@@ -389,7 +388,7 @@ def plugin(session: nox.Session, name: str) -> None:
     session.install("./core", *packages, *test_needs(name), TIMEOUT)
     reuse_bytecode(session)
     session.env.update(QUIET)
-    # The long ones: nox -s "plugin(ale-observe-wandb)" -- -m long
+    # The long ones: nox -s "plugin(ale-trackers)" -- -m long
     options = ["-c", "pyproject.toml", "--rootdir", ".", *session.posargs]
     with temporary() as folder:
         session.run(*TIMED, folder, *options, str(FOLDERS[name]))

@@ -39,6 +39,12 @@ def _name(requirement: str) -> str:
     return re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
 
 
+def _extras(requirement: str) -> list[str]:
+    """The extras that are asked for, as ``container`` in ``ale-sandboxing[container]>=0.1``."""
+    found = re.match(r"[A-Za-z0-9._-]+\[([^\]]*)\]", requirement)
+    return [name.strip() for name in found[1].split(",")] if found else []
+
+
 def _optional() -> list[str]:
     """Names of the packages whose external dependencies are extras of the root."""
     root = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -52,16 +58,17 @@ def requirements() -> list[str]:
     Packages in ``[tool.ale.workspace] optional`` are on the path too, but their dependencies are
     extras of the root; without them, they report what is missing.
     """
-    optional = _optional()
-    projects = [_project(folder) for folder in members()]
-    local = {project["name"] for project in projects}
+    projects = {project["name"]: project for project in map(_project, members())}
     wanted = [
-        requirement
-        for project in projects
-        if project["name"] not in optional
-        for requirement in project.get("dependencies", [])
+        line
+        for name, project in projects.items()
+        if name not in _optional()
+        for line in project.get("dependencies", [])
     ]
-    return sorted({line for line in wanted if _name(line) not in local})
+    for line in wanted:  # grows: an extra may name further packages of ours
+        for extra in _extras(line) if _name(line) in projects else ():
+            wanted += projects[_name(line)]["optional-dependencies"][extra]
+    return sorted({line for line in wanted if _name(line) not in projects})
 
 
 def _metadata(project: dict[str, Any], requires: list[str]) -> str:

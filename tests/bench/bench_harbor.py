@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ale_sandbox_container_testing.images import DEBIAN, CannotMakeError, provide
+from ale_sandboxing.container_testing.images import DEBIAN, CannotMakeError, provide
 
 ALE = str(Path(sys.executable).with_name("ale"))
 TASKS = 8

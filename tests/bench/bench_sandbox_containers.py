@@ -17,7 +17,7 @@ from sandboxes import Row, bench_session_command, compare, many_at_once, report,
 from ale.plugin import BuildContext
 from ale.protocols import Sandbox
 from ale.types import SandboxSpec
-from ale_sandbox_container_testing.images import BUSYBOX, CannotMakeError, provide
+from ale_sandboxing.container_testing.images import BUSYBOX, CannotMakeError, provide
 
 ENGINES = ("docker", "podman")
 

@@ -22,11 +22,11 @@ from sqlalchemy import insert, text
 
 from ale._store import Redactor, RunDirectory
 from ale.testing.builders import episode, turn
-from ale_store import schema
-from ale_store.database import Database, open_database
-from ale_store.finding import Filters, find, sample
-from ale_store.indexing import Indexer
-from ale_store.listing import RunFilters, list_runs
+from ale_look.store import schema
+from ale_look.store.database import Database, open_database
+from ale_look.store.finding import Filters, find, sample
+from ale_look.store.indexing import Indexer
+from ale_look.store.listing import RunFilters, list_runs
 
 EPISODES = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
 P95_AIM_MS = 100.0

@@ -24,7 +24,7 @@ import odd_tasks
 import terminal_bench
 from verdict import Verdict, compared
 
-from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN, CannotMakeError, provide
+from ale_sandboxing.container_testing.images import BUSYBOX, DEBIAN, CannotMakeError, provide
 
 ALE = str(Path(sys.executable).with_name("ale"))
 DATA = Path(__file__).parents[2] / "plugins" / "tasks" / "ale-tasks-harbor" / "tests" / "data"

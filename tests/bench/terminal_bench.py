@@ -13,7 +13,7 @@ import odd_bench_tasks
 import yaml
 from verdict import Verdict
 
-from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN
+from ale_sandboxing.container_testing.images import BUSYBOX, DEBIAN
 
 OWN = ("terminal-bench", "compose")
 """Folders of our own tests."""

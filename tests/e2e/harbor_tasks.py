@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN, CannotMakeError, provide
+from ale_sandboxing.container_testing.images import BUSYBOX, DEBIAN, CannotMakeError, provide
 
 PRIVILEGES: Mapping[str, Any] = {
     "capabilities": ["DOCKER_DEFAULT"],

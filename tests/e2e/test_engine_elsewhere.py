@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ale_sandbox_container_testing.elsewhere import own_engine
-from ale_sandbox_container_testing.images import BUSYBOX, CannotMakeError, provide
+from ale_sandboxing.container_testing.elsewhere import own_engine
+from ale_sandboxing.container_testing.images import BUSYBOX, CannotMakeError, provide
 
 from .harbor_tasks import outcomes
 

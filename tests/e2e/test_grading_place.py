@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ale_criteria_python.testing import ROOT
-from ale_sandbox_container_testing.images import DEBIAN
+from ale_sandboxing.container_testing.images import DEBIAN
 
 from .harbor_tasks import skip_without
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ale_sandbox_container_testing.compose import COMPOSE, why_no_compose
+from ale_sandboxing.container_testing.compose import COMPOSE, why_no_compose
 
 from .harbor_tasks import config, containers, outcomes, why_not
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from attrs import define
 
-from ale_sandbox_container_testing.images import BUSYBOX, CannotMakeError, provide
+from ale_sandboxing.container_testing.images import BUSYBOX, CannotMakeError, provide
 
 from .harbor_tasks import PRIVILEGES, outcomes
 

@@ -21,7 +21,7 @@ from ale.types import SandboxSpec, Score, Task
 from ale_criteria_python import testing
 from ale_criteria_python.options import PythonTestsOptions
 from ale_criteria_python.python_tests import PythonTests
-from ale_sandbox_container_testing.images import DEBIAN
+from ale_sandboxing.container_testing.images import DEBIAN
 
 from .harbor_tasks import skip_without
 

@@ -28,8 +28,8 @@ import pytest
 from attrs import frozen
 
 from ale.testing.waiting import wait_for
-from ale_sandbox_container_testing.compose import COMPOSE, why_no_compose
-from ale_sandbox_container_testing.images import DEBIAN
+from ale_sandboxing.container_testing.compose import COMPOSE, why_no_compose
+from ale_sandboxing.container_testing.images import DEBIAN
 
 from .harbor_tasks import why_not
 

@@ -72,7 +72,7 @@ def sandbox_of(kind: str, workshop: Any, tools: Path) -> Mapping[str, Any]:
     if kind == "local":
         return {"type": "local", "root": str(workshop.space)}
     if kind == "docker":
-        from ale_sandbox_container_testing.images import DEBIAN
+        from ale_sandboxing.container_testing.images import DEBIAN
 
         skip_without("docker")
         return {"type": "docker", "image": DEBIAN, "allowlist_paths": [str(tools)]}

@@ -21,7 +21,7 @@ def test_metadata_and_links_have_the_address_of_the_repository() -> None:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    for name in ("core", "plugins/agent/ale-hints"):
+    for name in ("core", "plugins/agent/ale-middleware"):
         (tmp_path / name).mkdir(parents=True)
         for file in ("pyproject.toml", "README.md"):
             shutil.copy(ROOT / name / file, tmp_path / name)
@@ -33,7 +33,7 @@ def test_another_address_is_written_everywhere(clone: Path) -> None:
     before = TOOL["repository"](clone)
     root = clone / "pyproject.toml"
     root.write_text(root.read_text().replace(before, "https://forge.example.org/us/ale"))
-    readme = clone / "plugins/agent/ale-hints/README.md"
+    readme = clone / "plugins/agent/ale-middleware/README.md"
     readme.write_text(readme.read_text() + "\n[new](../../../core/README.md#use)\n")
     for path, text in TOOL["updated"](clone):
         path.write_text(text)

@@ -10,7 +10,7 @@ import shutil
 import pytest
 
 from ale._registry import Registration, Registry
-from ale_sandbox_container_testing.compose import COMPOSE, why_no_compose
+from ale_sandboxing.container_testing.compose import COMPOSE, why_no_compose
 
 
 def is_remote(registration: Registration) -> bool:

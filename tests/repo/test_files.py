@@ -22,13 +22,13 @@ def test_a_file_has_at_most_800_lines() -> None:
 RENAMED = {
     "ale/processes.py": "a file is locked before it has its name",
     "ale/_store/checkpoints.py": "several processes write into one folder, which one renames",
-    "ale_machine/wizard.py": "a config may not take the place of one that has appeared",
+    "ale_workbench/machine/wizard.py": "a config may not take the place of one that has appeared",
     "ale_rows/tables.py": "in a folder that nobody else sees yet",
-    "ale_sandbox_process/folders.py": "folders are moved in order to be removed",
-    "ale_signed_tests/inside/supervisor.py": "runs in a sandbox, with the standard library alone",
-    "ale_store/archiving.py": "an archive may not take the place of one that has appeared",
-    "ale_store/removing.py": "a folder is renamed to be removed",
-    "ale_torchrun/rank.py": "runs on another machine, with the standard library alone",
+    "ale_sandboxing/process/folders.py": "folders are moved in order to be removed",
+    "ale_grading/signed_tests/inside/supervisor.py": "runs in a sandbox",
+    "ale_look/store/archiving.py": "an archive may not take the place of one that has appeared",
+    "ale_look/store/removing.py": "a folder is renamed to be removed",
+    "ale_processes/torchrun/rank.py": "runs on another machine, with the standard library alone",
 }
 """Files of packages that rename files themselves, and why."""
 

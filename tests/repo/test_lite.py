@@ -28,7 +28,7 @@ NUMBERS = range(1, 77)
 PROJECTS = [ROOT / "core", *(path.parent for path in tracked("plugins/*/*/pyproject.toml"))]
 
 LIMITS = "plugins/sandbox/ale-sandbox-local/tests/test_local_limits.py"
-CONTAINERS = "plugins/libraries/ale-sandbox-container-testing/src/ale_sandbox_container_testing"
+CONTAINERS = "plugins/libraries/ale-sandboxing/src/ale_sandboxing/container_testing"
 ISOLATION = "core/src/ale/testing/sandbox/isolation.py"
 CUTS = "plugins/credit/ale-chunkers/tests/test_chunkers_cuts.py"
 SCHEMES = "plugins/credit/ale-credit/tests/test_credit_schemes.py"

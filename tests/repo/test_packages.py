@@ -46,6 +46,9 @@ GROUPS = {
 }
 """The folders of `plugins/`, and the hooks that their packages implement."""
 
+OPTIONAL = ("container", "tensorboard", "testing", "torch", "wandb")
+"""Extras of packages with modules that only some of their users import."""
+
 CLASSIFIERS = {
     "Development Status :: 3 - Alpha",
     "Intended Audience :: Science/Research",
@@ -88,7 +91,7 @@ def test_a_package_has_its_documents_and_tests(folder: Path) -> None:
         assert (folder / name).read_text().strip()
     assert "## [Unreleased]\n\n### Added\n" in (folder / "CHANGELOG.md").read_text()
     assert (source(folder) / "py.typed").exists()
-    assert list((folder / "tests").glob("test_*.py"))
+    assert list((folder / "tests").rglob("test_*.py"))
     assert source(folder).name == folder.name.replace("-", "_")
 
 
@@ -154,8 +157,7 @@ def needs_and_tests(folder: Path) -> list[str]:
 def test_a_package_declares_what_it_imports(folder: Path) -> None:
     """The shared environment would hide an undeclared import until a user meets it."""
     extras = project(folder).get("optional-dependencies", {})
-    # Of modules that only some users of a library import.
-    optional = [*extras.get("testing", []), *extras.get("torch", [])]
+    optional = [line for name in OPTIONAL for line in extras.get(name, ())]
     declared = {_normal(line) for line in (*needs(folder), *optional)}
     declared |= {"ale-core", folder.name}
     owners = owners_of_modules()

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     ignored = shutil.ignore_patterns("__pycache__", "*.dist-info", "tests", ".*")
-    for name in ("core", "plugins/credit", "plugins/observe"):
+    for name in ("core", "plugins/libraries", "plugins/llm", "plugins/sandbox"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
@@ -60,5 +60,6 @@ def test_no_package_needs_what_the_default_install_does_not_bring(clone: Path) -
     brought = _names(backend["requirements"]()) | {one.name for one in found}
     needs = {one.name: _names(one.requires or []) for one in found}
     assert {name: lacks for name, wants in needs.items() if (lacks := wants - brought)} == {}
-    (wandb,) = (one for one in found if one.name == "ale-observe-wandb")
-    assert "needs" in wandb.metadata.get_all("Provides-Extra")
+    (litellm,) = (one for one in found if one.name == "ale-llm-litellm")
+    assert "needs" in litellm.metadata.get_all("Provides-Extra")
+    assert "docker" in brought, "an extra of ours that another package asks for"

@@ -11,7 +11,7 @@ from ale.errors import InputError, Problem
 from ale.runs import RunReader
 from ale_ablate.grid import Grid
 from ale_ablate.measuring import Evaluated, Measured, measure_grid
-from ale_statistics import Estimate, estimate, holm, sign_flip
+from ale_figures.statistics import Estimate, estimate, holm, sign_flip
 
 _LAST = 0.25
 """Share of the steps, at the end, over which training success is taken."""

@@ -8,7 +8,7 @@ from statistics import median
 from measured import Numbers, Row, Table, p_values
 
 from ale.text import counted
-from ale_statistics import Estimate
+from ale_figures.statistics import Estimate
 
 _LEFT, _WIDTH, _LINE, _TOP = 230, 720, 30, 44
 _STYLE = """

@@ -12,7 +12,7 @@ from ale_ablate import texts
 from ale_ablate.comparing import Comparison, Measure, compare
 from ale_ablate.curves import charts
 from ale_ablate.tables import comma_separated, markdown, runs_comma_separated, terminal
-from ale_statistics import Estimate, estimate
+from ale_figures.statistics import Estimate, estimate
 
 Make = Callable[..., Comparison]
 SHARE = Measure(key="a", title="a", description="a", value=lambda run: None, share=True)

@@ -8,7 +8,7 @@ import pytest
 
 from ale_ablate.comparing import Comparison
 from ale_ablate.page import page
-from ale_charts.testing import ReadPage
+from ale_figures.charts.testing import ReadPage
 
 Make = Callable[..., Comparison]
 HOSTILE = "a=<script>alert(1)</script>&\"'><img src=x onerror=alert(1)>"

@@ -9,7 +9,7 @@ import pytest
 
 from ale.runs import Registry
 from ale_bench.results import majority_vote, read_results, shown_ks
-from ale_statistics import Attempts
+from ale_figures.statistics import Attempts
 
 Bench = Callable[..., Any]
 Stored = Callable[..., Path]

@@ -20,7 +20,7 @@ from ale_launch.launching import to_the_end
 from ale_launch.local import LocalLauncher
 from ale_launch.options import LocalOptions
 from ale_launch.slots import Slot, assign, gpus_of_this_machine
-from ale_supervised import Supervised
+from ale_processes.supervised import Supervised
 
 CORES = sorted(os.sched_getaffinity(0))
 

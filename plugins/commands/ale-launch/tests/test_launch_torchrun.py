@@ -8,7 +8,7 @@ import pytest
 from ale.protocols import Launch, Process
 from ale_launch.options import TorchrunOptions
 from ale_launch.torchrun import TorchrunLauncher
-from ale_torchrun import record_of
+from ale_processes.torchrun import record_of
 
 
 async def test_a_killed_torchrun_is_started_again_without_the_record_of_its_rank_0(

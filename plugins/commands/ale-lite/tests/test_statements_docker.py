@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import ale_sandbox_docker.plugin
-from ale_sandbox_container_testing.fixtures import skip_without
-from ale_sandbox_container_testing.images import DEBIAN
+from ale_sandboxing.container_testing.fixtures import skip_without
+from ale_sandboxing.container_testing.images import DEBIAN
 
 pytestmark = pytest.mark.engine
 GATEWAY = (

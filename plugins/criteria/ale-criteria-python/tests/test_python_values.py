@@ -9,7 +9,7 @@ import pytest
 from ale.errors import GradingError
 from ale.types import Score
 from ale_criteria_python.names import free_names
-from ale_signed_tests import by_clock
+from ale_grading.signed_tests import by_clock
 
 Grade = Callable[..., Awaitable[Score]]
 

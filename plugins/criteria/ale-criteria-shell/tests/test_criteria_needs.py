@@ -16,7 +16,7 @@ from ale_criteria_shell.options import (
     UnitTestsPassOptions,
 )
 from ale_criteria_shell.unit_tests import UnitTestsPass
-from ale_signed_tests import needs
+from ale_grading.signed_tests import needs
 
 
 @pytest.mark.parametrize(

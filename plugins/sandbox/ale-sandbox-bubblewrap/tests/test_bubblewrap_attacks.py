@@ -16,7 +16,7 @@ from ale.protocols import Sandbox, SandboxBackend
 from ale.testing.sandbox.probes import host_processes
 from ale.testing.waiting import until
 from ale.types import ExecResult, SandboxSpec
-from ale_sandbox_process import seccomp
+from ale_sandboxing.process import seccomp
 
 # Looks at a system call's refusal: prints its errno, or 0.
 CALL = """

@@ -12,7 +12,7 @@ from ale.testing.sandbox.probes import host_processes
 from ale.testing.waiting import until
 from ale.types import SandboxSpec
 from ale_sandbox_bubblewrap import facts
-from ale_sandbox_process.testing import killed_hosts, mounted
+from ale_sandboxing.process.testing import killed_hosts, mounted
 
 Build = Callable[..., SandboxBackend]
 PLUGIN = "ale_sandbox_bubblewrap.plugin"

@@ -16,7 +16,7 @@ from ale.protocols import Sandbox
 from ale.types import SandboxSpec
 from ale_sandbox_bubblewrap import facts
 from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox
-from ale_sandbox_process import process_tags
+from ale_sandboxing.process import process_tags
 
 PATIENCE_S = 30.0
 

@@ -12,8 +12,8 @@ from ale.plugin import BuildContext
 from ale.protocols import SandboxBackend
 from ale_sandbox_cwsandbox.options import CwSandboxOptions
 from ale_sandbox_cwsandbox.plugin import build
-from ale_sandbox_remote.testing.fixtures import Build, backend, box, make, service
-from ale_sandbox_remote.testing.services import FakeService, running
+from ale_sandboxing.remote.testing.fixtures import Build, backend, box, make, service
+from ale_sandboxing.remote.testing.services import FakeService, running
 
 __all__ = ["backend", "box", "make", "service"]
 KEY = "the-fake-key"

@@ -15,8 +15,8 @@ from cwsandbox._proto import sandbox_pb2 as pb
 from cwsandbox._proto import sandbox_pb2_grpc
 from google.rpc import error_details_pb2, status_pb2
 
-from ale_sandbox_remote.testing.boxes import FAILED, Box, BoxGoneError, exit_code
-from ale_sandbox_remote.testing.services import Faults, until_terminated
+from ale_sandboxing.remote.testing.boxes import FAILED, Box, BoxGoneError, exit_code
+from ale_sandboxing.remote.testing.services import Faults, until_terminated
 
 KEYS = {"authorization": "Bearer the-fake-key", "x-wandb-api-key": "0123456789" * 4}
 

@@ -3,8 +3,8 @@
 import pytest
 
 from ale.protocols import SandboxBackend
-from ale_sandbox_remote.testing.faults import FaultProbes
-from ale_sandbox_remote.testing.services import FakeService
+from ale_sandboxing.remote.testing.faults import FaultProbes
+from ale_sandboxing.remote.testing.services import FakeService
 
 # The SDK warns of listed sandboxes that it sees no end of.
 pytestmark = pytest.mark.filterwarnings("ignore:Sandbox .* was not stopped:ResourceWarning")

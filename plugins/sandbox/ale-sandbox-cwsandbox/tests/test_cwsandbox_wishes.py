@@ -18,7 +18,7 @@ from ale_sandbox_cwsandbox import credentials, plugin
 from ale_sandbox_cwsandbox.options import CwSandboxOptions
 from ale_sandbox_cwsandbox.tags import owner_of, spec_tags, tags_of
 from ale_sandbox_cwsandbox.wishes import wanted
-from ale_sandbox_remote.service import Request
+from ale_sandboxing.remote.service import Request
 
 Make = Callable[..., SandboxBackend]
 pytestmark = pytest.mark.filterwarnings("ignore:Sandbox .* was not stopped:ResourceWarning")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ale_sandbox_container_testing.attacks import AttackProbes
-from ale_sandbox_container_testing.commands import CommandProbes
-from ale_sandbox_container_testing.damage import DamageProbes
-from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN
+from ale_sandboxing.container_testing.attacks import AttackProbes
+from ale_sandboxing.container_testing.commands import CommandProbes
+from ale_sandboxing.container_testing.damage import DamageProbes
+from ale_sandboxing.container_testing.images import BUSYBOX, DEBIAN
 
 pytestmark = pytest.mark.engine
 

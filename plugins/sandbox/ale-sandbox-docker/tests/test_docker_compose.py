@@ -7,9 +7,9 @@ import pytest
 
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
-from ale_sandbox_container_testing.compose import COMPOSE, why_no_compose
-from ale_sandbox_container_testing.images import BUSYBOX
-from ale_sandbox_container_testing.tools import Make
+from ale_sandboxing.container_testing.compose import COMPOSE, why_no_compose
+from ale_sandboxing.container_testing.images import BUSYBOX
+from ale_sandboxing.container_testing.tools import Make
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio]
 

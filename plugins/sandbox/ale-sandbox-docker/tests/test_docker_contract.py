@@ -6,8 +6,8 @@ from ale.testing.sandbox import SandboxContract
 from ale.testing.sandbox.exec import ExecProbes
 from ale.testing.sandbox.session import SessionProbes
 from ale.testing.sandbox.system_calls import SystemCallProbes
-from ale_sandbox_container_testing.fixtures import OfItsKit
-from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN
+from ale_sandboxing.container_testing.fixtures import OfItsKit
+from ale_sandboxing.container_testing.images import BUSYBOX, DEBIAN
 
 pytestmark = pytest.mark.engine
 

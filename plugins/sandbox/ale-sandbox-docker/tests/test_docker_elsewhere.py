@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from ale_sandbox_container_testing.elsewhere import (
+from ale_sandboxing.container_testing.elsewhere import (
     INSIDE,
     PYTHON,
     ElsewhereProbes,
@@ -19,9 +19,9 @@ from ale_sandbox_container_testing.elsewhere import (
     imported,
     own_engine,
 )
-from ale_sandbox_container_testing.fixtures import skip_without
-from ale_sandbox_container_testing.images import BUSYBOX, provide
-from ale_sandbox_container_testing.restarts import RestartProbes
+from ale_sandboxing.container_testing.fixtures import skip_without
+from ale_sandboxing.container_testing.images import BUSYBOX, provide
+from ale_sandboxing.container_testing.restarts import RestartProbes
 
 pytestmark = pytest.mark.engine
 

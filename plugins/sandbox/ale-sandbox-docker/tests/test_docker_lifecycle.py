@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from ale_sandbox_container_testing.distance import DistanceProbes
-from ale_sandbox_container_testing.ends import EndProbes
-from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN
-from ale_sandbox_container_testing.network import NetworkProbes
-from ale_sandbox_container_testing.privileges import PrivilegeProbes
-from ale_sandbox_container_testing.starts import StartProbes
-from ale_sandbox_container_testing.tools import Make, opened
+from ale_sandboxing.container_testing.distance import DistanceProbes
+from ale_sandboxing.container_testing.ends import EndProbes
+from ale_sandboxing.container_testing.images import BUSYBOX, DEBIAN
+from ale_sandboxing.container_testing.network import NetworkProbes
+from ale_sandboxing.container_testing.privileges import PrivilegeProbes
+from ale_sandboxing.container_testing.starts import StartProbes
+from ale_sandboxing.container_testing.tools import Make, opened
 
 pytestmark = pytest.mark.engine
 

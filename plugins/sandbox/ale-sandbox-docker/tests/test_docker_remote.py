@@ -15,10 +15,10 @@ from attrs import frozen
 
 from ale.errors import NotUsableError
 from ale.plugin import BuildContext
-from ale_sandbox_container_testing.elsewhere import own_engine, use
-from ale_sandbox_container_testing.fixtures import skip_without
-from ale_sandbox_container_testing.images import BUSYBOX, provide
 from ale_sandbox_docker.options import DockerOptions
+from ale_sandboxing.container_testing.elsewhere import own_engine, use
+from ale_sandboxing.container_testing.fixtures import skip_without
+from ale_sandboxing.container_testing.images import BUSYBOX, provide
 
 pytestmark = pytest.mark.engine
 PATIENCE_S = 30.0

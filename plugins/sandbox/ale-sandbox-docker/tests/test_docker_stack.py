@@ -6,9 +6,9 @@ import pytest
 from attrs import evolve
 
 from ale.errors import SandboxError
-from ale_sandbox_container.engine import Plan, Volume
 from ale_sandbox_docker.stack import read
-from ale_sandbox_process import seccomp
+from ale_sandboxing.container.engine import Plan, Volume
+from ale_sandboxing.process import seccomp
 
 FILE = """
 version: "3"

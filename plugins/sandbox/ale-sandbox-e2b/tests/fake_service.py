@@ -1,7 +1,7 @@
 """An E2B service of this machine: REST by hand, commands by the SDK's own stubs, in bubblewrap.
 
 `python fake_service.py FOLDER` listens on a free port of the loopback address and prints it; see
-`ale_sandbox_remote.testing.services`.
+`ale_sandboxing.remote.testing.services`.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from e2b.envd.process import process_pb as pb
 from e2b.envd.process.process_connect import Process, ProcessASGIApplication
 from protobuf import Oneof
 
-from ale_sandbox_remote.testing.boxes import FAILED, STDOUT, Box, BoxGoneError, exit_code
-from ale_sandbox_remote.testing.services import Faults, until_terminated
+from ale_sandboxing.remote.testing.boxes import FAILED, STDOUT, Box, BoxGoneError, exit_code
+from ale_sandboxing.remote.testing.services import Faults, until_terminated
 
 KEY = "the-fake-key"
 GONE = "The sandbox was not found"

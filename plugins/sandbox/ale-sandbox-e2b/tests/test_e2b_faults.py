@@ -1,6 +1,6 @@
 """What a network does to calls costs time, and nothing else."""
 
-from ale_sandbox_remote.testing.faults import FaultProbes
+from ale_sandboxing.remote.testing.faults import FaultProbes
 
 
 class TestFaults(FaultProbes):

@@ -14,7 +14,7 @@ from ale.protocols import SandboxBackend
 from ale.types import SandboxSpec
 from ale_sandbox_e2b import plugin
 from ale_sandbox_e2b.options import E2bOptions
-from ale_sandbox_remote.testing.services import FakeService
+from ale_sandboxing.remote.testing.services import FakeService
 
 Make = Callable[..., Any]
 

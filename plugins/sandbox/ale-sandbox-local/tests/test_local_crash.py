@@ -23,7 +23,7 @@ from ale.testing.waiting import until
 from ale.types import ExecResult, SandboxSpec
 from ale_sandbox_local.options import LocalOptions
 from ale_sandbox_local.plugin import build
-from ale_sandbox_process.testing import killed_hosts
+from ale_sandboxing.process.testing import killed_hosts
 
 NOBODY = 65534
 

@@ -5,7 +5,7 @@ from types import ModuleType
 import pytest
 
 import ale_sandbox_podman.plugin
-from ale_sandbox_container_testing.fixtures import *  # noqa: F403 - pytest finds them by name
+from ale_sandboxing.container_testing.fixtures import *  # noqa: F403 - pytest finds them by name
 
 
 @pytest.fixture(scope="session")

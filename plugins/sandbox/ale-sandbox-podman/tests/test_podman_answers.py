@@ -11,11 +11,11 @@ import pytest
 
 from ale.errors import NotUsableError, SandboxError
 from ale.plugin import BuildContext
-from ale_sandbox_container.engine import NotFoundError
 from ale_sandbox_podman.engine import PodmanEngine
 from ale_sandbox_podman.facts import facts_of
 from ale_sandbox_podman.options import PodmanOptions
 from ale_sandbox_podman.plugin import build
+from ale_sandboxing.container.engine import NotFoundError
 
 ENDED = (500, {"cause": "no such process", "message": "read /proc/7/cgroup: no such process"})
 IMPROPER = (409, {"cause": "", "message": "can only kill running containers"})

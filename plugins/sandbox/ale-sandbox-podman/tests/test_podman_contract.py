@@ -7,8 +7,8 @@ import pytest
 
 from ale.testing.sandbox import SandboxContract
 from ale.testing.sandbox.system_calls import SystemCallProbes
-from ale_sandbox_container_testing.fixtures import OfItsKit
-from ale_sandbox_container_testing.images import BUSYBOX, DEBIAN
+from ale_sandboxing.container_testing.fixtures import OfItsKit
+from ale_sandboxing.container_testing.images import BUSYBOX, DEBIAN
 
 pytestmark = pytest.mark.engine
 

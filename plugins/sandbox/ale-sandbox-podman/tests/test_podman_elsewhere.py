@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from ale_sandbox_container_testing.elsewhere import ElsewhereProbes, OwnEngine, own_engine
-from ale_sandbox_container_testing.images import BUSYBOX, provide
-from ale_sandbox_container_testing.restarts import RestartProbes
+from ale_sandboxing.container_testing.elsewhere import ElsewhereProbes, OwnEngine, own_engine
+from ale_sandboxing.container_testing.images import BUSYBOX, provide
+from ale_sandboxing.container_testing.restarts import RestartProbes
 
 pytestmark = pytest.mark.engine
 

@@ -19,14 +19,14 @@ from ale.testing.sandbox import SandboxContract
 from ale.testing.sandbox.files import FileProbes
 from ale.testing.sandbox.isolation import IsolationProbes
 from ale.types import SandboxSpec
-from ale_sandbox_container.sealed import SealedShells
-from ale_sandbox_container_testing.attacks import AttackProbes
-from ale_sandbox_container_testing.commands import CommandProbes
-from ale_sandbox_container_testing.distance import DistanceProbes
-from ale_sandbox_container_testing.elsewhere import INSIDE, PYTHON, imported, own_engine
-from ale_sandbox_container_testing.fixtures import OfItsKit, maker, shells_at
-from ale_sandbox_container_testing.images import BUSYBOX, provide
-from ale_sandbox_container_testing.tools import Make, opened, out
+from ale_sandboxing.container.sealed import SealedShells
+from ale_sandboxing.container_testing.attacks import AttackProbes
+from ale_sandboxing.container_testing.commands import CommandProbes
+from ale_sandboxing.container_testing.distance import DistanceProbes
+from ale_sandboxing.container_testing.elsewhere import INSIDE, PYTHON, imported, own_engine
+from ale_sandboxing.container_testing.fixtures import OfItsKit, maker, shells_at
+from ale_sandboxing.container_testing.images import BUSYBOX, provide
+from ale_sandboxing.container_testing.tools import Make, opened, out
 
 pytestmark = pytest.mark.engine
 

@@ -9,7 +9,7 @@ import pytest
 
 from ale.errors import InputError
 from ale.types import Task
-from ale_task_rows import RowTasks
+from ale_rows.task_rows import RowTasks
 from ale_tasks_benchmarks.code import examples, humaneval, mbpp
 from ale_tasks_benchmarks.jsonl import jsonl
 from ale_tasks_benchmarks.maths import gsm8k, maths

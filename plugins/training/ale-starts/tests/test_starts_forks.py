@@ -13,7 +13,7 @@ from ale._store import Redactor, RunDirectory
 from ale.errors import InputError
 from ale.testing.builders import episode, turn
 from ale.types import Episode, Turn
-from ale_forks import place_named
+from ale_figures.forks import place_named
 from ale_starts.plugin import ale_commands
 
 SAID = ("ls", "cd work", "make", "finish")

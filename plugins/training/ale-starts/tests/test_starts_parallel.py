@@ -11,7 +11,7 @@ from ale.protocols import Start, StartScheme
 from ale.testing.builders import episode, task
 from ale.testing.starts import next_message, replayed, rolled_out, solved
 from ale.types import Episode, replace
-from ale_forks import place_named
+from ale_figures.forks import place_named
 from ale_starts.build import initial, parallel
 from ale_starts.options import InitialOptions, ParallelOptions
 

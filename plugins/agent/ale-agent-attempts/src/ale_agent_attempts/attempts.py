@@ -10,7 +10,7 @@ from ale_agent_attempts.options import AttemptsOptions
 from ale_agent_attempts.problem import fill
 from ale_agent_attempts.single_shot import SingleShotEpisode, TextAgent
 from ale_agent_attempts.testing import Tested, run_tests
-from ale_answers import code
+from ale_grading.answers import code
 
 PATIENCE = 8.0
 """Seconds by the clock for each of CPU time, as other work may be in the way."""

@@ -8,7 +8,7 @@ from attrs import frozen
 from ale_ablate.controls import FROZEN
 from ale_ablate.measuring import Measured
 from ale_ablate.texts import points
-from ale_statistics import LEVEL, Estimate, estimate, holm, least_p, sign_flip
+from ale_figures.statistics import LEVEL, Estimate, estimate, holm, least_p, sign_flip
 
 Temperature = float | None
 _MOST_SEEDS = 64
@@ -122,7 +122,7 @@ def claims(runs: Sequence[Measured]) -> tuple[list[Decoded], list[Claim]]:
     Args:
         runs: of a grid with controls, in any state; those that are not completed are left out.
 
-    Source: see `ale_statistics.sign_flip` and `ale_statistics.holm`.
+    Source: see `ale_figures.statistics.sign_flip` and `ale_figures.statistics.holm`.
     """
     absent = [
         cell.name

@@ -9,7 +9,7 @@ from ale_ablate.area import area
 from ale_ablate.claims import Claim, Decoded, claims
 from ale_ablate.grid import Cell, Grid
 from ale_ablate.measuring import Curve, Measured, height
-from ale_statistics import Estimate, estimate, holm, sign_flip
+from ale_figures.statistics import Estimate, estimate, holm, sign_flip
 
 _LAST = 0.1
 """Share of the training steps, at the end, over which training success is taken as final."""

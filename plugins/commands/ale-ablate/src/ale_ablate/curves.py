@@ -6,8 +6,8 @@ from attrs import evolve
 
 from ale_ablate.comparing import Comparison, Row
 from ale_ablate.measuring import Curve, Measured
-from ale_charts import Chart, Series
-from ale_statistics import estimate
+from ale_figures.charts import Chart, Series
+from ale_figures.statistics import estimate
 
 _BAND = "mean over seeds; band: 95% interval over seeds (Student's t)"
 

@@ -22,8 +22,8 @@ from ale_ablate.tables import (
     tests,
 )
 from ale_ablate.texts import estimate_text
-from ale_charts import render
-from ale_statistics import Estimate
+from ale_figures.charts import render
+from ale_figures.statistics import Estimate
 
 _TONES = {
     "completed": "good",

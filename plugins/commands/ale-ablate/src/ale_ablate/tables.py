@@ -10,7 +10,7 @@ from ale.text import counted, table
 from ale_ablate.claims import Claim
 from ale_ablate.comparing import Comparison, Measure, Row
 from ale_ablate.texts import change_text, estimate_text, p_text, points_text, share_text
-from ale_statistics import Estimate, least_p
+from ale_figures.statistics import Estimate, least_p
 
 _INTERVALS = (
     "In brackets: 95% intervals over seeds (Student's t), not corrected for multiple comparisons. "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ale_statistics import Estimate
+from ale_figures.statistics import Estimate
 
 if TYPE_CHECKING:
     from ale_ablate.comparing import Measure

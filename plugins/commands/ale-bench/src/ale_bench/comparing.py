@@ -13,7 +13,7 @@ from ale.text import counted, table
 from ale.types import Task
 from ale_bench.results import Results, shown_ks
 from ale_bench.tables import number, place
-from ale_statistics import Estimate, estimate
+from ale_figures.statistics import Estimate, estimate
 
 _IDS = 8
 """Ids of problems that one run alone solves, in the table; JSON has all."""

@@ -12,7 +12,7 @@ from ale.runs import Causes, Registry, RunReader
 from ale.types import Episode, Task
 from ale_bench.offered import benchmark_of
 from ale_bench.running import stored_run
-from ale_statistics import (
+from ale_figures.statistics import (
     Attempts,
     MeanOverTasks,
     attempts_from,

@@ -9,7 +9,7 @@ from typing import Any
 from ale.text import counted, shorten, table
 from ale_bench.offered import Offered
 from ale_bench.results import Results, shown_ks
-from ale_statistics import MeanOverTasks
+from ale_figures.statistics import MeanOverTasks
 
 WIDTH = 80
 

@@ -9,7 +9,7 @@ from ale.errors import InputError
 from ale.protocols import Launch
 from ale_launch.options import LocalOptions
 from ale_launch.slots import Slot, assign, gpus_of_this_machine
-from ale_supervised import Child, Supervised
+from ale_processes.supervised import Child, Supervised
 
 
 class LocalLauncher:

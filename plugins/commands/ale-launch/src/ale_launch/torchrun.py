@@ -10,8 +10,14 @@ from ale.protocols import Launch
 from ale_launch.local import gpus_here, plan_text, start_here
 from ale_launch.options import TorchrunOptions
 from ale_launch.slots import Slot, assign
-from ale_supervised import Running, Supervised
-from ale_torchrun import check_ranks, process_of_rank_0, record_of, status_of_run, torchrun
+from ale_processes.supervised import Running, Supervised
+from ale_processes.torchrun import (
+    check_ranks,
+    process_of_rank_0,
+    record_of,
+    status_of_run,
+    torchrun,
+)
 
 
 class TorchrunLauncher:

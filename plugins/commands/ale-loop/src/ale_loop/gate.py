@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence, Set
 from attrs import frozen
 
 from ale.text import sampling_name
+from ale_figures.statistics import estimate
 from ale_loop.options import GateOptions
-from ale_statistics import estimate
 
 ROUNDING = 1e-9
 """A difference that is below the threshold by no more than this is rounding, and reaches it."""

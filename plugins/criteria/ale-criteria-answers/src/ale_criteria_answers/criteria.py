@@ -6,7 +6,14 @@ from attrs import frozen
 
 from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory
-from ale_answers import (
+from ale_criteria_answers.formulas import equal_formulas
+from ale_criteria_answers.options import (
+    ChoiceOptions,
+    ExactMatchOptions,
+    MathEqualOptions,
+    NumericAnswerOptions,
+)
+from ale_grading.answers import (
     Extracted,
     boxed,
     choice,
@@ -19,13 +26,6 @@ from ale_answers import (
     read_answer_file,
     same_number,
     without_reasoning,
-)
-from ale_criteria_answers.formulas import equal_formulas
-from ale_criteria_answers.options import (
-    ChoiceOptions,
-    ExactMatchOptions,
-    MathEqualOptions,
-    NumericAnswerOptions,
 )
 
 _LONGEST = 1000

@@ -11,7 +11,6 @@ from typing import Any
 
 from attrs import frozen
 
-from ale_answers import number_value, same_number
 from ale_criteria_answers.splitting import (
     Enclosed,
     Matrix,
@@ -23,6 +22,7 @@ from ale_criteria_answers.splitting import (
     sides,
     words_of,
 )
+from ale_grading.answers import number_value, same_number
 
 Verify = Callable[[str, str], bool]
 _BASE = re.compile(r"([0-9A-Fa-f]+)_(?:\{?\s*(\d{1,2})\s*\}?|\{?\\text\{\s*(\w+)\s*\}\}?)")

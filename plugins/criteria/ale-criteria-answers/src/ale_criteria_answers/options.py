@@ -5,7 +5,7 @@ from typing import Any, Literal
 from attrs import Attribute, field, frozen
 
 from ale.plugin import doc, ge, gt
-from ale_answers import number_value, place_of_answer
+from ale_grading.answers import number_value, place_of_answer
 
 _ANSWER = doc(
     "Where the answer is: 'message', the agent's last message, or 'file:NAME', a file of the "

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from ale_answers import parsed_python
+from ale_grading.answers import parsed_python
 
 _BUILTIN = frozenset(dir(builtins))
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")

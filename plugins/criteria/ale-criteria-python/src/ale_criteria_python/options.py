@@ -7,8 +7,8 @@ from attrs import Attribute, field, frozen
 from attrs.validators import min_len
 
 from ale.plugin import doc, ge, gt
-from ale_answers import parsed_python, place_of_answer
-from ale_signed_tests import program
+from ale_grading.answers import parsed_python, place_of_answer
+from ale_grading.signed_tests import program
 
 
 def _python(_: object, attribute: "Attribute[Any]", value: str | tuple[str, ...]) -> None:

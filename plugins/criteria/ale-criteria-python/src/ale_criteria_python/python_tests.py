@@ -18,11 +18,11 @@ from attrs import field, frozen
 from ale.errors import GradingError
 from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory
-from ale_answers import Extracted, answer_code, messages_of, parsed_python, read_answer_file
 from ale_criteria_python.inside import wire
 from ale_criteria_python.names import classes, combines, free_names, replaced, unsupported
 from ale_criteria_python.options import PythonTestsOptions
-from ale_signed_tests import (
+from ale_grading.answers import Extracted, answer_code, messages_of, parsed_python, read_answer_file
+from ale_grading.signed_tests import (
     Look,
     by_clock,
     needed_modules,

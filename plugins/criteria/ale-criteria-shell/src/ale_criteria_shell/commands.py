@@ -14,7 +14,7 @@ from ale_criteria_shell.options import (
     CommandOptions,
     RegexInStdoutOptions,
 )
-from ale_signed_tests import CLEAN, Look, excerpt, lacking_of_line
+from ale_grading.signed_tests import CLEAN, Look, excerpt, lacking_of_line
 
 
 def _score(criterion: str, passed: bool, detail: str, outcome: ExecResult) -> Score:

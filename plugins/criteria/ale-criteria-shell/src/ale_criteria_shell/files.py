@@ -7,7 +7,7 @@ from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory
 from ale_criteria_shell.matching import matches
 from ale_criteria_shell.options import FileContainsOptions
-from ale_signed_tests import CLEAN, excerpt
+from ale_grading.signed_tests import CLEAN, excerpt
 
 # Reports what the path is before it is opened: a pipe or a device would block a reader for ever,
 # and a link could lead to a file of the host that happens to contain the text.

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from attrs import Attribute, field, frozen
 
 from ale.plugin import doc, ge, gt
-from ale_signed_tests import program
+from ale_grading.signed_tests import program
 
 
 def _filled(_: object, attribute: "Attribute[Any]", value: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from attrs import field, frozen
 
 from ale.errors import InputError, Problem
-from ale_signed_tests import needed_modules
+from ale_grading.signed_tests import needed_modules
 
 MAX_BYTES = 16 << 20
 _IGNORED = frozenset({"__pycache__", ".pytest_cache", ".git"})

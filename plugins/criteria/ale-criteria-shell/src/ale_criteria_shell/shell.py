@@ -9,7 +9,7 @@ from ale.errors import NoVerdictError
 from ale.protocols import MakesScratchFolders, Sandbox
 from ale.types import ExecResult, Task, replace
 from ale_criteria_shell.options import CommandOptions
-from ale_signed_tests import CLEAN, by_clock, excerpt, new_scratch, remove, variables
+from ale_grading.signed_tests import CLEAN, by_clock, excerpt, new_scratch, remove, variables
 
 LONGEST_S = 480.0
 """Seconds by the clock for a command, if CPU time allows no more: below ``run.grading_timeout_s``,

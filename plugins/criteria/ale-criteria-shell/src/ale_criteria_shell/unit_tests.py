@@ -1,6 +1,6 @@
 """The criterion that runs tests that the agent never saw.
 
-`ale_signed_tests` and docs/why/grading.md explain how forged verdicts are prevented.
+`ale_grading.signed_tests` and docs/why/grading.md explain how forged verdicts are prevented.
 """
 
 import base64
@@ -14,7 +14,7 @@ from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory, replace
 from ale_criteria_shell.options import UnitTestsPassOptions
 from ale_criteria_shell.plan import Plan, make_plan
-from ale_signed_tests import Look, Report, excerpt, run_signed
+from ale_grading.signed_tests import Look, Report, excerpt, run_signed
 
 SHOWN = 5
 """Failed tests whose output is in the detail."""

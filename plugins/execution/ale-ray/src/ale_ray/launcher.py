@@ -19,12 +19,12 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ale.errors import AleError, LaunchError
 from ale.protocols import Launch, Process
+from ale_processes.supervised import Running, Supervised
+from ale_processes.torchrun import check_ranks, record_of, status_of_run, torchrun
 from ale_ray.cluster import connected
 from ale_ray.options import RayLaunchOptions
 from ale_ray.place import Order, Place
 from ale_ray.placed import Placed, Ranks
-from ale_supervised import Running, Supervised
-from ale_torchrun import check_ranks, record_of, status_of_run, torchrun
 
 NAMESPACE = "ale-launch"
 _LITTLE = 0.001

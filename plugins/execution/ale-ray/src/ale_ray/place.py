@@ -11,8 +11,8 @@ import ray
 from attrs import frozen
 
 from ale.protocols import Launch
-from ale_supervised import Child
-from ale_torchrun import process_of_rank_0
+from ale_processes.supervised import Child
+from ale_processes.torchrun import process_of_rank_0
 
 
 @frozen(kw_only=True)

@@ -10,7 +10,7 @@ import ray
 from attrs import define, field
 from ray.exceptions import RayError
 
-from ale_supervised import Ended, Running
+from ale_processes.supervised import Ended, Running
 
 _LOST = Ended(-signal.SIGKILL, "was lost with its node")
 _REPLY_S = 10.0

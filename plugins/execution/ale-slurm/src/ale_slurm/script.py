@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ale.errors import InputError, LostProcessError
 from ale.protocols import LOST, Launch, Process
+from ale_processes.torchrun import check_ranks, record_of, torchrun
 from ale_slurm.options import SlurmOptions
-from ale_torchrun import check_ranks, record_of, torchrun
 
 JOB_LOG = "job"
 """Name of the log of the script itself."""

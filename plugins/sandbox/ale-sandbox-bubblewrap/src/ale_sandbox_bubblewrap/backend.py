@@ -21,7 +21,7 @@ from ale_sandbox_bubblewrap.layering import Layering
 from ale_sandbox_bubblewrap.options import BubblewrapOptions
 from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox, end
 from ale_sandbox_bubblewrap.store import BubblewrapRecord, Store, new_name
-from ale_sandbox_process.backend import HostBackend
+from ale_sandboxing.process.backend import HostBackend
 
 Fill = Callable[[int], Awaitable[None]]
 """Puts files into a new layer, given its open folder."""

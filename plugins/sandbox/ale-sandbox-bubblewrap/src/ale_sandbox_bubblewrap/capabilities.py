@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ale.types import Capabilities
 from ale_sandbox_bubblewrap.facts import Facts
 from ale_sandbox_bubblewrap.options import BubblewrapOptions
-from ale_sandbox_process import doctor
+from ale_sandboxing.process import doctor
 
 NOTES = (
     "kernel: the host's own; a vulnerability in it affects the sandbox",

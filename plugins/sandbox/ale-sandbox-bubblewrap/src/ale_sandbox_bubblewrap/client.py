@@ -15,8 +15,8 @@ from ale.errors import SandboxDamagedError, SandboxError, SandboxLostError
 from ale_sandbox_bubblewrap import wire
 from ale_sandbox_bubblewrap.cgroups import Group
 from ale_sandbox_bubblewrap.control import Controls
-from ale_sandbox_process import folders
-from ale_sandbox_process.sandbox import NotStartedError
+from ale_sandboxing.process import folders
+from ale_sandboxing.process.sandbox import NotStartedError
 
 Answer = tuple[Mapping[str, Any], list[int]]
 """A message, and descriptors, which are the caller's to close."""
@@ -89,7 +89,7 @@ def _close_all(descriptors: Sequence[int]) -> None:
 
 
 class Job:
-    """A command in the sandbox. See `ale_sandbox_process.sandbox.Running`."""
+    """A command in the sandbox. See `ale_sandboxing.process.sandbox.Running`."""
 
     def __init__(self, cwd: str) -> None:
         self._cwd = cwd
@@ -287,7 +287,7 @@ class SupervisorClient:
 
 def python(code: str) -> list[str]:
     """Command line of a Python that has the standard library and modules of the fork server."""
-    sources = [str(Path(file).parents[1]) for file in (__file__, folders.__file__)]
+    sources = [str(Path(__file__).parents[1]), str(Path(folders.__file__).parents[2])]
     return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {sources!r}; {code}"]
 
 

@@ -9,9 +9,9 @@ import os
 import secrets
 
 from ale_sandbox_bubblewrap import base
-from ale_sandbox_process import folders
-from ale_sandbox_process.shell import Pipe
-from ale_sandbox_shell.session import File
+from ale_sandboxing.process import folders
+from ale_sandboxing.process.shell import Pipe
+from ale_sandboxing.shell.session import File
 
 _NAME_BYTES = 8
 _HOST_END = os.O_NONBLOCK | os.O_CLOEXEC
@@ -54,7 +54,7 @@ class Controls:
 
 
 class Control:
-    """The folder of the pipes to one sandbox. See `ale_sandbox_process.shell.Pipes`."""
+    """The folder of the pipes to one sandbox. See `ale_sandboxing.process.shell.Pipes`."""
 
     def __init__(self, controls: Controls, id: str, folder: int) -> None:
         self._controls = controls

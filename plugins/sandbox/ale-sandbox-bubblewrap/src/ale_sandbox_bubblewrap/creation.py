@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ale_sandbox_bubblewrap import kernel, launch, layers, wire
-from ale_sandbox_process import bounds, seccomp
+from ale_sandboxing.process import bounds, seccomp
 
 _TIMEOUT_S = 30.0
 _BYTES_A_FILE = 4096

@@ -16,7 +16,7 @@ from ale.errors import PluginError
 from ale_sandbox_bubblewrap import base
 from ale_sandbox_bubblewrap.cgroups import Cgroups
 from ale_sandbox_bubblewrap.client import python
-from ale_sandbox_process.seccomp import ARCHITECTURES
+from ale_sandboxing.process.seccomp import ARCHITECTURES
 
 _TIMEOUT_S = 20.0
 _TIMED_OUT = 124

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ale_sandbox_bubblewrap import kernel
-from ale_sandbox_process import folders
+from ale_sandboxing.process import folders
 
 STAGING = "/sys"
 """Working folder in the fork server's namespaces: every host has it, no sandbox does."""

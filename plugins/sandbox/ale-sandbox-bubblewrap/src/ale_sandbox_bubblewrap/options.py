@@ -6,7 +6,7 @@ from typing import Any
 from attrs import field, frozen
 
 from ale.plugin import doc, ge, gt, optional
-from ale_sandbox_process.options import HostOptions
+from ale_sandboxing.process.options import HostOptions
 
 
 def _not_the_root(_: Any, attribute: Any, value: tuple[Path, ...]) -> None:

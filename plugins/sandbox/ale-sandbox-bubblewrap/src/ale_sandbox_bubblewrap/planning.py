@@ -12,7 +12,7 @@ from ale_sandbox_bubblewrap.cgroups import Wanted
 from ale_sandbox_bubblewrap.facts import Facts
 from ale_sandbox_bubblewrap.launch import Plan
 from ale_sandbox_bubblewrap.options import BubblewrapOptions
-from ale_sandbox_process.limits import MIB, clamp, commands
+from ale_sandboxing.process.limits import MIB, clamp, commands
 
 _SHM_BYTES = 64 << 20
 _OWN_PROCESSES = 2

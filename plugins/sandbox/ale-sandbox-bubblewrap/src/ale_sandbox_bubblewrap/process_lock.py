@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from ale.errors import SandboxError
-from ale_sandbox_shell.owner import Owner
+from ale_sandboxing.shell.owner import Owner
 
 _TIMEOUT_S = 20.0
 

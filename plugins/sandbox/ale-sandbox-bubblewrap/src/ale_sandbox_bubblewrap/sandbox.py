@@ -13,10 +13,10 @@ from ale_sandbox_bubblewrap.session import BubblewrapSession
 from ale_sandbox_bubblewrap.store import BubblewrapRecord
 from ale_sandbox_bubblewrap.transfer import Files, place
 from ale_sandbox_bubblewrap.wire import text_of
-from ale_sandbox_process import process_tags
-from ale_sandbox_process.sandbox import HostSandbox, Launch
-from ale_sandbox_process.shell import HostShell
-from ale_sandbox_shell.text import as_bytes
+from ale_sandboxing.process import process_tags
+from ale_sandboxing.process.sandbox import HostSandbox, Launch
+from ale_sandboxing.process.shell import HostShell
+from ale_sandboxing.shell.text import as_bytes
 
 if TYPE_CHECKING:
     from ale_sandbox_bubblewrap.backend import BubblewrapBackend

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Callable
 
 from ale_sandbox_bubblewrap.client import Job
-from ale_sandbox_process.shell import HostShell
-from ale_sandbox_shell.session import ShellSession
-from ale_sandbox_shell.text import as_bytes
+from ale_sandboxing.process.shell import HostShell
+from ale_sandboxing.shell.session import ShellSession
+from ale_sandboxing.shell.text import as_bytes
 
 
 class BubblewrapSession(ShellSession):

@@ -12,10 +12,10 @@ from attrs import evolve, field, frozen
 
 from ale_sandbox_bubblewrap import process_lock
 from ale_sandbox_bubblewrap.layers import LAYERS
-from ale_sandbox_process.claims import private
-from ale_sandbox_process.records import Record, Records
-from ale_sandbox_process.trees import remove_all
-from ale_sandbox_shell.owner import Owner
+from ale_sandboxing.process.claims import private
+from ale_sandboxing.process.records import Record, Records
+from ale_sandboxing.process.trees import remove_all
+from ale_sandboxing.shell.owner import Owner
 
 
 def _texts(texts: Iterable[str]) -> tuple[str, ...]:

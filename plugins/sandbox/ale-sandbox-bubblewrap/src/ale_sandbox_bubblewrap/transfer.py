@@ -18,7 +18,7 @@ from ale.sandboxes import Allowance, within
 from ale_sandbox_bubblewrap import hostfiles
 from ale_sandbox_bubblewrap.base import WORKSPACE
 from ale_sandbox_bubblewrap.client import SupervisorClient
-from ale_sandbox_shell.kinds import must_be_file
+from ale_sandboxing.shell.kinds import must_be_file
 
 T = TypeVar("T")
 _INLINE_BYTES = 1 << 18

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ale.types import Capabilities
 from ale_sandbox_cwsandbox.options import CwSandboxOptions
-from ale_sandbox_remote.capabilities import NOTES
+from ale_sandboxing.remote.capabilities import NOTES
 
 _HOSTS = "allowed hosts: by name, for HTTPS alone"
 

@@ -5,7 +5,7 @@ from typing import Literal
 from attrs import field, frozen
 
 from ale.plugin import doc, ge, gt, optional
-from ale_sandbox_remote.options import RemoteOptions
+from ale_sandboxing.remote.options import RemoteOptions
 
 
 @frozen(kw_only=True)

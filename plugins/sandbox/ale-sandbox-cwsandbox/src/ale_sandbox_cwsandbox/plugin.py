@@ -32,7 +32,7 @@ def build(options: CwSandboxOptions, context: BuildContext) -> SandboxBackend:
     except ModuleNotFoundError as error:
         raise NotUsableError(f"cwsandbox: {error}; {_INSTALL}") from error
     from ale_sandbox_cwsandbox.capabilities import capabilities_of
-    from ale_sandbox_remote.backend import RemoteBackend
+    from ale_sandboxing.remote.backend import RemoteBackend
 
     for note in found.notes:
         logging.getLogger(__name__).warning("cwsandbox: %s", note)

@@ -9,15 +9,15 @@ import cwsandbox
 from ale_sandbox_cwsandbox import tags
 from ale_sandbox_cwsandbox.options import CwSandboxOptions
 from ale_sandbox_cwsandbox.wishes import wanted
-from ale_sandbox_remote.client import LIST_S
-from ale_sandbox_remote.service import Failure, Listed, Request
+from ale_sandboxing.remote.client import LIST_S
+from ale_sandboxing.remote.service import Failure, Listed, Request
 
 T = TypeVar("T")
 _CALL_S = 120.0
 
 
 class CwSandbox:
-    """One sandbox at the service. See `ale_sandbox_remote.service.Remote`."""
+    """One sandbox at the service. See `ale_sandboxing.remote.service.Remote`."""
 
     def __init__(self, sandbox: cwsandbox.Sandbox) -> None:
         self._sandbox = sandbox
@@ -65,7 +65,7 @@ class CwSandbox:
 
 
 class CwService:
-    """See `ale_sandbox_remote.service.Service`.
+    """See `ale_sandboxing.remote.service.Service`.
 
     Args:
         auth: as the SDK takes it.

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
-from ale_sandbox_remote.owners import names_of
-from ale_sandbox_remote.service import Request
+from ale_sandboxing.remote.owners import names_of
+from ale_sandboxing.remote.service import Request
 
 MARK = "ale-sandbox"
 """On every sandbox of `ale`."""

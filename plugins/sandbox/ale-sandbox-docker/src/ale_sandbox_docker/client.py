@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from ale.errors import SandboxError, UnsupportedError
-from ale_sandbox_container.engine import Build
 from ale_sandbox_docker.stack import SERVICES, SIZES, VARIABLES, Document, Stack
+from ale_sandboxing.container.engine import Build
 
 LONGEST_S = 3600.0
 CLIENTS = (("docker", "compose"), ("docker-compose",))

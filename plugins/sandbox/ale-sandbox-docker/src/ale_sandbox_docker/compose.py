@@ -11,16 +11,16 @@ from attrs import evolve, frozen
 
 from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
-from ale_sandbox_container.context import digest_of
-from ale_sandbox_container.engine import Plan
-from ale_sandbox_container.files import Files
-from ale_sandbox_container.images import DOCKERFILES, Images
-from ale_sandbox_container.tarball import Ownership
-from ale_sandbox_container.threads import EngineThreads
 from ale_sandbox_docker.client import LONGEST_S
 from ale_sandbox_docker.engine import DockerEngine
 from ale_sandbox_docker.services import PROJECT, SERVICE, ServiceContainer
 from ale_sandbox_docker.stack import Document, Stack, read, without_conditions
+from ale_sandboxing.container.context import digest_of
+from ale_sandboxing.container.engine import Plan
+from ale_sandboxing.container.files import Files
+from ale_sandboxing.container.images import DOCKERFILES, Images
+from ale_sandboxing.container.tarball import Ownership
+from ale_sandboxing.container.threads import EngineThreads
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.25
@@ -28,7 +28,7 @@ _POLL_S = 0.25
 
 @frozen(kw_only=True)
 class Composed:
-    """A stack whose images are there. See `ale_sandbox_container.stacks.Composed`."""
+    """A stack whose images are there. See `ale_sandboxing.container.stacks.Composed`."""
 
     engine: DockerEngine
     stack: Stack
@@ -97,7 +97,7 @@ class Composed:
 
 
 class Composer:
-    """See `ale_sandbox_container.stacks.Composer`."""
+    """See `ale_sandboxing.container.stacks.Composer`."""
 
     def __init__(self, engine: DockerEngine) -> None:
         self._engine = engine

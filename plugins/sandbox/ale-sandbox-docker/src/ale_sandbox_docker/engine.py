@@ -14,12 +14,12 @@ from docker.tls import TLSConfig
 from docker.utils import parse_repository_tag
 
 from ale.errors import SandboxError, UnsupportedError
-from ale_sandbox_container.api import CONNECTIONS, TIMEOUT_S, Engine, text_of
-from ale_sandbox_container.engine import Build, Facts, Plan
-from ale_sandbox_container.probing import check_address, facts_of
 from ale_sandbox_docker.certificates import Certificates
 from ale_sandbox_docker.client import ComposeClient
-from ale_sandbox_process import seccomp
+from ale_sandboxing.container.api import CONNECTIONS, TIMEOUT_S, Engine, text_of
+from ale_sandboxing.container.engine import Build, Facts, Plan
+from ale_sandboxing.container.probing import check_address, facts_of
+from ale_sandboxing.process import seccomp
 
 _POLL_S = 0.05
 _ENDS_S = 2.0
@@ -66,7 +66,7 @@ def _tls(found: Certificates | None) -> TLSConfig | None:
 
 
 class DockerEngine(Engine):
-    """See `ale_sandbox_container.api.Engine`.
+    """See `ale_sandboxing.container.api.Engine`.
 
     Args:
         address: ``unix:///var/run/docker.sock`` or ``tcp://...``.

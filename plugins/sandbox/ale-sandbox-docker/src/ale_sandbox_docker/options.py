@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from ale.plugin import doc
-from ale_sandbox_container.options import ContainerOptions
+from ale_sandboxing.container.options import ContainerOptions
 
 REMEDIES = {
     "missing": "sudo apt-get install docker.io",

@@ -20,11 +20,11 @@ def build(options: DockerOptions, context: BuildContext) -> SandboxBackend:
     Raises:
         NotUsableError: the engine does not answer.
     """
-    from ale_sandbox_container.backend import built
     from ale_sandbox_docker.certificates import certificates
     from ale_sandbox_docker.compose import Composer
     from ale_sandbox_docker.engine import DockerEngine
     from ale_sandbox_docker.options import address
+    from ale_sandboxing.container.backend import built
 
     url = address(options, context.environ)
     found = certificates(url, context.environ)
@@ -33,9 +33,9 @@ def build(options: DockerOptions, context: BuildContext) -> SandboxBackend:
 
 def probe() -> Probe:
     """Does an engine answer?"""
-    from ale_sandbox_container.probing import probe_engine
     from ale_sandbox_docker.certificates import certificates
     from ale_sandbox_docker.options import REMEDIES, DockerOptions, address
+    from ale_sandboxing.container.probing import probe_engine
 
     url = address(DockerOptions(), os.environ)
     found = certificates(url, os.environ)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from attrs import frozen
 
-from ale_sandbox_container.files import Files
-from ale_sandbox_container.threads import EngineThreads
 from ale_sandbox_docker.engine import DockerEngine
+from ale_sandboxing.container.files import Files
+from ale_sandboxing.container.threads import EngineThreads
 
 PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"

@@ -15,8 +15,8 @@ import yaml
 from attrs import frozen
 
 from ale.errors import SandboxError
-from ale_sandbox_container.engine import Plan
-from ale_sandbox_process import seccomp
+from ale_sandboxing.container.engine import Plan
+from ale_sandboxing.process import seccomp
 
 SERVICES = ("main", "client")
 """Names that the agent's service may have: Harbor's, and Terminal-Bench's."""

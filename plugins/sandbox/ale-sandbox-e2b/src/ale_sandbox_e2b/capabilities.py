@@ -2,7 +2,7 @@
 
 from ale.types import Capabilities
 from ale_sandbox_e2b.options import E2bOptions
-from ale_sandbox_remote.capabilities import NOTES
+from ale_sandboxing.remote.capabilities import NOTES
 
 _TEMPLATE = "limits: processors, memory and disk are those of the template"
 _IMAGES = "images: a task's image needs a template, named in `templates`"

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ale_sandbox_remote.owners import names_of
-from ale_sandbox_remote.service import Request
+from ale_sandboxing.remote.owners import names_of
+from ale_sandboxing.remote.service import Request
 
 MARK = {"ale-sandbox": "1"}
 """On every sandbox of `ale`."""

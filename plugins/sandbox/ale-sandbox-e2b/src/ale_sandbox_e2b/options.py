@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from ale.plugin import doc, ge
-from ale_sandbox_remote.options import RemoteOptions
+from ale_sandboxing.remote.options import RemoteOptions
 
 
 @frozen(kw_only=True)

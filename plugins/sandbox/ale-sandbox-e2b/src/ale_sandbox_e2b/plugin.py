@@ -31,7 +31,7 @@ def build(options: E2bOptions, context: BuildContext) -> SandboxBackend:
     except ModuleNotFoundError as error:
         raise NotUsableError(f"e2b: {error}; {_INSTALL}") from error
     from ale_sandbox_e2b.capabilities import capabilities_of
-    from ale_sandbox_remote.backend import RemoteBackend
+    from ale_sandboxing.remote.backend import RemoteBackend
 
     given = {name: context.environ.get(variable) for name, variable in _ADDRESSES.items()}
     place = {"api_key": key, "domain": options.domain or context.environ.get("E2B_DOMAIN"), **given}

@@ -17,15 +17,15 @@ from ale.errors import UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandbox_e2b import metadata
 from ale_sandbox_e2b.options import E2bOptions
-from ale_sandbox_remote.client import LIST_S, BrokenAnswerError
-from ale_sandbox_remote.service import Failure, Listed, Request
-from ale_sandbox_shell.text import LONGEST_ARGUMENT
+from ale_sandboxing.remote.client import LIST_S, BrokenAnswerError
+from ale_sandboxing.remote.service import Failure, Listed, Request
+from ale_sandboxing.shell.text import LONGEST_ARGUMENT
 
 _CALL_S = 120.0
 
 
 class E2bSandbox:
-    """One sandbox at the service. See `ale_sandbox_remote.service.Remote`.
+    """One sandbox at the service. See `ale_sandboxing.remote.service.Remote`.
 
     Args:
         wanted: arguments of the SDK's `create`.
@@ -109,7 +109,7 @@ class E2bSandbox:
 
 
 class E2bService:
-    """See `ale_sandbox_remote.service.Service`.
+    """See `ale_sandboxing.remote.service.Service`.
 
     Args:
         place: address and key, as arguments of the SDK's calls.

@@ -14,10 +14,10 @@ from ale_sandbox_local.folders import Workspace
 from ale_sandbox_local.limits import Dialect, check, facts_of, script, tasks_now
 from ale_sandbox_local.options import LocalOptions
 from ale_sandbox_local.sandbox import SHELL, LocalSandbox
-from ale_sandbox_process.backend import HostBackend
-from ale_sandbox_process.claims import private
-from ale_sandbox_process.sandbox import PATH
-from ale_sandbox_process.trees import remove_all
+from ale_sandboxing.process.backend import HostBackend
+from ale_sandboxing.process.claims import private
+from ale_sandboxing.process.sandbox import PATH
+from ale_sandboxing.process.trees import remove_all
 
 
 class LocalBackend(HostBackend[Workspace, LocalSandbox]):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ale.types import Capabilities
 from ale_sandbox_local.limits import Facts
-from ale_sandbox_process import doctor
+from ale_sandboxing.process import doctor
 
 NOTES = (
     "network: not isolated, also with network: false; commands reach what the host reaches, its "

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ale.sandboxes import Allowance, within
-from ale_sandbox_process import folders
-from ale_sandbox_shell.kinds import must_be_file
+from ale_sandboxing.process import folders
+from ale_sandboxing.shell.kinds import must_be_file
 
 Guard = Callable[[Path], Path]
 LEADS_OUT = "the path leads out of the sandbox"

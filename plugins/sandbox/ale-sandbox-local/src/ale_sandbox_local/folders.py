@@ -4,7 +4,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from ale_sandbox_process.records import Record
+from ale_sandboxing.process.records import Record
 
 
 @frozen(kw_only=True)

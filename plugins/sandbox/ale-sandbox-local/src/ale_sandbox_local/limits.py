@@ -10,7 +10,7 @@ from attrs import frozen
 
 from ale.errors import SandboxError
 from ale_sandbox_local.options import LocalOptions
-from ale_sandbox_process.limits import MIB, clamp, commands
+from ale_sandboxing.process.limits import MIB, clamp, commands
 
 
 @frozen(kw_only=True)

@@ -3,7 +3,7 @@
 from attrs import field, frozen
 
 from ale.plugin import doc, ge, optional
-from ale_sandbox_process.options import HostOptions
+from ale_sandboxing.process.options import HostOptions
 
 
 @frozen(kw_only=True)

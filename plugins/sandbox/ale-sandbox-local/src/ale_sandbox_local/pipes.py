@@ -4,13 +4,13 @@ import os
 import shlex
 from pathlib import Path
 
-from ale_sandbox_process.shell import Pipe
-from ale_sandbox_shell.session import File
-from ale_sandbox_shell.text import as_bytes
+from ale_sandboxing.process.shell import Pipe
+from ale_sandboxing.shell.session import File
+from ale_sandboxing.shell.text import as_bytes
 
 
 class LocalPipes:
-    """See `ale_sandbox_process.shell.Pipes`.
+    """See `ale_sandboxing.process.shell.Pipes`.
 
     Args:
         folder: where to put commands that are too long for an argument.

@@ -14,10 +14,10 @@ from ale_sandbox_local.files import Area
 from ale_sandbox_local.folders import Workspace
 from ale_sandbox_local.limits import BASH, Dialect
 from ale_sandbox_local.pipes import LocalPipes
-from ale_sandbox_process import process_tags
-from ale_sandbox_process.sandbox import HostSandbox, Launch, NotStartedError
-from ale_sandbox_process.spawn import Child
-from ale_sandbox_process.trees import remove_all
+from ale_sandboxing.process import process_tags
+from ale_sandboxing.process.sandbox import HostSandbox, Launch, NotStartedError
+from ale_sandboxing.process.spawn import Child
+from ale_sandboxing.process.trees import remove_all
 
 if TYPE_CHECKING:
     from ale_sandbox_local.backend import LocalBackend

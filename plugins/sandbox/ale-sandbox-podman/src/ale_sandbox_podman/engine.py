@@ -16,13 +16,13 @@ from attrs import evolve
 from podman.errors import APIError, BuildError, PodmanError
 
 from ale.errors import SandboxError, UnsupportedError
-from ale_sandbox_container.api import CONNECTIONS, TIMEOUT_S, Engine, text_of
-from ale_sandbox_container.engine import Build, Facts, NotFoundError, Plan, Stat
-from ale_sandbox_container.here import is_here
-from ale_sandbox_container.probing import check_address
 from ale_sandbox_podman.facts import API, facts_of, reads
 from ale_sandbox_podman.spec import spec_of
-from ale_sandbox_process import seccomp
+from ale_sandboxing.container.api import CONNECTIONS, TIMEOUT_S, Engine, text_of
+from ale_sandboxing.container.engine import Build, Facts, NotFoundError, Plan, Stat
+from ale_sandboxing.container.here import is_here
+from ale_sandboxing.container.probing import check_address
+from ale_sandboxing.process import seccomp
 
 _FORMAT = "application/vnd.docker.distribution.manifest.v2+json"
 """Of the images that are built."""
@@ -55,7 +55,7 @@ def _reached() -> Iterator[None]:
 
 
 class PodmanEngine(Engine):
-    """See `ale_sandbox_container.api.Engine`.
+    """See `ale_sandboxing.container.api.Engine`.
 
     Args:
         address: ``unix:///run/podman/podman.sock`` or ``tcp://...``.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ale_sandbox_container.engine import Facts
+from ale_sandboxing.container.engine import Facts
 
 API = "4.0.0"
 """The oldest version of the interface that knows all that is used here."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from attrs import field, frozen
 
 from ale.plugin import doc
-from ale_sandbox_container.options import ContainerOptions
+from ale_sandboxing.container.options import ContainerOptions
 
 REMEDIES = {
     "missing": "sudo apt-get install podman",

@@ -19,9 +19,9 @@ def build(options: PodmanOptions, context: BuildContext) -> SandboxBackend:
     Raises:
         NotUsableError: the engine does not answer.
     """
-    from ale_sandbox_container.backend import built
     from ale_sandbox_podman.engine import PodmanEngine
     from ale_sandbox_podman.options import address
+    from ale_sandboxing.container.backend import built
 
     url = address(options, context.environ)
     # Without docker compose, whose version 1 attaches to what it only makes: Podman then makes the
@@ -31,9 +31,9 @@ def build(options: PodmanOptions, context: BuildContext) -> SandboxBackend:
 
 def probe() -> Probe:
     """Does the engine's service answer?"""
-    from ale_sandbox_container.probing import probe_engine
     from ale_sandbox_podman.facts import ABOUT, facts_of
     from ale_sandbox_podman.options import REMEDIES, PodmanOptions, address
+    from ale_sandboxing.container.probing import probe_engine
 
     url = address(PodmanOptions(), os.environ)
     return probe_engine("podman", url, REMEDIES, about=ABOUT, read=facts_of)

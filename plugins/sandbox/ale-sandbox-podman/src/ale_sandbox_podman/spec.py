@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ale_sandbox_container.engine import Plan
-from ale_sandbox_process import seccomp
+from ale_sandboxing.container.engine import Plan
+from ale_sandboxing.process import seccomp
 
 _CPU_PERIOD_US = 100_000
 

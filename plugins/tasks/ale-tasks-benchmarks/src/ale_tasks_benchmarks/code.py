@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ale.errors import InputError
 from ale.types import Task
-from ale_answers import parsed_python
-from ale_task_rows import Row, RowTasks, rows_below, rows_of, safe_id
+from ale_grading.answers import parsed_python
+from ale_rows.task_rows import Row, RowTasks, rows_below, rows_of, safe_id
 from ale_tasks_benchmarks.options import HumanEvalOptions, MbppOptions, Selection
 from ale_tasks_benchmarks.source import benchmark_rows, criterion, environment, goal, written
 

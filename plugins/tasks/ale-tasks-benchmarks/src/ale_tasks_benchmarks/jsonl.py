@@ -4,8 +4,8 @@ import string
 from typing import Any
 
 from ale.types import Task
-from ale_answers import marked
-from ale_task_rows import Row, RowTasks, check_exists, rows_below, safe_id
+from ale_grading.answers import marked
+from ale_rows.task_rows import Row, RowTasks, check_exists, rows_below, safe_id
 from ale_tasks_benchmarks.options import JsonlOptions
 from ale_tasks_benchmarks.source import criterion, environment, goal, written
 

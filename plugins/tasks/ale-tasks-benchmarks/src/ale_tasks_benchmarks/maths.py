@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ale.errors import InputError, Problem, nearest
 from ale.types import Task
-from ale_answers import boxed, final_number
-from ale_task_rows import Row, RowTasks, check_exists, rows_below, rows_of, safe_id
+from ale_grading.answers import boxed, final_number
+from ale_rows.task_rows import Row, RowTasks, check_exists, rows_below, rows_of, safe_id
 from ale_tasks_benchmarks.options import Gsm8kOptions, MathOptions, Selection
 from ale_tasks_benchmarks.source import benchmark_rows, criterion, environment, goal, written
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 from ale.plugin import doc, ge, optional
-from ale_answers import place_of_answer
-from ale_task_rows import Choice, Origin
+from ale_grading.answers import place_of_answer
+from ale_rows.task_rows import Choice, Origin
 
 MbppSplit = Literal["prompt", "test", "validation", "train"]
 Split = Literal["train", "test"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ale.types import CriterionSpec
-from ale_task_rows import Row, rows_from
+from ale_rows.task_rows import Row, rows_from
 from ale_tasks_benchmarks.options import BenchmarkOrigin, Selection
 
 

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from attrs import field, frozen
 
-from ale_signed_tests import needed_modules
+from ale_grading.signed_tests import needed_modules
 from ale_tasks_swe.git import GitError, git, lines
 from ale_tasks_swe.options import RESTORED, SweTestsOptions
 

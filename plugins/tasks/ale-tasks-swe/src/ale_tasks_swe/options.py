@@ -10,8 +10,8 @@ from attrs import Attribute, field, frozen
 from ale.errors import InputError
 from ale.plugin import doc, ge, gt
 from ale.strict import from_plain, structure
-from ale_signed_tests import program
-from ale_task_rows import Origin
+from ale_grading.signed_tests import program
+from ale_rows.task_rows import Origin
 
 RESTORED: tuple[str, ...] = (
     "conftest.py",

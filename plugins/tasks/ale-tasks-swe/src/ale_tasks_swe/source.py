@@ -10,8 +10,8 @@ from attrs import frozen
 
 from ale.errors import InputError
 from ale.types import CriterionSpec, Environment, Task, replace
-from ale_task_rows import Row, RowTasks, files_of, rows_below, rows_from, rows_of, safe_id
-from ale_task_rows.rows import ENDINGS
+from ale_rows.task_rows import Row, RowTasks, files_of, rows_below, rows_from, rows_of, safe_id
+from ale_rows.task_rows.rows import ENDINGS
 from ale_tasks_swe.checkout import cut_checkout
 from ale_tasks_swe.git import GitError
 from ale_tasks_swe.mirrors import Mirrors, default_cache

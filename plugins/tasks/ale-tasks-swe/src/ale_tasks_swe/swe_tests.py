@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from ale.errors import InputError, NoVerdictError
 from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory, replace
-from ale_signed_tests import (
+from ale_grading.signed_tests import (
     Look,
     Report,
     clean,

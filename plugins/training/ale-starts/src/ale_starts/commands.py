@@ -33,7 +33,7 @@ def forks(run: Path, task: str | None, since: int, level: float) -> None:
       ale forks RUN --task rename-files --since 20
     """
     from ale.runs import RunReader
-    from ale_forks import curves
+    from ale_figures.forks import curves
     from ale_starts.forks_table import check_task, forks_table
 
     found = curves(RunReader(run).episodes, since=since, level=level)

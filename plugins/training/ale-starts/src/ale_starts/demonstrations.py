@@ -23,7 +23,7 @@ class SolutionDemonstration:
 
     commands: Sequence[str]
     tag: str = ""
-    """See `ale_forks.Place.tag`."""
+    """See `ale_figures.forks.Place.tag`."""
 
     @property
     def turns(self) -> int:

@@ -2,7 +2,7 @@
 
 from ale.errors import InputError, nearest
 from ale.text import counted, shorten, table
-from ale_forks import Curve, Curves
+from ale_figures.forks import Curve, Curves
 
 _MAX_TEXT = 60
 

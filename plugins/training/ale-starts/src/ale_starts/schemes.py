@@ -10,7 +10,7 @@ from ale.errors import InputError, Problem
 from ale.protocols import Start, StartScheme
 from ale.runs import SUCCESS
 from ale.types import Episode, Task
-from ale_forks import Place
+from ale_figures.forks import Place
 from ale_starts.demonstrations import (
     DEMONSTRATION,
     Demonstration,

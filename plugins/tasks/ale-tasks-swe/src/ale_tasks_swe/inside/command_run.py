@@ -1,4 +1,4 @@
-"""How a child of `ale_signed_tests` runs a test command; it follows that child's own text.
+"""How a child of `ale_grading.signed_tests` runs a test command; it follows that child's own text.
 
 The command's JUnit report is believed as it is. Standard library only, Python 3.8.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Iterator, Tuple  # noqa: UP035
 from xml.etree import ElementTree
 
 if TYPE_CHECKING:  # in the sandbox they are there: their text comes before this one
-    from ale_signed_tests.inside.child import Plan, Reports
+    from ale_grading.signed_tests.inside.child import Plan, Reports
 
 
 def run(plan: Plan, unit: Plan, modules: object, reports: Reports) -> None:

@@ -1,4 +1,4 @@
-"""How a child of `ale_signed_tests` runs the tests of one file; it follows that child's own text.
+"""How a child of `ale_grading.signed_tests` runs the tests of a file, after that child's own text.
 
 Standard library only, Python 3.8.
 """
@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Mapping, Tuple  # noqa: UP035
 
 if TYPE_CHECKING:  # in the sandbox they are there: their text comes before this one
-    from ale_signed_tests.inside.child import (
+    from ale_grading.signed_tests.inside.child import (
         LANGUAGE,
         PYTEST,
         Guard,

@@ -1,0 +1,1 @@
+"""Texts that conversations get: hints from a file or from feedback, and learned skills."""

@@ -1,0 +1,1 @@
+"""Looks at stored runs."""

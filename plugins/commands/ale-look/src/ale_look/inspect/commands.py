@@ -1,0 +1,141 @@
+"""The command line of `ale show`, `ale credit` and `ale report`.
+
+`ale --help` imports this module, so it imports only click and `ale.commands`; the rest is imported
+when it runs.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ale.commands import COMPONENT, PATH, run_argument
+
+if TYPE_CHECKING:
+    from ale.runs import Registry
+
+
+@click.command("show")
+@run_argument
+@click.argument("episode", required=False)
+@click.option("--full", is_flag=True, help="Show prompts and outputs in full, and tracebacks.")
+@click.option("--all", "every", is_flag=True, help="List every task, not only the first 60.")
+def show(run: Path, episode: str | None, full: bool, every: bool) -> None:
+    """Show a stored RUN, or one EPISODE of it turn by turn.
+
+    EPISODE is an id, the beginning of one, or a task's id.
+
+    \b
+    Examples:
+      ale show runs/20260101-120000-3f2a-quickstart
+      ale show runs/20260101-120000-3f2a-quickstart 0-basics-ls-0
+    """
+    from ale.runs import RunReader
+    from ale_look.inspect.overview import find_episode, overview, which_of
+    from ale_look.inspect.transcript import transcript
+
+    if every and episode is not None:
+        raise click.UsageError("--all lists the tasks of a run: give no EPISODE")
+    reader = RunReader(run)
+    if episode is None:
+        click.echo(overview(reader, every_task=every))
+        return
+    found, others = find_episode(reader, episode)
+    if others:
+        click.echo(which_of(found, others, episode, run))
+    credited = next((row for row in reader.credits() if row.episode_id == found.id), None)
+    click.echo(transcript(found, credited, full=full))
+
+
+@click.command("credit")
+@run_argument
+@click.option(
+    "--scheme",
+    "schemes",
+    multiple=True,
+    required=True,
+    metavar=COMPONENT,
+    help="A credit scheme; repeatable to compare: --scheme ipa:gamma=0.9 --scheme grpo.",
+)
+@click.option("--chunker", metavar=COMPONENT, help="Chunker. Default: the run's own.")
+@click.option("--episode", help="Show this episode only: an id, its beginning, or a task's id.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="Maximum number of episodes to show.",
+)
+@click.pass_obj
+def credit(
+    registry: "Registry",
+    run: Path,
+    schemes: tuple[str, ...],
+    chunker: str | None,
+    episode: str | None,
+    limit: int,
+) -> None:
+    """Compare credit schemes on the same stored episodes of RUN, chunk by chunk.
+
+    Nothing is sampled or written: chunks and credit are recomputed from the stored episodes.
+
+    \b
+    Examples:
+      ale credit runs/20260101-120000-3f2a-quickstart --scheme ipa --scheme grpo
+      ale credit RUN --scheme ipa:gamma=0.5 --scheme ipa:gamma=1 --episode basics-ls
+    """
+    from ale.runs import RunReader
+    from ale_look.inspect.compare import compare_all, compare_episode
+    from ale_look.inspect.recrediting import creditings
+
+    reader = RunReader(run)
+    compared = creditings(reader, schemes, registry, chunker=chunker)
+    if episode is not None:
+        click.echo(compare_episode(reader, compared, episode))
+        return
+    for part in compare_all(reader, compared, limit):
+        click.echo(part)
+
+
+@click.command("report")
+@run_argument
+@click.option(
+    "--output",
+    type=PATH,
+    metavar="FILE",
+    help="File to write. Default: report.html in the run's directory.",
+)
+@click.option(
+    "--episodes",
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    help="Include at most this many episodes, turn by turn.",
+)
+@click.option(
+    "--megabytes",
+    type=click.FloatRange(0),
+    default=8.0,
+    show_default=True,
+    help="Total size limit of these episodes (10^6 bytes).",
+)
+def report(run: Path, output: Path | None, episodes: int, megabytes: float) -> None:
+    """Write an HTML report of RUN: curves, tasks, and episodes turn by turn.
+
+    The report is a single file that needs no network. RUN may still be running.
+
+    \b
+    Example:
+      ale report runs/20260101-120000-3f2a-quickstart
+    """
+    from ale.errors import StoreError
+    from ale.runs import RunReader
+    from ale.text import size
+    from ale_look.inspect.report import NAME, write_report
+
+    target = output or run / NAME
+    try:
+        written = write_report(RunReader(run), target, episodes=episodes, megabytes=megabytes)
+    except OSError as error:
+        raise StoreError(f"{target} can't be written: {error.strerror}") from error
+    click.echo(f"{target}  {size(written)}")

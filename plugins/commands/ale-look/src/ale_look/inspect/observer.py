@@ -1,0 +1,47 @@
+"""Writes the report when the run ends."""
+
+import logging
+from pathlib import Path
+
+from attrs import frozen
+
+from ale.errors import AleError
+from ale.plugin import hookimpl
+from ale.runs import RunReader
+from ale.types import RunFinished
+from ale_look.inspect.options import ReportOptions
+from ale_look.inspect.report import NAME, write_report
+
+logger = logging.getLogger(__name__)
+
+
+@frozen(kw_only=True)
+class Reporter:
+    """Stateless: at the end everything is on disk."""
+
+    options: ReportOptions
+
+    @hookimpl
+    def ale_run_finished(self, event: RunFinished) -> None:
+        """Write the report, whatever the outcome."""
+        directory = Path(event.directory)
+        stored = directory / "episodes.jsonl"
+        try:
+            size = stored.stat().st_size / 1e6 if stored.exists() else 0.0
+            if size > self.options.largest_run_mb:
+                logger.warning(
+                    "no report: %s has %.0f MB; write it with `ale report %s`",
+                    stored,
+                    size,
+                    directory,
+                )
+                return
+            write_report(
+                RunReader(directory),
+                directory / NAME,
+                episodes=self.options.episodes,
+                megabytes=self.options.megabytes,
+            )
+        except (AleError, OSError) as error:
+            # The run is complete; its report can be written later.
+            logger.warning("no report: %s", error)

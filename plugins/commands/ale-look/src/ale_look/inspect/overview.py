@@ -1,0 +1,195 @@
+"""``ale show``: the overview of a run, and looking up one of its episodes."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ale.attempts import mean
+from ale.errors import InputError
+from ale.runs import SUCCESS, Causes, RunReader, holder, learning
+from ale.strict import nearest
+from ale.text import counted, number, rate_line, seconds, table
+from ale.types import Episode
+from ale_look.inspect.kinds import kind_name, kind_of
+from ale_look.inspect.progress import progress_of
+
+_CAUSES = 8
+_OTHERS = 8
+_ROWS = 60
+"""Rows of the table of tasks: with thousands the summary above it would scroll away."""
+
+
+def find_episode(reader: RunReader, wanted: str) -> tuple[Episode, list[str]]:
+    """The episode with this id, or the first that matches, and the ids of the other matches.
+
+    Args:
+        wanted: an id, the beginning of one, or a task's id.
+
+    Raises:
+        InputError: there is none.
+    """
+    ids: list[str] = []
+    others: list[str] = []
+    first: Episode | None = None
+    for episode in reader.episodes:
+        if episode.id == wanted:
+            return episode, []
+        if episode.id.startswith(wanted) or episode.task_id == wanted:
+            first = first or episode
+            others.append(episode.id)
+        ids.append(episode.id)
+    if first is None:
+        file = str(reader.episodes.path)
+        message = f"no episode '{wanted}' among {len(ids)}"
+        hint = nearest(wanted, ids) or (f"an id is STEP-TASK-ROLLOUT: {ids[0]}" if ids else None)
+        raise InputError.of(message, file=file, hint=hint)
+    return first, others[1:]
+
+
+def which_of(found: Episode, others: Sequence[str], wanted: str, run: Path) -> str:
+    """Which of several matches is shown, and how to see the others."""
+    listed = ", ".join(others[:_OTHERS]) + (", ..." if len(others) > _OTHERS else "")
+    return (
+        f"{found.id}, the first of {len(others) + 1} episodes that match '{wanted}'; "
+        f"ale show {run} ID shows another: {listed}\n"
+    )
+
+
+def _state(reader: RunReader) -> str:
+    pid, outcome = holder(reader.path), reader.manifest.get("outcome")
+    if pid is not None:
+        return f"running, in process {pid}"
+    if outcome is None:
+        return "interrupted: its process is gone and did not say how it ended"
+    return f"{outcome['outcome']} after {seconds(outcome['seconds'])}"
+
+
+def overview(reader: RunReader, *, every_task: bool = False) -> str:
+    """The parts of the run, its outcome, and a line per task, of the first tasks or of all."""
+    manifest, tasks = reader.manifest, _Tasks()
+    for episode in reader.episodes:
+        tasks.add(episode)
+    config = manifest.get("config", {})
+    picked = ", ".join(
+        " ".join([section, config[section]["type"].rpartition("/")[2], *_model(config, section)])
+        for section in ("sandbox", "llm", "agent", "chunker", "credit", "trainer")
+        if section in config
+    )
+    index = reader.index()
+    warning = learning(reader.events(), index).warning()
+    learned = progress_of(reader.events())
+    keys = [key for key in sorted(tasks.seen) if tasks.is_last(key)]
+    shown = keys if every_task else keys[:_ROWS]
+    lines = [
+        f"{manifest['run_id']}: {_state(reader)}",
+        picked,
+        f"success      {tasks.rate(_TRAIN)}",
+        *(f"{tasks.title(name):<11}  {tasks.rate(name)}" for name in tasks.others()),
+        f"broken       {sum(tasks.broken.values())}",
+        *_timed_out(index.timed_out()),
+        *_damaged(index.damaged()),
+        *_missing(reader.missing(index)),
+        *([f"repeated     {_repeated(index.repeated)}"] if index.repeated else []),
+        *([f"training     {warning}"] if warning else []),
+        *([f"reward rose  {learned.value}: {learned.reason}"] if learned else []),
+        "",
+        table(
+            ["task", "graded", "success", "reward", "turns", "broken"],
+            [tasks.row(key) for key in shown],
+            right=(1, 2, 3, 4, 5),
+        ),
+    ]
+    if more := len(keys) - len(shown):
+        lines.append(f"and {more:,} more; --all lists every task")
+    causes = [f"  {line}" for line in tasks.causes.lines(_CAUSES)]
+    lines += ["", "causes of broken episodes", *causes] if causes else []
+    return "\n".join(lines)
+
+
+def _timed_out(n: int) -> list[str]:
+    return [f"timed out    {n}  (a time limit of the grading; graded)"] if n else []
+
+
+def _damaged(n: int) -> list[str]:
+    return [f"damaged      {n}  (the agent damaged its sandbox; graded)"] if n else []
+
+
+def _model(config: Mapping[str, Any], section: str) -> list[str]:
+    """The model's name, in the section that has it."""
+    name = config[section].get("model") if section == "llm" else None
+    return [name] if isinstance(name, str) else []
+
+
+def _missing(n: int) -> list[str]:
+    lost = f"{counted(n, 'episode')} that the run had when it ended: episodes.jsonl was truncated"
+    return [f"missing      {lost}"] if n else []
+
+
+def _repeated(n: int) -> str:
+    lines = "1 line of episodes.jsonl has" if n == 1 else f"{n} lines of episodes.jsonl have"
+    return f"{lines} an episode that a later line has again: the last one counts"
+
+
+_Key = tuple[str, str, int]
+"""Task, what its episodes are (`_TRAIN` for the policy's own on training tasks), and the step of an
+evaluation; 0 for others."""
+_TRAIN = ""
+
+
+def _name(episode: Episode) -> str:
+    """Success of an expert, or from a state that it had reached, is not the policy's own."""
+    if episode.split == "train" and not episode.start:
+        return _TRAIN
+    return kind_name(kind_of(episode))
+
+
+class _Tasks:
+    """Sums by task; one episode in memory at a time."""
+
+    def __init__(self) -> None:
+        self.seen: dict[_Key, None] = {}
+        self.rewards: dict[_Key, list[float]] = {}
+        self.turns: Counter[_Key] = Counter()
+        """Of graded episodes."""
+        self.broken: Counter[_Key] = Counter()
+        self.causes = Causes()
+        self._steps: dict[str, set[int]] = {}
+
+    def add(self, episode: Episode) -> None:
+        name, step = _name(episode), episode.step if episode.split == "evaluation" else 0
+        key = (episode.task_id, name, step)
+        self._steps.setdefault(name, set()).add(step)
+        self.seen[key] = None
+        if episode.reward is not None:
+            self.turns[key] += len(episode.trajectory.turns)
+            self.rewards.setdefault(key, []).append(episode.reward)
+        if episode.failure is not None:
+            self.broken[key] += 1
+        self.causes.add(episode)
+
+    def is_last(self, key: _Key) -> bool:
+        """Not of an evaluation that another one has followed?"""
+        return key[2] == max(self._steps[key[1]])
+
+    def others(self) -> list[str]:
+        """What else than the policy's own training episodes there is."""
+        return sorted({name for _, name, _ in self.rewards if name != _TRAIN})
+
+    def title(self, name: str) -> str:
+        """The name; of several evaluations with the step of the last one."""
+        steps = self._steps[name]
+        return f"{name}, step {max(steps)}" if len(steps) > 1 else name
+
+    def rate(self, name: str) -> str:
+        """Success of all graded episodes of training, or of the last evaluation."""
+        found = (row for key, row in self.rewards.items() if key[1] == name and self.is_last(key))
+        return rate_line((len(row), sum(reward == SUCCESS for reward in row)) for row in found)
+
+    def row(self, key: _Key) -> list[str]:
+        rewards = self.rewards.get(key, [])
+        shown = number(mean(rewards), 2) if rewards else "-"
+        succeeded = str(sum(reward == SUCCESS for reward in rewards))
+        turns = f"{self.turns[key] / len(rewards):.1f}" if rewards else "-"
+        name = key[0] if key[1] == _TRAIN else f"{key[0]} ({self.title(key[1])})"
+        return [name, str(len(rewards)), succeeded, shown, turns, str(self.broken[key])]

@@ -1,0 +1,215 @@
+"""The page: values for its templates, made of what `gathering` has counted."""
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from ale.intervals import wilson
+from ale.runs import PARTS, RunReader
+from ale.text import counted, number, seconds
+from ale_figures.charts import Chart, render
+from ale_look.inspect.kinds import kind_name
+from ale_look.inspect.report.curves import constants, episode_charts, metric_charts
+from ale_look.inspect.report.embedding import embedded
+from ale_look.inspect.report.forks import fork_rows
+from ale_look.inspect.report.gathering import Facts, Head, Sums
+from ale_look.inspect.report.tables import start_rows, task_rows
+
+_STAGES = 8
+_CAUSES = 20
+
+
+class Tile(NamedTuple):
+    """A number at the top of the page."""
+
+    label: str
+    value: str
+    note: str
+
+
+class EmbeddedEpisode(NamedTuple):
+    """An episode that can be opened."""
+
+    head: Head
+    text: str
+    """JSON, safe inside a script element."""
+    kind: str
+    outcome: str
+    tone: str
+    turns: str
+    time: str
+
+
+def page(run: RunReader, facts: Facts, most: int, most_bytes: int) -> Iterator[str]:
+    """The file, piece by piece."""
+    held = [_episode(head, text) for head, text in embedded(run, facts, most, most_bytes)]
+    return render(
+        "ale_look.inspect",
+        "report.html",
+        style=_static("report.css"),
+        script=_static("report.js"),
+        wilson=wilson,
+        number=number,
+        **_header(facts),
+        curves=_curves(facts),
+        stages=_stages(facts),
+        **task_rows(facts),
+        **start_rows(facts),
+        **fork_rows(facts),
+        causes=list(facts.causes.common(_CAUSES)),
+        other_causes=facts.causes.others(_CAUSES),
+        episodes=held,
+        n_episodes=len(facts.heads),
+        kinds=sorted({episode.kind for episode in held}),
+        about=list(_about(facts)),
+        documents=list(_documents(facts)),
+    )
+
+
+def _static(name: str) -> str:
+    return (files("ale_look.inspect.report") / "static" / name).read_text(encoding="utf-8")
+
+
+def _header(facts: Facts) -> dict[str, Any]:
+    manifest = facts.manifest
+    outcome = manifest.get("outcome") or {}
+    ended = facts.state == outcome.get("outcome")
+    tones = {"completed": "good", "running": "", "interrupted": "", "drained": "warn"}
+    config: Mapping[str, Any] = manifest.get("config", {})
+    return {
+        "run_id": str(manifest["run_id"]),
+        "outcome": {
+            "name": facts.state,
+            "tone": tones.get(facts.state, "bad"),
+            "time": seconds(float(outcome["seconds"])) if ended and "seconds" in outcome else "",
+            "started": str(manifest.get("created", "")),
+        },
+        "warnings": [facts.warning[:1].upper() + facts.warning[1:]] if facts.warning else [],
+        "parts": [
+            (part, str(config[part].get("type", "")).rpartition("/")[2])
+            for part in PARTS
+            if part in config
+        ],
+        "tiles": list(_tiles(facts)),
+    }
+
+
+def _failures(sums: Sums) -> Iterator[str]:
+    """Episodes that broke, and those whose sandbox or grading came to a limit."""
+    yield f"{sums.broken:,} broken" if sums.broken else "none broken"
+    if sums.timed_out:
+        yield f"{sums.timed_out:,} ran out of time in grading"
+    if sums.damaged:
+        yield f"in {sums.damaged:,} the agent damaged its sandbox"
+
+
+def _tiles(facts: Facts) -> Iterator[Tile]:
+    own, steps = facts.total("train"), facts.steps("train")
+    trained = len(facts.steps()) > 1
+    for kind in facts.evaluations():
+        steps_of = facts.steps(kind)
+        first, last = (facts.by_step[kind, step] for step in (steps_of[0], steps_of[-1]))
+        was = f"{_percent(first)} at step {steps_of[0]}; now " if len(steps_of) > 1 else ""
+        yield _rate_tile(f"success {kind_name(kind)}, step {steps_of[-1]}", last, was)
+        several = facts.repeats(kind, steps_of[-1])
+        if several is not None:
+            label = f"pass@{several.k} {kind_name(kind)}, step {steps_of[-1]}"
+            majority = f"in {100 * several.majority:.1f}% more than half of the samples succeed"
+            yield Tile(label, f"{100 * several.pass_at_k:.1f}%", majority)
+    if trained and steps:
+        yield _rate_tile(f"success in step {steps[-1]}", facts.by_step["train", steps[-1]])
+    yield _rate_tile("success over all steps" if trained else "success", own)
+    mean = own.mean_reward()
+    if mean is not None:
+        yield Tile("mean reward", number(mean[0]), f"{number(mean[1])} to {number(mean[2])}")
+    if facts.progress is not None:
+        yield Tile("reward rose", facts.progress.value, facts.progress.reason)
+    every = facts.total()
+    broken = "; ".join(_failures(every))
+    of_training = {s for kind, s in facts.by_step if not kind.startswith("evaluation")}
+    over = f"over {counted(len(of_training), 'step')}; " if trained and of_training else ""
+    yield Tile("episodes", f"{every.tries:,}", over + broken)
+    if every.tokens:
+        yield Tile("tokens generated", _short(every.tokens), f"in {counted(every.sampled, 'turn')}")
+
+
+def _short(number: float) -> str:
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e4)):
+        if number >= size:
+            return f"{number / (1e3 if unit == 'k' else size):.3g}{unit}"
+    return f"{number:,.0f}"
+
+
+def _rate_tile(label: str, sums: Sums, before: str = "") -> Tile:
+    found = sums.success()
+    if found is None:
+        return Tile(label, "-", "none graded")
+    _, low, high = found
+    interval = f"{sums.succeeded:,} of {sums.n:,}; {100 * low:.1f} to {100 * high:.1f}"
+    return Tile(label, _percent(sums), before + interval)
+
+
+def _percent(sums: Sums) -> str:
+    return f"{100 * sums.succeeded / sums.n:.1f}%" if sums.n else "-"
+
+
+def _curves(facts: Facts) -> dict[str, Any] | None:
+    """None where there is only one step: a curve of one point shows less than the tiles."""
+    steps = {step for _, step in facts.by_step} | {s for m in facts.metrics.values() for s in m}
+    if len(steps) < 2:
+        return None
+    return {
+        "episodes": _drawable(episode_charts(facts)),
+        "metrics": _drawable(metric_charts(facts)),
+        "constants": list(constants(facts)),
+    }
+
+
+def _drawable(charts: Iterator[Chart]) -> list[Chart]:
+    return [chart for chart in charts if chart.series]
+
+
+def _stages(facts: Facts) -> list[dict[str, Any]]:
+    spent = facts.total().seconds
+    total = sum(spent.values())
+    if total <= 0:
+        return []
+    return [
+        {"name": stage, "time": seconds(value), "percent": 100 * value / total}
+        for stage, value in spent.most_common(_STAGES)
+    ]
+
+
+def _episode(head: Head, text: str) -> EmbeddedEpisode:
+    outcome = "broken" if head.reward is None else "success" if head.reward == 1 else "failure"
+    return EmbeddedEpisode(
+        head=head,
+        text=text,
+        kind=kind_name(head.kind),
+        outcome=outcome,
+        tone={"success": "good", "failure": "bad", "broken": "warn"}[outcome],
+        turns=counted(head.turns, "turn"),
+        time=seconds(head.seconds),
+    )
+
+
+def _about(facts: Facts) -> Iterator[tuple[str, str]]:
+    for key in ("seed", "n_tasks", "host", "sandbox"):
+        if key in facts.manifest:
+            yield key, _plain(facts.manifest[key])
+    for reason, count in facts.stops.most_common():
+        yield f"agent ended: {reason}", f"{count:,}"
+
+
+def _documents(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Longer texts, collapsed: title and content."""
+    for title, key in (("Config", "config"), ("Versions", "versions")):
+        value = facts.manifest.get(key, {})
+        yield title, json.dumps(value, indent=2, ensure_ascii=False)
+    if facts.notices:
+        yield f"Events ({len(facts.notices)})", "\n".join(map(_plain, facts.notices))
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,115 @@
+"""An episode as text: turns, calls and observations, chunk by chunk with the credit."""
+
+from collections.abc import Iterator
+
+from ale.text import number, shorten, visible
+from ale.types import Chunk, CreditedEpisode, Episode, Span, Turn
+from ale_look.inspect.calls import Call, calls, turn_chunks
+
+_SHORT_LINES = 12
+_WIDTH = 100
+
+
+def transcript(episode: Episode, credited: CreditedEpisode | None, *, full: bool) -> str:
+    """The whole episode.
+
+    Args:
+        credited: its chunks and their credit, or None where the run has not credited it.
+        full: show prompts and outputs whole, and tracebacks.
+    """
+    lines = [*_head(episode, full)]
+    turns = episode.trajectory.turns
+    chunks = turn_chunks(turns) if credited is None else credited.chunks
+    if credited is None:
+        lines.append("not credited: one chunk per turn")
+    shown = -1
+    for chunk in chunks:
+        lines += ["", _chunk_line(chunk, credited)]
+        for span in chunk.spans:
+            if span.turn != shown:
+                shown = span.turn
+                lines += _turn_head(turns[shown], shown, full)
+            lines += _span(turns[span.turn], span, full)
+    return "\n".join(lines)
+
+
+def _head(episode: Episode, full: bool) -> Iterator[str]:
+    stop = episode.trajectory.stop
+    got = "no reward (broken)" if episode.reward is None else f"reward {number(episode.reward)}"
+    ended = stop.reason + (f" ({shorten(stop.detail, 60)})" if stop.detail else "")
+    yield f"{episode.id}: {got}; agent ended: {ended}"
+    yield from _restored(episode)
+    for score in episode.scores:
+        mark = "passed" if score.passed else "failed"
+        detail = shorten(score.detail, _WIDTH)
+        value = f"{number(score.value, 2)} x {score.weight:g}"
+        yield f"  {mark}  {score.criterion}  {value}  {detail}".rstrip()
+    for failure in (*episode.earlier_failures, *([episode.failure] if episode.failure else [])):
+        yield f"  broke in {failure.stage}: {failure.kind}: {visible(failure.message)}"
+        if full:
+            yield from (f"    {visible(line)}" for line in failure.traceback.splitlines())
+    spent = "  ".join(f"{stage} {seconds:.3f}" for stage, seconds in episode.seconds.items())
+    yield f"  seconds  {spent}"
+
+
+def _restored(episode: Episode) -> Iterator[str]:
+    """Whether the start was restored by replay or by fork."""
+    how, why = episode.metadata.get("restored"), episode.metadata.get("not_forked")
+    if how is not None:
+        reason = f", not forked: {shorten(str(why), _WIDTH)}" if why else ""
+        yield f"  start {episode.start} by {how}{reason}"
+
+
+def _chunk_line(chunk: Chunk, credited: CreditedEpisode | None) -> str:
+    line = f"── chunk {chunk.index}  {chunk.kind}"
+    if credited is not None:
+        k, credit = chunk.index, credited.credit
+        line += (
+            f"  reward {number(credit.rewards[k], sign=True)}"
+            f"  return {number(credit.returns[k], sign=True)}"
+            f"  {credit.scheme} weight {number(credit.weights[k], sign=True)}"
+        )
+    return line + " " + "─" * max(0, _WIDTH - len(line) - 1)
+
+
+def _turn_head(turn: Turn, number: int, full: bool) -> Iterator[str]:
+    for change in turn.replaced:
+        yield f"(earlier messages {change.start} to {change.stop}, without the last, are now:)"
+        for message in change.messages:
+            yield f"[{message.role}]"
+            yield from _block(message.content, "  ", full)
+    for message in turn.prompt:
+        yield f"[{message.role}]"
+        yield from _block(message.content, "  ", full)
+    tokens = turn.completion.tokens
+    count = "" if tokens is None else f"  {len(tokens.output_ids)} tokens"
+    yield f"[assistant]  turn {number}{count}"
+
+
+def _span(turn: Turn, span: Span, full: bool) -> Iterator[str]:
+    text = turn.completion.message.content[slice(*span.text)]
+    if text.strip():
+        yield from _block(text, "  ", full)
+    for call in calls(turn, span):
+        yield from _call(call, full)
+
+
+def _call(call: Call, full: bool) -> Iterator[str]:
+    observation = call.observation
+    arguments = "(read from the text)" if call.arguments is None else call.arguments
+    yield f"  > {visible(call.name)} {visible(arguments) if full else shorten(arguments, _WIDTH)}"
+    if observation is None:
+        yield "  | (no observation)"
+        return
+    yield from _block(observation.content, "  | ", full)
+    if observation.error is not None:
+        yield f"  ! {shorten(observation.error, _WIDTH)}"
+
+
+def _block(text: str, prefix: str, full: bool) -> Iterator[str]:
+    lines = text.splitlines()
+    shown = lines if full or len(lines) <= _SHORT_LINES else lines[: _SHORT_LINES - 1]
+    for line in map(visible, shown):
+        yield prefix + (line if full or len(line) <= _WIDTH else line[: _WIDTH - 1] + "…")
+    if len(shown) < len(lines):
+        yield f"{prefix}({len(lines) - len(shown)} more lines; --full shows them)"

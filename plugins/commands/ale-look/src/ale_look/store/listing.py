@@ -1,0 +1,127 @@
+"""Which runs, and what they differ in."""
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from attrs import frozen
+from sqlalchemy import ColumnElement, Connection, and_, or_, select, true
+
+from ale.runs import holder
+from ale.strict import nearest
+from ale_look.store import schema
+
+Order = Literal["newest", "oldest", "best", "worst"]
+_R = schema.runs.c
+
+
+@frozen(kw_only=True)
+class RunFilters:
+    """Which runs; nothing lets all pass. All that is given has to hold."""
+
+    paths: Sequence[str] = ()
+    """Run directories, and folders that hold some; one of them."""
+    tags: Sequence[str] = ()
+    """All of them."""
+    where: Sequence[tuple[str, str]] = ()
+    """Settings of the config: ``("credit.type", "grpo")``."""
+    outcome: str | None = None
+    """How it ended; ``none`` for a run without an outcome."""
+    after: float | None = None
+    """Created at or after, in seconds since the epoch."""
+    before: float | None = None
+    """Created before."""
+
+
+def chosen_runs(filters: RunFilters) -> ColumnElement[bool]:
+    """The condition on a row of `runs`."""
+    tags, settings = schema.tags.c, schema.settings.c
+    found: list[ColumnElement[bool]] = [true()]
+    if filters.paths:
+        found.append(or_(*map(_at_or_below, filters.paths)))
+    for tag in filters.tags:
+        found.append(_R.id.in_(select(tags.run).where(tags.tag == tag)))
+    for key, value in filters.where:
+        same = (settings.key == key) & settings.value.in_(_as_stored(value))
+        found.append(_R.id.in_(select(settings.run).where(same)))
+    if filters.outcome is not None:
+        ended = None if filters.outcome == "none" else filters.outcome
+        found.append(_R.outcome.is_not_distinct_from(ended))
+    if filters.after is not None:
+        found.append(_R.created >= filters.after)
+    if filters.before is not None:
+        found.append(_R.created < filters.before)
+    return and_(*found)
+
+
+def _as_stored(value: str) -> set[str]:
+    """How the database may have written a setting's value: ``1.5e-3`` as ``0.0015``, and ``600`` as
+    ``600.0`` where the option is a float.
+    """
+    try:
+        number = float(value)
+    except ValueError:
+        return {value}
+    whole = {str(int(number))} if number.is_integer() else set()
+    return {value, json.dumps(number), *whole}
+
+
+def unknown_settings(connection: Connection, filters: RunFilters) -> list[str]:
+    """What is wrong with settings in `where` that no run has, one message each."""
+    keys = schema.settings.c.key
+    missing = [
+        key
+        for key, _ in filters.where
+        if not connection.scalar(select(select(keys).where(keys == key).exists()))
+    ]
+    known = connection.scalars(select(keys).distinct()).all() if missing else ()
+    hints = ((key, nearest(key, known)) for key in missing)
+    return [
+        f"no run has the setting '{key}'" + (f": {hint}" if hint else "") for key, hint in hints
+    ]
+
+
+def _at_or_below(path: str) -> ColumnElement[bool]:
+    whole = str(Path(path).resolve())
+    return (_R.path == whole) | _R.path.startswith(whole.rstrip(os.sep) + os.sep, autoescape=True)
+
+
+def list_runs(
+    connection: Connection, filters: RunFilters, order: Order = "newest", limit: int | None = None
+) -> list[dict[str, Any]]:
+    """The runs that pass, with their tags."""
+    ordered = {
+        "newest": (_R.created.desc(), _R.id.desc()),
+        "oldest": (_R.created.asc(), _R.id.asc()),
+        "best": (_R.mean_reward.desc(), _R.id.desc()),
+        "worst": (_R.mean_reward.asc(), _R.id.asc()),
+    }
+    query = select(schema.runs).where(chosen_runs(filters)).order_by(*ordered[order])
+    if order in ("best", "worst"):
+        query = query.where(_R.mean_reward.is_not(None))
+    rows = [dict(row) for row in connection.execute(query.limit(limit)).mappings()]
+    tags = schema.tags.c
+    of: dict[int, list[str]] = {}
+    for run, tag in connection.execute(select(tags.run, tags.tag).order_by(tags.tag)):
+        of.setdefault(run, []).append(tag)
+    return [{**row, "tags": of.get(row["id"], [])} for row in rows]
+
+
+def this_host() -> str:
+    """The machine's name in the database; ``ALE_HOST_NAME`` where its own one changes."""
+    return os.environ.get("ALE_HOST_NAME") or platform.node()
+
+
+def state(row: Mapping[str, Any], host: str) -> str:
+    """``running``, how the run ended, or ``interrupted``: its process is gone and did not say.
+
+    Whether a process writes to a run can be told on the machine that has its directory; of one of
+    another machine, which may be running, it is ``not ended``.
+    """
+    here = row["host"] == host
+    if here and holder(Path(row["path"])) is not None:
+        return "running"
+    return row["outcome"] or ("interrupted" if here else "not ended")

@@ -1,0 +1,466 @@
+"""`report.html`: contents, no loaded resources, and escaped text."""
+
+import base64
+import hashlib
+import json
+import math
+import re
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+from click.testing import Result
+
+from ale.errors import InputError, StoreError
+from ale.runs import RunReader
+from ale.testing.builders import episode, turn
+from ale.types import Episode, Failure, Score
+from ale_figures.charts.testing import ReadPage
+from ale_look.inspect.report import write_report
+from ale_look.inspect.report.gathering import Sums
+
+Ale = Callable[..., Result]
+Write = Callable[..., Path]
+
+LOADING = {"src", "href", "action", "data", "poster", "srcset", "background", "xlink:href"}
+
+
+class Page(ReadPage):
+    """A report with the episodes that are embedded in it."""
+
+    @property
+    def episodes(self) -> list[dict[str, Any]]:
+        """What is embedded to be opened."""
+        return [
+            json.loads(text)
+            for attributes, text in self.scripts
+            if attributes.get("type") == "application/json"
+        ]
+
+
+@pytest.fixture(scope="module")
+def trained(write_trained: Write, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 40 steps with its report."""
+    path = write_trained(tmp_path_factory.mktemp("runs") / "trained")
+    write_report(RunReader(path), path / "report.html", episodes=60, megabytes=8)
+    return path
+
+
+def page_of(path: Path, **limits: Any) -> Page:
+    """The report of a run, read again."""
+    target = path / "report.html"
+    write_report(RunReader(path), target, **{"episodes": 200, "megabytes": 8.0, **limits})
+    return Page(target.read_text())
+
+
+def test_a_report_has_the_parts_and_the_outcome_of_the_run(trained: Path) -> None:
+    text = Page((trained / "report.html").read_text()).text
+    assert text.startswith("trained to the episodes trained completed after 5 min 12 s")
+    for expected in (
+        "llm policy",
+        "credit ipa",
+        "trainer policy",
+        "success held out, step 35",
+        "over 40 steps",
+    ):
+        assert expected in text
+    rewards = [e.reward for e in RunReader(trained).episodes if e.split == "train"]
+    graded = [reward for reward in rewards if reward is not None]
+    assert f"{graded.count(1.0):,} of {len(graded):,}" in text
+    broken = sum(e.broken for e in RunReader(trained).episodes)
+    assert f"{broken} broken" in text
+
+
+def test_curves_are_drawn_of_episodes_and_of_every_metric(trained: Path) -> None:
+    page = Page((trained / "report.html").read_text())
+    plots = {
+        (a["aria-label"] or "").partition(" over steps")[0]: json.loads(a["data-chart"] or "")
+        for tag, a in page.tags
+        if a.get("class") == "plot"
+    }
+    assert [*plots][:2] == ["Success", "Mean reward"]
+    known = ("Loss", "Entropy", "KL start", "Gradient norm", "Ratio", "Ratio, min and max")
+    assert {*known, "Masked fraction", "Learning rate", "Tokens per second"} < {*plots}
+    assert {"Seconds", "Seconds episodes", "Zeta of theta"} < {*plots}
+    assert "The same in every step: chunks_empty 0 updates 4" in page.text
+    spent = {series["name"] for series in plots["Seconds"]["series"]}
+    of_the_run = {"evaluation", "rollouts", "crediting", "training", "hand over", "checkpoint"}
+    assert spent == {"the trainer's step", *of_the_run, "idle"}
+    assert plots["Entropy"]["xs"] == list(range(40))
+    assert len(plots["Gradient norm"]["xs"]) == 39, "a step whose norm was NaN is left out"
+    assert "1 value not finite, left out" in page.text
+    own, held_out = plots["Success"]["series"]
+    assert (own["name"], held_out["name"]) == ("training tasks", "held-out tasks")
+    assert [step for step, y in enumerate(held_out["ys"]) if y is not None][:3] == [0, 5, 10]
+    assert all(
+        low <= y <= high for low, y, high in zip(own["low"], own["ys"], own["high"], strict=True)
+    )
+    assert [series["name"] for series in plots["Ratio"]["series"]] == ["p50, band p05 to p95"]
+    assert re.search(r"0 [\d.]+% \([\d.]+% to [\d.]+%\)", page.text), "without scripts: a table"
+
+
+def test_success_of_experts_and_from_expert_starts_is_counted_apart(
+    write: Write, tmp_path: Path
+) -> None:
+    answer = turn("said by the expert")
+    forced = evolve(answer, completion=evolve(answer.completion, forced=True))
+    own = [episode(0.0, turn("tried"), rollout=i) for i in range(3)]
+    later = episode(1.0, forced, turn("then tried"), episode_id="later")
+    demo = episode(1.0, forced, episode_id="demo")
+    rows = [*own, evolve(later, start="solution-2/4"), evolve(demo, start="demo")]
+    page = page_of(write(tmp_path / "run", [*rows, *(evolve(e, step=1) for e in rows)]))
+    assert "0 of 6" in page.text
+    kinds = [a["data-kind"] for _, a in page.tags if "data-kind" in a]
+    assert sorted({*kinds}) == ["demonstration", "expert start", "training"]
+    assert "Success by start" in page.text
+    assert "demo solution-2/4 100% 2 0" in page.text
+
+
+def test_a_huge_reward_has_few_digits_on_the_page(write: Write, tmp_path: Path) -> None:
+    score = Score(criterion="size", passed=False, value=1e308, unbounded=True)
+    run = write(tmp_path / "run", [evolve(episode(1e308, turn("big")), scores=(score,))])
+    page = page_of(run)
+    assert page.text.count("1e+308") >= 3, "the tile, the task and the episode"
+    assert "0" * 10 not in page.text
+
+
+def test_an_evaluation_after_the_last_step_is_no_further_step(write: Write, tmp_path: Path) -> None:
+    rows = [episode(0.0, turn("tried"), episode_id=f"own {i}") for i in range(3)]
+    rows = [evolve(each, step=i) for i, each in enumerate(rows)]
+    held_out = evolve(episode(0.0, turn("tried")), split="evaluation", id="held out", step=3)
+    page = page_of(write(tmp_path / "run", [*rows, held_out]))
+    assert "over 3 steps; none broken" in page.text
+
+
+def test_evaluations_at_several_temperatures_are_shown_apart(write: Write, tmp_path: Path) -> None:
+    rows = [
+        evolve(
+            episode(reward, turn("tried"), episode_id=f"{step} {temperature}"),
+            split="evaluation",
+            step=step,
+            temperature=temperature,
+        )
+        for step in (0, 5)
+        for temperature, reward in ((0.0, 1.0), (None, 0.0))
+    ]
+    page = page_of(write(tmp_path / "run", rows))
+    assert "success held out, greedy, step 5 100.0%" in page.text
+    assert "success held out, step 5 0.0%" in page.text
+    (plot,) = (a for _, a in page.tags if (a.get("aria-label") or "").startswith("Success over"))
+    names = [series["name"] for series in json.loads(plot["data-chart"] or "")["series"]]
+    assert names == ["held-out tasks", "held-out tasks, greedy"]
+
+
+def test_pass_at_k_and_the_majority_are_shown_of_several_samples(
+    write: Write, tmp_path: Path
+) -> None:
+    rows = [
+        evolve(
+            episode(reward, turn("tried"), episode_id=f"{task}{i}", task_id=task),
+            split="evaluation",
+            rollout=i,
+        )
+        for task, rewards in {"a": [1.0, 0.0, 1.0], "b": [0.0, 0.0, 1.0]}.items()
+        for i, reward in enumerate(rewards)
+    ]
+    text = page_of(write(tmp_path / "run", rows)).text
+    assert "success held out, step 0 50.0% 3 of 6; 9.5 to 90.5" in text, "as of two trials"
+    assert "pass@3 held out, step 0 100.0% in 50.0% more than half of the samples" in text
+
+
+def rollouts(start: str, *answers: str, won: int, of: int) -> list[Episode]:
+    """Episodes that began after an expert's turns."""
+    made = []
+    for i in range(of):
+        turns = [turn(each) for each in answers]
+        forced = [evolve(t, completion=evolve(t.completion, forced=True)) for t in turns]
+        name = f"0-t@{start}-{i}"
+        one = episode(float(i < won), *forced, turn("tried <b>"), episode_id=name, task_id="t")
+        made.append(evolve(one, start=start, rollout=i))
+    return made
+
+
+def test_crucial_forks_are_marked_in_a_table_and_on_the_turns_that_were_replayed(
+    write: Write, tmp_path: Path
+) -> None:
+    rows = [
+        *rollouts("", won=0, of=12),
+        *rollouts("p1of4", "make <i>", won=12, of=12),
+        *rollouts("p3of4", "make <i>", "cd", "test", won=11, of=12),
+    ]
+    page = page_of(write(tmp_path / "run", rows))
+    assert "1 of 2 expert turns are crucial" in page.text
+    assert "t of 4 turns 0 0 of 12 12 of 12 3.7e-07 crucial make <i>" in page.text
+    assert "t of 4 turns 1 to 2 12 of 12 11 of 12 1 cd; test" in page.text
+    assert page.text.count("crucial make") == 1
+    chunks = {e["start"]: [chunk.get("forks") for chunk in e["chunks"]] for e in page.episodes}
+    first = [["0", 0, 12, 12, 12, 3.7e-07, True]]
+    second = [["1 to 2", 12, 12, 11, 12, 1.0, False]]
+    assert chunks == {"": [None], "p1of4": [first, None], "p3of4": [first, second, second, None]}
+
+
+def test_without_two_states_to_compare_there_are_no_forks(write: Write, tmp_path: Path) -> None:
+    page = page_of(write(tmp_path / "run", rollouts("p1of4", "make", won=1, of=2)))
+    assert "Crucial forks" not in page.text
+
+
+def test_tasks_and_causes_of_broken_episodes_are_in_tables(trained: Path) -> None:
+    page = Page((trained / "report.html").read_text())
+    rows = [a["data-task"] for tag, a in page.tags if tag == "tr" and "data-task" in a]
+    assert rows == [*(f"files-{i:02d}" for i in range(12)), *(f"held-{i:02d}" for i in range(4))]
+    broken = sum(e.reward is None for e in RunReader(trained).episodes)
+    assert f"{broken} sandbox: SandboxError: no answer on port" in page.text, (
+        "one cause, whatever the port"
+    )
+
+
+def test_a_task_without_a_reward_shows_dashes_and_has_no_value_to_sort_by(
+    write: Write, tmp_path: Path
+) -> None:
+    failure = Failure(stage="sandbox", kind="SandboxError", message="no image")
+    broken = evolve(episode(None, episode_id="broken", task_id="broken"), failure=failure)
+    rows = [episode(-2.0, turn("tried"), episode_id="worst", task_id="worst"), broken]
+    target = write(tmp_path / "run", rows, credited=False) / "report.html"
+    write_report(RunReader(target.parent), target, episodes=10, megabytes=1.0)
+    (row,) = re.findall(r'<tr data-task="broken">.*?</tr>', target.read_text(), re.S)
+    cells = re.findall(r'data-value="([^"]*)">([^<]*)</td>', row)
+    assert cells == [("", "-"), ("0", "0"), ("", "-"), ("", "-"), ("1", "1")]
+
+
+def test_the_file_loads_nothing_and_runs_one_script_only(trained: Path) -> None:
+    text = (trained / "report.html").read_text()
+    page = Page(text)
+    loaded = {value for _, a in page.tags for key, value in a.items() if key in LOADING}
+    assert all((value or "").startswith(("#", "data:")) for value in loaded), loaded
+    assert not any(key.startswith("on") for _, a in page.tags for key in a)
+    style = "".join(re.findall(r"<style>(.*?)</style>", text, flags=re.S))
+    assert not re.search(r"@import|url\(|https?:", style)
+    (script,) = [text for a, text in page.scripts if a.get("type") != "application/json"]
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|fetch\(", script)
+    assert {*re.findall(r"https?:[^ ]+", script)} == {"https://github.com/leeoniya/uPlot"}
+    (policy,) = [a["content"] or "" for _, a in page.tags if a.get("http-equiv")]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy.startswith("default-src 'none'")
+    assert f"script-src 'sha256-{digest}'" in policy
+
+
+def test_an_episode_is_embedded_turn_by_turn_with_chunks_credit_and_tokens(trained: Path) -> None:
+    page = Page((trained / "report.html").read_text())
+    rows = {row.episode_id: row for row in RunReader(trained).credits()}
+    whole = {e.id: e for e in RunReader(trained).episodes}
+    assert len(page.episodes) == 60
+    compared = [made for made in page.episodes if made["id"] in rows]
+    assert len(compared) > 30
+    for made in compared:
+        row, source = rows[made["id"]], whole[made["id"]]
+        assert [chunk["w"] for chunk in made["chunks"]] == pytest.approx(
+            row.credit.weights, abs=1e-6
+        )
+        assert [chunk["n"] for chunk in made["chunks"]] == [
+            span.tokens[1] - span.tokens[0]
+            for chunk in row.chunks
+            for span in chunk.spans
+            if span.tokens
+        ]
+        for drawn, turn_ in zip(made["turns"], source.trajectory.turns, strict=True):
+            assert (
+                "".join(t for p in drawn["parts"] for t in p["tok"])
+                == turn_.completion.message.content
+            )
+        assert [part["k"] for part in made["turns"][0]["parts"]] == [0, 1], "cut in two"
+
+
+def test_ratios_of_the_trainer_are_included(write_trained: Write, tmp_path: Path) -> None:
+    path = write_trained(tmp_path / "run", steps=2)
+    source = next(
+        e for e in RunReader(path).episodes if e.split == "train" and e.reward is not None
+    )
+    sizes = [
+        len(t.completion.tokens.output_ids) for t in source.trajectory.turns if t.completion.tokens
+    ]
+    row = {"episode_id": source.id, "log_ratios": [[0.1] * size for size in sizes]}
+    (path / "ratios").mkdir()
+    (path / "ratios" / "00000.jsonl").write_text(json.dumps(row) + "\n")
+    (made,) = [e for e in page_of(path).episodes if e["id"] == source.id]
+    assert {chunk["rho"] for chunk in made["chunks"]} == {1.1052}
+    assert {value for t in made["turns"] for p in t["parts"] for value in p["lr"]} == {0.1}
+    row["log_ratios"] = [None, *([None, *[0.3] * (size - 1)] for size in sizes[1:])]
+    (path / "ratios" / "00000.jsonl").write_text(json.dumps(row) + "\n")
+    (made,) = [e for e in page_of(path).episodes if e["id"] == source.id]
+    assert [chunk.get("rho") for chunk in made["chunks"]][::2] == [None, 1.3499]
+    assert all("lr" not in part for part in made["turns"][0]["parts"])
+    assert made["turns"][1]["parts"][0]["lr"][:2] == [None, 0.3]
+    for damaged in (b"[]\n", b'"\xff"\n'):
+        (path / "ratios" / "00000.jsonl").write_bytes(damaged)
+        with pytest.raises(InputError, match=r"00000\.jsonl:1"):
+            page_of(path)
+
+
+def test_hostile_text_is_escaped_everywhere(write: Write, hostile: str, tmp_path: Path) -> None:
+    answer = turn(hostile, calls=[(hostile, hostile)], observations=[hostile], errors=[hostile])
+    score = Score(criterion=hostile, passed=False, value=0.0, detail=hostile)
+    made = evolve(episode(0.0, answer, task_id=hostile), scores=(score,), start=hostile)
+    failure = Failure(stage="sandbox", kind=hostile, message=hostile, traceback=hostile)
+    broken = evolve(episode(None, task_id="b"), failure=failure)
+    later = [evolve(e, id=f"1{e.id}", step=1) for e in (made, broken)]
+    metrics = {hostile: 1.0, f"{hostile}.p05": 1.0, f"{hostile}.p95": 2.0}
+    path = write(
+        tmp_path / "run",
+        [made, broken, *later],
+        manifest={
+            "run_id": hostile,
+            "seed": hostile,
+            "created": hostile,
+            "versions": {hostile: hostile},
+        },
+        events=[
+            ("step_finished", {"step": 0, "metrics": metrics}),
+            ("step_finished", {"step": 1, "metrics": metrics}),
+            ("reported", {"message": hostile}),
+        ],
+    )
+    page = page_of(path)
+    assert "img" not in {tag for tag, _ in page.tags}
+    assert len(page.scripts) == 4 + 1
+    assert not any(key.startswith("on") for _, a in page.tags for key in a)
+    visible = hostile.replace("\u202e", "\u27e8U+202E\u27e9").replace("\x1b", "\u241b")
+    (first,) = [e for e in page.episodes if e["id"] == made.id and e["id"][0] != "1"]
+    (part,) = first["turns"][0]["parts"]
+    assert part["text"] == visible
+    assert part["calls"][0] == {
+        "name": visible, "args": visible, "seen": visible, "s": 0.0, "error": visible
+    }  # fmt: skip
+
+
+def test_included_episodes_are_bounded_and_counted(write_trained: Write, tmp_path: Path) -> None:
+    path = write_trained(tmp_path / "run", steps=8)
+    few = page_of(path, episodes=10)
+    assert len(few.episodes) == 10
+    assert f"10 of {sum(1 for _ in RunReader(path).episodes):,} are included" in few.text
+    small = page_of(path, megabytes=0.05)
+    size = sum(len(text) for a, text in small.scripts if a.get("type"))
+    assert 0.5 * 50_000 < size <= 50_000
+    assert page_of(path, episodes=0).episodes == []
+
+
+def test_a_long_text_keeps_its_beginning_and_its_end(write: Write, tmp_path: Path) -> None:
+    long = "begin" + "x" * 50_000 + "end"
+    (made,) = page_of(write(tmp_path / "run", [episode(1.0, turn(long))])).episodes
+    text = made["turns"][0]["parts"][0]["text"]
+    assert text.startswith("begin")
+    assert text.endswith("end")
+    assert "characters left out" in text
+    assert len(text) < 6100
+
+
+@pytest.mark.parametrize(
+    "episodes",
+    [
+        [],
+        [evolve(episode(None), failure=Failure(stage="setup", kind="E", message="m"))],
+        [episode(0.25, turn("half a pair: \ud800"))],
+        [episode(1.0, turn("not credited", tokens=3))],
+    ],
+    ids=["no episode", "broken only", "half a surrogate pair", "one step"],
+)
+def test_any_run_has_a_report(write: Write, tmp_path: Path, episodes: list[Episode]) -> None:
+    page = page_of(write(tmp_path / "run", episodes, credited=False))
+    assert len(page.episodes) == len(episodes)
+    assert "interrupted" in page.text
+    assert "Over training steps" not in page.text
+
+
+def test_memory_does_not_grow_with_the_run(write: Write, tmp_path: Path) -> None:
+    def peak(number: int) -> int:
+        rows = (episode(1.0, turn("x" * 50_000), task_id=f"t{i}") for i in range(number))
+        path = write(tmp_path / str(number), list(rows), credited=False)
+        run = RunReader(path)
+        tracemalloc.start()
+        write_report(run, path / "report.html", episodes=5, megabytes=1)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    assert peak(200) - peak(20) < 180 * 2000, "a few facts of each, not its 50,000 characters"
+
+
+def test_the_command_writes_the_file_and_prints_its_path(
+    write_trained: Write, ale: Ale, tmp_path: Path
+) -> None:
+    path = write_trained(tmp_path / "run", steps=2)
+    done = ale("report", str(path), "--episodes", "3")
+    assert done.exit_code == 0, done.output
+    assert re.fullmatch(rf"{re.escape(str(path))}/report\.html  \d+\.\d kB\n", done.output)
+    assert len(Page((path / "report.html").read_text()).episodes) == 3
+    other = tmp_path / "elsewhere.html"
+    ale("report", str(path), "--output", str(other))
+    assert other.stat().st_size > 10_000
+    assert not list(path.glob(".*partial"))
+
+
+def test_a_place_that_cannot_be_written_is_named(
+    write_trained: Write, ale: Ale, tmp_path: Path
+) -> None:
+    path = write_trained(tmp_path / "run", steps=1)
+    (tmp_path / "file").touch()
+    error = ale("report", str(path), "--output", str(tmp_path / "file" / "r.html")).exception
+    assert isinstance(error, StoreError)
+    assert "file/r.html" in str(error)
+
+
+def test_the_interval_of_a_mean_counts_tasks() -> None:
+    """0, 0.5, 1 and 0.5 in all four rollouts: s is 0.4082, t(3) is 3.182, and 3.182 s / 2 0.6496.
+
+    With one rollout each it is the same; and where tasks do not differ, that of 16 rollouts.
+    """
+    rewards = [0.0, 0.5, 1.0, 0.5]
+    for rollouts in (1, 4):
+        sums = Sums()
+        for i, reward in enumerate(rewards * rollouts):
+            sums.add(episode(10 * reward, task_id=str(i % 4)))
+        assert sums.mean_reward() == pytest.approx((5, -1.496, 11.496), abs=1e-3)
+    same = Sums()
+    for i in range(16):
+        same.add(episode(10 * rewards[i // 4], task_id=str(i % 4)))
+    half = 1.96 * math.sqrt(200 / 15 / 16)
+    assert same.mean_reward() == pytest.approx((5, 5 - half, 5 + half), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "expected"),
+    [
+        ((0.0, 1.0), (0.5, 0.0, 1.0)),
+        ((7.0, -3.0), (2.0, -7.8, 11.8)),
+        ((7.0, 7.0), (7.0, 7.0, 7.0)),
+    ],
+)
+def test_a_mean_is_bounded_by_0_and_1_only_where_the_rewards_are(
+    rewards: tuple[float, ...], expected: tuple[float, ...]
+) -> None:
+    sums = Sums()
+    for reward in rewards:
+        alone = Sums()
+        alone.add(episode(reward))
+        sums = sums.merged([alone])
+    assert sums.mean_reward() == pytest.approx(expected, abs=1e-3)
+
+
+def test_tokens_that_were_given_to_the_model_are_not_generated() -> None:
+    sampled = turn("Mine.", tokens=3)
+    forced = evolve(sampled, completion=evolve(sampled.completion, forced=True))
+    sums = Sums()
+    sums.add(episode(1.0, forced, sampled))
+    assert (sums.turns, sums.tokens, sums.sampled) == (2, 3, 1)
+
+
+def test_the_interval_of_a_mean_of_large_rewards_is_exact() -> None:
+    """1, 2 and 3 and 2: s is 0.8165, and 1.96 s / 2 is 0.8002; so it is far from zero."""
+    parts = [Sums(), Sums()]
+    for i, reward in enumerate((1, 2, 3, 2)):
+        parts[i % 2].add(episode(1e9 + reward))
+    found = Sums().merged(parts).mean_reward()
+    assert found is not None
+    assert found == pytest.approx((1e9 + 2, 1e9 + 1.1998, 1e9 + 2.8002), abs=1e-3, rel=0)

@@ -1,0 +1,416 @@
+"""The database says what the run directories say, whatever happens to these."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, text
+
+from ale._store import Redactor, RunDirectory
+from ale.errors import StoreError
+from ale.testing.builders import turn
+from ale.types import Trajectory
+from ale_look.store import schema, writing
+from ale_look.store.database import Database, open_database
+from ale_look.store.indexing import Indexer
+from ale_look.store.tagging import change_tags
+
+
+def rows(database: Database, table: Any, *columns: str) -> list[tuple[Any, ...]]:
+    with database.reading() as connection:
+        found = connection.execute(select(*(table.c[name] for name in columns)))
+        return sorted(map(tuple, found), key=repr)
+
+
+def everything(database: Database) -> dict[str, list[tuple[Any, ...]]]:
+    """All rows but for ids, which depend on the order of indexing."""
+    ids = {"id", "run", "task", "episode", "error", "path"}
+    columns = {
+        name: [column.name for column in table.c if column.name not in ids]
+        for name, table in schema.metadata.tables.items()
+    }
+    tables = schema.metadata.tables
+    return {name: rows(database, tables[name], *some) for name, some in columns.items() if some}
+
+
+def test_every_run_episode_turn_score_and_step_is_a_row(folder: Path, database: Database) -> None:
+    done = Indexer(database).update(folder)
+    assert (done.found, done.runs, done.episodes, done.problems) == (1, 1, 3, [])
+    runs = rows(database, schema.runs, "run_id", "outcome", "n_episodes", "n_broken", "mean_reward")
+    assert runs == [("first", "completed", 3, 1, 0.625)]
+    assert rows(
+        database, schema.episodes, "episode_id", "reward", "model", "n_turns", "failure"
+    ) == [
+        ("0-rename-0", 1.0, "m", 2, None),
+        ("0-rename-1", 0.25, "m", 2, None),
+        ("0-rename-2", None, "m", 2, "agent"),
+    ]
+    assert len(rows(database, schema.turns, "text")) == 6
+    scores = rows(database, schema.scores, "criterion", "passed", "value")
+    assert scores == [("exists", False, 0.5), ("exists", True, 0.5)]
+    assert rows(database, schema.steps, "step", "at") == [(0, 5.0)]
+    assert rows(database, schema.metrics, "name", "value") == [("loss", 0.5), ("odd", None)]
+    assert rows(database, schema.evaluations, "step", "n_succeeded") == [(1, 3)]
+    assert ("llm.type", "openai") in rows(database, schema.settings, "key", "value")
+    assert rows(database, schema.errors, "text") == [
+        ("agent: LLMError: connection refused",),
+        ("shell: exit code 2",),
+    ]
+
+
+def test_the_mean_of_huge_rewards_is_none_of_infinity(
+    folder: Path, database: Database, make_run: Any, attempt: Any
+) -> None:
+    store = make_run(folder / "huge", n=0)
+    for number, reward in enumerate((1.5e308, 1.0e308, 1.25e308)):
+        store.add_episode(attempt(number, reward=reward, failure=None))
+    store.close()
+    Indexer(database).update(folder)
+    found = rows(database, schema.runs, "run_id", "mean_reward")
+    assert found == [("first", 0.625), ("huge", pytest.approx(1.25e308))]
+
+
+def test_what_is_added_to_a_running_run_is_read_at_the_next_update(
+    folder: Path, database: Database, make_run: Any, attempt: Any
+) -> None:
+    store = make_run(folder / "second", n=0)
+    indexer = Indexer(database)
+    assert indexer.update(folder).episodes == 3
+    store.add_episode(attempt(7))
+    with (folder / "second" / "episodes.jsonl").open("ab") as file:
+        file.write(b'{"schema":1,"id":"half')  # as seen while a line is being written
+    assert indexer.update(folder).episodes == 1
+    assert indexer.update(folder).runs == 0
+    store.close()
+
+
+def test_an_update_in_any_pieces_gives_the_same_rows_as_one(
+    tmp_path: Path, make_run: Any, attempt: Any
+) -> None:
+    store = make_run(tmp_path / "runs" / "r", n=0)
+    pieces = open_database(str(tmp_path / "pieces.sqlite"))
+    for number in range(9):
+        store.add_episode(attempt(number))
+        store.add_event("step_finished", float(number), step=number, metrics={"loss": 1.0})
+        Indexer(pieces).update(tmp_path / "runs")
+    whole = open_database(str(tmp_path / "whole.sqlite"))
+    Indexer(whole).update(tmp_path / "runs")
+    assert everything(pieces) == everything(whole)
+    store.close()
+
+
+def test_episodes_that_a_resume_removed_are_removed_here(folder: Path, database: Database) -> None:
+    indexer = Indexer(database)
+    indexer.update(folder)
+    path = folder / "first" / "episodes.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    again = lines[1].replace(b'"reward":0.25', b'"reward":0.75')
+    path.write_bytes(lines[0] + again + again.replace(b"0-rename-1", b"0-rename-8"))
+    indexer.update(folder)
+    found = rows(database, schema.episodes, "episode_id", "reward")
+    assert found == [("0-rename-0", 1.0), ("0-rename-1", 0.75), ("0-rename-8", 0.75)]
+    assert len(rows(database, schema.turns, "text")) == 6
+
+
+def test_of_an_episode_that_is_stored_twice_the_later_line_counts(
+    folder: Path, database: Database
+) -> None:
+    indexer = Indexer(database)
+    indexer.update(folder)
+    with (folder / "first" / "episodes.jsonl").open("ab") as file:
+        line = (folder / "first" / "episodes.jsonl").read_bytes().splitlines()[1]
+        file.write(line.replace(b'"reward":0.25', b'"reward":0.5') + b"\n")
+    assert indexer.update(folder).episodes == 1
+    assert ("0-rename-1", 0.5) in rows(database, schema.episodes, "episode_id", "reward")
+    assert rows(database, schema.runs, "n_episodes") == [(3,)]
+
+
+def test_a_run_that_is_gone_leaves_no_row(folder: Path, database: Database, make_run: Any) -> None:
+    make_run(folder / "second").close()
+    indexer = Indexer(database)
+    indexer.update(folder)
+    shutil.rmtree(folder / "first")
+    assert indexer.update(folder).removed == 1
+    assert rows(database, schema.runs, "run_id") == [("second",)]
+    shutil.rmtree(folder / "second")
+    indexer.update(folder)
+    left = {name: len(found) for name, found in everything(database).items()}
+    assert set(left.values()) == {0}, left
+
+
+def test_an_update_ends_though_the_run_grows_as_fast_as_it_is_read(
+    tmp_path: Path, make_run: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_run(tmp_path / "runs" / "r", n=3)
+    plain = writing.add_episodes
+
+    def growing(*arguments: Any) -> None:
+        plain(*arguments)
+        if len(store.index) < 30:  # an update that follows it would end, too
+            store.add_episode(attempt(len(store.index)))
+
+    monkeypatch.setattr(writing, "add_episodes", growing)
+    database = open_database(str(tmp_path / "index.sqlite"))
+    assert [Indexer(database).update(tmp_path / "runs").episodes for _ in range(3)] == [3, 1, 1]
+    store.close()
+
+
+def test_a_run_is_one_by_whatever_path_it_is_reached(
+    folder: Path, tmp_path: Path, database: Database
+) -> None:
+    (tmp_path / "link").symlink_to(folder)
+    for path in (folder, tmp_path / "link", folder / ".." / "runs"):
+        Indexer(database).update(path)
+    assert rows(database, schema.runs, "path") == [(str(folder.resolve() / "first"),)]
+
+
+def test_runs_of_another_folder_stay(
+    folder: Path, tmp_path: Path, database: Database, make_run: Any
+) -> None:
+    make_run(tmp_path / "runs2" / "other").close()
+    for each in ("runs", "runs2", "runs"):
+        Indexer(database).update(tmp_path / each)
+    assert rows(database, schema.runs, "run_id") == [("first",), ("other",)]
+
+
+def test_runs_of_another_machine_stay(
+    folder: Path, postgresql: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = open_database(postgresql)
+    monkeypatch.setattr("platform.node", lambda: "elsewhere")
+    Indexer(database).update(folder)
+    monkeypatch.undo()
+    shutil.rmtree(folder / "first")
+    assert Indexer(database).update(folder).removed == 0
+    assert rows(database, schema.runs, "run_id", "host") == [("first", "elsewhere")]
+    database.close()
+
+
+def test_a_damaged_run_is_named_and_the_others_are_read(
+    folder: Path, database: Database, make_run: Any
+) -> None:
+    make_run(folder / "second").close()
+    path = folder / "first" / "episodes.jsonl"
+    path.write_bytes(path.read_bytes() + b"{}\n")
+    (folder / "third").mkdir()
+    (folder / "third" / "manifest.json").write_text("{")
+    done = Indexer(database).update(folder)
+    assert done.runs == 1
+    assert len(done.problems) == 2
+    assert "first/episodes.jsonl:4" in done.problems[0]
+    assert "third/manifest.json" in done.problems[1]
+
+
+def test_a_run_whose_path_is_not_utf_8_is_named_and_the_others_are_read(
+    folder: Path, database: Database, make_run: Any
+) -> None:
+    odd = folder / os.fsdecode(b"b\xfcro")
+    make_run(folder / "second").close()
+    (folder / "second").rename(odd)
+    done = Indexer(database).update(folder)
+    (problem,) = done.problems
+    assert (done.runs, "b?ro: a path that is not UTF-8" in problem) == (1, True)
+
+
+def test_text_that_a_database_can_not_hold_is_replaced(
+    tmp_path: Path, database: Database, make_run: Any, attempt: Any
+) -> None:
+    store = make_run(tmp_path / "runs" / "r", n=0)
+    odd = turn("nul \0 emoji \U0001f600 long " + "x" * 100_000, calls=[("a\0b", "{}")])
+    store.add_episode(attempt(0, trajectory=Trajectory(turns=(odd,)), sandbox="\0", seed=2**53 - 1))
+    store.close()
+    Indexer(database).update(tmp_path / "runs")
+    [(said,)] = rows(database, schema.turns, "text")
+    assert said.startswith("nul \ufffd emoji \U0001f600 long xxx")
+    assert 32_000 <= len(said) < 33_000
+    assert rows(database, schema.tools, "tool") == [("a\ufffdb",)]
+
+
+def test_a_task_that_only_an_episode_names_is_one(
+    folder: Path, database: Database, attempt: Any
+) -> None:
+    store = RunDirectory.resume(folder / "first", Redactor({}))
+    store.add_episode(attempt(4, task_id="unlisted"))
+    store.close()
+    Indexer(database).update(folder)
+    assert ("unlisted", "") in rows(database, schema.tasks, "task_id", "prompt")
+
+
+def test_tags_are_read_from_the_run(folder: Path, database: Database) -> None:
+    indexer = Indexer(database)
+    indexer.update(folder)
+    assert change_tags(folder / "first", add=["new", "best"]) == ["best", "new"]
+    indexer.update(folder)
+    assert rows(database, schema.tags, "tag") == [("best",), ("new",)]
+    change_tags(folder / "first", remove=["new", "best"])
+    indexer.update(folder)
+    assert rows(database, schema.tags, "tag") == []
+
+
+INDEX = """
+import sys
+from pathlib import Path
+from ale_look.store.database import open_database
+from ale_look.store.indexing import Indexer
+
+for _ in range(int(sys.argv[3])):
+    Indexer(open_database(sys.argv[2])).update(Path(sys.argv[1]))
+"""
+
+
+def indexing(folder: Path, where: str, times: int = 1) -> subprocess.Popen[bytes]:
+    """Another process that updates the database."""
+    command = [sys.executable, "-c", INDEX, str(folder), where, str(times)]
+    return subprocess.Popen(command)
+
+
+def test_processes_that_index_a_running_run_at_once_agree(
+    tmp_path: Path, where: str, make_run: Any, attempt: Any
+) -> None:
+    """The database does not exist yet: they also make its tables at once."""
+    store = make_run(tmp_path / "runs" / "r", n=20)
+    both = [indexing(tmp_path / "runs", where, 5) for _ in range(2)]
+    for number in range(20, 100):
+        store.add_episode(attempt(number))
+        time.sleep(0.01)
+    for process in both:
+        process.wait()
+    assert [process.returncode for process in both] == [0, 0]
+    store.close()
+    found, again = open_database(where), open_database(str(tmp_path / "again.sqlite"))
+    for database in (found, again):
+        Indexer(database).update(tmp_path / "runs")
+    assert everything(found)["episodes"] == everything(again)["episodes"]
+    assert everything(found)["turns"] == everything(again)["turns"]
+    found.close()
+
+
+def test_an_update_that_is_killed_is_continued(tmp_path: Path, make_run: Any) -> None:
+    make_run(tmp_path / "runs" / "r", n=700).close()
+    where = str(tmp_path / "index.sqlite")
+    database = open_database(where)
+    process = indexing(tmp_path / "runs", where)
+    n = 0
+    while process.poll() is None and n == 0:
+        with database.reading() as connection:
+            n = connection.scalar(select(func.count()).select_from(schema.episodes)) or 0
+    process.kill()
+    process.wait()
+    assert n in (500, 700)
+    Indexer(database).update(tmp_path / "runs")
+    assert len(rows(database, schema.episodes, "episode_id")) == 700
+    database.close()
+
+
+def test_runs_of_two_machines_may_have_one_path(
+    tmp_path: Path, where: str, make_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of PostgreSQL has those of both; a file of SQLite is beside the directories."""
+    make_run(tmp_path / "runs" / "r").close()
+    database = open_database(where)
+    Indexer(database).update(tmp_path / "runs")
+    monkeypatch.setattr("platform.node", lambda: "elsewhere")
+    Indexer(database).update(tmp_path / "runs")
+    hosts = {host for (host,) in rows(database, schema.runs, "host")}
+    episodes = len(rows(database, schema.episodes, "id"))
+    if database.sqlite:
+        assert (len(hosts), episodes) == (1, 3)
+    else:
+        assert (len(hosts), episodes) == (2, 6)
+        Indexer(database).forget([tmp_path / "runs" / "r"])
+        assert {host for (host,) in rows(database, schema.runs, "host")} == hosts - {"elsewhere"}
+        assert len(rows(database, schema.episodes, "id")) == 3
+    database.close()
+
+
+def test_a_container_that_is_started_again_with_its_name_lists_a_run_once(
+    folder: Path, postgresql: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = open_database(postgresql)
+    monkeypatch.setenv("ALE_HOST_NAME", "trainer")
+    for name in ("3f1c9a", "b07d42"):
+        monkeypatch.setattr("platform.node", lambda name=name: name)
+        Indexer(database).update(folder)
+    assert rows(database, schema.runs, "run_id", "host") == [("first", "trainer")]
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("0001", "version 0001, from before the first release; make a new"),
+        ("9999", "newer version of ale-look"),
+    ],
+)
+def test_a_database_of_a_version_that_is_too_old_or_newer_is_refused(
+    tmp_path: Path, version: str, said: str
+) -> None:
+    where = str(tmp_path / "index.sqlite")
+    database = open_database(where)
+    with database.writing() as connection:
+        connection.execute(text(f"UPDATE store_version SET version_num = '{version}'"))
+    database.close()
+    with pytest.raises(StoreError, match=said):
+        open_database(where)
+
+
+@pytest.mark.parametrize("version", ["0000", "garbage", ""])
+def test_a_database_of_a_version_that_never_was_is_refused(tmp_path: Path, version: str) -> None:
+    where = str(tmp_path / "index.sqlite")
+    database = open_database(where)
+    with database.writing() as connection:
+        connection.execute(text("UPDATE store_version SET version_num = :v"), {"v": version})
+    database.close()
+    with pytest.raises(StoreError, match=f"its tables have the version '{version}', which no"):
+        open_database(where)
+
+
+def test_a_file_of_the_user_is_not_to_be_deleted(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("my notes")
+    with pytest.raises(StoreError, match=r"not a database; choose another file with --store$"):
+        open_database(str(notes))
+    assert notes.read_text() == "my notes"
+
+
+def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path) -> None:
+    where = tmp_path / "index.sqlite"
+    where.write_bytes(b"no database " * 1000)
+    with pytest.raises(StoreError, match=r"index.sqlite: file is not a database; delete the file"):
+        open_database(str(where))
+
+
+def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
+    with pytest.raises(StoreError) as caught:
+        open_database("postgresql://ale:secret@127.0.0.1:1/ale")
+    assert "127.0.0.1" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_no_other_process_can_read_half_an_update(tmp_path: Path, make_run: Any) -> None:
+    """A reader sees whole transactions: an episode with all its turns."""
+    make_run(tmp_path / "runs" / "r", n=40).close()
+    database = open_database(str(tmp_path / "index.sqlite"))
+    with database.reading() as connection:
+        assert connection.scalar(select(func.count()).select_from(schema.turns)) == 0
+        Indexer(open_database(str(tmp_path / "index.sqlite"))).update(tmp_path / "runs")
+        assert connection.scalar(select(func.count()).select_from(schema.turns)) == 0
+    assert len(rows(database, schema.turns, "text")) == 80
+
+
+def test_runs_that_are_to_be_read_again_stay_until_then(folder: Path, database: Database) -> None:
+    indexer = Indexer(database)
+    indexer.update(folder)
+    before = everything(database)
+    with database.writing() as connection:
+        connection.execute(schema.episodes.update().values(model="wrong"))
+        connection.execute(schema.settings.update().values(value="wrong"))
+    indexer.outdate(folder)
+    assert len(rows(database, schema.episodes, "model")) == 3
+    assert indexer.update(folder).episodes == 3
+    assert everything(database) == before

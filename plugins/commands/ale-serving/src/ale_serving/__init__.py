@@ -1,0 +1,1 @@
+"""Serves language models and keeps inference servers."""

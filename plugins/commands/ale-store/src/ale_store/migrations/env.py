@@ -1,9 +1,0 @@
-"""Runs the steps on the connection that `ale_store.database` gives."""
-
-from alembic import context
-
-given = context.config.attributes
-context.configure(
-    connection=given["connection"], version_table=given["versions"], transactional_ddl=False
-)
-context.run_migrations()

@@ -1,0 +1,141 @@
+"""What is written for each kind: quickly as modules, then for real in a fresh environment."""
+
+import ast
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale import protocols
+from ale.plugin import BuildContext
+from ale_workbench.new.about import About
+from ale_workbench.new.kinds import COMMAND, KINDS, Kind
+from ale_workbench.new.names import names
+from ale_workbench.new.writing import render, write
+
+ROOT = Path(__file__).parents[5]
+REGISTERED: Mapping[str, tuple[str, type, Mapping[str, Any]]] = {
+    "tasks": ("ale_task_sources", protocols.TaskSource, {"path": Path("tasks.jsonl")}),
+    "sandbox": ("ale_sandboxes", protocols.SandboxBackend, {}),
+    "llm": ("ale_llms", protocols.LLM, {}),
+    "agent": ("ale_agents", protocols.Agent, {}),
+    "middleware": ("ale_middleware", protocols.Middleware, {}),
+    "criterion": ("ale_criteria", protocols.Criterion, {"path": "a.txt"}),
+    "chunker": ("ale_chunkers", protocols.Chunker, {}),
+    "credit": ("ale_credit_schemes", protocols.CreditScheme, {}),
+    "starts": ("ale_starts", protocols.StartScheme, {}),
+    "trainer": ("ale_trainers", protocols.Trainer, {}),
+    "observer": ("ale_observers", object, {}),
+    "executor": ("ale_executors", protocols.Executor, {}),
+    "launch": ("ale_launchers", protocols.Launcher, {}),
+}
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+
+
+def distribution(kind: Kind) -> str:
+    return f"ale-{kind.prefixes[0]}-third-party"
+
+
+@every_kind
+def test_every_file_is_filled_in(kind: Kind) -> None:
+    for path, text in render(kind, names(distribution(kind), kind), About()).items():
+        assert not re.search(r"\$[{a-z]", text), path
+        assert (text == "") == path.endswith("py.typed"), path
+        if path.endswith(".py"):
+            assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
+        if path.endswith(".toml"):
+            tomllib.loads(text)
+
+
+@pytest.mark.parametrize("kind", REGISTERED)
+def test_its_component_is_registered_and_built(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = names(distribution(KINDS[kind]), KINDS[kind])
+    write(tmp_path / chosen.distribution, render(KINDS[kind], chosen, About()))
+    monkeypatch.syspath_prepend(tmp_path / chosen.distribution / "src")
+    hook, protocol, options = REGISTERED[kind]
+    plugin = importlib.import_module(f"{chosen.module}.plugin")
+    (component,) = getattr(plugin, hook)()
+    product = component.build(component.options(**options), BuildContext(run_directory=tmp_path))
+    assert component.name.replace("_", "-") == "third-party"
+    assert isinstance(product, protocol)
+    assert [f.name for f in component.options.__attrs_attrs__ if "doc" not in f.metadata] == []
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment with the core and one generated package of each kind, and nothing else.
+
+    Returns:
+        The folder of the environment; the packages are in its folder ``packages``.
+    """
+    uv = shutil.which("uv")
+    assert uv is not None, "these tests make environments with uv: pip install uv"
+    folder = tmp_path_factory.mktemp("environment")
+    run(uv, "venv", "-q", "--python", sys.executable, folder)
+    packages = folder / "packages"
+    packages.mkdir()
+    for kind in KINDS.values():
+        chosen = names(distribution(kind), kind)
+        write(packages / chosen.distribution, render(kind, chosen, About()))
+    # A copy, so that uv sees no workspace around it: a third party has none.
+    core = shutil.copytree(
+        ROOT / "core", folder / "core", ignore=shutil.ignore_patterns("*.dist-info")
+    )
+    editable = [word for path in sorted(packages.iterdir()) for word in ("-e", f"{path}[test]")]
+    install = (uv, "pip", "install", "-q", "--python", folder / "bin/python")
+    run(*install, "--no-sources", f"{core}[testing]", *editable, "mypy", "ruff")
+    return folder
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    """Run a command outside this workspace; its output."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}"
+    return done.stdout
+
+
+@every_kind
+def test_a_generated_package_passes_its_whole_contract_kit(kind: Kind, environment: Path) -> None:
+    package = environment / "packages" / distribution(kind)
+    pytest_ = (environment / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    passed = run(*pytest_, cwd=package)
+    assert " passed" in passed
+    assert "skipped" not in passed
+
+
+@every_kind
+def test_a_generated_package_is_found_by_ale(kind: Kind, environment: Path) -> None:
+    chosen = names(distribution(kind), kind)
+    ale = environment / "bin/ale"
+    if kind == COMMAND:
+        assert run(ale, chosen.component, "Ada") == "Hello, Ada!\n"
+    else:
+        listed = run(ale, "plugins", kind.name, chosen.component)
+        assert f"from {chosen.distribution} 0.1.0" in listed
+
+
+def test_generated_packages_are_formatted_and_typed(environment: Path) -> None:
+    packages, tools = environment / "packages", environment / "bin"
+    run(tools / "ruff", "check", "--no-cache", ".", cwd=packages)
+    run(tools / "ruff", "format", "--no-cache", "--check", ".", cwd=packages)
+    modules = [path.parent.name for path in packages.glob("*/src/*/py.typed")]
+    assert len(modules) == len(KINDS)
+    run(tools / "mypy", "--strict", *(f"-p{name}" for name in modules), cwd=packages)

@@ -1,0 +1,120 @@
+"""`ale sandbox`, with usable and unusable backends."""
+
+from collections.abc import Sequence
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ale.errors import InputError, SandboxError
+from ale.plugin import Component, Probe, hookimpl
+from ale.runs import Registry
+from ale.testing.fakes import FolderBackend
+from ale.types import SandboxInfo
+from ale_workbench.sandboxes.command import sandbox
+
+
+class BackendWithOrphans(FolderBackend):
+    """A backend with a sandbox of a dead run."""
+
+    def __init__(self, left: list[SandboxInfo]) -> None:
+        self._left = left
+        self.closed = 0
+
+    async def list(self) -> Sequence[SandboxInfo]:
+        return self._left
+
+    async def prune(self) -> Sequence[SandboxInfo]:
+        pruned, self._left = self._left, []
+        return pruned
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+class Backends:
+    """Registers two backends, one of them unusable."""
+
+    def __init__(self) -> None:
+        info = SandboxInfo(
+            id="abc", backend="folder", tags={"run": "r1"}, owner_alive=False, age_s=90
+        )
+        self.backend = BackendWithOrphans([info])
+
+    @hookimpl
+    def ale_sandboxes(self) -> list[Component[None, FolderBackend]]:
+        probe = Probe(usable=False, reason="there is no engine")
+        return [
+            Component("folder", None, lambda o, c: self.backend, summary="A folder."),
+            Component("absent", None, lambda o, c: 1 / 0, summary="None.", probe=lambda: probe),  # type: ignore[arg-type, return-value]
+        ]
+
+
+@pytest.fixture
+def backends() -> Backends:
+    return Backends()
+
+
+@pytest.fixture
+def registry(backends: Backends) -> Registry:
+    made = Registry()
+    made.add(backends, "ale-folders")
+    return made
+
+
+def ale(registry: Registry, *arguments: str) -> Result:
+    return CliRunner().invoke(sandbox, arguments, obj=registry)
+
+
+def test_a_backend_that_fails_keeps_no_other_from_pruning(
+    registry: Registry, backends: Backends
+) -> None:
+    class Failing(FolderBackend):
+        async def prune(self) -> Sequence[SandboxInfo]:
+            raise SandboxError("/somewhere/kept could not be removed")
+
+    class More:
+        @hookimpl
+        def ale_sandboxes(self) -> list[Component[None, FolderBackend]]:
+            made = Component("a-failing", None, lambda o, c: Failing(), summary="Fails.")
+            return [made]  # type: ignore[list-item]
+
+    registry.add(More(), "ale-failing")
+    result = ale(registry, "prune")
+    assert "abc" in result.stdout
+    assert result.exit_code == 1
+    assert "/somewhere/kept" in str(result.exception)
+
+
+def test_sandboxes_of_dead_runs_are_listed_and_removed(
+    registry: Registry, backends: Backends
+) -> None:
+    listed = ale(registry, "list")
+    assert "folder  abc  dead   1 min 30 s  run=r1" in listed.stdout
+    assert listed.stderr == "absent: not usable here: there is no engine\n"
+    pruned = ale(registry, "prune", "--type", "folder")
+    assert "abc" in pruned.stdout
+    assert pruned.stderr == ""
+    assert ale(registry, "list").stdout == "no sandboxes\n"
+    assert ale(registry, "prune").stdout == "nothing to remove\n"
+    assert backends.backend.closed == 4
+
+
+def test_an_unknown_type_is_refused(registry: Registry) -> None:
+    done = ale(registry, "list", "--type", "foldr")
+    assert isinstance(done.exception, InputError)
+    assert "--type: no sandbox 'foldr'; installed: absent, folder" in str(done.exception)
+    assert "did you mean 'folder'?" in str(done.exception)
+
+
+def test_a_probe_that_fails_hides_no_other_sandbox(registry: Registry) -> None:
+    class Failing:
+        @hookimpl
+        def ale_sandboxes(self) -> list[Component[None, FolderBackend]]:
+            return [
+                Component("failing", None, lambda o, c: 1 / 0, summary="None.", probe=lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+            ]
+
+    registry.add(Failing(), "ale-failing")
+    listed = ale(registry, "list")
+    assert "folder  abc" in listed.stdout
+    assert "failing: not usable here: the probe of ale-failing/failing failed" in listed.stderr

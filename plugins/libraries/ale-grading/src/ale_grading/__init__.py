@@ -1,0 +1,1 @@
+"""Answers in a model's text, and tests whose verdicts can't be forged; a library."""

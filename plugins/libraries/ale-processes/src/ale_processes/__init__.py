@@ -1,0 +1,1 @@
+"""The processes of a launch, and the ranks of torchrun; a library."""

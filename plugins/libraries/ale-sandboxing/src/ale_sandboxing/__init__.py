@@ -1,0 +1,1 @@
+"""Shared by sandboxes, each part by those of one kind; a library."""

@@ -1,0 +1,69 @@
+"""What an agent may do to its own container: the error says that, and not that the engine failed.
+
+Not in the kit of all sandboxes: where one is not isolated, these commands would hit the host.
+"""
+
+import pytest
+
+from ale.errors import SandboxDamagedError
+from ale.types import SandboxSpec
+from ale_sandboxing.container.backend import ContainerBackend
+from ale_sandboxing.container.sandbox import ContainerSandbox
+from ale_sandboxing.container_testing.images import DEBIAN
+from ale_sandboxing.container_testing.tools import Make
+
+DAMAGE = (
+    "rm -rf /bin/* /usr/bin/*",
+    'chmod 000 "$(readlink -f /bin/sh)" "$(readlink -f /bin/bash)"',
+    "rm -rf --no-preserve-root / 2>/dev/null",
+    'for sh in sh bash; do printf "#!/nowhere\\n" >"$(readlink -f /bin/$sh).new"; '
+    'mv "$(readlink -f /bin/$sh).new" "$(readlink -f /bin/$sh)"; done',
+)
+
+
+async def filled(box: ContainerSandbox) -> None:
+    """Fill the memory until the container ends."""
+    for _ in range(5):
+        session = await box.session()
+        await session.run("cat /dev/zero >/tmp/$$", timeout_s=20)
+        await box.end_processes()
+
+
+@pytest.mark.asyncio
+class DamageProbes:
+    """Commands that leave a container useless."""
+
+    container_image = DEBIAN
+
+    @pytest.mark.parametrize("command", DAMAGE)
+    async def test_a_sandbox_without_its_programs_says_that_it_was_damaged(
+        self, backend: ContainerBackend, command: str
+    ) -> None:
+        async with backend.open(SandboxSpec()) as box:
+            await box.write("file", b"kept")
+            session = await box.session()
+            assert (await session.run(f"{command}; exit 0", timeout_s=60)).exit_code == 0
+            for _ in range(2):
+                with pytest.raises(SandboxDamagedError):
+                    await box.session()
+                with pytest.raises(SandboxDamagedError):
+                    await box.exec("exit 0", timeout_s=20)
+                await box.end_processes()
+            if "rm -rf --no-preserve-root /" not in command:
+                assert await box.read("file") == b"kept"
+        async with backend.open(SandboxSpec()) as fresh:
+            assert (await fresh.exec("exit 0")).exit_code == 0
+
+    async def test_a_missing_program_is_no_damage(self, box: ContainerSandbox) -> None:
+        for command in ("no-such-program", "exit 126", "exit 127"):
+            assert (await box.exec(command)).exit_code in (126, 127)
+
+    async def test_a_container_that_was_out_of_memory_was_damaged(self, make: Make) -> None:
+        """What is in a file system in memory is charged to no process that could be killed."""
+        backend = make(memory_mb=24, tmp_mb=64)
+        try:
+            async with backend.open(SandboxSpec()) as box:
+                with pytest.raises(SandboxDamagedError):
+                    await filled(box)
+        finally:
+            await backend.aclose()

@@ -1,0 +1,90 @@
+"""Removal of folder trees, whatever an agent has made of them."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ale.errors import SandboxError
+from ale_sandboxing.process import folders
+
+# Its own, not one of those that move files: an rmdir may wait for what others write to the disk.
+_REMOVER = ThreadPoolExecutor(1, thread_name_prefix="ale-remove")
+_NAMED = 3
+"""Leftovers that an error names."""
+
+
+async def remove_all(trees: Iterable[Path], then: Callable[[], object] = lambda: None) -> None:
+    """Remove trees, and wait without blocking the event loop; a missing one is fine.
+
+    Args:
+        then: called in the thread when they are gone.
+
+    Raises:
+        SandboxError: as `remove`, when all that can be removed is gone.
+    """
+
+    def work() -> None:
+        errors = []
+        for tree in trees:
+            try:
+                if not remove_small(tree):
+                    remove(tree)
+            except SandboxError as error:
+                errors.append(str(error))
+        if errors:
+            raise SandboxError("; ".join(errors))
+        then()
+
+    await asyncio.get_running_loop().run_in_executor(_REMOVER, work)
+
+
+def remove_small(folder: Path, most: int = 200) -> bool:
+    """Remove a tree of at most `most` entries; True when it is gone.
+
+    Faster than `remove`; safe because every process of the sandbox has ended.
+    """
+    try:
+        _remove_entries(str(folder), most)
+        folder.rmdir()
+    except OSError:  # a read-only folder, say: `remove` handles it or says why not
+        return False
+    return True
+
+
+def _remove_entries(folder: str, most: int) -> int:
+    """The rest of `most`. Raises OSError when there are more entries."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            most -= 1
+            if most < 0:
+                raise OSError(errno.E2BIG, "more than a few entries", folder)
+            if entry.is_dir(follow_symlinks=False):
+                most = _remove_entries(entry.path, most)
+                os.rmdir(entry.path)  # noqa: PTH106
+            else:
+                os.unlink(entry.path)  # noqa: PTH108
+    return most
+
+
+def remove(tree: Path) -> None:
+    """Remove a tree, read-only folders included; a missing one is fine.
+
+    Raises:
+        SandboxError: something in it could not be removed (immutable, another user's, a mount); all
+            the rest is gone.
+    """
+    try:
+        parent = os.open(tree.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        left = folders.remove(tree.name, parent)
+    finally:
+        os.close(parent)
+    if left:
+        named = ", ".join(f"{one.path} ({one.why})" for one in left[:_NAMED])
+        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+        raise SandboxError(f"{tree} could not be removed whole: {named}{more}")
