@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ale.errors import InputError
@@ -292,7 +293,11 @@ def test_a_round_trip_by_atif_preserves_the_episode(tmp_path: Path, run: Any, to
     collect([run(whole(), tried(1.0, turn("Done.")))], raw, tools=tools)
     assert export_rows(raw, folder, form="atif").written == 2
     assert export_rows(raw, lines, form="atif").written == 2
-    rows = {row.episode.id: row for row in read_rows(raw, EpisodeRow)}
+    # The chunker and the scheme are those of a run here; a trajectory of others has none.
+    rows = {
+        row.episode.id: msgspec.structs.replace(row, crediting=None)
+        for row in read_rows(raw, EpisodeRow)
+    }
     for source in (folder, lines):
         import_rows([source], back, form="atif")
         assert {row.episode.id: row for row in read_rows(back, EpisodeRow)} == rows
@@ -460,6 +465,6 @@ def test_rows_that_a_format_cannot_hold_are_rejected(
 
 
 def test_tables_are_exported_too(raw: Path) -> None:
-    make_sft(raw, raw.with_name("sft.parquet"))
+    make_sft(raw, raw.with_name("sft.parquet"), min_reward=0)
     report = export_rows(raw.with_name("sft.parquet"), raw.with_name("x.jsonl"), form="openai")
     assert report.written == len(list(read_rows(raw.with_name("sft.parquet"), SftRow))) == 5

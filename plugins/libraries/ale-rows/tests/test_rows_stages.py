@@ -1,5 +1,6 @@
 """Collecting and scoring."""
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -216,13 +217,55 @@ def test_broken_and_evaluation_episodes_are_counted_and_not_scored(
 def test_a_scored_row_is_the_episode_with_chunks_and_credit(
     tmp_path: Path, raw: Path, registry: Registry, some: Sequence[Episode]
 ) -> None:
-    score(raw, tmp_path / "scored.jsonl", registry, scheme="ipa-lite:scale=2")
+    score(raw, tmp_path / "scored.jsonl", registry, chunker="ale-lite", scheme="ipa-lite:scale=2")
     first = next(read_rows(tmp_path / "scored.jsonl", ScoredRow))
     assert first.episode == some[0]
     assert (first.chunker, first.scheme) == ("ale-lite", "ipa-lite:scale=2")
     assert first.credit.scheme == "ipa-lite:scale=2"
     assert first.credit.rewards == (2 / 5, 4 / 5, 6 / 5, 8 / 5, 2.0)
     assert [chunk.index for chunk in first.chunks] == [0, 1, 2, 3, 4]
+
+
+def test_the_runs_own_chunker_and_scheme_are_taken_and_several_are_refused(
+    tmp_path: Path, raw: Path, registry: Registry
+) -> None:
+    out = tmp_path / "scored.jsonl"
+
+    def rows(*crediting: object) -> None:
+        lines = [json.loads(line) for line in raw.read_text().splitlines()]
+        made = zip(lines, itertools.cycle(crediting), strict=False)
+        texts = [json.dumps({**row, "crediting": given}) + "\n" for row, given in made]
+        raw.write_text("".join(texts))
+
+    def names() -> tuple[str, str]:
+        first = next(read_rows(out, ScoredRow))
+        return first.chunker, first.scheme
+
+    own = {"chunker": {"type": "turns"}, "credit": {"type": "ipa-lite", "scale": 3.0}}
+    rows(own)
+    score(raw, out, registry)
+    assert names() == ("turns", "ipa-lite")
+    assert next(read_rows(out, ScoredRow)).credit.rewards == (1.0, 2.0, 3.0)
+    score(raw, out, registry, chunker="whole")
+    assert names() == ("whole", "ipa-lite")
+    rows(None)
+    score(raw, out, registry)
+    assert names() == ("ale-lite", "ipa-lite")
+    rows(own, {**own, "chunker": {"type": "whole"}})
+    with pytest.raises(InputError, match=r"differ in .chunker.: whole, turns\n.*--chunker"):
+        score(raw, out, registry)
+    score(raw, out, registry, chunker="twos")
+    assert names() == ("twos", "ipa-lite")
+
+
+def test_collected_rows_have_the_chunker_and_the_scheme_of_their_run(
+    tmp_path: Path, run: Any
+) -> None:
+    folder = run(episode(1.0, turn("Done.")))
+    config = RunReader(folder).manifest["config"]
+    collect([folder], tmp_path / "one.jsonl")
+    (row,) = read_rows(tmp_path / "one.jsonl", EpisodeRow)
+    assert row.crediting == {"chunker": config["chunker"]}  # this run has no scheme
 
 
 def test_chunker_and_scheme_may_come_from_a_config(

@@ -75,6 +75,17 @@ def test_rejection_sampling_selects_by_reward(scored: Any, some: Sequence[Episod
     assert dict(report.dropped) == {"reward below the minimum": 2}
 
 
+def test_failures_are_imitated_only_if_asked_for(scored: Any, some: Sequence[Episode]) -> None:
+    source = scored(*some)
+    out = source.with_name("x.jsonl")
+    report = make_sft(source, out)
+    assert {row.reward for row in read_rows(out, SftRow)} == {1.0}
+    (reason,) = report.dropped
+    assert reason.startswith("reward below 1, so not imitated unless --min-reward")
+    assert report.dropped[reason] == 2
+    assert {row.reward for row in sft(source, min_reward=0)} == {0.0, 0.5, 1.0}
+
+
 def test_answers_below_a_weight_are_not_trained_on(scored: Any, some: Sequence[Episode]) -> None:
     row = sft(scored(some[0], chunker="turns"), min_weight=-0.5)[0]
     # Three turns earn 1/3, 2/3 and 1 against a mean of 1.
@@ -107,14 +118,14 @@ def test_answers_that_did_nothing_are_not_trained_on(scored: Any) -> None:
     gave_up = tried(0.0, idle, rollout=1)
     source = scored(tried(1.0, idle, acted, turn("Done.")), gave_up)
     for each in (source, source.with_name("raw.jsonl")):
-        (row,) = sft(each)
+        (row,) = sft(each, min_reward=0)
         assert row.loss_weights == (0, 0, 0, 0, 1, 0, 1)
     report = json.loads(source.with_name("sft.jsonl.report.json").read_text())
     assert report["dropped"] == {"no answer to learn from": 1}
 
 
 def test_an_episode_without_turns_has_nothing_to_imitate(scored: Any) -> None:
-    source = scored(episode(0.0), tried(1.0, turn("A."), rollout=1))
+    source = scored(episode(1.0), tried(1.0, turn("A."), rollout=1))
     assert len(sft(source)) == 1
     report = json.loads(source.with_name("sft.jsonl.report.json").read_text())
     assert report["dropped"] == {"no answer to learn from": 1}
@@ -126,7 +137,7 @@ def test_imitating_by_weight_needs_scores(
     collect([run(*some)], tmp_path / "raw.jsonl")
     with pytest.raises(InputError, match="have no weights"):
         sft(tmp_path / "raw.jsonl", min_weight=0.0)
-    assert len(sft(tmp_path / "raw.jsonl")) == 4
+    assert len(sft(tmp_path / "raw.jsonl", min_reward=0)) == 4
 
 
 def rl(source: Path, **options: Any) -> list[RlRow]:
@@ -254,8 +265,8 @@ def test_hugging_face_datasets_loads_each_form(scored: Any, some: Sequence[Episo
 def test_only_a_data_set_folder_is_replaced(scored: Any, some: Sequence[Episode]) -> None:
     source = scored(*some)
     out = source.with_name("data")
-    assert make_sft(source, out).written == 4
-    assert make_sft(source, out, min_reward=1.0).written == 2
+    assert make_sft(source, out, min_reward=0.0).written == 4
+    assert make_sft(source, out).written == 2
     assert len(list(read_rows(out, SftRow))) == 2
     other = source.with_name("precious")
     other.mkdir()

@@ -72,7 +72,7 @@ def test_rows_have_the_tools_of_their_context(scored: Score) -> None:
     chunks = {row.completion[0].content: row.tools for row in read_rows(out, RlRow)}
     assert (chunks["I look."], chunks["I guess."]) == (first, first)
     assert chunks["Compacted."] == second
-    make_sft(source, out)
+    make_sft(source, out, min_reward=0)
     conversations = list(read_rows(out, SftRow))
     assert [row.tools for row in conversations] == [first, second] * 2
     for pairing in ("same-prompt", "same-trajectory"):

@@ -74,20 +74,18 @@ def collect(
 @_out
 @click.option(
     "--chunker",
-    default="ale-lite",
-    show_default=True,
     metavar=COMPONENT,
-    help="Chunker.",
+    help="Chunker. Default: that of the episodes' runs; ale-lite for those of no run.",
 )
 @click.option(
     "--scheme",
-    default="ipa-lite",
-    show_default=True,
     metavar=COMPONENT,
-    help="Credit scheme.",
+    help="Credit scheme. Default: that of the episodes' runs; ipa-lite for those of no run.",
 )
 @click.pass_obj
-def score(registry: "Registry", source: Path, out: Path, chunker: str, scheme: str) -> None:
+def score(
+    registry: "Registry", source: Path, out: Path, chunker: str | None, scheme: str | None
+) -> None:
     """Cut collected episodes into chunks and assign credit to each.
 
     For schemes with a baseline, the baseline is the mean reward over the file.
@@ -151,7 +149,12 @@ def dpo(source: Path, out: Path, pairing: str, by: str | None, min_margin: float
 @dataset.command("sft")
 @_source
 @_table_out
-@click.option("--min-reward", type=float, help="Only episodes with at least this reward.")
+@click.option(
+    "--min-reward",
+    type=float,
+    help="Only episodes with at least this reward; 0 imitates failures too. Default, without "
+    "--min-weight: those that succeeded (reward 1), and those without a reward, as imported chats.",
+)
 @click.option(
     "--min-weight",
     type=float,

@@ -3,7 +3,7 @@
 from ale_rows.chat import chat, chats, chunk_answer, record
 from ale_rows.chattools import chat_tools, read_tools
 from ale_rows.chunkrows import make_rl
-from ale_rows.collecting import collect, found_runs
+from ale_rows.collecting import collect, crediting_of, found_runs
 from ale_rows.files import form_of, read_rows, write_rows
 from ale_rows.imitation import make_sft
 from ale_rows.pairs import make_dpo
@@ -47,6 +47,7 @@ __all__ = [
     "check_scored",
     "chunk_answer",
     "collect",
+    "crediting_of",
     "export_rows",
     "form_of",
     "found_runs",

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ale.errors import InputError
 from ale.runs import BRANCHED_FROM, Lines, RunReader, only_runs
@@ -54,7 +54,7 @@ def collect(
     heads_of_origin = lru_cache(maxsize=1)(_heads)  # the arms of an ablation have one origin
     with streaming(), writing_lines(out) as write:
         for reader in readers:
-            opening = _opening(str(reader.manifest["run_id"]), tools)
+            opening = _opening(reader.manifest, tools)
             heads = _heads(reader)
             counts.seen["episodes"] += len(heads)
             copied = _copied(reader, by_id, heads_of_origin)
@@ -158,8 +158,16 @@ def _wanted(
     return True
 
 
-def _opening(run: str, tools: Sequence[ToolSpec] | None) -> bytes:
-    head = {"schema": SCHEMA, "kind": "episode", "run": run, "tools": tools}
+def crediting_of(manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """`EpisodeRow.crediting` of a run's episodes."""
+    config = manifest.get("config", {})
+    found = {part: config[part] for part in ("chunker", "credit") if config.get(part)}
+    return found or None
+
+
+def _opening(manifest: Mapping[str, Any], tools: Sequence[ToolSpec] | None) -> bytes:
+    head = {"schema": SCHEMA, "kind": "episode", "run": str(manifest["run_id"]), "tools": tools}
+    head |= {"crediting": crediting_of(manifest)}
     return encode(head)[:-1] + b',"episode":'
 
 

@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ale.errors import InputError
+from ale.runs import SUCCESS
 from ale.types import Message, Turn, replace
 from ale_rows.chat import chat
 from ale_rows.chattools import tools_of
@@ -14,6 +15,8 @@ from ale_rows.rows import ChatMessage, EpisodeRow, ScoredRow, SftRow
 from ale_rows.stored import broken, stored_kind, stored_rows
 from ale_rows.streaming import streaming
 from ale_rows.writing import refuse_overwriting
+
+_FAILED = f"reward below {SUCCESS:g}, so not imitated unless --min-reward gives a lower minimum"
 
 
 def make_sft(
@@ -33,7 +36,9 @@ def make_sft(
     Args:
         source: JSON Lines of `EpisodeRow` or `ScoredRow`.
         out: file or folder of `SftRow`, in the form that `write_rows` picks.
-        min_reward: only episodes with at least this reward; 1 gives rejection sampling.
+        min_reward: only episodes with at least this reward. Default, without `min_weight`: those
+            that succeeded, with a reward of 1 (rejection sampling), and those that have none, as
+            imported chats. Imitating failures teaches to fail, so that it has to be asked for.
         min_weight: train only on answers whose chunks all have at least this weight.
 
     Raises:
@@ -61,7 +66,7 @@ def _rows(
 ) -> Iterator[SftRow]:
     for row in rows:
         counts.seen["episodes"] += 1
-        reason = _unwanted(row, min_reward)
+        reason = _unwanted(row, min_reward, by_weight=min_weight is not None)
         if reason is not None:
             counts.dropped[reason] += 1
             continue
@@ -72,14 +77,17 @@ def _rows(
         yield from made
 
 
-def _unwanted(row: EpisodeRow | ScoredRow, min_reward: float | None) -> str | None:
+def _unwanted(
+    row: EpisodeRow | ScoredRow, min_reward: float | None, *, by_weight: bool
+) -> str | None:
     episode = row.episode
     if episode.split != "train":
         return "of an evaluation: held out"
     if episode.failure is not None:
         return broken(episode.failure)
     if min_reward is None:
-        return None
+        failed = episode.reward is not None and episode.reward < SUCCESS
+        return _FAILED if failed and not by_weight else None
     if episode.reward is None:
         return "without a reward"
     return None if episode.reward >= min_reward else "reward below the minimum"

@@ -86,6 +86,13 @@ class EpisodeRow(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["episode"] = "episode"
     run: Run
     tools: Tools = None
+    crediting: Annotated[
+        Mapping[str, Any] | None,
+        Meta(
+            description="Sections `chunker` and `credit` of the run's config, which `ale score` "
+            "takes; null: the run had none."
+        ),
+    ] = None
     episode: Episode
 
 

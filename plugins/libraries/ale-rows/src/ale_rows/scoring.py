@@ -20,6 +20,10 @@ from ale_rows.streaming import streaming
 from ale_rows.writing import encode, refuse_overwriting, writing_lines
 
 Choice = str | Mapping[str, Any]
+_NONE = msgspec.Raw(b"null")
+_DEFAULTS: Mapping[str, Choice] = {"chunker": "ale-lite", "credit": "ipa-lite"}
+"""For episodes of no run that had a chunker and a scheme, such as imported ones."""
+_OPTIONS = {"chunker": "--chunker", "credit": "--scheme"}
 
 
 class _RowHead(msgspec.Struct, gc=False):
@@ -29,6 +33,7 @@ class _RowHead(msgspec.Struct, gc=False):
     kind: Literal["episode"]
     run: str
     episode: EpisodeHead
+    crediting: msgspec.Raw = _NONE
 
 
 class _Row(msgspec.Struct, gc=False):
@@ -57,8 +62,8 @@ def score(
     out: Path,
     registry: Registry,
     *,
-    chunker: Choice = "ale-lite",
-    scheme: Choice = "ipa-lite",
+    chunker: Choice | None = None,
+    scheme: Choice | None = None,
 ) -> Report:
     """Write each episode with its chunks and their credit.
 
@@ -71,19 +76,25 @@ def score(
         out: JSON Lines of `ScoredRow`, group by group, in the order of the groups' first rows.
         registry: the installed packages.
         chunker: a component, written as for ``--chunker`` (``interaction:turns_without_calls=own``)
-            or as a mapping as in a config.
-        scheme: a credit scheme, written in the same way.
+            or as a mapping as in a config. Default: that of the episodes' runs; ``ale-lite`` where
+            they had none.
+        scheme: a credit scheme, written in the same way; default: that of the runs, or
+            ``ipa-lite``.
 
     Raises:
-        InputError: there is no such component, or a line is damaged.
+        InputError: there is no such component, a line is damaged, or the runs had different
+            chunkers or schemes.
         AleError: a trajectory lacks what the chunker needs, or a component broke its contract.
         StoreError: `out` can't be written.
     """
     refuse_overwriting(out, source)
-    crediting = make_crediting(registry, chunker, scheme)
+    given: dict[str, Choice | None] = {"chunker": chunker, "credit": scheme}
+    if None not in given.values():  # what is wrong with them is said before a file is read
+        _crediting(registry, given, Counter(), source)
     counts = Counts()
     idle: Counter[str] = Counter()
-    groups, batch = _survey(source, counts)
+    groups, batch, own = _survey(source, counts)
+    crediting = _crediting(registry, given, own, source)
     written = chunks = 0
     with streaming(), RowFile(source, _Row) as rows, writing_lines(out) as write:
         for key, offsets in groups.items():
@@ -109,6 +120,30 @@ def score(
     )
 
 
+def _crediting(
+    registry: Registry, given: Mapping[str, Choice | None], own: Counter[bytes], source: Path
+) -> Crediting:
+    """What was asked for; for a part that was not, that of the runs, or the default.
+
+    Args:
+        own: episodes by the JSON of `EpisodeRow.crediting`.
+    """
+    sections = [msgspec.json.decode(each) or {} for each in own]
+    chosen: dict[str, Choice] = {}
+    for part, choice in given.items():
+        different = {encode(each.get(part)): each.get(part) for each in sections}
+        if choice is None and len(different) > 1:
+            names = ", ".join("none" if v is None else str(v["type"]) for v in different.values())
+            raise InputError.of(
+                f"the runs of these episodes differ in '{part}': {names}",
+                file=str(source),
+                hint=f"{_OPTIONS[part]} says which one to use for all of them",
+            )
+        runs_own = next(iter(different.values()), None)
+        chosen[part] = choice or runs_own or _DEFAULTS[part]
+    return make_crediting(registry, chosen["chunker"], chosen["credit"])
+
+
 def make_crediting(registry: Registry, chunker: Choice, scheme: Choice) -> Crediting:
     """Chunker and scheme, built.
 
@@ -131,9 +166,14 @@ def _built(choice: Choice, kind: str, registry: Registry) -> tuple[str, Any]:
     return build_choice(node, kind, registry)
 
 
-def _survey(source: Path, counts: Counts) -> tuple[dict[GroupKey, list[int]], BatchStatistics]:
-    """The first pass: offsets of the rows of each group, and the mean of all rewards."""
+def _survey(
+    source: Path, counts: Counts
+) -> tuple[dict[GroupKey, list[int]], BatchStatistics, Counter[bytes]]:
+    """The first pass: offsets of the rows of each group, the mean of all rewards, and the chunkers
+    and schemes of the runs.
+    """
     groups: dict[GroupKey, list[int]] = {}
+    own: Counter[bytes] = Counter()
     count = 0
     total = Fraction(0)  # equal rewards have exactly this mean
     with streaming(), RowFile(source, _RowHead) as file:
@@ -147,8 +187,9 @@ def _survey(source: Path, counts: Counts) -> tuple[dict[GroupKey, list[int]], Ba
             else:
                 count, total = count + 1, total + Fraction(head.reward)
                 groups.setdefault(head.group(row.run), []).append(offset)
+                own[bytes(row.crediting)] += 1
     mean = float(total / count) if count else 0.0
-    return groups, BatchStatistics(n_episodes=count, mean_reward=mean)
+    return groups, BatchStatistics(n_episodes=count, mean_reward=mean), own
 
 
 def _credited(

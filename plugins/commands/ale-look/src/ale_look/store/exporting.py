@@ -1,17 +1,18 @@
 """Write what was found to files: rows of episodes for data sets, tables as Parquet."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Connection, Float, Integer, Select, Table, select
 
 from ale.errors import InputError, StoreError
-from ale.runs import Lines
+from ale.runs import Lines, RunReader
 from ale.types import Episode
 from ale_look.store import schema
-from ale_rows import EpisodeRow, write_rows
+from ale_rows import EpisodeRow, crediting_of, write_rows
 from ale_rows.tables import optional
 from ale_rows.writing import replacing
 
@@ -80,6 +81,11 @@ def _whole(connection: Connection, ids: Select[Any]) -> Iterator[EpisodeRow]:
     query = select(runs.run_id, runs.path, table.line_at, table.episode_id)
     query = query.join(schema.runs, runs.id == table.run).where(table.id.in_(ids))
     found = connection.execute(query.order_by(runs.run_id, table.run, table.line_at))
+
+    @cache
+    def crediting(run: str) -> Mapping[str, Any] | None:
+        return crediting_of(RunReader(Path(run)).manifest)
+
     for run_id, path, line_at, episode_id in found:
         lines = Lines(Path(path) / "episodes.jsonl", Episode)
         try:
@@ -90,7 +96,7 @@ def _whole(connection: Connection, ids: Select[Any]) -> Iterator[EpisodeRow]:
             message = f"the episode {episode_id} is no longer where it was"
             hint = "somebody has edited the file; ale runs index --rebuild reads it again"
             raise InputError.of(message, file=str(lines.path), hint=hint)
-        yield EpisodeRow(run=run_id, episode=episode)
+        yield EpisodeRow(run=run_id, crediting=crediting(path), episode=episode)
 
 
 def _write_table(connection: Connection, table: Table, ids: Select[Any], path: Path) -> int:
