@@ -53,7 +53,7 @@ def elsewhere(tmp_path: Path) -> Elsewhere:
         (["doctor"], "UNUSABLE  sandbox   local          needs Linux, found darwin"),
         (["show", STORED], "basics-ls"),
         (["credit", STORED, "--scheme", "ipa", "--scheme", "grpo"], "grpo"),
-        (["report", STORED, "--output", "report.html"], "report.html"),
+        (["report", STORED, "--out", "report.html"], "report.html"),
         (["collect", STORED, "--out", "rows.jsonl"], "2 rows"),
         (["results", STORED], "pass@1"),
         (["sandbox", "list", "--type", "local"], ""),

@@ -4,6 +4,7 @@ import importlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -99,3 +100,19 @@ def resolves(text: str) -> bool:
         module, _, name = text.rpartition(".")
         return hasattr(importlib.import_module(module), name)
     return text in ("ale", "--resume RUN")
+
+
+def test_every_command_names_what_it_writes_in_one_way() -> None:
+    """ALE-lite's programs have ``--out`` too."""
+
+    def options(group: click.Group) -> Iterator[tuple[str, str]]:
+        for name in group.list_commands(click.Context(group)):
+            command = group.get_command(click.Context(group), name)
+            if isinstance(command, click.Group):
+                yield from options(command)
+            elif command is not None:
+                yield from ((name, each) for param in command.params for each in param.opts)
+
+    found = [(name, option) for name, option in options(cli) if option.startswith("--out")]
+    assert {option for _, option in found} == {"--out"}, found
+    assert len(found) > 10

@@ -396,9 +396,15 @@ def test_the_command_writes_the_file_and_prints_its_path(
     assert re.fullmatch(rf"{re.escape(str(path))}/report\.html  \d+\.\d kB\n", done.output)
     assert len(Page((path / "report.html").read_text()).episodes) == 3
     other = tmp_path / "elsewhere.html"
-    ale("report", str(path), "--output", str(other))
+    ale("report", str(path), "--out", str(other))
     assert other.stat().st_size > 10_000
     assert not list(path.glob(".*partial"))
+
+
+def test_the_earlier_name_of_the_option_is_refused_with_the_new_one(ale: Ale) -> None:
+    refused = ale("report", "run", "--output", "page.html")
+    assert refused.exit_code == 2
+    assert re.search(r"No such option:? '?--output'?.*--out\b", refused.output), refused.output
 
 
 def test_a_place_that_cannot_be_written_is_named(
@@ -406,7 +412,7 @@ def test_a_place_that_cannot_be_written_is_named(
 ) -> None:
     path = write_trained(tmp_path / "run", steps=1)
     (tmp_path / "file").touch()
-    error = ale("report", str(path), "--output", str(tmp_path / "file" / "r.html")).exception
+    error = ale("report", str(path), "--out", str(tmp_path / "file" / "r.html")).exception
     assert isinstance(error, StoreError)
     assert "file/r.html" in str(error)
 

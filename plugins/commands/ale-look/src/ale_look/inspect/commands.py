@@ -100,7 +100,7 @@ def credit(
 @click.command("report")
 @run_argument
 @click.option(
-    "--output",
+    "--out",
     type=PATH,
     metavar="FILE",
     help="File to write. Default: report.html in the run's directory.",
@@ -119,7 +119,7 @@ def credit(
     show_default=True,
     help="Total size limit of these episodes (10^6 bytes).",
 )
-def report(run: Path, output: Path | None, episodes: int, megabytes: float) -> None:
+def report(run: Path, out: Path | None, episodes: int, megabytes: float) -> None:
     """Write an HTML report of RUN: curves, tasks, and episodes turn by turn.
 
     The report is a single file that needs no network. RUN may still be running.
@@ -133,7 +133,7 @@ def report(run: Path, output: Path | None, episodes: int, megabytes: float) -> N
     from ale.text import size
     from ale_look.inspect.report import NAME, write_report
 
-    target = output or run / NAME
+    target = out or run / NAME
     try:
         written = write_report(RunReader(run), target, episodes=episodes, megabytes=megabytes)
     except OSError as error:
