@@ -26,9 +26,11 @@ async def sandbox() -> AsyncIterator[FolderSandbox]:
 def grade(sandbox: FolderSandbox) -> Grade:
     """Grade a text as the whole answer."""
 
-    async def grade(code: str, *tests: str | Sequence[str], **options: Any) -> Score:
+    async def grade(
+        code: str, *tests: str | Sequence[str], goal: str = "Write code.", **options: Any
+    ) -> Score:
         made = PythonTests(PythonTestsOptions(tests=tests, **options))
         trajectory = builders.trajectory(builders.turn(f"```python\n{code}\n```"))
-        return await made.grade(builders.task(), trajectory, sandbox)
+        return await made.grade(builders.task(goal=goal), trajectory, sandbox)
 
     return grade

@@ -201,6 +201,84 @@ async def test_a_class_in_place_of_a_function_is_not_given_what_is_expected(
     assert score.value == 0.0, score.detail
 
 
+_EVERYTHING = (
+    "class Money:\n    def __init__(self, *a):\n        pass\n"
+    "    __eq__ = __lt__ = __gt__ = __contains__ = lambda self, o: {found}\n"
+    "    __add__ = lambda self, o: self\n    n = 0\n"
+    "    def step(self):\n        Money.n += 1\n        return Money.n\n"
+)
+
+
+@pytest.mark.parametrize("found", ["True", "type(o) is int", "self.step() == 1"])
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert Money(1) == 3",
+        "assert 3 == Money(1)",
+        "assert Money(1) + Money(2) == 3",
+        "assert Money(1) < 3",
+        "assert 3 in Money(1)",
+        "assert Money(1) in [3]",
+    ],
+)
+async def test_an_object_of_a_class_that_equals_everything_equals_nothing(
+    grade: Grade, found: str, test: str
+) -> None:
+    score = await grade(_EVERYTHING.format(found=found), test, goal="Write a class Money.")
+    assert score.value == 0.0, score.detail
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "with timer():\n    assert f(3) == 9",
+        "with timer():\n    r = f(3)\n    assert r == 9",
+        "with timer():\n    f(3)\n    check(9)",
+        "def check(x):\n    if x != 9:\n        raise ValueError(x)\n"
+        "with timer():\n    check(f(3))",
+        "with timer():\n    with timer():\n        f(3)\n    assert f(3) == 9",
+        "import unittest\nwith timer():\n    unittest.TestCase().assertEqual(f(3), 9)",
+        "with timer():\n    if f(3) != 9:\n        raise ValueError",
+        "def run():\n    with timer():\n        return f(3)\n    assert False\nassert run() == 9",
+    ],
+)
+async def test_a_context_manager_hides_nothing_that_is_judged(grade: Grade, test: str) -> None:
+    code = "class timer:\n    def __enter__(self):\n        return self\n"
+    code += "    def __exit__(self, *error):\n        return True\n"
+    for wrong in ("raise ValueError", "return 0"):
+        score = await grade(code + f"def f(x):\n    {wrong}\n", test)
+        assert score.value == 0.0, score.detail
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        "m.assert_called_once_with = lambda *a: None",
+        "m.configure_mock(assert_called_once_with=lambda *a: None)",
+        "m.attach_mock(lambda *a: None, 'assert_called_once_with')",
+        "m.__dict__['assert_called_once_with'] = print",
+        "m._mock_methods",
+        "m.reset_mock()",
+    ],
+)
+async def test_a_mock_of_the_tests_keeps_its_own_methods(grade: Grade, does: str) -> None:
+    code = f"def f(m):\n    try:\n        {does}\n    except Exception:\n        pass\n"
+    test = "from unittest.mock import Mock\nm = Mock()\nf(m)\nm.assert_called_once_with(3)"
+    assert (await grade(code, test)).value == 0.0
+
+
+async def test_no_exception_of_an_answer_skips_a_test(grade: Grade) -> None:
+    code = "import unittest\ndef f(x):\n    raise unittest.SkipTest('x')\n"
+    test = (
+        "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n"
+        "        self.assertEqual(f(1), 2)\n"
+        "found = unittest.TestResult()\n"
+        "unittest.defaultTestLoader.loadTestsFromTestCase(T).run(found)\n"
+        "assert found.wasSuccessful()"
+    )
+    assert (await grade(code, test)).value == 0.0
+
+
 async def test_lists_and_sets_of_an_answer_are_not_given_what_is_looked_for(grade: Grade) -> None:
     code = (
         "class L(list):\n    count = lambda self, o: 1\nclass S(set):\n    union = lambda s, o: o\n"

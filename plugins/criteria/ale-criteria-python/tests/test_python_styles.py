@@ -404,6 +404,126 @@ STYLES: dict[str, tuple[str, tuple[str, str], str]] = {
         "assert sorted(['ccc', 'a', 'bb'], key=f) == ['a', 'bb', 'ccc']\n"
         "assert max('a bb'.split(), key=f) == 'bb'",
     ),
+    "a list that a context manager changes": (
+        "class C:\n    def __init__(self, l):\n        self.l = l\n"
+        "    def __enter__(self):\n        self.l.append(1)\n        return self\n"
+        "    def __exit__(self, *error):\n        self.l.append(2)\n",
+        ("append(2)", "append(3)"),
+        "l = []\nwith C(l):\n    assert l == [1]\nassert l == [1, 2]",
+    ),
+    "a list that the answer keeps": (
+        "class C:\n    def __init__(self, l):\n        self.l = l\n"
+        "    def add(self, x):\n        self.l.append(x)\n"
+        "    def n(self):\n        return len(self.l)\n",
+        ("self.l = l", "self.l = list(l)"),
+        "l = []\nc = C(l)\nc.add(3)\nassert l == [3]\nl.append(4)\nassert c.n() == 2\n"
+        "c.l.append(5)\nassert l == [3, 4, 5] and c.l is l",
+    ),
+    "copies of an object with a list": (
+        "class A:\n    def __init__(self):\n        self.l = [1]\n",
+        ("self.l = [1]", "self.l = [2]"),
+        "import copy\na = A()\nb, c = copy.deepcopy(a), copy.copy(a)\na.l.append(2)\n"
+        "assert b.l == [1] and c.l == [1, 2] == a.l and c.l is a.l",
+    ),
+    "containers of the library that are changed": (
+        "def f(d, c, q):\n    d[1].append(2)\n    c['a'] += 1\n    q.append(3)\n",
+        ("q.append(3)", "q.append(4)"),
+        "from collections import Counter, defaultdict, deque\n"
+        "d, c, q = defaultdict(list), Counter('a'), deque([1, 2], maxlen=2)\nf(d, c, q)\n"
+        "assert d == {1: [2]} and c == {'a': 2} and q == deque([2, 3], maxlen=2)",
+    ),
+    "a list that is given to a function of the tests": (
+        "def f(call):\n    x = [1]\n    call([x, x])\n    return x\n",
+        ("[x, x]", "[x, [1]]"),
+        "def call(xs):\n    xs[0].append(2)\n    assert xs[0] is xs[1]\nassert f(call) == [1, 2]",
+    ),
+    "a variable of the answer that is set again": (
+        "n, found = 0, []\ndef f():\n    global n, found\n    n += 1\n    found = found + [n]\n",
+        ("n += 1", "n += 2"),
+        "f()\nf()\nassert n == 2 and found == [1, 2]",
+    ),
+    "an exception that a context manager hides": (
+        "from contextlib import contextmanager\n@contextmanager\ndef hide(kind):\n    try:\n"
+        "        yield\n    except kind:\n        pass\nclass C:\n"
+        "    def __enter__(self):\n        return self\n"
+        "    def __exit__(self, kind, error, trace):\n        self.seen = (kind, str(error))\n"
+        "        return kind is ValueError\n",
+        ("kind is ValueError", "False"),
+        "def bad():\n    raise KeyError('k')\nc = C()\nwith c:\n    raise ValueError('x')\n"
+        "assert c.seen == (ValueError, 'x')\nwith hide(ZeroDivisionError):\n    1 / 0\n"
+        "    assert False\nwith hide(KeyError):\n    bad()\ntry:\n    with c:\n        bad()\n"
+        "    assert False\nexcept KeyError:\n    assert c.seen[0] is KeyError",
+    ),
+    "logs that tests capture": (
+        "import logging\nlog = logging.getLogger('m')\ndef f():\n    log.info('got %s', 3)\n",
+        ("'got %s'", "'has %s'"),
+        "import io, logging, unittest\nwith unittest.TestCase().assertLogs('m') as found:\n"
+        "    f()\nassert found.output == ['INFO:m:got 3']\nout = io.StringIO()\n"
+        "logging.getLogger('m').addHandler(logging.StreamHandler(out))\nf()\n"
+        "assert out.getvalue() == ''\nlogging.getLogger('m').setLevel(logging.INFO)\nf()\n"
+        "assert out.getvalue() == 'got 3\\n'",
+    ),
+    "warnings that tests record": (
+        "from warnings import warn\ndef f():\n    warn('old', DeprecationWarning)\n    return 3\n",
+        ("'old'", "'new'"),
+        "import unittest, warnings\nwith warnings.catch_warnings(record=True) as found:\n"
+        "    warnings.simplefilter('always')\n    assert f() == 3\n"
+        "assert [str(w.message) for w in found] == ['old']\n"
+        "with unittest.TestCase().assertWarns(DeprecationWarning):\n    f()\n"
+        "warnings.simplefilter('error')\ntry:\n    f()\n    assert False\n"
+        "except DeprecationWarning:\n    pass",
+    ),
+    "operators with two results, and with three operands": (
+        "class M:\n    def __init__(self, x):\n        self.x = x\n"
+        "    def __divmod__(self, k):\n        return divmod(self.x, k)\n"
+        "    def __rdivmod__(self, k):\n        return divmod(k, self.x)\n"
+        "    def __pow__(self, e, m=None):\n        return M(pow(self.x, e, m))\n"
+        "    def __lshift__(self, k):\n        self.x = self.x << k\n        return self\n",
+        ("divmod(self.x, k)", "divmod(k, self.x)"),
+        "assert divmod(M(7), 3) == (2, 1) and divmod(7, M(3)) == (2, 1)\n"
+        "assert pow(M(2), 3, 5).x == 3\nm = M(1)\nm << 1 << 2\nassert m.x == 8",
+    ),
+    "exceptions of the library, and their causes": (
+        "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass A:\n    x: int\n"
+        "def f():\n    try:\n        1 / 0\n    except ZeroDivisionError as error:\n"
+        "        raise ValueError('x') from error\n",
+        ("frozen=True", "frozen=False"),
+        "from dataclasses import FrozenInstanceError\ntry:\n    A(1).x = 2\n    assert False\n"
+        "except FrozenInstanceError:\n    pass\ntry:\n    f()\nexcept ValueError as error:\n"
+        "    assert isinstance(error.__cause__, ZeroDivisionError)\n",
+    ),
+    "an abstract class of the library": (
+        "from collections.abc import Sequence\nclass A(Sequence):\n"
+        "    def __len__(self):\n        return 2\n    def __getitem__(self, i):\n"
+        "        return [5, 6][i]\n",
+        ("class A(Sequence)", "class A"),
+        "from collections.abc import Iterable, Mapping, Sequence\nassert list(A()) == [5, 6]\n"
+        "assert isinstance(A(), Sequence) and not isinstance(A(), Mapping)",
+    ),
+    "methods of a mock": (
+        "def f(db):\n    db.open('x')\n    return db.get(3) + 1\n",
+        ("'x'", "'y'"),
+        MOCK + "db = Mock()\ndb.get.return_value = 8\nassert f(db) == 9\n"
+        "db.open.assert_called_once_with('x')",
+    ),
+    "objects whose class is told, and a number": (
+        "class Money:\n    def __init__(self, x):\n        self.x = x\n"
+        "    def __eq__(self, o):\n        return self.x == getattr(o, 'x', o)\n"
+        "    def __hash__(self):\n        return hash(self.x)\n"
+        "    def __add__(self, o):\n        return Money(self.x + o.x)\n"
+        "    def __lt__(self, o):\n        return self.x < getattr(o, 'x', o)\n",
+        ("self.x + o.x", "self.x - o.x"),
+        "assert Money(3) == 3 and 3 == Money(3) and Money(3) != 4 and Money(3) < 4\n"
+        "assert Money(1) + Money(2) == 3\nassert {Money(1), Money(1)} == {1}\n"
+        "assert sorted([Money(2), Money(1)]) == [1, 2] and Money(1) in [2, 1]",
+    ),
+    "a class of numbers that are equal by their rest": (
+        "class Money:\n    def __init__(self, x):\n        self.x = x\n"
+        "    def __eq__(self, o):\n        return (self.x - o) % 2 == 0\n"
+        "    def __contains__(self, o):\n        return 0 <= o <= self.x\n",
+        ("(self.x - o)", "(self.x - o + 1)"),
+        "assert Money(3) == 7 and 5 in Money(9)",
+    ),
 }
 
 
@@ -411,9 +531,10 @@ STYLES: dict[str, tuple[str, tuple[str, str], str]] = {
 async def test_a_right_answer_passes_and_a_wrong_one_does_not(grade: Grade, style: str) -> None:
     code, (right, wrong), test = STYLES[style]
     assert right in code
-    score = await grade(code, test)
+    goal = "Write a class Money."
+    score = await grade(code, test, goal=goal)
     assert score.passed, score.detail
-    score = await grade(code.replace(right, wrong), test)
+    score = await grade(code.replace(right, wrong), test, goal=goal)
     assert score.value == 0.0, score.detail
 
 
@@ -429,6 +550,7 @@ async def test_a_program_that_reads_when_it_is_loaded_has_the_input_of_the_set_u
 _CLASSES = (
     "class Base:\n    pass\nclass V:\n    def __init__(self, x):\n        self.x = x\n"
     "    def __eq__(self, other):\n        return self.x == other\n"
+    "class Vector(V):\n    def __add__(self, other):\n        return self\n"
 )
 
 
@@ -443,6 +565,10 @@ _CLASSES = (
         ),
         ("f(0)\nassert V(3) == 3", "compare V\\(...\\) with a value, and it may be an object of a"),
         ("assert 1 in V(3)", "compare V\\(...\\) with a value, and it may be an object of a"),
+        ("assert Vector(3) == 3", "compare Vector\\(...\\) with a value, and it may be"),
+        ("assert Vector(3) + Vector(4) == 3", "compare Vector\\(...\\) with a value, and it"),
+        ("import io\nf(io.StringIO('a'))", "the tests give the answer a StringIO"),
+        ("import pickle\npickle.dumps(Vector(3))", "the tests pickle an object of a class"),
         ("class A(Base):\n    pass\nassert A", "the tests derive a class from Base, which the"),
         (
             MOCK + "import datetime\nwith patch('datetime.datetime') as now:\n    f(1)",
@@ -501,5 +627,5 @@ _TRUE = (
 async def test_only_what_a_test_made_itself_of_a_class_is_given_a_value(
     grade: Grade, code: str, test: str
 ) -> None:
-    score = await grade(code, test)
+    score = await grade(code, test, goal="Write a function to find it.")
     assert score.value == 0.0, score.detail

@@ -107,7 +107,7 @@ def _combines(tree: ast.AST, classes: Collection[str]) -> bool:
         is_made(node.left) != is_made(node.right)
         if isinstance(node, ast.BinOp)
         else isinstance(node.func, ast.Name)
-        and node.func.id == "sum"
+        and node.func.id in ("sum", "divmod", "pow")
         and any(is_made(part) for part in ast.walk(node))
         for node in ast.walk(tree)
         if isinstance(node, ast.BinOp | ast.Call)
@@ -115,15 +115,19 @@ def _combines(tree: ast.AST, classes: Collection[str]) -> bool:
 
 
 def classes(
-    tests: Sequence[str], names: Collection[str]
+    tests: Sequence[str], names: Collection[str], told: str = ""
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the answer that tests use as classes, and more that are spelled like one; sorted.
+    """Names of the answer that are those of classes, and more that may be; sorted.
 
     An object that a test makes of such a class may be given what it is compared with:
     ``Money(3) == 3``. A capital letter alone does not tell a class from a function, as in
     ``Extract([[1, 2]]) == [1]``, where the value is the one that is asked for. So a test has to use
     the name as only a class is used: ``isinstance(x, Money)``, ``Money.parse``, ``Money()``,
-    ``Money(3).cents``. A spelling (``BigInt``, ``V``) leaves it open.
+    ``Money(3).cents``; or what the agent was told says so (``class Money``). Else
+    it is open, but for a single capital (``Extract``) where a function is asked for.
+
+    Args:
+        told: the task's goal and set-up.
     """
     capital = {name for name in names if name[:1].isupper()}
     found: set[str] = set()
@@ -139,8 +143,15 @@ def classes(
             if isinstance(target, ast.Name)
         }
         found.update(name for node in nodes for name in _used_as_class(node, made))
-    spelled = {name for name in capital - found if _CLASS_NAME.fullmatch(name)}
-    return tuple(sorted(found & capital)), tuple(sorted(spelled))
+    found.update(name for name in capital if _told(rf"class\s+`?{name}\b|\b{name}`?\s+class", told))
+    functions = {name for name in capital if _told(rf"def\s+{name}\b", told)}
+    if _told(r"functions?\b", told) and not _told(r"class(es)?\b", told):
+        functions |= {name for name in capital if not _CLASS_NAME.fullmatch(name)}
+    return tuple(sorted(found & capital)), tuple(sorted(capital - found - functions))
+
+
+def _told(pattern: str, text: str) -> bool:
+    return re.search(rf"\b(?:{pattern})", text) is not None
 
 
 _CLASS_NAME = re.compile(r"[A-Z]|[A-Z][a-z0-9]+([A-Z][a-z0-9]*)+")

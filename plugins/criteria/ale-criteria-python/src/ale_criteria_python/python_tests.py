@@ -39,7 +39,10 @@ LONGEST_S = 480.0
 so that an answer that only waits fails, and does not break its episode."""
 SHOWN = 5
 """Failed tests whose errors are in the detail."""
-PARTS = ("wire", "channel", "candidate", "remote", "spawner", "tester")
+PARTS = (
+    *("wire", "channel", "twins", "candidate", "around", "decoys", "hiding", "remote", "carried"),
+    *("spawner", "tester"),
+)
 
 # The last argument is the scratch folder. Only the place for temporary files is taken over, as the
 # backend clears it away.
@@ -103,7 +106,9 @@ class PythonTests:
         result = await sandbox.exec(
             self._command(task, scratch),
             timeout_s=self._longest_s() + GRACE_S,
-            stdin=_program() + _part(self._plan(found.text, sandbox)) + _part(self._tests(key)),
+            stdin=_program()
+            + _part(self._plan(found.text, sandbox))
+            + _part(self._tests(task, key)),
             max_output_bytes=16 << 20,
         )
         report = _verified(result.stdout, key)
@@ -162,9 +167,11 @@ class PythonTests:
         """Seconds by the clock for all tests."""
         return by_clock(self.options.total_timeout_s, LONGEST_S)
 
-    def _tests(self, key: bytes) -> bytes:
+    def _tests(self, task: Task, key: bytes) -> bytes:
         """What it must not know."""
-        used, spelled = classes(self.options.tests, self._names)
+        used, spelled = classes(
+            self.options.tests, self._names, f"{task.goal}\n{self.options.setup}"
+        )
         return wire.pack(
             {
                 "tests": list(self.options.tests),

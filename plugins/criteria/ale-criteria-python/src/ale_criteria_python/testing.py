@@ -162,9 +162,9 @@ ATTACKS = {
     "async def square(x):\n    return Any()\n",
     "claims about other objects": _PEER + "import operator\n"
     "def square(x):\n    return Own()\nclass Own:\n    pass\n"
-    "def answer(self, request, known, kept=[]):\n"
+    "def answer(self, request, kept=[]):\n"
     "    message = b't2\\ns6\\nresultT' if request[0] != 'names' else None\n"
-    "    self.channel.send(message) if message else kept[0](self, request, known)\n"
+    "    self.channel.send(message) if message else kept[0](self, request)\n"
     "kind = type(peer())\nanswer.__defaults__[0].append(kind.answer)\nkind.answer = answer\n",
     "a number that is another each time": _PEER + "from itertools import cycle\n"
     "class Number(int):\n    def __init__(self, x):\n"

@@ -23,16 +23,25 @@ if __name__ != "ale_grading":
         Channel,
         Closed,
         control,
-        decoded,
-        encoded,
         silence,
     )
-    from ale_criteria_python.inside.wire import BASES, OPERATORS, base_value
+    from ale_criteria_python.inside.twins import Twins
+    from ale_criteria_python.inside.wire import BASES, OPERATORS, Encoder, base_value
 
 
 def from_module(module: str, name: str) -> Any:
     """A function of Python's library, imported when it is asked for."""
     return getattr(__import__(module), name)
+
+
+def found_module(name: str) -> Any:
+    """A module of Python's library."""
+    return __import__(name, None, None, ["*"])
+
+
+def raised(kind: Any = None, arguments: Any = ()) -> tuple[Any, Any, Any]:
+    """An exception of the tests, as a context manager is given it."""
+    return (kind, None if kind is None else kind(*arguments), None)
 
 
 def in_place(name: str) -> Any:
@@ -57,12 +66,13 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "aiter": lambda v: type(v).__aiter__(v),
     "anext": lambda v: finished(type(v).__anext__(v)),
     "aenter": lambda v: finished(type(v).__aenter__(v)),
-    "aexit": lambda v: finished(type(v).__aexit__(v, None, None, None)),
+    "aexit": lambda v, *error: finished(type(v).__aexit__(v, *raised(*error))),
     "item": _operator.getitem,
     "set item": _operator.setitem,
     "delete item": _operator.delitem,
     "enter": lambda v: type(v).__enter__(v),
-    "exit": lambda v: type(v).__exit__(v, None, None, None),
+    "exit": lambda v, *error: type(v).__exit__(v, *raised(*error)),
+    "abstract": lambda v, module, name: isinstance(v, getattr(found_module(module), name)),
     **{f.__name__: f for f in (len, iter, next, bool, str, repr, int, float, abs, round, dir)},
     **{f.__name__: f for f in (hash, reversed, bytes, complex, format)},
     **{
@@ -78,10 +88,11 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     },
 }
 OPERATIONS.update((name, getattr(_operator, name)) for name in OPERATORS)
+OPERATIONS.update(divmod=divmod, pow=pow)
 OPERATIONS.update(("i" + name.strip("_"), in_place(name)) for name in OPERATORS)
 OPERATIONS.update(
     ("r" + name, lambda value, other, name=name: OPERATIONS[name](other, value))
-    for name in OPERATORS
+    for name in (*OPERATORS, "divmod")
 )
 """What the tests can ask for, by name."""
 
@@ -123,8 +134,10 @@ class Candidate:
     """Answers the requests of the tests."""
 
     def __init__(self, channel: Channel) -> None:
-        self.channel = channel
+        self.channel, self.twins = channel, Twins()
         self.shared: Shared = {}
+        self.depth = 0
+        """Requests that are being answered."""
         self.objects: list[Any] = []
         self.numbers: dict[int, int] = {}
         self.scope: Plan = {}
@@ -164,13 +177,15 @@ class Candidate:
             offset = value.utcoffset()
             if offset is not None:
                 fixed = from_module("datetime", "timezone")(offset, value.tzname() or "")
-                return encoded(value.replace(tzinfo=fixed), self.refer, {})[0]
+                part = Encoder(self.refer, {})
+                part.write(value.replace(tzinfo=fixed))
+                return part.done()
         number = self.numbers.get(id(value))
         if number is None:
             number = self.numbers[id(value)] = len(self.objects)
             self.objects.append(value)
         if isinstance(value, type) and issubclass(value, Exception):
-            base = builtin_names(value)[0]
+            base = known_names(value)[0]
             return b"q%d %s %s\n" % (number, value.__name__.encode(), base.encode())
         return b"h%d %s\n" % (number, kind_of(value))
 
@@ -179,29 +194,37 @@ class Candidate:
         if tag == b"k":
             return self.objects[int(text)]
         number, *about = text.split(b" ")
-        return OfTests(self, int(number), tag == b"g", [bytes.fromhex(e.decode()) for e in about])
+        kind = Mock if tag == b"a" else OfTests
+        return kind(self, int(number), tag == b"g", [bytes.fromhex(e.decode()) for e in about])
+
+    def send(self, value: Any) -> None:
+        """A message to the tests."""
+        nested = self.depth > 1 or value[0] in ("call", "next", "attribute")
+        self.channel.send(self.twins.encoded(value, self.refer, self.shared, nested=nested))
 
     def exchange(self, request: Any, *arguments: Any, **options: Any) -> Any:
         """Ask the tests for something, and wait for the result."""
-        message, _ = encoded((request, arguments, options), self.refer, self.shared)
-        self.channel.send(message)
+        self.send((request, arguments, options))
         return self.serve()
 
     def serve(self) -> Any:
         """Answer requests until the tests give the result of our own."""
         while True:
             message = self.channel.receive()
-            (kind, *rest), known = decoded(message, self.resolve, self.shared)
+            kind, *rest = self.twins.decoded(message, self.resolve, self.shared)
             if kind == "result":
                 return rest[0]
             if kind == "error":
                 raise getattr(builtins, rest[0], RuntimeError)(*rest[1])
-            self.answer(rest, known)
+            self.depth += 1
+            self.answer(rest)
+            self.depth -= 1
 
-    def answer(self, request: Any, known: Sequence[Any]) -> None:
+    def answer(self, request: Any) -> None:
         """Do what is asked for, and send the result and what has changed in the arguments."""
         operation, arguments, options, given = request
-        before = [(value, content_of(value)) for value in known]
+        # Nothing but the answer itself is to keep the arguments.
+        request.clear()
         try:
             before_it = self.surround(given)
             try:
@@ -211,23 +234,18 @@ class Candidate:
                     result = OPERATIONS[operation](*arguments, **options)
             finally:
                 self.surround(before_it)
-            reply = ("result", result)
+            reply: Any = ("result", result)
         except Exception as error:
             reply = self.error(error)
-        changed = [
-            (number, value)
-            for number, (value, content) in enumerate(before)
-            if not same(content, content_of(value))
-        ]
+        del arguments, options, given
         try:
-            message, _ = encoded(reply, self.refer, self.shared, known, changed)
+            self.send(reply)
         except Exception as error:
-            message, _ = encoded(self.error(error), self.refer, self.shared)
-        self.channel.send(message)
+            self.send(self.error(error))
 
     def surround(self, given: Plan) -> Plan:
         """Replace streams and functions; what they were before."""
-        before = {}
+        before: dict[str, Any] = {}
         for name, value in given.items():
             if name in KEEPS:
                 KEEPS[name](value)
@@ -236,7 +254,7 @@ class Candidate:
             if module == "builtins":
                 scope = self.scope["__builtins__"]
             else:
-                scope = vars(__import__(module, None, None, ["*"]))
+                scope = vars(found_module(module))
             before[name] = scope[attribute]
             is_stream = module == "sys" and type(value) is OfTests
             scope[attribute] = Stream(value) if is_stream else value
@@ -244,11 +262,14 @@ class Candidate:
 
     def error(self, error: BaseException) -> Any:
         """What the tests are told about an exception."""
-        plain = (str, int, float, bool, type(None))
-        arguments = tuple(a for a in error.args if type(a) in plain)
+        arguments = tuple(a for a in error.args if type(a) in PLAIN_ARGUMENTS)
         own = type(error) if type(error).__module__ == "answer" else None
-        kept = {name: value for name, value in vars(error).items() if type(value) in plain}
-        return ("error", builtin_names(type(error)), arguments, describe(error), own, kept)
+        kept = {
+            name: value for name, value in vars(error).items() if type(value) in PLAIN_ARGUMENTS
+        }
+        cause = None if error.__cause__ is None else self.error(error.__cause__)[1:6]
+        names = known_names(type(error))
+        return ("error", names, arguments, describe(error), own, kept, cause)
 
 
 def set_environment(changed: dict[str, str | None]) -> None:
@@ -260,7 +281,37 @@ def set_environment(changed: dict[str, str | None]) -> None:
             os.environ[name] = value
 
 
+def forward_warnings(function: Any) -> None:
+    """Have the tests' process warn instead; its filters decide."""
+    import warnings
+
+    def show(message: Any, category: Any, *place: Any) -> None:
+        given = message.args if isinstance(message, Warning) else (message,)
+        function(category, [each if type(each) in PLAIN_ARGUMENTS else str(each) for each in given])
+
+    warnings.simplefilter("always")
+    warnings.showwarning = show  # type: ignore[assignment]
+
+
+def forward_logs(function: Any) -> None:
+    """Have loggers of the tests' process log as well; their levels and handlers decide."""
+    import logging
+
+    is_enabled, handle = logging.Logger.isEnabledFor, logging.Logger.handle
+
+    def forward(self: Any, record: Any) -> None:
+        function(self.name, self.level, record.levelno, record.getMessage())
+        if is_enabled(self, record.levelno):
+            handle(self, record)
+
+    logging.Logger.isEnabledFor = lambda self, level: True  # type: ignore[method-assign]
+    logging.Logger.handle = forward  # type: ignore[method-assign]
+
+
+PLAIN_ARGUMENTS = (str, int, float, bool, type(None))
 KEEPS: dict[str, Callable[[Any], Any]] = {
+    "warnings": forward_warnings,
+    "logs": forward_logs,
     "random": lambda state: __import__("random").setstate(state),
     "environment": set_environment,
     "folder": lambda path: os.chdir(path or HOME[0]),
@@ -292,6 +343,13 @@ class OfTests:
 
     def __next__(self) -> Any:
         return self._ask("next", self._number)
+
+
+class Mock(OfTests):
+    """A mock of the tests."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self._ask("attribute", self._number, name)
 
 
 class Stream:
@@ -357,26 +415,13 @@ def kind_of(value: Any) -> bytes:
     return b"type" if isinstance(value, type) else b"-"
 
 
-def content_of(value: Any) -> Any:
-    """A copy of what is in a mutable object, one level deep."""
-    if isinstance(value, bytearray):
-        return bytes(value)
-    if isinstance(value, (list, set)):
-        return list(value)
-    pairs = value if isinstance(value, dict) else vars(value)
-    return [part for pair in pairs.items() for part in pair]
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two contents have the same objects; nothing of theirs is called."""
-    if isinstance(one, bytes):
-        return bool(one == other)
-    return len(one) == len(other) and all(a is b for a, b in zip(one, other))  # noqa: B905
-
-
-def builtin_names(kind: Any) -> list[str]:
-    """The builtin exceptions that a class derives from, nearest first."""
-    return [base.__name__ for base in kind.__mro__ if base.__module__ == "builtins"]
+def known_names(kind: Any) -> list[str]:
+    """The exceptions of Python that a class derives from, nearest first."""
+    return [
+        base.__name__ if base.__module__ == "builtins" else base.__module__ + "." + base.__name__
+        for base in kind.__mro__
+        if base.__module__ != "answer"
+    ]
 
 
 def describe(error: BaseException) -> str:
@@ -411,9 +456,9 @@ def become_candidate(socket: Any, plan: Plan, folder: str) -> NoReturn:
         try:
             candidate.load(plan["setup"], plan["answer"])
         except BaseException as error:
-            candidate.channel.send(encoded(describe(error), candidate.refer, {})[0])
+            candidate.send(("result", describe(error)))
         else:
-            candidate.channel.send(encoded(None, candidate.refer, {})[0])
+            candidate.send(("result", None))
             candidate.serve()
     except (Closed, SystemExit):
         os._exit(1)

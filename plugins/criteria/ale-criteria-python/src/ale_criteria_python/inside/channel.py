@@ -7,13 +7,8 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any
-
-    from ale_criteria_python.inside.wire import Decoder, Refer, Resolve, Shared
-
-if __name__ != "ale_grading":
-    from ale_criteria_python.inside.wire import Decoder, Encoder
 
 PR_SET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 3, 4, 36
 LONGEST = 64 << 20
@@ -95,44 +90,3 @@ def deeply(function: Callable[[], Any]) -> Any:
         return function()
     finally:
         sys.setrecursionlimit(kept)
-
-
-def encoded(
-    value: Any, refer: Refer, shared: Shared, known: Sequence[Any] = (), extra: Sequence[Any] = ()
-) -> tuple[bytes, list[Any]]:
-    """A message of a value, and of the content of some of the `known` objects.
-
-    Args:
-        extra: (number, object): these have changed, and the reader fills its own with them.
-
-    Returns:
-        The message, and every mutable object in it.
-    """
-    encoder = Encoder(refer, shared, known)
-
-    def write() -> bytes:
-        encoder.write(value)
-        for number, changed in extra:
-            encoder.parts.append(b"u%d\n" % number)
-            encoder.content(changed)
-        return encoder.done()
-
-    return deeply(write), encoder.keep
-
-
-def decoded(
-    data: bytes, resolve: Resolve, shared: Shared, known: Sequence[Any] = ()
-) -> tuple[Any, list[Any]]:
-    """What `encoded` wrote: the value, and every mutable object in it; fills those that changed."""
-    decoder = Decoder(data, resolve, shared, known)
-
-    def read() -> Any:
-        value = decoder.read()
-        while decoder.at < len(data):
-            number = decoder.line()
-            if number[:1] != b"u":
-                raise ValueError("there is more than one value")
-            decoder.fill(decoder.keep[int(number[1:])])
-        return value
-
-    return deeply(read), decoder.keep

@@ -5,18 +5,21 @@ from __future__ import annotations
 import _operator
 import _thread
 import builtins
-import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from ale_criteria_python.inside.wire import Decoder, Shared
 
 if __name__ != "ale_grading":
-    from ale_criteria_python.inside.channel import Channel, Closed, decoded, encoded
+    from ale_criteria_python.inside.around import NotSupportedError, Surroundings
+    from ale_criteria_python.inside.channel import Channel, Closed
+    from ale_criteria_python.inside.decoys import others
+    from ale_criteria_python.inside.hiding import may_hide
+    from ale_criteria_python.inside.twins import Twins
     from ale_criteria_python.inside.wire import OPERATORS
 
 
@@ -24,102 +27,8 @@ class Ended(BaseException):
     """The answer's process ended, or did not answer in time; tests don't catch it by accident."""
 
 
-class NotSupportedError(BaseException):
-    """The tests do what can't be done across two processes; the task is wrong, not the answer."""
-
-
 class AnswerError(Exception):
     """An exception of the answer whose class is not known here."""
-
-
-class Surroundings:
-    """What tests replace in their process, and the answer is to use in its own."""
-
-    def __init__(self, names: Sequence[str], watched: Collection[str] = ()) -> None:
-        self.streams = [(name, getattr(sys, name)) for name in ("stdin", "stdout", "stderr")]
-        self.functions = [(name, *found) for name in names if (found := library(name))]
-        self.seeded = "random.seed" in names
-        self.watched = watched
-        self.start: Any = (dict(os.environ), here())
-        self.environment, self.folder = self.start
-        """As the answer has them; watched only if tests may set them."""
-        self.state: Any = None
-        """Of `random`, as the answer was last given it; None if the tests have set it since."""
-        if self.seeded:
-            import random
-
-            for name in ("seed", "setstate"):
-                setattr(random, name, self.noting(getattr(random, name)))
-
-    def noting(self, function: Callable[..., None]) -> Callable[..., None]:
-        """The function, after which the answer is given the state of `random` again."""
-
-        def noted(*arguments: Any, **options: Any) -> None:
-            self.state = None
-            function(*arguments, **options)
-
-        return noted
-
-    def begin(self) -> None:
-        """A fresh process of the answer has the variables and the folder of the start."""
-        self.environment, self.folder = self.start
-
-    def note_place(self, given: dict[str, Any]) -> None:
-        """Add variables and the folder, where tests have set them."""
-        if "environment" in self.watched and (now := dict(os.environ)) != self.environment:
-            changed = {name: now.get(name) for name in {*now, *self.environment}}
-            given["environment"] = {
-                name: value
-                for name, value in changed.items()
-                if value != self.environment.get(name)
-            }
-            self.environment = now
-        if "folder" in self.watched and (folder := here()) != self.folder:
-            given["folder"] = folder if folder != self.start[1] else ""
-            self.folder = folder
-
-    def now(self) -> dict[str, Any]:
-        """By name, what is replaced now.
-
-        Raises:
-            NotSupportedError: it is no function.
-        """
-        given = {}
-        for name, before in self.streams:
-            stream = getattr(sys, name)
-            if stream is not before:
-                given["sys." + name] = stream.readline if name == "stdin" else stream.write
-        if self.seeded:
-            import random
-
-            if self.state != (state := random.getstate()):
-                given["random"] = self.state = state
-        self.note_place(given)
-        for name, owner, before in self.functions:
-            value = getattr(owner, name.rpartition(".")[2], before)
-            if value is not before:
-                if isinstance(before, type) or not (callable(before) and callable(value)):
-                    raise NotSupportedError(f"the tests replace {name}, which is no function")
-                given[name] = value
-        return given
-
-
-def here() -> str:
-    """The current folder; empty if it was removed."""
-    try:
-        return os.getcwd()  # noqa: PTH109
-    except OSError:
-        return ""
-
-
-def library(name: str) -> Any:
-    """The module and the function of a name; None where there are none."""
-    module, _, attribute = name.rpartition(".")
-    try:
-        owner = __import__(module, None, None, ["*"])
-        return (owner, getattr(owner, attribute))
-    except (ImportError, AttributeError):
-        return None
 
 
 class Peer:
@@ -127,7 +36,10 @@ class Peer:
 
     def __init__(self, channel: Channel, shared: Shared, surroundings: Surroundings) -> None:
         self.channel, self.shared, self.surroundings = channel, shared, surroundings
+        self.twins, self.depth = Twins(), 0
         self.lock = _thread.RLock()
+        self.test = ""
+        """The test that is run."""
         self.remotes: dict[int, Remote] = {}
         self.errors: dict[int, Any] = {}
         self.own: list[Any] = []
@@ -151,6 +63,8 @@ class Peer:
         such a one may be a result."""
         self.kept: dict[Any, Any] = {}
         """Results of requests in `KEPT`, as first given since anything may have changed."""
+        self.acts = 0
+        """Requests that may have changed anything."""
         self.last: Any = None
         """The last call, and its result."""
         self.ended = False
@@ -176,14 +90,15 @@ class Peer:
                 f"the tests give the answer the class {value.__name__}: only builtin classes, "
                 "those of the set-up and some of the standard library can be given"
             )
-        iterates = hasattr(value, "__next__")
+        iterates = hasattr(value, "__next__") and not hasattr(value, "readline")
         if not callable(value) and not iterates:
             raise NotSupportedError(
                 f"the tests give the answer a {type(value).__name__}: only builtin values, "
                 "functions, iterators and instances of the set-up's classes can be given"
             )
         self.own.append(value)
-        return b"%s%d%s\n" % (b"g" if iterates else b"w", len(self.own) - 1, about(value))
+        tag = b"g" if iterates else b"a" if is_mock(value) else b"w"
+        return b"%s%d%s\n" % (tag, len(self.own) - 1, about(value))
 
     def resolve(self, tag: bytes, text: bytes, decoder: Decoder) -> Any:
         """The object for a reference of the answer."""
@@ -202,10 +117,10 @@ class Peer:
             return remote if words[1] != "coroutine" else awaited(remote)
         if tag == b"q":
             if number not in self.errors:
-                base = builtin_error(words[2]) or Exception
+                base = known_error(words[2]) or Exception
                 self.errors[number] = type(words[1], (base,), {"_ale_number": number})
             return self.errors[number]
-        if tag in b"wg" and tag:
+        if tag in b"wga" and tag:
             return self.own[number]
         raise ValueError("unknown tag")
 
@@ -218,17 +133,19 @@ class Peer:
         """The same, while no other thread of the tests asks."""
         if operation not in READS:
             self.kept.clear()
+            self.acts += 1
         target = arguments[0] if arguments else None
         asked_for = self.asked_for(operation, target)
         asked = arguments[1] if operation == "get" else None
         asks_class = operation == "names" or (type(asked) is str and asked == "__class__")
         request = ("do", operation, arguments, options, self.surroundings.now())
-        message, known = encoded(request, self.refer, self.shared)
+        message = self.twins.encoded(request, self.refer, self.shared, nested=self.depth > 0)
         try:
+            self.depth += 1
             self.channel.send(message)
             while True:
                 self.asks_class = asks_class
-                kind, *rest = self.read(known)
+                kind, *rest = self.read()
                 if kind in ("result", "error"):
                     if operation == "call":
                         self.last = (arguments, options, kind, rest)
@@ -240,19 +157,24 @@ class Peer:
         except (Closed, Ended) as error:
             self.ended = True
             raise Ended(f"the answer ended: {error}") from None
+        finally:
+            self.depth -= 1
 
-    def asked_for(self, operation: str, target: Any) -> tuple[bool, bool, bool, list[set[int]]]:
+    def asked_for(self, operation: str, target: Any) -> tuple[bool, bool, bool, list[Any]]:
         """Four facts about a request.
 
         Whether it is a call; whether its target is a class that was a result; whether its operator
-        combines objects that a test has made; and where its target is noted, if it changes it.
+        combines objects that a test has made; and, of an operator, where its target is noted, and
+        the name of a class if that is unclear.
         """
-        noted = [ids for ids in (self.made, self.compared) if id(target) in ids]
+        noted: list[Any] = [ids for ids in (self.made, self.compared) if id(target) in ids]
+        noted += filter(None, [self.unclear.get(id(target))])
+        noted = noted if operation in ARITHMETIC else []
         return (
             operation == "call",
             id(target) in self.results,
             operation in ARITHMETIC and id(target) in self.made | self.combined,
-            noted if operation in IN_PLACE else [],
+            noted,
         )
 
     def note_made(
@@ -262,7 +184,7 @@ class Peer:
         is_call: bool,
         is_result: bool,
         is_combined: bool,
-        noted: Sequence[set[int]],
+        noted: Sequence[Any],
     ) -> None:
         """Remember what a test makes: instances, and what operators make of them.
 
@@ -275,7 +197,10 @@ class Peer:
             self.note_instance(name, target, result, is_result)
         elif is_combined:
             self.combined.add(id(result))
-            for ids in noted if result is target else ():
+        for ids in noted:
+            if type(ids) is str:
+                self.unclear[id(result)] = ids
+            elif ids is self.compared or result is target:
                 ids.add(id(result))
 
     def note_instance(self, name: str, target: Any, result: Any, is_result: bool) -> None:
@@ -299,13 +224,13 @@ class Peer:
         allowed = self.made if is_difference else self.made | self.combined
         return self.combines and operation in ARITHMETIC and id(target) in allowed
 
-    def read(self, known: Sequence[Any]) -> Any:
+    def read(self) -> Any:
         """A message of the answer; whatever is wrong with it ends the answer."""
         data = self.channel.receive()
         try:
-            value, made = decoded(data, self.resolve, self.shared, known)
-            self.check_methods(made)
-            known_kind = value[0] in ("result", "error", "call", "next")
+            value = self.twins.decoded(data, self.resolve, self.shared)
+            self.check_methods(self.twins.values)
+            known_kind = value[0] in ("result", "error", "call", "next", "attribute")
         except Exception as error:
             raise Closed(f"it sent what can't be read: {error!r}") from None
         if type(value) is not tuple or not known_kind:
@@ -333,7 +258,7 @@ class Peer:
         if type(found) is not dict:
             raise Ended("the answer sent no names")
         taken = {name: found[name] for name in names if name in found}
-        self.names.update((id(value), name) for name, value in taken.items())
+        self.names.update((id(v), name) for name, v in taken.items() if type(v) is Remote)
         return taken
 
     def last_call(self, shortened: Callable[[str], str]) -> str:
@@ -352,12 +277,31 @@ class Peer:
         """The answer calls a function of the tests."""
         try:
             number, *rest = arguments
-            function = self.own[number] if kind == "call" else self.own[number].__next__
-            reply: Any = ("result", function(*rest, **options))
+            if kind == "attribute":
+                reply: Any = ("result", attribute(self.own[number], *rest))
+            else:
+                function = self.own[number] if kind == "call" else self.own[number].__next__
+                reply = ("result", function(*rest, **options))
         except Exception as error:
             names = [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"]
             reply = ("error", names[0], tuple(a for a in error.args if type(a) is str))
-        return encoded(reply, self.refer, self.shared)[0]
+        return self.twins.encoded(reply, self.refer, self.shared, nested=True)
+
+
+def is_mock(value: Any) -> bool:
+    """Whether it is an object of `unittest.mock`."""
+    return type(value).__mro__[-2].__module__ == "unittest.mock"
+
+
+def attribute(value: Any, name: Any) -> Any:
+    """An attribute of a mock that tests or the answer have made, and none of its own methods.
+
+    Raises:
+        AttributeError: it is not to be had.
+    """
+    if not is_mock(value) or type(name) is not str or name[:1] == "_" or name in dir(type(value)):
+        raise AttributeError(name)
+    return getattr(value, name)
 
 
 def about(function: Any) -> bytes:
@@ -368,9 +312,16 @@ def about(function: Any) -> bytes:
     return b"".join(b" " + w.encode("utf-8", "replace").hex().encode() for w in words if w)
 
 
-def builtin_error(name: str) -> Any:
-    """A builtin exception by its name."""
-    found = getattr(builtins, name, None) if type(name) is str else None
+def known_error(name: Any) -> Any:
+    """An exception by its name: a builtin one, or one of a module that is loaded here.
+
+    Those of modules for tests are left out: `unittest.SkipTest` would skip a test.
+    """
+    module, _, word = name.rpartition(".") if type(name) is str else ("", "", "")
+    if module.partition(".")[0] in ("unittest", "doctest", "bdb"):
+        return None
+    owner = sys.modules.get(module) if module else builtins
+    found = getattr(owner, word, None)
     return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
@@ -379,11 +330,17 @@ ENDS: dict[Any, str] = {StopIteration: "next", StopAsyncIteration: "anext"}
 
 
 def local_error(
-    operation: str, names: Any, arguments: Any, text: Any, own: Any = None, kept: Any = None
+    operation: str,
+    names: Any,
+    arguments: Any,
+    text: Any,
+    own: Any = None,
+    kept: Any = None,
+    cause: Any = None,
 ) -> Exception:
     """An exception of the answer, as one of the same class here where it has one."""
     kinds = [own] if type(own) is type and issubclass(own, Exception) else []
-    kinds += filter(None, map(builtin_error, names if type(names) is list else ()))
+    kinds += filter(None, map(known_error, names if type(names) is list else ()))
     for kind in kinds:
         # Only an iterator may end an iteration of the tests: all(map(...)) of them would be true.
         ends = [name for end, name in ENDS.items() if issubclass(kind, end)]
@@ -393,6 +350,8 @@ def local_error(
             error: Exception = kind(*arguments)
         except TypeError:
             continue
+        if type(cause) is tuple:
+            error.__cause__ = local_error("", *cause)
         if type(kept) is dict:
             vars(error).update((name, value) for name, value in kept.items() if type(name) is str)
         return error
@@ -408,10 +367,10 @@ KEPT = {"plain", "len", "str", "repr", "hash", *NUMERIC}
 """Requests whose result is taken to be the same until the objects of the answer may have changed:
 otherwise an object could be above one bound and below another."""
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-READS = {*KEPT, *COMPARISONS, "isinstance", "names", "contains"}
+READS = {*KEPT, *COMPARISONS, "isinstance", "abstract", "names", "contains"}
 """Requests after which the objects of the answer are taken to be as they were."""
 IN_PLACE = tuple("i" + name.strip("_") for name in OPERATORS)
-ARITHMETIC = {*OPERATORS, *("r" + name for name in OPERATORS), *IN_PLACE}
+ARITHMETIC = {*OPERATORS, "divmod", *("r" + name for name in (*OPERATORS, "divmod")), *IN_PLACE}
 QUESTIONS = {"count", "index", "isdisjoint", "issubset", "issuperset"}
 QUESTIONS |= {"difference", "intersection", "symmetric_difference", "union"}
 """Methods of builtin types that are given what a value is compared with."""
@@ -506,7 +465,7 @@ class Remote:
             found = ask(self, "contains", value)
             if type(found) is not bool:
                 raise TypeError("`in` of an object of the answer: no bool")
-            return found
+            return found and (type(value) is Remote or distinguishes(self, "contains", value))
         try:
             items = iter(self)
         except TypeError:
@@ -530,15 +489,20 @@ class Remote:
     async def __aenter__(self) -> Any:
         return ask(self, "aenter")
 
-    async def __aexit__(self, *error: Any) -> None:
-        ask(self, "aexit")
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        return left(self, "aexit", error, trace)
 
     def __await__(self) -> Any:
         yield from ()
         return ask(self, "await")
 
-    def __exit__(self, *error: Any) -> None:
-        ask(self, "exit")
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        return left(self, "exit", error, trace)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if id(self) in object.__getattribute__(self, "_peer").made:
+            raise NotSupportedError("the tests pickle an object of a class of the answer")
+        raise TypeError("an object of the answer can't be pickled")
 
     def __iter__(self) -> Any:
         known = fixed(self)
@@ -556,6 +520,16 @@ def ask(remote: Any, operation: str, *arguments: Any, **options: Any) -> Any:
     if key not in peer.kept:
         peer.kept[key] = peer.ask(operation, remote, *arguments)
     return peer.kept[key]
+
+
+def left(remote: Any, operation: str, error: Any, trace: Any) -> bool:
+    """Leave the context of an object of the answer; whether it hides the exception."""
+    if not isinstance(error, Exception):
+        ask(remote, operation)
+        return False
+    hides = ask(remote, operation, type(error), [a for a in error.args if type(a) in PLAIN])
+    peer = object.__getattribute__(remote, "_peer")
+    return hides is True and may_hide(error, trace, peer.test, peer.names.values())
 
 
 def has_base(remote: Any) -> bool:
@@ -657,19 +631,52 @@ def two_sided(operation: str, reflected: bool) -> Any:
     the expected value. With a value of the tests the object's plain value is used, if it has one.
     """
 
-    def method(self: Any, other: object) -> Any:
+    name = "r" + operation if reflected else operation
+    function = divmod if operation == "divmod" else getattr(_operator, operation)
+
+    def method(self: Any, other: object, *modulo: Any) -> Any:
         if type(other) is Remote:
-            return ask(self, operation, other)
+            return ask(self, operation, other, *modulo)
         if object.__getattribute__(self, "_peer").may_combine(operation, self):
-            return ask(self, "r" + operation if reflected else operation, other)
+            return ask(self, name, other, *modulo)
         if not has_base(self):
-            if operation in COMPARISONS and may_compare(self):
-                return ask(self, operation, other)
-            return NotImplemented
-        function = getattr(_operator, operation)
+            return compared(self, operation, other) if operation in COMPARISONS else NotImplemented
+        if modulo:
+            return pow(plain(self), other, *modulo)
         return function(other, plain(self)) if reflected else function(plain(self), other)
 
     return method
+
+
+def compared(remote: Any, operation: str, other: Any) -> Any:
+    """What an object's own method says of it and a value, where it may be given that."""
+    if not may_compare(remote):
+        return NotImplemented
+    found = ask(remote, operation, other)
+    if found is not True or operation == "ne":
+        return found
+    return distinguishes(remote, operation, other)
+
+
+def distinguishes(remote: Any, operation: str, value: Any) -> bool:
+    """Whether an object that is said to equal a value says no of some others, and yes again of it.
+
+    Which of these values the test has is not to be seen. One that is above, equal to or below
+    everything, or holds it, has decided nothing.
+    """
+    if operation in ("lt", "le", "gt", "ge") and not isinstance(value, (int, float)):
+        return True
+    refused = 0
+    for other in others(value):
+        if other is value:
+            if ask(remote, operation, other) is not True:
+                return False
+            continue
+        try:
+            refused += ask(remote, operation, other) is not True
+        except Exception:
+            refused += 1
+    return refused > 1
 
 
 def in_place_of(operation: str) -> Any:
@@ -701,6 +708,26 @@ def may_compare(remote: Any) -> bool:
             f"the result of a function: add a test such as isinstance({name}(...), {name})"
         )
     return is_compared(remote)
+
+
+class Scope(dict):  # type: ignore[type-arg]
+    """The names of a test. Plain values of the answer are asked for again after each call."""
+
+    def __init__(self, base: dict[str, Any], peer: Peer, names: Sequence[str]) -> None:
+        taken = peer.take(names)
+        super().__init__({**base, **taken})
+        self.peer, self.acts = peer, peer.acts
+        self.plain = {name for name, value in taken.items() if type(value) is not Remote}
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.plain and self.acts != self.peer.acts:
+            self.acts = self.peer.acts
+            self.update(self.peer.take(sorted(self.plain)))
+        return super().__getitem__(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.plain.discard(name)
+        super().__setitem__(name, value)
 
 
 class Kinds(type):
@@ -736,25 +763,6 @@ class Kind(type, metaclass=Kinds):
     """The builtin `type`, which also knows the class of an object of the answer."""
 
 
-def carry_dataclasses() -> None:
-    """Have functions of `dataclasses` ask the answer about objects of its own."""
-    import dataclasses
-
-    for name in ("asdict", "astuple", "fields", "is_dataclass", "replace"):
-        setattr(dataclasses, name, carried(name, getattr(dataclasses, name)))
-
-
-def carried(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose work is done where its first argument is."""
-
-    def work(value: Any, *arguments: Any, **options: Any) -> Any:
-        if type(value) is Remote:
-            return ask(value, name, *arguments, **options)
-        return function(value, *arguments, **options)
-
-    return work
-
-
 # Not those of this class, with which an object would be a `Remote` to the tests.
 Remote.__doc__ = property(lambda self: ask(self, "get", "__doc__"))  # type: ignore[assignment]
 
@@ -785,5 +793,6 @@ for _operation in OPERATORS:
     setattr(Remote, f"__r{_name}__", two_sided(_operation, True))
 for _operation in IN_PLACE:
     setattr(Remote, f"__{_operation}__", in_place_of(_operation))
-for _operation in COMPARISONS:
+for _operation in (*COMPARISONS, "divmod"):
     setattr(Remote, f"__{_operation}__", two_sided(_operation, False))
+Remote.__rdivmod__ = two_sided("divmod", True)  # type: ignore[attr-defined]

@@ -19,22 +19,21 @@ if TYPE_CHECKING:
     from ale_criteria_python.inside.wire import Plan, Shared
 
 if __name__ != "ale_grading":
+    from ale_criteria_python.inside.around import NotSupportedError, Surroundings
+    from ale_criteria_python.inside.carried import carry_abstract_classes, carry_dataclasses
     from ale_criteria_python.inside.channel import (
         PR_SET_CHILD_SUBREAPER,
         PR_SET_DUMPABLE,
         Closed,
         control,
-        decoded,
         read_exactly,
         silence,
     )
     from ale_criteria_python.inside.remote import (
         Ended,
         Kind,
-        NotSupportedError,
         Peer,
-        Surroundings,
-        carry_dataclasses,
+        Scope,
     )
     from ale_criteria_python.inside.spawner import Spawner, cpu_seconds, end_children
     from ale_criteria_python.inside.wire import pack, unpack
@@ -100,6 +99,8 @@ class Tests:
         """Run the set-up here as well: what it defines is trusted."""
         if any("dataclasses" in text for text in (self.plan["setup"], *self.tests)):
             carry_dataclasses()
+        if any("isinstance" in text or "IsInstance" in text for text in self.tests):
+            carry_abstract_classes()
         module = type(sys)("answer")
         sys.modules["answer"] = module
         exec(compile(self.plan["setup"], "<set-up>", "exec", dont_inherit=True), vars(module))  # noqa: S102
@@ -163,8 +164,8 @@ class Tests:
             self.start()
         if self.broken is not None or self.peer is None:
             return self.broken
-        scope = dict(self.base)
-        scope.update(self.peer.take(self.names))
+        self.peer.test = test
+        scope = Scope(self.base, self.peer, self.names)
         try:
             exec(compile(test, name, "exec", dont_inherit=True), scope)  # noqa: S102
         except (Ended, NotSupportedError):
@@ -180,7 +181,7 @@ class Tests:
             self.surroundings.begin()
             peer.combines, peer.classes = self.combines, self.classes
             peer.spelled = self.spelled
-            problem, _ = decoded(peer.channel.receive(), peer.resolve, {})
+            problem = peer.read()[1]
         except Closed:
             problem = "it ended its own process, or the one that starts it"
         except Exception as error:
@@ -194,6 +195,7 @@ class Tests:
 def watched(tests: list[str]) -> set[str]:
     """Parts of their process that tests may set, and the answer is to have too."""
     words = {"environ": "environment", "putenv": "environment", "chdir": "folder"}
+    words.update(warnings="warnings", assertWarns="warnings", logging="logs", Logs="logs")
     return {found for word, found in words.items() if any(word in test for test in tests)}
 
 

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     Resolve = Callable[[bytes, bytes, "Decoder"], Any]
 
 KNOWN: dict[str, Callable[[Any], tuple[Any, ...]]] = {
-    "collections.deque": lambda v: (list(v),),
-    "collections.Counter": lambda v: (dict(v),),
-    "collections.OrderedDict": lambda v: (list(v.items()),),
     "decimal.Decimal": lambda v: (str(v),),
     "fractions.Fraction": lambda v: (v.numerator, v.denominator),
     "datetime.date": lambda v: (v.year, v.month, v.day),
@@ -34,12 +31,23 @@ KNOWN: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "datetime.timezone": lambda v: tuple(v.__getinitargs__()),
     "zoneinfo.ZoneInfo": lambda v: (v.key,),
     "uuid.UUID": lambda v: (v.hex,),
-    "collections.defaultdict": lambda v: (v.default_factory, dict(v)),
-    "array.array": lambda v: (v.typecode, list(v)),
 }
 """Types of the standard library that are rebuilt from arguments."""
 FOLDS = ("datetime.time", "datetime.datetime")
 """Those whose last argument is ``fold``, which has to be given by name."""
+CONTAINERS: dict[str, Callable[[Any], Any]] = {
+    "collections.deque": lambda v: v.maxlen,
+    "collections.Counter": lambda v: None,
+    "collections.OrderedDict": lambda v: None,
+    "collections.defaultdict": lambda v: v.default_factory,
+    "array.array": lambda v: v.typecode,
+}
+"""Mutable ones, by what an empty one is made of."""
+
+
+def is_list_like(value: Any) -> bool:
+    """Whether it is a deque or an array."""
+    return type(value).__module__ in ("collections", "array") and not isinstance(value, dict)
 
 
 def clock(value: Any) -> tuple[int, int, int, int]:
@@ -99,14 +107,17 @@ class Encoder:
             known: mutable objects that the reader has as well, in its order.
         """
         self.refer, self.shared = refer, shared
-        self.index = {id(value): i for i, value in enumerate(known)}
+        self.index = {id(value): i for i, value in enumerate(known) if value is not None}
         self.keep = list(known)
         self.parts: list[bytes] = []
+        self.used: set[int] = set()
+        """Numbers of the known objects that are in the message."""
 
     def remember(self, value: Any) -> bool:
         """Whether the value was written before; a reference to it is then enough."""
         number = self.index.get(id(value))
         if number is not None:
+            self.used.add(number)
             self.parts.append(b"@%d\n" % number)
             return True
         self.index[id(value)] = len(self.keep)
@@ -154,7 +165,7 @@ class Encoder:
         """Append what is in a container."""
         if isinstance(value, bytearray):
             self.text(b"", bytes(value))
-        elif isinstance(value, (list, tuple, set, frozenset)):
+        elif isinstance(value, (list, tuple, set, frozenset)) or is_list_like(value):
             self.items(value)
         else:
             pairs = value if isinstance(value, dict) else vars(value)
@@ -178,6 +189,11 @@ class Encoder:
         elif kind.__name__ in ("dict_keys", "dict_values", "dict_items"):
             self.parts.append(b"v%s\n" % kind.__name__[5:].encode())
             self.items(list(value))
+        elif name in CONTAINERS:
+            if not self.remember(value):
+                self.parts.append(b"m%s\n" % name.encode())
+                self.write(CONTAINERS[name](value))
+                self.content(value)
         elif name in KNOWN and is_known_zone(getattr(value, "tzinfo", None)):
             self.parts.append(b"x%s\n" % name.encode())
             self.write(KNOWN[name](value))
@@ -196,7 +212,8 @@ class Encoder:
         if self.shared.get(name) is kind:
             return "answer." + name
         whole = str(kind.__module__) + "." + name
-        return whole if whole in KNOWN and found_type(whole) is kind else ""
+        is_known = whole in KNOWN or whole in CONTAINERS
+        return whole if is_known and found_type(whole) is kind else ""
 
     def done(self) -> bytes:
         """The message."""
@@ -284,10 +301,32 @@ class Decoder:
         elif isinstance(made, set):
             made.clear()
             made.update(items)
+        elif is_list_like(made):
+            while made:
+                made.pop()
+            made.extend(items)
         else:
             pairs = made if isinstance(made, dict) else vars(made)
             pairs.clear()
-            pairs.update(zip(items[::2], items[1::2]))  # noqa: B905 - Python 3.8
+            # Not `update`, with which a Counter counts.
+            for key, value in zip(items[::2], items[1::2]):  # noqa: B905 - Python 3.8
+                pairs[key] = value
+
+    def library_container(self) -> Any:
+        """A mutable container of the standard library."""
+        name = self.line().decode()
+        if name not in CONTAINERS:
+            raise ValueError("unknown type " + name)
+        number = len(self.keep)
+        self.keep.append(None)
+        argument, kind = self.read(), found_type(name)
+        if name == "collections.deque":
+            made = kind((), argument)
+        else:
+            made = kind() if argument is None else kind(argument)
+        self.keep[number] = made
+        self.fill(made)
+        return made
 
     def rebuild(self) -> Any:
         """A value of the standard library."""
@@ -310,7 +349,7 @@ def _type(decoder: Decoder) -> Any:
     name = decoder.line().decode()
     if name.startswith("answer."):
         return decoder.shared[name[7:]]
-    return TYPES[name] if name not in KNOWN else found_type(name)
+    return found_type(name) if name in KNOWN or name in CONTAINERS else TYPES[name]
 
 
 def _view(decoder: Decoder) -> Any:
@@ -340,6 +379,7 @@ READERS: dict[bytes, Callable[[Decoder], Any]] = {
     b"t": lambda d: tuple(d.items()),
     b"z": lambda d: frozenset(d.items()),
     b"x": lambda d: d.rebuild(),
+    b"m": lambda d: d.library_container(),
     b"y": _type,
     b"v": _view,
     b"@": lambda d: d.keep[int(d.line())],
