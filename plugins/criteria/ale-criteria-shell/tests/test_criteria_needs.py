@@ -30,7 +30,17 @@ from ale_grading.signed_tests import needs
         ('test "$(yq .a b)" = 3', ["test", "yq"]),
         ("set -e\ntool a\nother b", ["set", "tool", "other"]),
         ("tool || other", []),
-        ("if tool; then a; fi", []),
+        ("tool a && more || true; last", ["last"]),
+        ("tool a || exit 1", ["tool"]),
+        ("tool a || { echo no; exit 1; }\nother", ["tool", "exit", "other"]),
+        ("tool || (echo no) && other", ["tool", "other"]),
+        ("timeout 5 tool a || false", ["timeout", "tool"]),
+        ("! tool a", ["tool"]),
+        ("if tool; then a; fi", ["tool"]),
+        ("if ! tool a | b; then c; else d; fi; e", ["tool", "b", "e"]),
+        ("if tool\nthen\n  a\nelif b; then\n  c || d\nfi\ne", ["tool", "e"]),
+        ("if [ -x /bin/tool ]; then tool; fi", []),
+        ("which tool || exit 1", []),
         ("command -v tool && tool", []),
         ("f() { a; }; f", []),
         ("cat <<E\ntool\nE", []),
@@ -68,6 +78,17 @@ async def test_programs_that_are_nowhere_are_lacking() -> None:
     assert await lacking(exits("python3 -m no_such_module")) == {"no_such_module"}
     options = RegexInStdoutOptions(command="no-such-tool", pattern="x")
     assert await lacking(RegexInStdout(options)) == {"no-such-tool"}
+
+
+async def test_a_line_that_turns_a_failure_around_does_not_hide_what_is_lacking() -> None:
+    """Without the tool, ``! tool`` succeeds for every agent."""
+    for line in (
+        "! no-such-tool a",
+        "if no-such-tool a; then exit 1; fi",
+        "no-such-tool || exit 1",
+    ):
+        assert await lacking(exits(line)) == {"no-such-tool"}, line
+    assert await lacking(exits("no-such-tool a || cmp a b")) == set()
 
 
 async def test_what_the_task_speaks_of_may_be_the_agents_to_provide() -> None:

@@ -8,7 +8,7 @@ from attrs import frozen
 from ale.protocols import Sandbox
 from ale.types import ExecResult, Score, Task, Trajectory
 from ale_criteria_shell import shell
-from ale_criteria_shell.matching import matches
+from ale_criteria_shell.matching import SearchTooLongError, matches
 from ale_criteria_shell.options import (
     CommandExitCodeOptions,
     CommandOptions,
@@ -17,13 +17,15 @@ from ale_criteria_shell.options import (
 from ale_grading.signed_tests import CLEAN, Look, excerpt, lacking_of_line
 
 
-def _score(criterion: str, passed: bool, detail: str, outcome: ExecResult) -> Score:
+def _score(
+    criterion: str, passed: bool, detail: str, outcome: ExecResult, *, late: bool = False
+) -> Score:
     return Score(
         criterion=criterion,
         passed=passed,
         value=float(passed),
         detail=detail,
-        timed_out=outcome.timed_out,
+        timed_out=outcome.timed_out or late,
     )
 
 
@@ -74,11 +76,15 @@ class RegexInStdout:
         """Run the command once and search its output. Raises as `Criterion.grade`."""
         options = self.options
         outcome, error = await shell.run(sandbox, task, options)
-        error = error or await self._mismatch(outcome)
+        late = False
+        try:
+            error = error or await self._mismatch(outcome)
+        except SearchTooLongError as too_long:
+            error, late = str(too_long), True
         detail = f"{options.command!r} printed {options.pattern!r}"
         if error is not None:
             detail = f"{options.command!r}: {error}\n{_evidence(outcome)}"
-        return _score("regex_in_stdout", error is None, detail, outcome)
+        return _score("regex_in_stdout", error is None, detail, outcome, late=late)
 
     async def lacking(self, task: Task, sandbox: Sandbox, *, untouched: bool) -> Collection[str]:
         """The programs of the command that are missing. Raises as `NeedsTools.lacking`."""

@@ -5,7 +5,7 @@ from attrs import frozen
 from ale.errors import NoVerdictError
 from ale.protocols import Sandbox
 from ale.types import Score, Task, Trajectory
-from ale_criteria_shell.matching import matches
+from ale_criteria_shell.matching import SearchTooLongError, matches
 from ale_criteria_shell.options import FileContainsOptions
 from ale_grading.signed_tests import CLEAN, excerpt
 
@@ -38,9 +38,12 @@ class FileContains:
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """One exec to see what the path is, one read. Raises as `Criterion.grade`."""
-        error = await self._error(sandbox)
+        error, timed_out = await self._error(sandbox), False
         if error is None:
-            error = await self._mismatch(sandbox)
+            try:
+                error = await self._mismatch(sandbox)
+            except SearchTooLongError as late:
+                error, timed_out = str(late), True
         wanted = self.options.pattern if self.options.text is None else self.options.text
         detail = f"{self.options.path!r} contains {wanted!r}"
         if error is not None:
@@ -50,6 +53,7 @@ class FileContains:
             passed=error is None,
             value=float(error is None),
             detail=detail,
+            timed_out=timed_out,
         )
 
     async def _error(self, sandbox: Sandbox) -> str | None:

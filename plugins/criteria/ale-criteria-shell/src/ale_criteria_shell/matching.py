@@ -4,9 +4,11 @@ import asyncio
 
 import regex
 
-from ale.errors import GradingError
-
 TIMEOUT_S = 10.0
+
+
+class SearchTooLongError(Exception):
+    """A search took longer than its limit. The text is the agent's, so that its check fails."""
 
 
 async def matches(pattern: str, text: str, *, timeout_s: float = TIMEOUT_S) -> bool:
@@ -17,15 +19,15 @@ async def matches(pattern: str, text: str, *, timeout_s: float = TIMEOUT_S) -> b
     take for ever.
 
     Raises:
-        GradingError: the search took longer than `timeout_s` seconds.
+        SearchTooLongError: the search took longer than `timeout_s` seconds.
     """
     try:
         found = await asyncio.to_thread(
             regex.search, pattern, text, regex.MULTILINE, concurrent=True, timeout=timeout_s
         )
     except TimeoutError as error:
-        raise GradingError(
-            f"the search for {pattern!r} took longer than {timeout_s:g} s; "
-            "a pattern without nested or adjacent repeats is not affected"
+        raise SearchTooLongError(
+            f"the search for {pattern!r} took longer than {timeout_s:g} s, which counts as no "
+            "match; a pattern without nested or adjacent repeats is not affected"
         ) from error
     return found is not None
