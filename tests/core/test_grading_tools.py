@@ -24,6 +24,7 @@ class Needs:
     def __init__(self, value: float, *, answers: bool = True) -> None:
         self.value, self.answers = value, answers
         self.asked: list[bool] = []
+        self.passes_without_tools = False
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         return Score(criterion="needs", passed=self.value == 1, value=self.value)
@@ -65,6 +66,17 @@ async def test_what_the_agent_took_away_is_its_failure() -> None:
     criterion = Needs(0.5)
     assert (await graded(criterion, before="cmp jq")).value == 0.5
     assert criterion.asked == [False, True]
+
+
+async def test_a_pass_for_want_of_a_program_is_none() -> None:
+    criterion = Needs(1.0)
+    criterion.passes_without_tools = True
+    score = await graded(criterion, before="cmp jq", after="jq")
+    assert (score.value, score.passed) == (0.0, False)
+    assert score.detail.endswith("has no 'cmp' any more, which it had before the agent")
+    with pytest.raises(GradingError, match="the task's own sandbox lacks 'cmp', also before"):
+        await graded(criterion, before="jq", after="jq")
+    assert (await graded(criterion, before="cmp jq", after="cmp jq")).passed
 
 
 async def test_nothing_is_looked_for_twice_without_need() -> None:

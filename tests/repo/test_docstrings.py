@@ -15,7 +15,7 @@ LEFT = {
     "ale-agent-oracle": 2,
     "ale-agent-swe": 3,
     "ale-bench": 2,
-    "ale-criteria-python": 13,
+    "ale-criteria-python": 12,
     "ale-grading": 7,
     "ale-launch": 6,
     "ale-llm-litellm": 1,

@@ -78,8 +78,7 @@ class _Grader:
             if done is not damage:
                 await self.places.check(str(done.message))
             return done.score(spec)
-        await _check_tools(criterion, score, self.task, sandbox, self.places)
-        return score
+        return await _with_tools(criterion, score, self.task, sandbox, self.places)
 
     async def _verdict(self, spec: CriterionSpec, criterion: Criterion, sandbox: Sandbox) -> Score:
         """The criterion's own score; after `NoVerdictError` that of a second try.
@@ -122,19 +121,25 @@ async def _in_time(
         raise GradingError(str(error)) from error
 
 
-async def _check_tools(
+async def _with_tools(
     criterion: object, score: Score, task: Task, sandbox: Sandbox, places: Places
-) -> None:
-    """Raises `GradingError` where the check lacks something that the agent had no part in."""
-    failed = isinstance(score, Score) and score.value != 1
-    if not (failed and isinstance(criterion, NeedsTools)):
-        return
+) -> Score:
+    """The score; 0 for a pass that the agent got by taking away what the check needs.
+
+    Raises:
+        GradingError: the check lacks something that the agent had no part in.
+    """
+    passed = isinstance(score, Score) and score.value == 1
+    if not isinstance(criterion, NeedsTools) or not isinstance(score, Score):
+        return score
+    if passed and not getattr(criterion, "passes_without_tools", False):
+        return score
     try:
         missing = await criterion.lacking(task, sandbox, untouched=False)
     except AleError:  # the agent's sandbox does not answer: nothing says that the score is wrong
-        return
+        return score
     if not missing:
-        return
+        return score
     async with places.fresh() as start:
         before = await criterion.lacking(task, start, untouched=True)
     if lacking := sorted({*missing} & {*before}):
@@ -144,6 +149,11 @@ async def _check_tools(
             "worked in it; install it in the image or in 'setup', or name it in the goal if the "
             "agent is to provide it"
         )
+    if not passed:
+        return score
+    names = ", ".join(map(repr, sorted(missing)))
+    detail = f"{score.detail}\nthe sandbox has no {names} any more, which it had before the agent"
+    return replace(score, passed=False, value=0.0, detail=detail)
 
 
 def _problem(score: Score) -> str | None:

@@ -49,6 +49,9 @@ class NeedsTools(Protocol):
     a sandbox lacks that was set up for the task and in which nothing has run. What is missing in
     both makes the score no verdict on the agent: the episode breaks. What the agent took away is
     missing in one alone, and the score stands.
+
+    A criterion that may pass because something is missing (``! tool a``) has a true attribute
+    ``passes_without_tools``: it is asked after a pass too, which is 0 where the agent took it away.
     """
 
     async def lacking(self, task: Task, sandbox: Sandbox, *, untouched: bool) -> Collection[str]:

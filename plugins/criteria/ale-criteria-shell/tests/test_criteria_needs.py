@@ -88,6 +88,7 @@ async def test_a_line_that_turns_a_failure_around_does_not_hide_what_is_lacking(
         "no-such-tool || exit 1",
     ):
         assert await lacking(exits(line)) == {"no-such-tool"}, line
+        assert exits(line).passes_without_tools == ("||" not in line)
     assert await lacking(exits("no-such-tool a || cmp a b")) == set()
 
 

@@ -14,7 +14,7 @@ from ale_criteria_shell.options import (
     CommandOptions,
     RegexInStdoutOptions,
 )
-from ale_grading.signed_tests import CLEAN, Look, excerpt, lacking_of_line
+from ale_grading.signed_tests import CLEAN, Look, excerpt, inverts, lacking_of_line
 
 
 def _score(
@@ -49,6 +49,11 @@ class CommandExitCode:
 
     options: CommandExitCodeOptions
     needs_workspace: ClassVar[bool] = True
+
+    @property
+    def passes_without_tools(self) -> bool:
+        """Whether the line may succeed because a program is missing. See `NeedsTools`."""
+        return inverts(self.options.command)
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """Run the command once. Raises as `Criterion.grade`."""

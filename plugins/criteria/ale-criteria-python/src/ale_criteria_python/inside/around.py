@@ -1,4 +1,4 @@
-"""What tests replace, set and capture in their process, for the answer to use in its own."""
+"""Surroundings that tests replace, set and capture in their process; the answer has the same."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Surroundings:
         self.state: Any = None
         """Of `random`, as the answer was last given it; None if the tests have set it since."""
         self.forwarded: dict[str, Any] = {}
-        """What a fresh process of the answer is to be given once."""
+        """Functions that a fresh process of the answer is given once."""
         if self.seeded:
             import random
 

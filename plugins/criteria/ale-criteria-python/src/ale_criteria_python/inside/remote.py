@@ -649,7 +649,7 @@ def two_sided(operation: str, reflected: bool) -> Any:
 
 
 def compared(remote: Any, operation: str, other: Any) -> Any:
-    """What an object's own method says of it and a value, where it may be given that."""
+    """The result of an object's own method for it and a value, where it may be given that."""
     if not may_compare(remote):
         return NotImplemented
     found = ask(remote, operation, other)

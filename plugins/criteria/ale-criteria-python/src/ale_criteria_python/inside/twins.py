@@ -35,7 +35,7 @@ class Twins:
         """A message; both sides then have the mutable objects in it.
 
         Args:
-            nested: a call is going on, whose arguments are needed until it ends.
+            nested: a call has begun whose arguments are needed until it ends.
         """
         changed = {
             number
@@ -80,14 +80,14 @@ class Twins:
         return value
 
     def release(self, changed: set[int]) -> None:
-        """Let go of objects that nothing else here refers to. Those that hold others come first."""
+        """Release objects that nothing else here refers to. Those that hold others come first."""
         for number in range(len(self.values)):
             # One reference is that of the list, one that of the call.
             if number not in changed and sys.getrefcount(self.values[number]) <= 2:
                 self.values[number] = self.contents[number] = None
 
     def gone(self, nested: bool) -> set[int]:
-        """Numbers of those that were let go of, and of those that are too long to be watched."""
+        """Numbers of those that were released, and of those that are too long to be watched."""
         sizes = [0 if content is None else len(content) for content in self.contents]
         longest: float = LONG if sum(sizes) <= LONG_TOGETHER else -1
         longest = float("inf") if nested else longest

@@ -10,7 +10,7 @@ from ale_grading.signed_tests.clean import (
     remove,
     variables,
 )
-from ale_grading.signed_tests.lines import lacking_of_line, needs
+from ale_grading.signed_tests.lines import inverts, lacking_of_line, needs
 from ale_grading.signed_tests.signed import Report, not_begun, run_signed
 from ale_grading.signed_tests.tools import Look, needed_modules
 
@@ -21,6 +21,7 @@ __all__ = [
     "by_clock",
     "clean",
     "excerpt",
+    "inverts",
     "lacking_of_line",
     "needed_modules",
     "needs",

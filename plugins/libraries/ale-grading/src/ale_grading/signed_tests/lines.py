@@ -15,7 +15,7 @@ _ENDS = frozenset({";", "&", "&&", "|", "|&", "(", "{"})
 _OPENS = frozenset({"!", "if", "elif", "then", "else", "fi"})
 """Words of the shell after which a command begins."""
 _REPORTS = frozenset({"exit", "false", "return", "echo", "printf"})
-"""What stands behind ``||`` where the command before it is needed, and has no substitute."""
+"""Programs behind ``||`` of a command that is needed, and has no substitute."""
 _CARRIERS = frozenset({"env", "exec", "nice", "nohup", "time", "timeout", "sudo"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _PYTHON = re.compile(r"python3?(?:\.\d+)?")
@@ -31,6 +31,11 @@ async def lacking_of_line(command: str, look: Look) -> frozenset[str]:
         if python not in missing:
             missing |= await look.modules([module], python=python)
     return missing
+
+
+def inverts(command: str) -> bool:
+    """Whether a line has ``!`` or ``if``, and may so succeed for want of a program."""
+    return re.search(r"(?:^|[\s;&|(])(?:!|if)\s", command) is not None
 
 
 def needs(command: str) -> tuple[list[str], list[tuple[str, str]]]:

@@ -390,9 +390,29 @@ class ContainerBackend:
             self._engine.start(box.name)
 
         await self._threads.heavily(again)
-        supervisor = await self._supervisor(box)
+        try:
+            supervisor = await self._supervisor(box)
+        except SandboxError as error:
+            await self._check_damage(box, error)
+            raise
         await network.again()
         return supervisor
+
+    async def _check_damage(self, box: Box, error: SandboxError) -> None:
+        """Raise where a container runs and says nothing, and a fresh one of its kind does: a file
+        that every program reads at its start may be a pipe that nobody writes to.
+
+        Raises:
+            SandboxDamagedError: engine and image are well.
+        """
+        try:
+            if not (await self._threads.call(lambda: self._engine.state(box.name))).running:
+                return
+            async with self._started(box.spec, box.origin):
+                pass
+        except SandboxError:
+            return
+        raise SandboxDamagedError(f"{error}; a fresh sandbox starts") from error
 
     async def _commit(self, box: Box, kind: Kind, network: Network) -> Record:
         if self._options.read_only:

@@ -7,6 +7,7 @@ import pytest
 
 from ale.errors import SandboxDamagedError
 from ale.types import SandboxSpec
+from ale_sandboxing.container import worker
 from ale_sandboxing.container.backend import ContainerBackend
 from ale_sandboxing.container.sandbox import ContainerSandbox
 from ale_sandboxing.container_testing.images import DEBIAN
@@ -27,6 +28,12 @@ async def filled(box: ContainerSandbox) -> None:
         session = await box.session()
         await session.run("cat /dev/zero >/tmp/$$", timeout_s=20)
         await box.end_processes()
+
+
+async def used_again(box: ContainerSandbox) -> None:
+    """End what runs, and begin something."""
+    await box.end_processes()
+    await box.exec("exit 0", timeout_s=4)
 
 
 @pytest.mark.asyncio
@@ -53,6 +60,18 @@ class DamageProbes:
                 assert await box.read("file") == b"kept"
         async with backend.open(SandboxSpec()) as fresh:
             assert (await fresh.exec("exit 0")).exit_code == 0
+
+    async def test_a_sandbox_in_which_every_program_waits_says_that_it_was_damaged(
+        self, backend: ContainerBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The loader reads the file at the start of every program: it opens a pipe, and waits."""
+        async with backend.open(SandboxSpec()) as box:
+            await box.exec("mkfifo /etc/ld.so.preload")
+            monkeypatch.setattr(worker, "ANSWER_S", 8.0)
+            with pytest.raises(SandboxDamagedError):
+                await used_again(box)
+            with pytest.raises(SandboxDamagedError):
+                await box.session()
 
     async def test_a_missing_program_is_no_damage(self, box: ContainerSandbox) -> None:
         for command in ("no-such-program", "exit 126", "exit 127"):
