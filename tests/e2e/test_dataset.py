@@ -35,11 +35,12 @@ def scored(workshop: Any, ale: Any, shell: Any) -> Path:
     workshop.scripted(script, run={"rollouts": 2}, observers=[])
     ale("run", "run.yaml")
     assert ale("collect", "runs", "--out", "raw.jsonl").startswith("raw.jsonl: 2 rows from 2")
-    ale("score", "--in", "raw.jsonl", "--out", "scored.jsonl")
+    parts = ("--chunker", "ale-lite", "--scheme", "ipa-lite")
+    ale("score", "--in", "raw.jsonl", "--out", "scored.jsonl", *parts)
     return Path(workshop.folder / "scored.jsonl")
 
 
-def test_ale_lites_credit_is_the_default(scored: Path) -> None:
+def test_ale_lites_credit_is_that_of_its_chunks(scored: Path) -> None:
     good, bad = rows(scored)
     assert (good["chunker"], good["scheme"]) == ("ale-lite", "ipa-lite")
     assert (good["episode"]["reward"], bad["episode"]["reward"]) == (1.0, 0.0)
@@ -199,7 +200,8 @@ def test_calls_in_text_make_every_form_of_data_set(
     calling_in_text: Path, workshop: Any, ale: Any
 ) -> None:
     for kind in ("sft", "dpo"):
-        ale("dataset", kind, "--in", "raw.jsonl", "--out", f"{kind}.jsonl")
+        failures = ("--min-reward", "0") if kind == "sft" else ()
+        ale("dataset", kind, "--in", "raw.jsonl", "--out", f"{kind}.jsonl", *failures)
         for form in ("openai", "sharegpt", "trl"):
             exported = (f"{form}-{kind}.jsonl", "--format", form)
             ale("dataset", "export", "--in", f"{kind}.jsonl", "--out", *exported)

@@ -8,7 +8,16 @@ from rich.console import Console
 from rich.text import Text
 
 from ale.testing.observer import ended, evaluated, report, started
-from ale.types import EpisodeFinished, EpisodeStage, EvaluationFinished, Score, Stage, replace
+from ale.types import (
+    EpisodeFinished,
+    EpisodeStage,
+    EvaluationFinished,
+    Score,
+    Stage,
+    StepFinished,
+    StepReport,
+    replace,
+)
 from ale_observe_console import layout
 from ale_observe_console.layout import duration, shorten, speed
 from ale_observe_console.progress import Progress, Rate
@@ -148,7 +157,7 @@ def test_a_frame_at_80_columns() -> None:
     progress = half_way()
     enter(progress, 3, "grading", 30.0)
     enter(progress, 4, "agent", 50.0)
-    progress.finish_step(report(7))
+    progress.finish_step(report(7), 0.0)
     assert lines(progress, 60.0) == [
         "5/8 62% ━━━━━━━━━━━━━━━━━━━━━━╸               1m00s left  3.0/min  1m00s so far",
         "success 67% of 3  broken 2  2 running",
@@ -200,7 +209,7 @@ def test_evaluations_at_several_temperatures_are_named() -> None:
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     progress = half_way()
     enter(progress, 33333333, "grading", 30.0)
-    progress.finish_step(report(7))
+    progress.finish_step(report(7), 0.0)
     assert [line for line in lines(progress, 60.0, width) if cell_len(line) > width] == []
 
 
@@ -233,9 +242,66 @@ def test_the_plain_lines() -> None:
     enter(progress, 3, "grading", 30.0)
     assert layout.opening(progress) == "ale run run-1: 8 episodes, 4 concurrent, 2 done before"
     assert layout.update(progress, 60.0) == (
-        "5/8 done, success 67% of 3, broken 2, 1m00s left, 3.0/min, 1m00s so far, 1 running, "
-        "longest 30s in grading: 0-demo-3"
+        "5/8 episodes done, success 67% of 3, broken 2, 1m00s left, 3.0/min, 1m00s so far, "
+        "1 running, longest 30s in grading: 0-demo-3"
     )
     assert layout.closing(progress, 60.0) == (
         "ended after 1m00s: 5/8 episodes, success 67% of 3, broken 2"
     )
+
+
+def training(n_episodes: int | None, *, steps: int = 14) -> Progress:
+    begun = started("x", n_episodes)
+    config = {**begun.config, "trainer": {"type": "policy"}, "run": {"steps": steps}}
+    return Progress.start(replace(begun, config=config), now=0.0)
+
+
+def stepped(number: int) -> StepFinished:
+    metrics = {"success": 0.25, "mean_reward": 0.425, "seconds": 9.0, "tokens_trained": 32.0}
+    metrics |= {"loss": -1.5, "broken": 1}
+    return StepFinished(report=StepReport(step=number, policy_version=number, metrics=metrics))
+
+
+def test_a_training_run_shows_its_steps_with_their_total_and_the_time_left() -> None:
+    progress = training(None)
+    assert layout.opening(progress) == (
+        "ale run run-1: as many episodes as it takes in 14 steps, 4 concurrent"
+    )
+    assert lines(progress, 1.0)[0].startswith("0 episodes, 0 steps of 14 0%")
+    for number in range(3):
+        progress.finish(ended(number, 1.0), 10.0 * number + 5)
+        progress.finish_step(stepped(number), 10.0 * (number + 1))
+    shown = lines(progress, 32.0)
+    assert shown[0].startswith("3 episodes, 3 steps of 14 21%")
+    assert "1m48s left" in shown[0]
+    assert shown[2].startswith(
+        "step 2 (3 of 14)  reward 0.425  success 0.25  loss -1.5  tokens 32  broken 1"
+    )
+    assert ", step 2 (3 of 14), " in layout.update(progress, 32.0)
+
+
+def test_each_finished_step_has_a_plain_line_once() -> None:
+    progress = training(None)
+    progress.finish_step(stepped(0), 8.0)
+    progress.finish_step(stepped(1), 20.0)
+    made = [layout.step_line(progress, each, 20.0) for each in progress.take_steps()]
+    facts = "reward 0.425, success 0.25, loss -1.5, tokens 32, broken 1"
+    assert made == [
+        f"step 0 (1 of 14): {facts}, 8s, 2m00s left",
+        f"step 1 (2 of 14): {facts}, 12s, 2m00s left",
+    ]
+    assert progress.take_steps() == []
+
+
+def test_episodes_that_come_from_elsewhere_have_no_total_of_steps() -> None:
+    progress = training(None, steps=1)
+    progress.finish_step(stepped(0), 8.0)
+    (step,) = progress.take_steps()
+    assert layout.step_line(progress, step, 8.0).startswith("step 0: reward")
+    assert progress.left_s(8.0) is None
+
+
+def test_a_run_without_training_has_no_steps() -> None:
+    assert half_way().steps is None
+    assert training(8).steps == (0, 14)
+    assert layout.opening(training(8)) == "ale run run-1: 8 episodes in 14 steps, 4 concurrent"

@@ -1,6 +1,6 @@
 """Progress as text and as rich renderables. Pure functions; times in seconds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len, chop_cells
 from rich.console import Group, RenderableType
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ale.text import counted, sampling_name
 from ale.types import EvaluationFinished
-from ale_observe_console.progress import Progress
+from ale_observe_console.progress import FinishedStep, Progress
 
 LEAST_BAR, WIDEST_BAR = 8, 40
 ELLIPSIS = "~"
@@ -108,9 +108,13 @@ def _times(progress: Progress, now: float) -> list[Text]:
 
 def _head(progress: Progress, now: float, width: int) -> RenderableType:
     counts, total = _text((_counts(progress), "bold")), progress.started.n_episodes
+    done = progress.n_done
+    if total is None and progress.steps is not None:
+        done, total = progress.steps
+        counts.append(f" episodes, {counted(done, 'step')} of {total}")
     if not total:
         return _fit([counts, *_times(progress, now)], width)
-    counts.append(f" {100 * progress.n_done // total}%")
+    counts.append(f" {100 * done // total}%")
     line = _fit([counts, *_times(progress, now)], width)
     bar = min(WIDEST_BAR, width - line.cell_len - 1)
     if bar < LEAST_BAR:
@@ -119,7 +123,7 @@ def _head(progress: Progress, now: float, width: int) -> RenderableType:
     row.add_row(
         counts,
         " ",
-        ProgressBar(total=total, completed=progress.n_done, width=bar),
+        ProgressBar(total=total, completed=done, width=bar),
         line[counts.cell_len :],
     )
     return row
@@ -129,10 +133,43 @@ def _step(progress: Progress, width: int) -> list[Text]:
     if progress.step is None:
         return []
     metrics = [
-        _text((f"{name} ", "dim"), (f"{value:.4g}", ""))
-        for name, value in progress.step.metrics.items()
+        _text((f"{name} ", "dim"), (value, "")) for name, value in _metrics(progress.step.metrics)
     ]
-    return [_fit([_text(("step ", "dim"), (f"{progress.step.step}", "bold")), *metrics], width)]
+    title = _text(("step ", "dim"), (f"{progress.step.step}", "bold"), (_of(progress), "dim"))
+    return [_fit([title, *metrics], width)]
+
+
+_FIRST = {
+    "mean_reward": "reward",
+    "success": "success",
+    "loss": "loss",
+    "tokens_trained": "tokens",
+    "broken": "broken",
+}
+"""Metrics that are shown first, and how they are called here."""
+
+
+def _metrics(metrics: Mapping[str, float], *, others: bool = True) -> list[tuple[str, str]]:
+    """Names and values, the most important first."""
+    known = [(short, metrics[name]) for name, short in _FIRST.items() if name in metrics]
+    more = [(name, value) for name, value in metrics.items() if name not in _FIRST and others]
+    return [(name, f"{value:.4g}") for name, value in (*known, *more)]
+
+
+def _of(progress: Progress) -> str:
+    """`` (3 of 14)``, after the 0-based number of the step that is done."""
+    return "" if progress.steps is None else " ({} of {})".format(*progress.steps)
+
+
+def step_line(progress: Progress, step: FinishedStep, now: float) -> str:
+    """A plain line for a finished training step."""
+    report = step.report
+    planned = "" if progress.steps is None else f" ({report.step + 1} of {progress.steps[1]})"
+    shown = _metrics(report.metrics, others=False) or _metrics(report.metrics)
+    facts = [*(f"{name} {value}" for name, value in shown), duration(step.seconds)]
+    left = progress.left_s(now)
+    facts += [f"{duration(left)} left"] if left else []
+    return f"step {report.step}{planned}: {', '.join(facts)}"
 
 
 def _idle(progress: Progress) -> list[Text]:
@@ -213,9 +250,13 @@ def _sentence(parts: Iterable[Text]) -> str:
 def opening(progress: Progress) -> str:
     """The first plain line."""
     started = progress.started
-    total = "episodes" if started.n_episodes is None else counted(started.n_episodes, "episode")
+    steps = progress.steps
+    planned = "" if steps is None else f" in {counted(steps[1], 'step')}"
+    total = "as many episodes as it takes"
+    if started.n_episodes is not None:
+        total = counted(started.n_episodes, "episode")
     before = f", {started.n_done} done before" if started.n_done else ""
-    return f"ale run {started.run_id}: {total}, {started.concurrency} concurrent{before}"
+    return f"ale run {started.run_id}: {total}{planned}, {started.concurrency} concurrent{before}"
 
 
 def update(progress: Progress, now: float) -> str:
@@ -225,10 +266,9 @@ def update(progress: Progress, now: float) -> str:
         for e in progress.longest(1)
     )
     facts = [_success(progress), _broken(progress), *_odd(progress), *_times(progress, now)]
-    step = "" if progress.step is None else f", step {progress.step.step}"
-    return (
-        f"{_counts(progress)} done, {_sentence(facts)}{step}, {len(progress.running)} running{name}"
-    )
+    step = "" if progress.step is None else f", step {progress.step.step}{_of(progress)}"
+    done = f"{_counts(progress)} episodes done, {_sentence(facts)}{step}"
+    return f"{done}, {len(progress.running)} running{name}"
 
 
 def closing(progress: Progress, now: float) -> str:

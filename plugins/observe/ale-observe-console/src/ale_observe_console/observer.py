@@ -51,6 +51,8 @@ class Console:
         self._lock = threading.Lock()
         self._changed = threading.Event()
         self._ended = threading.Event()
+        self._due = threading.Event()
+        """Something is to be written at once: the end, or a step in a log."""
         self._error: Exception | None = None
         self._progress: Progress | None = None
         self._thread = threading.Thread(target=self._draw, name="ale-console", daemon=True)
@@ -74,7 +76,9 @@ class Console:
     @hookimpl
     def ale_step_finished(self, event: StepFinished) -> None:
         """Keep the report for display."""
-        self._change(lambda progress: progress.finish_step(event))
+        self._change(lambda progress: progress.finish_step(event, self._monotonic()))
+        if self._view.writes_steps:
+            self._due.set()
 
     @hookimpl
     def ale_evaluation_finished(self, event: EvaluationFinished) -> None:
@@ -90,6 +94,7 @@ class Console:
 
         self._change(finish)
         self._ended.set()
+        self._due.set()
         self._changed.set()
         if self._thread.ident is not None:
             self._thread.join(PATIENCE_S)
@@ -110,15 +115,24 @@ class Console:
             write = compose(self._progress, self._monotonic())
         write()
 
+    def _draw_once(self) -> None:
+        """Wait until something is due, or for the next update."""
+        if self._due.wait(self._least_s):
+            self._due.clear()
+            if not self._ended.is_set():
+                self._write(self._view.steps)
+            return
+        self._changed.wait(self._idle_s - self._least_s)
+        self._changed.clear()
+        if not self._ended.is_set():
+            self._write(self._view.update)
+
     def _draw(self) -> None:
         try:
             try:
                 self._write(self._view.opening)
-                while not self._ended.wait(self._least_s):
-                    self._changed.wait(self._idle_s - self._least_s)
-                    self._changed.clear()
-                    if not self._ended.is_set():
-                        self._write(self._view.update)
+                while not self._ended.is_set():
+                    self._draw_once()
                 self._write(self._view.closing)
             finally:
                 self._view.release()

@@ -64,6 +64,15 @@ class Running:
     """When its sandbox was requested, on the monotonic clock."""
 
 
+@frozen(kw_only=True)
+class FinishedStep:
+    """A training step whose line has not been written yet."""
+
+    report: StepReport
+    seconds: float
+    """Since the step before it, or since the start."""
+
+
 @define(kw_only=True)
 class Progress:
     """The run so far. Times are of one monotonic clock, in seconds."""
@@ -81,6 +90,11 @@ class Progress:
     rate: Rate
     running: dict[str, Running]
     step: StepReport | None = None
+    step_at: float
+    """When the last step finished; at first, when the run started."""
+    n_steps_here: int = 0
+    """Steps that finished since this process began."""
+    unwritten: list[FinishedStep] = field(factory=list)
     n_steps: int = 0
     """Finished training steps whose trainer reports ``updates``."""
     n_idle_steps: int = 0
@@ -105,7 +119,19 @@ class Progress:
             n_broken=event.n_done - event.n_evaluated - event.n_expert_guided - event.n_graded,
             rate=Rate(now, least=2 * event.concurrency),
             running={},
+            step_at=now,
         )
+
+    @property
+    def steps(self) -> tuple[int, int] | None:
+        """Training steps that are done, and of how many; None where that is not known."""
+        planned = self.started.config.get("run", {}).get("steps")
+        if not self.started.config.get("trainer") or not planned:
+            return None
+        done = 0 if self.step is None else self.step.step + 1
+        # Episodes that come from elsewhere are learned from until somebody stops the run.
+        endless = self.started.n_episodes is None and planned == 1
+        return None if endless or done > planned else (done, planned)
 
     def enter(self, event: EpisodeStage, now: float) -> None:
         """Note the stage of an episode; a queued one is not running."""
@@ -139,9 +165,12 @@ class Progress:
             self.n_graded += 1
             self.n_succeeded += reward == SUCCESS
 
-    def finish_step(self, event: StepFinished) -> None:
+    def finish_step(self, event: StepFinished, now: float) -> None:
         """Keep the trainer's last report; note a step that made no update."""
         self.step = event.report
+        self.unwritten.append(FinishedStep(report=event.report, seconds=now - self.step_at))
+        self.step_at = now
+        self.n_steps_here += 1
         step, updates = event.report.step, event.report.metrics.get("updates")
         groups = [rewards for (at, _, _), rewards in self.groups.items() if at == step]
         self.groups = {key: rewards for key, rewards in self.groups.items() if key[0] > step}
@@ -169,6 +198,11 @@ class Progress:
         notices, self.notices = self.notices, []
         return notices
 
+    def take_steps(self) -> list[FinishedStep]:
+        """The steps whose lines are to be written, once."""
+        steps, self.unwritten = self.unwritten, []
+        return steps
+
     def finish_evaluation(self, event: EvaluationFinished) -> None:
         """Keep the result of an evaluation."""
         earlier = self.evaluations.get(event.temperature, [])
@@ -179,8 +213,16 @@ class Progress:
         return sorted(self.running.values(), key=lambda episode: episode.since)[:n]
 
     def left_s(self, now: float) -> float | None:
-        """Seconds until the last episode at the current rate; None if unknown."""
+        """Seconds until the last episode at the current rate, or, where their number is decided
+        during the run, until the last step; None if unknown.
+        """
         rate = self.rate.per_s(now)
-        if rate is None or self.started.n_episodes is None:
+        if self.started.n_episodes is None:
+            if self.steps is None or not self.n_steps_here:
+                return None
+            done, planned = self.steps
+            per_step = (self.step_at - self.started_at) / self.n_steps_here
+            return max(0.0, (planned - done) * per_step - (now - self.step_at))
+        if rate is None:
             return None
         return max(0, self.started.n_episodes - self.n_done) / rate

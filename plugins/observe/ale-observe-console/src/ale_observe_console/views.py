@@ -22,26 +22,34 @@ Write = Callable[[], object]
 class PlainView:
     """Whole lines, for logs."""
 
+    writes_steps = True
+    """Each finished training step has a line of its own, at once."""
+
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
 
     def opening(self, progress: Progress, now: float) -> Write:
         """One line: the plan of the run."""
-        return self._lines(progress, layout.opening(progress))
+        return self._lines(progress, now, layout.opening(progress))
+
+    def steps(self, progress: Progress, now: float) -> Write:
+        """A line for each step that has finished since."""
+        return self._lines(progress, now)
 
     def update(self, progress: Progress, now: float) -> Write:
         """One line: how far it is."""
-        return self._lines(progress, layout.update(progress, now))
+        return self._lines(progress, now, layout.update(progress, now))
 
     def closing(self, progress: Progress, now: float) -> Write:
         """One line: the outcome."""
-        return self._lines(progress, layout.closing(progress, now))
+        return self._lines(progress, now, layout.closing(progress, now))
 
     def release(self) -> None:
         """Nothing is redirected."""
 
-    def _lines(self, progress: Progress, line: str) -> Write:
-        text = "".join(f"{each}\n" for each in (*progress.take_notices(), line))
+    def _lines(self, progress: Progress, now: float, *lines: str) -> Write:
+        steps = (layout.step_line(progress, each, now) for each in progress.take_steps())
+        text = "".join(f"{each}\n" for each in (*steps, *progress.take_notices(), *lines))
         return lambda: self._screen.write(text)
 
 
@@ -62,6 +70,8 @@ class TerminalView:
 
     While they are shown, rich prints above them what others write to `sys.stderr`.
     """
+
+    writes_steps = False
 
     def __init__(self, screen: Screen, name_running: int) -> None:
         self._screen = screen
@@ -94,8 +104,13 @@ class TerminalView:
 
         return write
 
+    def steps(self, progress: Progress, now: float) -> Write:
+        """As `update`: the last step is one of the lines."""
+        return self.update(progress, now)
+
     def update(self, progress: Progress, now: float) -> Write:
         """The lines as they are now."""
+        progress.take_steps()
         columns, rows = self._screen.size()
         self._console.size = ConsoleDimensions(columns, rows)
         notices = progress.take_notices()
