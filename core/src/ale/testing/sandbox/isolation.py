@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ale.errors import SandboxDamagedError
 from ale.protocols import Sandbox, SandboxBackend
 from ale.testing.sandbox._guard import time_limited
 from ale.testing.sandbox.probes import MIB, expect
@@ -21,6 +22,21 @@ CHAIN = b"""echo x >> count
 sh chain $(($1 + 1))
 exit
 """
+# Of every process in sight, the one that runs commands among them.
+NO_FILES = """
+if command -v prlimit; then
+  for each in /proc/[0-9]*; do prlimit --pid "${each#/proc/}" --nofile=0; done
+elif command -v python3; then
+  python3 -c 'import os, resource
+for each in filter(str.isdigit, os.listdir("/proc")):
+    try: resource.prlimit(int(each), resource.RLIMIT_NOFILE, (0, 0))
+    except OSError: pass'
+fi >/dev/null 2>&1
+exit 0
+"""
+PROCESSES = 64
+RESERVED = 12
+"""Processes that a backend may use for itself, of those of a limit or beside them."""
 LIMITS = {"cpu", "memory", "processes", "file_size", "disk"}
 
 
@@ -59,8 +75,8 @@ class IsolationProbes:
     def small_limits(self, backend: SandboxBackend) -> SandboxBackend:
         """Override: the backend with limits that the probes can reach.
 
-        256 MiB of memory, 64 processes, files of 8 MiB, 2 seconds of cpu time, as far as the
-        backend has such options and claims to enforce them.
+        256 MiB of memory, 64 processes, files of 8 MiB, 2 seconds of cpu time, 200 MiB of disk, as
+        far as the backend has such options and claims to enforce them.
         """
         limited = {name for name, level in backend.capabilities.limits.items() if level != "none"}
         if limited:
@@ -188,7 +204,36 @@ class IsolationProbes:
             await sandbox.exec("sh chain 1", timeout_s=60)
             count = len(await sandbox.read("count")) // 2
             await sandbox.end_processes()
-            assert (count < 150) is limited, f"{count} processes ran; limit declared: {limited}"
+            low, high = (PROCESSES - RESERVED, PROCESSES + RESERVED) if limited else (150, 150)
+            assert low <= count <= high, f"{count} ran, not {low} to {high}"
+            expect(await sandbox.exec("echo alive"), stdout=b"alive\n")
+
+    async def test_limits_that_its_processes_are_given_hurt_a_sandbox_alone(
+        self, backend: SandboxBackend
+    ) -> None:
+        """It can be used as before, or was damaged: nothing waits, and nothing else is broken."""
+        async with backend.open(SandboxSpec()) as sandbox:
+            await sandbox.exec("ulimit -n 0; ls; exit 0", timeout_s=30)
+            expect(await sandbox.exec("echo alive"), stdout=b"alive\n")
+            # Without isolation, process 1 is that of the host.
+            if backend.capabilities.process_isolation:
+                with contextlib.suppress(SandboxDamagedError):
+                    await sandbox.exec(NO_FILES, timeout_s=30)
+                    await sandbox.end_processes()
+                    expect(await sandbox.exec("echo alive"), stdout=b"alive\n")
+        async with backend.open(SandboxSpec()) as fresh:
+            expect(await fresh.exec("echo alive"), stdout=b"alive\n")
+
+    async def test_files_without_end_are_stopped_as_a_limit_of_disk_says(
+        self, small_limits: SandboxBackend
+    ) -> None:
+        """An empty file takes memory of the kernel, which is charged to no process."""
+        if small_limits.capabilities.limits["disk"] == "none":
+            return
+        async with small_limits.open(SandboxSpec()) as sandbox:
+            result = await sandbox.exec("seq 300000 | xargs touch", timeout_s=120)
+            assert result.exit_code != 0, "300000 empty files are in a disk of 200 MiB"
+            await sandbox.exec("ls | xargs rm -f", timeout_s=60)
             expect(await sandbox.exec("echo alive"), stdout=b"alive\n")
 
     async def test_shared_memory_ends_with_the_processes_that_use_it(

@@ -80,7 +80,9 @@ class ContainerOptions:
     processes: int | None = field(
         default=1024,
         validator=optional(ge(16)),
-        metadata=doc("Processes and threads in the container. null: no limit."),
+        metadata=doc(
+            "Processes and threads in the container, beside 12 of its own. null: no limit."
+        ),
     )
     cpu_s: int | None = field(
         default=3600,

@@ -19,6 +19,8 @@ _LATE_S = 0.01
 """Pause after each piece of output that no command waits for."""
 _LOOKS = 100
 _SIGNALS = 128
+_OWN_ERROR = 2
+"""Exit status of a shell that can't run at all, as one that was forbidden to open files."""
 _LOOK_S = 0.05
 _STUCK_S = 1.0
 """Pause after each piece of what a supervisor prints that can't be started any more."""
@@ -183,13 +185,13 @@ class Worker(Shell):
         self.seen = job.processes
 
     async def was_killed(self) -> bool:
-        """Has it been killed, from inside or here? Else its connection was lost."""
+        """Has it been ended, from inside or here? Else its connection was lost."""
         if self._closed:
             return True
         for _ in range(_LOOKS):
             code = await self._exit_code()
             if code is not None:
-                return code > _SIGNALS
+                return code > _SIGNALS or code == _OWN_ERROR
             await asyncio.sleep(_LOOK_S)
         return False
 

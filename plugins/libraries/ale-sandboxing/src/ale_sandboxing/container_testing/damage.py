@@ -6,6 +6,7 @@ Not in the kit of all sandboxes: where one is not isolated, these commands would
 import pytest
 
 from ale.errors import SandboxDamagedError
+from ale.testing.sandbox.isolation import NO_FILES
 from ale.types import SandboxSpec
 from ale_sandboxing.container import worker
 from ale_sandboxing.container.backend import ContainerBackend
@@ -61,6 +62,19 @@ class DamageProbes:
         async with backend.open(SandboxSpec()) as fresh:
             assert (await fresh.exec("exit 0")).exit_code == 0
 
+    async def test_an_agent_that_forbids_open_files_to_what_runs_it_breaks_nothing(
+        self, backend: ContainerBackend
+    ) -> None:
+        """The kit asks this too, of images that have a program for it: here by a session."""
+        async with backend.open(SandboxSpec()) as box:
+            assert (await box.exec("command -v prlimit || command -v python3")).exit_code == 0
+            for _ in range(2):
+                await (await box.session()).run(NO_FILES, timeout_s=30)
+                await box.exec("echo on", timeout_s=30)
+                await box.end_processes()
+                assert (await box.exec("echo alive")).stdout == b"alive\n"
+
+    @pytest.mark.long
     async def test_a_sandbox_in_which_every_program_waits_says_that_it_was_damaged(
         self, backend: ContainerBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
