@@ -37,6 +37,15 @@ def test_refusals_of_the_context_size_are_one_cause_for_tasks_of_any_length() ->
     assert [cause.n for cause in causes.common(9)] == [2]
 
 
+def test_the_end_of_a_long_message_is_shown_as_it_has_the_reason() -> None:
+    causes = Causes()
+    causes.add(broken(f"setup step '{'make all; ' * 60}': exit code 127: no such program"))
+    (cause,) = causes.common(1)
+    assert cause.message.startswith("agent: LLMError: setup step 'make all;")
+    assert cause.message.endswith("exit code 127: no such program")
+    assert len(cause.message) == 200
+
+
 def step(number: int, **metrics: float) -> dict[str, Any]:
     return {"event": "step_finished", "step": number, "metrics": metrics}
 

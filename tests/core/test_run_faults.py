@@ -67,6 +67,22 @@ async def test_a_part_that_cancels_itself_or_exits_breaks_its_episode_and_no_oth
     assert type(error).__name__ in failure_of(run, "t1").message
 
 
+async def test_an_exception_of_a_grader_names_its_criterion_and_its_line(
+    bench: Any, workplace: Any, finish: Finish
+) -> None:
+    async def grade(sandbox: Any) -> Score:
+        return Score(criterion="done", passed=True, value=json.loads("{"))
+
+    bench.grade = grade
+    run = workplace.prepared(workplace.config(n=1, retries=0))
+    await finish(run)
+    found = failure_of(run)
+    assert (found.stage, found.kind) == ("grading", "JSONDecodeError")
+    line = grade.__code__.co_firstlineno + 1
+    spec = run.tasks["train"][0].criteria[0][0].type
+    assert found.message.endswith(f" (criterion '{spec}', {__file__}:{line})"), found.message
+
+
 async def test_a_sandbox_that_does_not_open_in_time_breaks_its_episode(
     bench: Any, workplace: Any, finish: Finish
 ) -> None:

@@ -111,6 +111,13 @@ def shorten(text: str, width: int) -> str:
     return flat if len(flat) <= width else flat[: max(0, width - 1)] + "…"
 
 
+def shorten_middle(text: str, width: int) -> str:
+    """As `shorten`, with the gap in the middle: a reason often ends what begins with a command."""
+    flat = visible(" ".join(text.split()))
+    tail = 2 * width // 3
+    return flat if len(flat) <= width else f"{flat[: width - tail - 1]}…{flat[-tail:]}"
+
+
 def tell(note: str) -> None:
     """Write a note for the user to stderr; on a terminal, a single line is wrapped at words."""
     if sys.stderr.isatty() and "\n" not in note:

@@ -1,6 +1,8 @@
 """Grade a task: ask each criterion, check its score, and compute the reward."""
 
 import math
+import sysconfig
+import traceback
 from collections.abc import Coroutine
 from inspect import isawaitable
 from numbers import Real
@@ -105,7 +107,24 @@ class _Grader:
             name = _named(spec, criterion)
             raise GradingError(f"{name} is not asynchronous: write 'async def grade'")
         name = f"criterion '{spec.type}'"
-        return await _in_time(grading, self.supervisor, self.timeout_s, name)
+        try:
+            return await _in_time(grading, self.supervisor, self.timeout_s, name)
+        except AleError:
+            raise
+        except Exception as error:
+            error.add_note(f"{name}, {_place(error)}")
+            raise
+
+
+_OF_PYTHON = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+
+
+def _place(error: Exception) -> str:
+    """``FILE:LINE`` of the innermost call that is not in Python's own or an installed library."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_OF_PYTHON)]
+    frame = (own or frames)[-1]
+    return f"{frame.filename}:{frame.lineno}"
 
 
 def _named(spec: CriterionSpec, criterion: Criterion) -> str:

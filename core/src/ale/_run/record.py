@@ -129,10 +129,11 @@ class EpisodeRecord:
 
 
 def failure_from(stage: Stage, error: Exception) -> Failure:
-    """The failure as which an exception in this stage is recorded."""
+    """The failure as which an exception in this stage is recorded; its notes say where it was."""
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     return Failure(
         stage=stage,
         kind=type(error).__name__,
-        message=str(error) or type(error).__name__,
+        message=(str(error) or type(error).__name__) + notes,
         traceback="".join(traceback.format_exception(error)),
     )

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from ale._store.index import Index
 from ale.errors import ContextLengthError
-from ale.text import shorten
+from ale.text import shorten_middle
 from ale.types import Episode
 
 _WIDTH = 200
@@ -41,7 +41,7 @@ class Causes:
         if episode.failure is None:
             return
         failure = episode.failure
-        message = shorten(f"{failure.stage}: {failure.kind}: {failure.message}", _WIDTH)
+        message = shorten_middle(f"{failure.stage}: {failure.kind}: {failure.message}", _WIDTH)
         # How many tokens a request has differs from task to task.
         varying = _NUMBER if failure.kind == ContextLengthError.__name__ else _VARYING
         cause = varying.sub("*", message)

@@ -12,7 +12,7 @@ from attrs import evolve
 from click.testing import Result
 
 from ale.errors import InputError
-from ale.runs import lock
+from ale.runs import RunReader, lock
 from ale.testing.builders import episode, turn
 from ale.types import Failure, Score
 from ale_look.inspect.transcript import transcript
@@ -98,6 +98,37 @@ def test_the_model_is_named(ale: Ale, run: str) -> None:
     assert "llm openai qwen3" in ale("show", run).output
 
 
+def test_a_run_that_trains_is_shown_by_step_and_evaluation(
+    ale: Ale, write_trained: Write, tmp_path: Path
+) -> None:
+    path = write_trained(tmp_path / "run", steps=12)
+    reader = RunReader(path)
+    steps = [each for each in reader.events() if each["event"] == "step_finished"]
+    lines = ale("show", str(path)).output.splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.split()[:2] == ["step", "reward"])
+    assert lines[begin].split()[:6] == ["step", "reward", "success", "loss", "tokens", "broken"]
+    rows = [line.split() for line in lines[begin + 1 : begin + 13]]
+    assert [row[0] for row in rows] == [str(number) for number in range(12)]
+    assert rows[3][3] == f"{steps[3]['metrics']['loss']:.3f}"
+    evaluated = reader.index().steps("evaluation")
+    assert len([line for line in lines if line.startswith("held out     ")]) == len(evaluated)
+    after = {step - 1 for step in evaluated if step} & {*range(12)}
+    assert after
+    assert {number for number, row in enumerate(rows) if row[-1].endswith("%")} >= after
+    assert not any(line.startswith("task ") for line in lines)
+    assert any(
+        line.startswith("task ") for line in ale("show", str(path), "--all").output.split("\n")
+    )
+
+
+def test_of_many_steps_the_last_are_shown(ale: Ale, write_trained: Write, tmp_path: Path) -> None:
+    path = write_trained(tmp_path / "run", steps=70)
+    lines = ale("show", str(path)).output.splitlines()
+    assert "10 earlier steps; --all lists every step and task" in lines
+    assert len(lines) < 100
+    assert any(line.split()[:1] == ["69"] for line in lines)
+
+
 def test_turns_are_of_graded_episodes_as_in_the_report(
     ale: Ale, write: Write, tmp_path: Path
 ) -> None:
@@ -131,6 +162,19 @@ def test_a_huge_reward_has_few_digits(ale: Ale, write: Write, tmp_path: Path) ->
     assert ": reward 1e+308; agent ended" in shown
     assert "failed  size  1e+308 x 1" in shown
     assert "0" * 10 not in shown + ale("credit", run, "--scheme", "scaled").output
+
+
+def test_why_a_criterion_failed_is_not_cut_off(ale: Ale, write: Write, tmp_path: Path) -> None:
+    command = "\n".join(f"test -f file-{number} || exit 1" for number in range(40))
+    detail = f"'{command}': exit code 1: file-7 is missing"
+    score = Score(criterion="checks", passed=False, value=0.0, detail=detail)
+    run = str(write(tmp_path / "run", [evolve(episode(0.0, turn("Done.")), scores=(score,))]))
+    (line,) = [each for each in ale("show", run, "demo").output.splitlines() if "failed" in each]
+    assert line.startswith("  failed  checks  0.00 x 1  'test -f file-0")
+    assert line.endswith("exit code 1: file-7 is missing")
+    assert len(line) < 140
+    shown = ale("show", run, "demo", "--full").output
+    assert all(f"test -f file-{number} " in shown for number in range(40))
 
 
 @pytest.mark.parametrize("full", [False, True])

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 @run_argument
 @click.argument("episode", required=False)
 @click.option("--full", is_flag=True, help="Show prompts and outputs in full, and tracebacks.")
-@click.option("--all", "every", is_flag=True, help="List every task, not only the first 60.")
+@click.option("--all", "every", is_flag=True, help="List every step and task, not only 60.")
 def show(run: Path, episode: str | None, full: bool, every: bool) -> None:
     """Show a stored RUN, or one EPISODE of it turn by turn.
+
+    A run that trains is shown by step and evaluation, another one by task.
 
     EPISODE is an id, the beginning of one, or a task's id.
 

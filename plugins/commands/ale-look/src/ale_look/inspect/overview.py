@@ -1,7 +1,7 @@
 """``ale show``: the overview of a run, and looking up one of its episodes."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from ale.text import counted, number, rate_line, seconds, table
 from ale.types import Episode
 from ale_look.inspect.kinds import kind_name, kind_of
 from ale_look.inspect.progress import progress_of
+from ale_look.inspect.steps import evaluation_lines, steps_table, training_steps
 
 _CAUSES = 8
 _OTHERS = 8
@@ -66,7 +67,9 @@ def _state(reader: RunReader) -> str:
 
 
 def overview(reader: RunReader, *, every_task: bool = False) -> str:
-    """The parts of the run, its outcome, and a line per task, of the first tasks or of all."""
+    """The parts of the run and its outcome; of a run that trains, a row per step and a line per
+    evaluation; otherwise, or with `every_task`, a row per task.
+    """
     manifest, tasks = reader.manifest, _Tasks()
     for episode in reader.episodes:
         tasks.add(episode)
@@ -79,13 +82,15 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
     index = reader.index()
     warning = learning(reader.events(), index).warning()
     learned = progress_of(reader.events())
-    keys = [key for key in sorted(tasks.seen) if tasks.is_last(key)]
-    shown = keys if every_task else keys[:_ROWS]
+    steps = training_steps(reader.events())
+    evaluations = evaluation_lines(index) if steps else []
+    others = [name for name in tasks.others() if not (steps and name in tasks.held_out)]
     lines = [
         f"{manifest['run_id']}: {_state(reader)}",
         picked,
         f"success      {tasks.rate(_TRAIN)}",
-        *(f"{tasks.title(name):<11}  {tasks.rate(name)}" for name in tasks.others()),
+        *(f"{tasks.title(name):<11}  {tasks.rate(name)}" for name in others),
+        *evaluations,
         f"broken       {sum(tasks.broken.values())}",
         *_timed_out(index.timed_out()),
         *_damaged(index.damaged()),
@@ -93,18 +98,24 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
         *([f"repeated     {_repeated(index.repeated)}"] if index.repeated else []),
         *([f"training     {warning}"] if warning else []),
         *([f"reward rose  {learned.value}: {learned.reason}"] if learned else []),
-        "",
-        table(
-            ["task", "graded", "success", "reward", "turns", "broken"],
-            [tasks.row(key) for key in shown],
-            right=(1, 2, 3, 4, 5),
-        ),
+        *(["", *steps_table(steps, index, every=every_task)] if steps else []),
+        *([] if steps and not every_task else ["", *_tasks_table(tasks, every=every_task)]),
     ]
-    if more := len(keys) - len(shown):
-        lines.append(f"and {more:,} more; --all lists every task")
     causes = [f"  {line}" for line in tasks.causes.lines(_CAUSES)]
     lines += ["", "causes of broken episodes", *causes] if causes else []
     return "\n".join(lines)
+
+
+def _tasks_table(tasks: "_Tasks", *, every: bool) -> Iterator[str]:
+    keys = [key for key in sorted(tasks.seen) if tasks.is_last(key)]
+    shown = keys if every else keys[:_ROWS]
+    yield table(
+        ["task", "graded", "success", "reward", "turns", "broken"],
+        [tasks.row(key) for key in shown],
+        right=(1, 2, 3, 4, 5),
+    )
+    if more := len(keys) - len(shown):
+        yield f"and {more:,} more; --all lists every task"
 
 
 def _timed_out(n: int) -> list[str]:
@@ -154,11 +165,15 @@ class _Tasks:
         """Of graded episodes."""
         self.broken: Counter[_Key] = Counter()
         self.causes = Causes()
+        self.held_out: set[str] = set()
+        """What of `others` is an evaluation."""
         self._steps: dict[str, set[int]] = {}
 
     def add(self, episode: Episode) -> None:
         name, step = _name(episode), episode.step if episode.split == "evaluation" else 0
         key = (episode.task_id, name, step)
+        if episode.split == "evaluation":
+            self.held_out.add(name)
         self._steps.setdefault(name, set()).add(step)
         self.seen[key] = None
         if episode.reward is not None:

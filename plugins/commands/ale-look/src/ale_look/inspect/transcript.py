@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ale.text import number, shorten, visible
+from ale.text import number, shorten, shorten_middle, visible
 from ale.types import Chunk, CreditedEpisode, Episode, Span, Turn
 from ale_look.inspect.calls import Call, calls, turn_chunks
 
@@ -41,9 +41,11 @@ def _head(episode: Episode, full: bool) -> Iterator[str]:
     yield from _restored(episode)
     for score in episode.scores:
         mark = "passed" if score.passed else "failed"
-        detail = shorten(score.detail, _WIDTH)
         value = f"{number(score.value, 2)} x {score.weight:g}"
+        detail = "" if full else shorten_middle(score.detail, _WIDTH)
         yield f"  {mark}  {score.criterion}  {value}  {detail}".rstrip()
+        if full:
+            yield from _block(score.detail, "    ", full)
     for failure in (*episode.earlier_failures, *([episode.failure] if episode.failure else [])):
         yield f"  broke in {failure.stage}: {failure.kind}: {visible(failure.message)}"
         if full:

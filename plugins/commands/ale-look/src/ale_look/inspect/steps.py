@@ -1,0 +1,87 @@
+"""The training steps of a run as a table: a row per step, and a line per evaluation."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ale.runs import Index
+from ale.text import number, rate_line, sampling_name, table
+
+_MOST = 60
+"""Rows of the table: those of a long run would scroll the summary away."""
+_METRICS = {
+    "reward": "mean_reward",
+    "success": "success",
+    "loss": "loss",
+    "tokens": "tokens_trained",
+    "broken": "broken",
+}
+"""Columns and the metrics that they show."""
+_WHOLE = ("tokens", "broken")
+
+
+def training_steps(events: Iterable[Mapping[str, Any]]) -> Mapping[int, Mapping[str, float]]:
+    """The metrics of each finished step of a run that trains; empty for a run that only samples.
+
+    Args:
+        events: the run's. Of a step that was done again after a resume, the later one counts.
+    """
+    found = {
+        event["step"]: event.get("metrics") or {}
+        for event in events
+        if event.get("event") == "step_finished"
+    }
+    trained = any("updates" in metrics or "loss" in metrics for metrics in found.values())
+    return found if trained else {}
+
+
+def steps_table(
+    steps: Mapping[int, Mapping[str, float]], index: Index, *, every: bool
+) -> Iterator[str]:
+    """The table, of the last steps or of all."""
+    held_out = {step: _held_out(index, step) for step in index.steps("evaluation")}
+    numbers = sorted(steps)
+    shown = numbers if every else numbers[-_MOST:]
+    if more := len(numbers) - len(shown):
+        yield f"{more:,} earlier steps; --all lists every step and task"
+    yield table(
+        ["step", *_METRICS, "held out after it"],
+        [_row(step, steps[step], held_out.get(step + 1, "")) for step in shown],
+        right=range(len(_METRICS) + 1),
+    )
+
+
+def _row(step: int, metrics: Mapping[str, float], held_out: str) -> list[str]:
+    values = ((name, metrics.get(metric)) for name, metric in _METRICS.items())
+    return [str(step), *(_cell(name, value) for name, value in values), held_out]
+
+
+def _cell(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if name == "success":
+        return f"{100 * value:.0f}%"
+    return f"{value:,.0f}" if name in _WHOLE else number(value)
+
+
+def _held_out(index: Index, step: int) -> str:
+    """``greedy 83%, sampled 71%``: success on held-out tasks after so many steps."""
+    shares = []
+    for temperature, attempts in sorted(index.attempts(step).items(), key=_by_temperature):
+        n, succeeded = (sum(each[i] for each in attempts.values()) for i in (0, 1))
+        share = f"{100 * succeeded / n:.0f}%" if n else "none graded"
+        shares.append(f"{sampling_name(temperature)} {share}")
+    return ", ".join(shares)
+
+
+def _by_temperature(item: tuple[float | None, object]) -> float:
+    return float("inf") if item[0] is None else item[0]
+
+
+def evaluation_lines(index: Index) -> Sequence[str]:
+    """A line for each evaluation and temperature."""
+    return [
+        f"held out     {rate_line(attempts.values())} after {step} steps, "
+        f"{sampling_name(temperature)}"
+        for step in index.steps("evaluation")
+        for temperature, attempts in sorted(index.attempts(step).items(), key=_by_temperature)
+    ]
