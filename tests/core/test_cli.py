@@ -155,6 +155,10 @@ def test_the_latest_run_is_found_by_when_it_was_created(ale: Ale, tmp_path: Path
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "manifest.json").write_text(f'{{"created": "{created}"}}')
     assert RUN.convert("latest", None, None) == Path("runs/a")
+    nested = tmp_path / "runs" / "of-a-benchmark" / "b"
+    nested.mkdir(parents=True)
+    (nested / "manifest.json").write_text('{"created": "2026-01-03T00:00:00"}')
+    assert RUN.convert("latest", None, None) == Path("runs/of-a-benchmark/b")
 
 
 def test_an_option_of_the_section_run_is_shown_as_set_takes_it(ale: Ale) -> None:

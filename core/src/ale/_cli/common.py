@@ -18,7 +18,7 @@ CONFIG = Path("ale.yaml")
 
 
 class RunPath(click.Path):
-    """The directory of a run; ``latest`` is the newest one in ./runs."""
+    """The directory of a run; ``latest`` is the newest one in ./runs, or in a folder there."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
@@ -26,7 +26,9 @@ class RunPath(click.Path):
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """As click does, after `LATEST` was looked up."""
         if str(value) == LATEST and not Path(LATEST).exists():
-            found = [path.parent for path in Path("runs").glob("*/manifest.json")]
+            # Those of `ale bench` and `ale ablate` are in folders of their own.
+            places = ("*/manifest.json", "*/*/manifest.json")
+            found = [path.parent for place in places for path in Path("runs").glob(place)]
             if not found:
                 self.fail("there is no run in ./runs; name a run directory", param, ctx)
             value = max(found, key=_created)

@@ -364,7 +364,7 @@ def _remedy(run: "Run") -> list[str]:
 
 def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> str:
     """The outcome, the run directory, and installed commands to try next."""
-    from ale._store.diagnosis import learning
+    from ale._store.diagnosis import learning, model_name
     from ale.text import counted, number, rate_line, seconds
 
     stopped = finished.outcome == "stopped"
@@ -377,6 +377,7 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
     now = f", of which {seconds(finished.seconds)} now" if before else ""
     lines = [
         f"{finished.outcome}: {stored} on disk after {spent}{now}",
+        *([f"  model        {model}"] if (model := model_name(run.config.resolved)) else []),
         *(_stopped(run) if stopped else ()),
     ]
     if finished.n_graded or not stopped:

@@ -1,4 +1,4 @@
-"""Diagnosis of a run: the causes of broken episodes, and steps that learned nothing."""
+"""Diagnosis of a run: its model, the causes of broken episodes, steps that learned nothing."""
 
 import re
 from collections import Counter
@@ -16,6 +16,12 @@ _WIDTH = 200
 _VARYING = re.compile(r"\b[0-9a-f]{8,}\b|(?<=:)[0-9]{4,5}\b|\b[0-9]+\.[0-9]+\b")
 """Ids, ports and durations differ between failures with the same cause; status codes do not."""
 _NUMBER = re.compile(r"[0-9]+")
+
+
+def model_name(config: Mapping[str, Any]) -> str | None:
+    """The name of the model in a run's config; None if its model has no name."""
+    name = (config.get("llm") or {}).get("model")
+    return name if isinstance(name, str) and name else None
 
 
 class Cause(NamedTuple):

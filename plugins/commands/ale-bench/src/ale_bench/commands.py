@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ale.commands import COMPONENT, PATH, Group, Starting, overrides_option
+from ale.commands import COMPONENT, PATH, RUN, Group, Starting, overrides_option
 
 if TYPE_CHECKING:
     from ale.runs import Registry
@@ -211,7 +211,7 @@ def _show(folder: Path, registry: "Registry", *, as_json: bool) -> None:
 
 
 @bench.command("show")
-@click.argument("run", type=PATH)
+@click.argument("run", type=RUN)
 @_json_option
 @click.pass_obj
 def show(registry: "Registry", run: Path, as_json: bool) -> None:
@@ -227,8 +227,8 @@ def show(registry: "Registry", run: Path, as_json: bool) -> None:
 
 
 @bench.command("compare")
-@click.argument("a", type=PATH)
-@click.argument("b", type=PATH)
+@click.argument("a", type=RUN)
+@click.argument("b", type=RUN)
 @_json_option
 @click.pass_obj
 def compare(registry: "Registry", a: Path, b: Path, as_json: bool) -> None:

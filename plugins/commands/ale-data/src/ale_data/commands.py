@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ale.commands import COMPONENT, PATH, overrides_option
+from ale.commands import COMPONENT, PATH, RUN, overrides_option
 
 if TYPE_CHECKING:
     from ale.runs import Registry
@@ -34,7 +34,7 @@ def _print(report: "Report") -> None:
 
 
 @click.command("collect")
-@click.argument("runs", nargs=-1, required=True, type=PATH)
+@click.argument("runs", nargs=-1, required=True, type=RUN)
 @_out
 @click.option(
     "--split",

@@ -89,6 +89,13 @@ def test_episodes_that_a_truncated_file_lacks_are_counted(ale: Ale, run: str) ->
     assert "missing" not in ale("show", run).output
     file.write_text(file.read_text().splitlines(keepends=True)[0])
     assert "missing      1 episode that the run had when it ended" in ale("show", run).output
+    assert ale("report", run).exit_code == 0
+    page = (Path(run) / "report.html").read_text()
+    assert "Missing: 1 episode that the run had when it ended" in page
+    listed = ale("runs", "list", str(Path(run).parent), "--store", f"{run}.sqlite").output
+    assert "missing: episodes that a truncated episodes.jsonl lacks" in listed
+    compared = ale("runs", "compare", run, run).output
+    assert compared.count("1 (episodes.jsonl was truncated)") == 2
 
 
 def test_the_model_is_named(ale: Ale, run: str) -> None:
@@ -96,6 +103,25 @@ def test_the_model_is_named(ale: Ale, run: str) -> None:
     manifest["config"]["llm"] = {"type": "ale-llm-openai/openai", "model": "qwen3"}
     (Path(run) / "manifest.json").write_text(json.dumps(manifest))
     assert "llm openai qwen3" in ale("show", run).output
+    assert ale("report", run).exit_code == 0
+    assert "openai qwen3" in (Path(run) / "report.html").read_text()
+    assert "qwen3" in ale("runs", "compare", run, run).output
+    listed = ale("runs", "list", str(Path(run).parent), "--store", f"{run}.sqlite").output
+    header, row = listed.splitlines()[:2]
+    assert header.split().index("model") == 3
+    assert " qwen3 " in row
+
+
+def test_the_newest_run_has_a_name_for_every_command_that_takes_runs(
+    ale: Ale, run: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "runs" / "nested").mkdir(parents=True)
+    Path(run).rename(tmp_path / "runs" / "nested" / "demo")
+    monkeypatch.chdir(tmp_path)
+    for command in (("show",), ("report",), ("runs", "tag"), ("runs", "list"), ("traj", "query")):
+        store = ("--store", "s.sqlite") if command[-1] in ("list", "query") else ()
+        done = ale(*command, "latest", *store)
+        assert done.exit_code == 0, (command, done.output)
 
 
 def test_a_run_that_trains_is_shown_by_step_and_evaluation(

@@ -30,8 +30,8 @@ def test_the_list_has_a_line_for_each_run(
     store = make_run(folder / "deeper" / "second", n=0)
     header, *rows = lines(ale("runs", "list"))
     assert header[:3] == ["run", "state", "created"]
-    assert ["first", "completed", "2026-11-01", "12:00", "3", "1", "50.0%", "0.62"] in rows
-    assert ["second", "running", "2026-11-01", "12:00", "0", "0", "-", "-"] in rows
+    assert ["first", "completed", "2026-11-01", "12:00", "m", "3", "1", "50.0%", "0.62"] in rows
+    assert ["second", "running", "2026-11-01", "12:00", "m", "0", "0", "-", "-"] in rows
     store.close()
     assert ["second", "interrupted"] in [row[:2] for row in lines(ale("runs", "list"))]
     monkeypatch.setenv("ALE_HOST_NAME", "another")

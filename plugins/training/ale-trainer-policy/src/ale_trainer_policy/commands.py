@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ale.commands import PATH, overrides_option
+from ale.commands import PATH, RUN, overrides_option
 from ale_trainer_policy.packages import probe
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command("model")
-@click.argument("run", type=PATH)
+@click.argument("run", type=RUN)
 @click.option("--out", type=PATH, required=True, metavar="FOLDER", help="Folder to create.")
 @click.option(
     "--after",

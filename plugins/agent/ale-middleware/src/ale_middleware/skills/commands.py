@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ale.commands import COMPONENT, PATH
+from ale.commands import COMPONENT, PATH, RUN
 
 if TYPE_CHECKING:
     from ale.runs import Registry
@@ -72,7 +72,7 @@ def add(store: Path, goal: str, text: str) -> None:
 
 
 @skills.command("propose")
-@click.argument("runs", nargs=-1, required=True, type=PATH)
+@click.argument("runs", nargs=-1, required=True, type=RUN)
 @_store
 @click.option("--llm", required=True, metavar=COMPONENT, help="Model that proposes skills.")
 @click.option(
@@ -115,7 +115,7 @@ def propose(
 
 
 @skills.command("review")
-@click.argument("runs", nargs=-1, required=True, type=PATH)
+@click.argument("runs", nargs=-1, required=True, type=RUN)
 @_store
 @click.option(
     "--pairs",

@@ -7,7 +7,7 @@ from typing import Any
 
 from ale.attempts import mean
 from ale.errors import InputError
-from ale.runs import SUCCESS, Causes, RunReader, holder, learning
+from ale.runs import SUCCESS, Causes, RunReader, holder, learning, model_name
 from ale.strict import nearest
 from ale.text import counted, number, rate_line, seconds, table
 from ale.types import Episode
@@ -128,13 +128,19 @@ def _damaged(n: int) -> list[str]:
 
 def _model(config: Mapping[str, Any], section: str) -> list[str]:
     """The model's name, in the section that has it."""
-    name = config[section].get("model") if section == "llm" else None
-    return [name] if isinstance(name, str) else []
+    name = model_name(config) if section == "llm" else None
+    return [] if name is None else [name]
+
+
+def lost_episodes(n: int) -> str | None:
+    """Says how many episodes the run had when it ended, and has no more; None for 0."""
+    lost = f"{counted(n, 'episode')} that the run had when it ended: episodes.jsonl was truncated"
+    return lost if n else None
 
 
 def _missing(n: int) -> list[str]:
-    lost = f"{counted(n, 'episode')} that the run had when it ended: episodes.jsonl was truncated"
-    return [f"missing      {lost}"] if n else []
+    lost = lost_episodes(n)
+    return [] if lost is None else [f"missing      {lost}"]
 
 
 def _repeated(n: int) -> str:

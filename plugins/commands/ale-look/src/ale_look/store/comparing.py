@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ale.attempts import mean
 from ale.errors import InputError
-from ale.runs import RunReader, only_runs
+from ale.runs import RunReader, model_name, only_runs
 from ale.text import number, rate_line, sampling_name, seconds, table
 from ale_look.store.rows import settings_of
 
@@ -42,10 +42,13 @@ def _facts(reader: RunReader) -> dict[str, str]:
     index = reader.index()
     rewards = [*index.rewards()]
     outcome = reader.manifest.get("outcome") or {}
+    missing = reader.missing(index)
     found = {
         "outcome": reader.state,
+        "model": model_name(reader.manifest["config"]) or "-",
         "seconds": seconds(outcome["seconds"]) if outcome else "-",
         "episodes": str(len(index)),
+        **({"missing": f"{missing} (episodes.jsonl was truncated)"} if missing else {}),
         "broken": str(index.broken()),
         "success": rate_line(index.training_attempts().values()),
         "mean reward": number(mean(rewards)) if rewards else "-",

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from attrs import frozen
 from sqlalchemy import ColumnElement, Connection, and_, or_, select, true
 
-from ale.runs import holder
+from ale.errors import InputError
+from ale.runs import RunReader, holder
 from ale.strict import nearest
 from ale_look.store import schema
 
@@ -107,7 +108,12 @@ def list_runs(
     of: dict[int, list[str]] = {}
     for run, tag in connection.execute(select(tags.run, tags.tag).order_by(tags.tag)):
         of.setdefault(run, []).append(tag)
-    return [{**row, "tags": of.get(row["id"], [])} for row in rows]
+    settings = schema.settings.c
+    named = select(settings.run, settings.value).where(settings.key == "llm.model")
+    models = {run: value for run, value in connection.execute(named) if value != "null"}
+    return [
+        {**row, "model": models.get(row["id"], ""), "tags": of.get(row["id"], [])} for row in rows
+    ]
 
 
 def this_host() -> str:
@@ -125,3 +131,14 @@ def state(row: Mapping[str, Any], host: str) -> str:
     if here and holder(Path(row["path"])) is not None:
         return "running"
     return row["outcome"] or ("interrupted" if here else "not ended")
+
+
+def missing(row: Mapping[str, Any], host: str) -> int:
+    """Episodes that a run had when it ended, and its file lacks; 0 for one of another machine."""
+    if row["host"] != host or row["outcome"] is None:
+        return 0
+    try:
+        ended = RunReader(Path(row["path"])).manifest.get("outcome") or {}
+    except InputError:  # it has been removed since
+        return 0
+    return max(0, sum(ended.get(name, 0) - row[name] for name in ("n_graded", "n_broken")))

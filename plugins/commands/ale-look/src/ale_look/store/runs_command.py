@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ale.commands import PATH
+from ale.commands import PATH, RUN
 from ale_look.store.shared import (
     check_folder,
     folder_argument,
@@ -21,7 +21,7 @@ from ale_look.store.shared import (
     update_option,
 )
 
-_some_runs = click.argument("runs", nargs=-1, required=True, type=PATH)
+_some_runs = click.argument("runs", nargs=-1, required=True, type=RUN)
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 
 

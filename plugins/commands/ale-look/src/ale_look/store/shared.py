@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ale.commands import PATH
+from ale.commands import RUN
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -61,7 +61,7 @@ class Setting(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return key, wanted
 
 
-folder_argument = click.argument("folder", type=PATH, default=RUNS)
+folder_argument = click.argument("folder", type=RUN, default=RUNS)
 
 store_option = click.option(
     "--store",

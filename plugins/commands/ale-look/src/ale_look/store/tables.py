@@ -1,23 +1,24 @@
 """Runs and episodes as tables for the terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ale.text import shorten, size, table
 from ale_look.store.archiving import archives_in
-from ale_look.store.listing import state, this_host
+from ale_look.store.listing import missing, state, this_host
 from ale_look.store.rows import epoch
 from ale_look.store.shared import shown_reward, shown_time
 
 _PROMPT = 40
+_MODEL = 30
 
 
 def with_states(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rows of runs with their `state`, without the database's own numbers."""
     host = this_host()
     return [
-        {"run_id": row["run_id"], "state": state(row, host)}
+        {"run_id": row["run_id"], "state": state(row, host), "n_missing": missing(row, host)}
         | {key: value for key, value in row.items() if key not in ("id", "run_id")}
         for row in rows
     ]
@@ -27,24 +28,25 @@ def runs_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """A line for each run."""
     if not rows:
         return "no runs"
-    header = ["run", "state", "created", "episodes", "broken", "success", "reward", "tags"]
-    return table(
-        header,
-        [
-            [
-                row["run_id"],
-                row["state"],
-                shown_time(row["created"]),
-                str(row["n_episodes"]),
-                str(row["n_broken"]),
-                _share(row["n_succeeded"], row["n_graded"]),
-                shown_reward(row["mean_reward"]),
-                ",".join(row["tags"]),
-            ]
-            for row in rows
-        ],
-        right=(3, 4, 5, 6),
+    lost = any(row["n_missing"] for row in rows)
+    columns: list[tuple[str, Callable[[Mapping[str, Any]], str]]] = [
+        ("run", lambda row: row["run_id"]),
+        ("state", lambda row: row["state"]),
+        ("created", lambda row: shown_time(row["created"])),
+        ("model", lambda row: shorten(row["model"], _MODEL)),
+        ("episodes", lambda row: str(row["n_episodes"])),
+        *([("missing", lambda row: str(row["n_missing"] or ""))] if lost else []),
+        ("broken", lambda row: str(row["n_broken"])),
+        ("success", lambda row: _share(row["n_succeeded"], row["n_graded"])),
+        ("reward", lambda row: shown_reward(row["mean_reward"])),
+        ("tags", lambda row: ",".join(row["tags"])),
+    ]
+    text = table(
+        [name for name, _ in columns],
+        [[cell(row) for _, cell in columns] for row in rows],
+        right=range(4, len(columns) - 1),
     )
+    return f"{text}\nmissing: episodes that a truncated episodes.jsonl lacks" if lost else text
 
 
 def _share(n: int, of: int) -> str:

@@ -197,6 +197,8 @@ class Facts:
     notices: list[Mapping[str, Any]] = field(factory=list)
     """The last events that a reader may need: errors of observers, resumes, pruned episodes."""
     warning: str | None = None
+    missing: int = 0
+    """Episodes that the run had when it ended, and a truncated file lacks."""
     """Training steps that learned nothing."""
     progress: Progress | None = None
     goals: dict[str, str] = field(factory=dict)
@@ -246,6 +248,7 @@ def gather(run: RunReader) -> Facts:
             _add_metrics(facts, event)
         elif event.get("event") in _NOTICES:
             facts.notices = [*facts.notices[1 - _MOST_NOTICES :], event]
+    facts.missing = run.missing(index)
     facts.warning = learning(run.events(), index).warning()
     facts.progress = progress_of(run.events())
     for task in chain(run.tasks, run.evaluation_tasks):

@@ -6,10 +6,11 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ale.intervals import wilson
-from ale.runs import PARTS, RunReader
+from ale.runs import PARTS, RunReader, model_name
 from ale.text import counted, number, seconds
 from ale_figures.charts import Chart, render
 from ale_look.inspect.kinds import kind_name
+from ale_look.inspect.overview import lost_episodes
 from ale_look.inspect.report.curves import constants, episode_charts, metric_charts
 from ale_look.inspect.report.embedding import embedded
 from ale_look.inspect.report.forks import fork_rows
@@ -85,14 +86,23 @@ def _header(facts: Facts) -> dict[str, Any]:
             "time": seconds(float(outcome["seconds"])) if ended and "seconds" in outcome else "",
             "started": str(manifest.get("created", "")),
         },
-        "warnings": [facts.warning[:1].upper() + facts.warning[1:]] if facts.warning else [],
-        "parts": [
-            (part, str(config[part].get("type", "")).rpartition("/")[2])
-            for part in PARTS
-            if part in config
-        ],
+        "warnings": [text[:1].upper() + text[1:] for text in _warnings(facts)],
+        "parts": [(part, _part_name(config, part)) for part in PARTS if part in config],
         "tiles": list(_tiles(facts)),
     }
+
+
+def _warnings(facts: Facts) -> Iterator[str]:
+    if lost := lost_episodes(facts.missing):
+        yield f"missing: {lost}"
+    if facts.warning:
+        yield facts.warning
+
+
+def _part_name(config: Mapping[str, Any], part: str) -> str:
+    """The component's name; of the model also its own."""
+    name = model_name(config) if part == "llm" else None
+    return " ".join(filter(None, [str(config[part].get("type", "")).rpartition("/")[2], name]))
 
 
 def _failures(sums: Sums) -> Iterator[str]:
