@@ -6,6 +6,7 @@ makes an environment with nox in it first. Without a name, what has to pass befo
 
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
@@ -382,9 +383,11 @@ def repo(session: nox.Session) -> None:
 @nox.parametrize("name", PLUGINS, ids=PLUGINS)
 def plugin(session: nox.Session, name: str) -> None:
     """One plugin's tests with the core and that plugin alone."""
-    tested_with = [_names(line) for line in test_group(name) if _names(line) in FOLDERS]
+    tested_with = {_names(line): line for line in test_group(name) if _names(line) in FOLDERS}
     wanted = {name, *tested_with}.union(*map(libraries, (name, *tested_with)))
-    packages = [str(FOLDERS[other]) for other in sorted(wanted)]
+    # As `ale-sandboxing[container,testing]` asks for extras of a package of ours.
+    extras = {other: re.findall(r"\[.*?\]", line) for other, line in tested_with.items()}
+    packages = [f"{FOLDERS[other]}{''.join(extras.get(other, []))}" for other in sorted(wanted)]
     session.install("./core", *packages, *test_needs(name), TIMEOUT)
     reuse_bytecode(session)
     session.env.update(QUIET)

@@ -19,7 +19,7 @@ from ale._store import Redactor, RunDirectory
 from ale.runs import Registry
 from ale.testing.openai_server import ScriptedServer, openai_server
 from ale.types import CriterionSpec, Episode, Failure, Score, Task
-from ale_bench.plugin import ale_commands
+from ale_bench import commands
 
 Attempt = tuple[float | None, str | None]
 """Reward (None where it broke) and answer."""
@@ -35,8 +35,7 @@ def bench(registry: Registry) -> Callable[..., Result]:
     """``ale bench`` in this process, with any registry."""
 
     def call(*arguments: str, registry: Registry = registry) -> Result:
-        (command,) = ale_commands()
-        return CliRunner().invoke(command, list(arguments), obj=registry)
+        return CliRunner().invoke(commands.bench, list(arguments), obj=registry)
 
     return call
 

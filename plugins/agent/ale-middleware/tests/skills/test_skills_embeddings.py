@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def built(store: Store, url: str, environ: dict[str, str] | None = None, **more: Any) -> Middleware:
-    (component,) = ale_middleware()
+    (component,) = (each for each in ale_middleware() if each.name == "skills")
     server = EmbeddingOptions(base_url=url, model="trigrams", api_key_env="EMBEDDING_KEY", **more)
     options = SkillOptions(store=store.path, measure=False, embeddings=server, top_k=2)
     known = {"EMBEDDING_KEY": KEY} if environ is None else environ

@@ -15,7 +15,7 @@ Write = Callable[..., Path]
 
 
 def build(options: ReportOptions) -> object:
-    (component,) = ale_observers()
+    (component,) = (each for each in ale_observers() if each.name == "report")
     return component.build(options, BuildContext())
 
 

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from ale._store import Redactor, RunDirectory
 from ale.types import Episode, Failure
 from ale_figures.statistics import Estimate
-from ale_look.plugin import ale_commands
 from ale_look.results.against import Difference, difference_line
+from ale_look.results.command import results
 
 
 def episode(task: str, rollout: int, reward: float | None, **more: object) -> Episode:
@@ -39,7 +39,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def ale(*arguments: str) -> str:
-    command = ale_commands()[0]
+    command = results
     done = CliRunner().invoke(command, list(arguments), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
@@ -117,7 +117,7 @@ def test_runs_without_a_common_task_are_not_compared(run: Path, tmp_path: Path) 
     store = RunDirectory.create(other, manifest, Redactor({}))
     store.add_episode(episode("z", 0, 1.0))
     store.close()
-    done = CliRunner().invoke(ale_commands()[0], [str(run), "--against", str(other)])
+    done = CliRunner().invoke(results, [str(run), "--against", str(other)])
     assert "the two runs have no task in common" in str(done.exception)
 
 
@@ -134,7 +134,7 @@ def test_the_temperatures_of_an_evaluation_are_named_or_chosen(run: Path, tmp_pa
     chosen = ale(*evaluation, "--temperature", "0")
     assert "together" not in chosen
     assert "pass@1  0.000 of 1 task" in chosen
-    command, warm = ale_commands()[0], ("--temperature", "1")
+    command, warm = results, ("--temperature", "1")
     none = CliRunner().invoke(command, [*evaluation, *warm])
     assert "no episode of the split 'evaluation' at temperature 1" in str(none.exception)
     assert "add --split evaluation" in CliRunner().invoke(command, [str(other), *warm]).output
@@ -162,6 +162,6 @@ def test_the_steps_of_which_a_task_has_attempts_are_named(run: Path, tmp_path: P
 
 def test_evaluation_and_steps_are_counted_separately(run: Path) -> None:
     assert json.loads(ale(str(run), "--split", "evaluation", "--json"))["tasks"].keys() == {"a"}
-    command = ale_commands()[0]
+    command = results
     done = CliRunner().invoke(command, [str(run), "--step", "7"])
     assert "no episode of the split 'train' in step 7" in str(done.exception)

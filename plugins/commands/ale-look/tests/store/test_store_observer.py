@@ -17,7 +17,7 @@ from ale_look.store.options import StoreOptions
 
 
 def build(environ: Any = None, **options: Any) -> object:
-    [component] = ale_observers()
+    (component,) = (each for each in ale_observers() if each.name == "store")
     return component.build(StoreOptions(**options), BuildContext(environ=environ or {}))
 
 

@@ -27,7 +27,7 @@ def sdk() -> None:
 
 
 def build(**fields: Any) -> object:
-    [component] = ale_observers()
+    (component,) = (each for each in ale_observers() if each.name == "tensorboard")
     return component.build(TensorBoardOptions(**fields), BuildContext())
 
 

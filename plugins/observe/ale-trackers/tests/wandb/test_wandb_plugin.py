@@ -14,5 +14,5 @@ class TestSdk(SdkContract):
 
     @pytest.fixture
     def component(self) -> Component[Any, Any]:
-        [component] = observer.ale_observers()
+        (component,) = (each for each in observer.ale_observers() if each.name == "wandb")
         return component

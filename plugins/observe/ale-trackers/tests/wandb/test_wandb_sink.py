@@ -38,7 +38,7 @@ def sdk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def build(**fields: Any) -> object:
-    [component] = ale_observers()
+    (component,) = (each for each in ale_observers() if each.name == "wandb")
     return component.build(WandbOptions(**fields), BuildContext())
 
 
@@ -197,7 +197,7 @@ from ale.testing.observer import ended, finished, register, started, notify
 from ale.plugin import BuildContext
 from ale_trackers.wandb.options import WandbOptions
 from ale_trackers.plugin import ale_observers
-[component] = ale_observers()
+(component,) = (each for each in ale_observers() if each.name == "wandb")
 where = Path(sys.argv[1])
 options = WandbOptions(mode=sys.argv[2], start_timeout_s=2.0, finish_timeout_s=2.0)
 try:
