@@ -110,17 +110,22 @@ def _member_metadata(project: dict[str, Any]) -> str:
     return _metadata({**project, "optional-dependencies": extras}, declared)
 
 
+def _source(folder: Path) -> Path:
+    """Where its code is; that of ale-testing, which has no folder of its own, is the core's."""
+    return folder / "src" if (folder / "src").is_dir() else ROOT / "core" / "src"
+
+
 def write_member_metadata() -> None:
     """Write each package's ``.dist-info`` next to its code (ignored by git).
 
     What is up to date is left alone: another environment may be using it at this moment.
     """
-    for folder in members():
-        project = _project(folder)
-        target = folder / "src" / _dist_info(project)
-        for old in (folder / "src").glob("*.dist-info"):
-            if old != target:
-                shutil.rmtree(old)
+    projects = {folder: _project(folder) for folder in members()}
+    targets = {_source(folder) / _dist_info(each): each for folder, each in projects.items()}
+    for old in {old for target in targets for old in target.parent.glob("*.dist-info")}:
+        if old not in targets:
+            shutil.rmtree(old)
+    for target, project in targets.items():
         target.mkdir(exist_ok=True)
         _write(target / "METADATA", _member_metadata(project))
         _write(target / "entry_points.txt", _entry_points(project))
@@ -203,7 +208,7 @@ def build_editable(
     wheel_directory: str, config_settings: object = None, metadata_directory: str | None = None
 ) -> str:
     write_member_metadata()
-    paths = "".join(f"{folder / 'src'}\n" for folder in members())
+    paths = "".join(f"{path}\n" for path in dict.fromkeys(map(_source, members())))
     return _write_wheel(wheel_directory, {"ale_workspace.pth": paths})
 
 

@@ -45,6 +45,14 @@ def test_of_two_packages_with_one_name_either_can_be_chosen_by_its_full_name(
     assert registry.find("agent", "ale-other/bench").distribution == "ale-other"
 
 
+def test_a_package_that_has_gone_into_another_is_found_by_its_former_name() -> None:
+    registry = Registry()
+    registry.add(package(ale_agents=lambda: [agent("x")]), "ale-look")
+    assert registry.find("agent", "ale-inspect/x") is registry.find("agent", "ale-look/x")
+    with pytest.raises(PluginError, match="no agent 'ale-loop/x'"):
+        registry.find("agent", "ale-loop/x")
+
+
 def test_a_hook_that_does_not_exist_names_the_nearest_one() -> None:
     registry = Registry()
     registry.add(package(ale_agent=lambda: []), "ale-typo")

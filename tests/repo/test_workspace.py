@@ -41,7 +41,7 @@ def test_a_new_version_replaces_the_metadata_of_the_old_one(clone: Path) -> None
     project = clone / "core/pyproject.toml"
     project.write_text(project.read_text().replace('version = "0.1.0"', 'version = "0.2.0"'))
     install(clone)
-    (found,) = (clone / "core/src").glob("*.dist-info")
+    (found,) = (clone / "core/src").glob("ale_core-*.dist-info")
     assert found.name == "ale_core-0.2.0.dist-info"
     assert "Version: 0.2.0" in (found / "METADATA").read_text()
 

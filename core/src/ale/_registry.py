@@ -44,6 +44,16 @@ KINDS: Mapping[str, str] = {
 
 GIVEN = "python"
 """Distribution of a component that `ale.run` was given as an object: ``python/mine``."""
+FORMER: Mapping[str, str] = {
+    "ale-art": "ale-bench",
+    "ale-hints": "ale-middleware",
+    "ale-inspect": "ale-look",
+    "ale-observe-tensorboard": "ale-trackers",
+    "ale-observe-wandb": "ale-trackers",
+    "ale-skills": "ale-middleware",
+    "ale-store": "ale-look",
+}
+"""Packages that have gone into another: what they registered is found by either full name."""
 _NOUNS = {
     "tasks": "task source",
     "credit": "credit scheme",
@@ -260,7 +270,9 @@ class Registry:
             PluginError: no package registers it, or two do.
         """
         every, noun = self.registrations(kind), _NOUNS.get(kind, kind)
-        found = [each for each in every if name in (each.component.name, each.full_name)]
+        package, slash, component = name.partition("/")
+        now = f"{FORMER.get(package, package)}{slash}{component}" if slash else name
+        found = [each for each in every if now in (each.component.name, each.full_name)]
         if len(found) == 1:
             return found[0]
         if found:

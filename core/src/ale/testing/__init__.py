@@ -1,7 +1,7 @@
 """For authors of plugins: a contract kit for each kind of component, fakes and builders.
 
 Derive a test class from the kit of your component and override its fixture.
-pytest and pytest-asyncio are needed: ``pip install ale-core[testing]``.
+It is a package of its own, for which pytest and pytest-asyncio are there: ale-testing.
 """
 
 import pkgutil

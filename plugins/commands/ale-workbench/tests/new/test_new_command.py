@@ -77,10 +77,12 @@ def test_the_next_commands_fit_the_environment(
         return install_command(), note and note.partition("\n  ")[2]
 
     with_pip, with_uv = "pip install -e '.[test]'", "uv pip install -e '.[test]'"
+    kits = tmp_path / "check out" / "plugins" / "libraries" / "ale-testing"
+    from_checkout = f"{with_uv} -e '{checkout}' -e '{kits}'"
     assert printed(pip=True, uv=True, ale=tmp_path) == (with_pip, None)
-    assert printed(pip=True, uv=True, ale=checkout) == (with_pip, f"{with_uv} -e '{checkout}'")
+    assert printed(pip=True, uv=True, ale=checkout) == (with_pip, from_checkout)
     assert printed(pip=False, uv=True, ale=tmp_path) == (with_uv, None)
-    assert printed(pip=False, uv=True, ale=checkout) == (f"{with_uv} -e '{checkout}'", None)
+    assert printed(pip=False, uv=True, ale=checkout) == (from_checkout, None)
     bare = f"python -m ensurepip && python -m {with_pip}"
     assert printed(pip=False, uv=False, ale=tmp_path) == (bare, None)
 

@@ -93,7 +93,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     editable = [word for path in sorted(packages.iterdir()) for word in ("-e", f"{path}[test]")]
     install = (uv, "pip", "install", "-q", "--python", folder / "bin/python")
-    run(*install, "--no-sources", f"{core}[testing]", *editable, "mypy", "ruff")
+    kits = ROOT / "plugins" / "libraries" / "ale-testing"
+    run(*install, "--no-sources", core, kits, *editable, "mypy", "ruff")
     return folder
 
 

@@ -29,12 +29,15 @@ def uv_note() -> str | None:
 
 
 def _uv_command() -> str:
-    """Where `ale` was installed from a checkout as a whole, uv would look for ale-core in an index.
+    """Where `ale` was installed from a checkout as a whole, uv would look for it in an index.
 
-    No distribution of that name is recorded, so the command names its folder.
+    No distributions of these names are recorded, so the command names the folders.
     """
     core = _core()
-    return f"uv {_PIP}" + (f" -e {shlex.quote(str(core))}" if core else "")
+    if core is None:
+        return f"uv {_PIP}"
+    folders = (core, core.parent / "plugins" / "libraries" / "ale-testing")
+    return f"uv {_PIP} " + " ".join(f"-e {shlex.quote(str(folder))}" for folder in folders)
 
 
 def _core() -> Path | None:
