@@ -53,6 +53,8 @@ _WRITTEN: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"^(\s*-?\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?)(?!\d|\s*,)"), ""),
     (re.compile(r"√\s*(?:\(([^()]*)\)|\{([^{}]*)\}|(\w))"), r"\\sqrt{\1\2\3}"),
     (re.compile(r"(?<![\\a-zA-Z])sqrt\s*(?:\(([^()]*)\)|(\w))"), r"\\sqrt{\1\2}"),
+    (re.compile(r"\\sqrt\s*\{\s*-\s*1\s*\}"), "i"),
+    (re.compile(r"\\sqrt\s*\{\s*-\s*(\d+)\s*\}"), r"\\sqrt{\1} i"),
     (re.compile(r"(?<![\\a-zA-Z])(pi|infty|infinity|sin|cos|tan|ln)(?![a-zA-Z])"), ""),
     (re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,4})(?!\w)"), r"\1 \\times 10^{\2}"),
     (re.compile(r"(?<![\w./])(-?\d+)\s+(\d+)\s*/\s*(\d+)(?![\w.])"), r"\1\\frac{\2}{\3}"),
@@ -141,10 +143,12 @@ def _fraction(found: re.Match[str]) -> str:
 
 def number_of(text: str) -> Any:
     """The number that a text means, for sympy; None if it means something else."""
-    from sympy import Expr  # type: ignore[import-untyped]
+    from sympy import Expr, I  # type: ignore[import-untyped]
 
     found = parsed(text)
     made = found[0] if found else None
+    if isinstance(made, Expr):
+        made = made.subs({name: I for name in made.free_symbols if str(name) == "i"})
     if not isinstance(made, Expr) or made.free_symbols:
         return None
     made = made.doit()

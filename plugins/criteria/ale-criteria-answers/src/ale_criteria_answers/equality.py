@@ -14,6 +14,7 @@ from attrs import frozen
 from ale_criteria_answers.splitting import (
     Enclosed,
     Matrix,
+    about_of,
     alternatives,
     elements,
     enclosed,
@@ -101,6 +102,9 @@ class Equality:
             return self.equal(one, other, depth) if (one, other) != (e, f) else self.verify(e, f)
         if len(elements(e)) > 1 or len(elements(f)) > 1:
             return None
+        exact, about = about_of(f)
+        if about and not _is_name(exact) and not self._is_about(exact, about):
+            return False
         wanted, given = sides(e), sides(f)
         if len(wanted) == 1 and len(given) == 1:
             return None
@@ -112,6 +116,20 @@ class Equality:
         if len(wanted) == len(given) == 2 and _squeezed(wanted[0]) == _squeezed(given[0]):
             return self.equal(wanted[1], given[1], depth)
         return self.verify(e, f)
+
+    def _is_about(self, exact: str, about: str) -> bool:
+        """Is the second number the first one, rounded or cut? True if one is not read."""
+        shown = re.fullmatch(r"\D*(\d+?)(0*)(?:\.(\d+))?\D*", about)
+        number, rounded = self.parse(exact), self.parse(about)
+        if shown is None or number is None or rounded is None:
+            return True
+        from sympy import N, Rational
+
+        unit = Rational(10) ** (-len(shown[3]) if shown[3] else len(shown[2]))
+        exceeds = N(abs(number) - abs(rounded), 30)
+        if not (exceeds.is_number and exceeds.is_real):
+            return True
+        return bool(-unit / 2 <= exceeds < unit)
 
     def _matrices(self, e: str, f: str, depth: int) -> bool | None:
         wanted, given = matrix_of(e), matrix_of(f)

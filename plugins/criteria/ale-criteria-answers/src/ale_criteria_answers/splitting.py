@@ -101,6 +101,12 @@ def sides(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()] or [text]
 
 
+def about_of(text: str) -> tuple[str, str]:
+    """The number in front of the first "about", and the one behind it; empty without one."""
+    exact, *about = _ABOUT.split(text)
+    return (sides(exact)[-1], about[0].strip()) if about else ("", "")
+
+
 def enclosed(text: str) -> Enclosed:
     """The text within the brackets around the whole of it, if there are some."""
     text = text.strip()

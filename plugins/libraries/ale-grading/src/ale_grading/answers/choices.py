@@ -7,12 +7,31 @@ from ale_grading.answers.extracted import Extracted, without_reasoning
 from ale_grading.answers.marked import boxed, hashes
 
 _TEX_STYLE = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\b")
-_PHRASE = r"\b[Aa](?i:nswer|ntwort)(?:\*\*|__)?\s?(?::|is\b:?|ist\b:?|=)"
+_PHRASE = (
+    r"(?:\b[Aa](?i:nswer|ntwort)(?:\*\*|__)?\s?(?::|is\b:?|ist\b:?|=)"
+    r"|(?:答え|正解|解答|答案|回答)\s?(?:は|是|为|為)?[:\s]*)"
+)
 _FILLER = (
     r"(?i:not|option|choice|letter|probably|clearly|definitely|therefore|either|both|neither|answer)"
     r"\s[\s*\"'$(\[]*"
 )
-_SENTENCE_END = re.compile(r"(?<=\S)(?:[.!?](?=\s|$)|\n)")
+_SENTENCE_END = re.compile(r"(?<=\S)(?:[.!?](?=\s|$)|\n|。)")
+_WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+"""Wide letters, digits and marks of Chinese and Japanese, as the usual ones."""
+_EAST = r"[\u3040-\u30ff\u3400-\u9fff]"
+_BESIDE = re.compile(rf"(?<={_EAST})(?=[A-Za-z])|(?<=[A-Za-z])(?={_EAST})")
+_DENIED = re.compile(
+    r"[A-Za-z](?=\s?(?:では?な|じゃな|は(?:間違|誤|不正|違)|不对|不正确|不是|是错|错))"
+    r"|(?<=不是) ?[A-Za-z]|(?<=不选) ?[A-Za-z]|(?<=并非) ?[A-Za-z]"
+)
+_NAMES = (
+    *("vitamin", "vitamins", "hepatitis", "plan", "group", "type", "grade", "class", "team"),
+    *("room", "section", "part", "point", "points", "figure", "fig", "table", "appendix", "level"),
+    *("phase", "set", "matrix", "event", "circle", "angle", "line", "let", "person", "student"),
+    *("company", "country", "city", "box", "bag", "train", "machine", "compound", "substance"),
+)
+_NAMED = re.compile(rf"\b(?:{'|'.join(_NAMES)})\.?\s$", re.IGNORECASE)
+"""A word before a letter that is then a name: vitamin B, plan B."""
 _LONGEST = 300
 _JOINED = re.compile(
     r"[)\]*}$\"'\s]*(?:,|/|&|(?:,\s*)?\b(?:or|and|nor)\b|\\?(?:text)?\{?\s*\b(?:or|and)\b\s*\}?)"
@@ -28,9 +47,11 @@ def choice(text: str, letters: str = "ABCDE") -> Extracted | None:
     or begins one (``B.``, ``(B)``), the only one in parentheses or bold type, the only one that
     stands alone as a capital letter (``A`` only where no word follows: it may be the article).
     Letters that the text denies ("not B", "A is wrong") don't count. Where two different letters
-    compete for a place, nothing is guessed.
+    compete for a place, nothing is guessed. A letter that names something (``vitamin B``) is none
+    that stands alone.
     """
-    answer = corrected(without_reasoning(text))
+    answer = corrected(without_reasoning(text)).translate(_WIDE)
+    answer = _DENIED.sub("", _BESIDE.sub(" ", answer))
     one = f"[{re.escape(letters.upper())}{re.escape(letters.lower())}]"
     upper = f"[{re.escape(letters.upper())}]"
     for place in (boxed(answer), hashes(answer)):
@@ -50,6 +71,7 @@ def choice(text: str, letters: str = "ABCDE") -> Extracted | None:
         (_alone(upper), "the only letter that stands alone"),
     ):
         found_here = _candidates(answer, pattern)
+        found_here = [each for each in found_here if not _NAMED.search(answer[: each.begin])]
         letters_found = {str(each.value) for each in standing(answer, found_here)}
         if letters_found:
             return _only(letters_found, source)
@@ -60,7 +82,7 @@ def choice(text: str, letters: str = "ABCDE") -> Extracted | None:
 
 def _alone(upper: str) -> str:
     """A capital letter that stands alone; ``A`` before a word is the article."""
-    return rf"(?<![\w'’])({upper})(?![\w'’])(?!(?<=A) (?!(?:or|and|nor|is|isn't|are)\b)\w)"
+    return rf"(?<![\w'’])({upper})(?![\w'’])(?!(?<=A) (?!(?:or|and|nor|is|isn't|are)\b)[a-zA-Z])"
 
 
 def _candidates(text: str, pattern: str) -> list[Candidate]:

@@ -7,7 +7,9 @@ from ale_grading.answers.claims import Candidate, competes, corrected, standing
 from ale_grading.answers.extracted import Extracted, without_reasoning
 from ale_grading.answers.marked import boxed, hashes, phrase
 
-_DIGITS = r"(?:\d{1,3}(?:(?:,|\{,\}|\\,|[\u00a0\u2009\u202f])\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+"
+_GROUP = r"(?:,|\{,\}|\\,|[\u00a0\u2009\u202f ~'’_])"
+"""Between thousands: 1,000, 1 000, 1'000, 1_000."""
+_DIGITS = rf"(?:\d{{1,3}}(?:{_GROUP}\d{{3}})+(?!\d)|\d+)(?:\.\d+)?|\.\d+"
 _SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _MOST_SCALES = 3
 _POWER = (
@@ -30,7 +32,9 @@ _PATTERN = rf"""
     (?:\s?\\?%)?
 """
 _NUMBER = re.compile(_PATTERN, re.VERBOSE)
-_SEPARATOR = re.compile(r",|\{,\}|\\,|[\u00a0\u2009\u202f]")
+_SEPARATOR = re.compile(_GROUP)
+_SUFFIXES = {"k": "thousand", "K": "thousand", "M": "million", "B": "billion", "bn": "billion"}
+_SUFFIX = re.compile(r"(?<=\d)(?:[kKMB]|bn)(?!\w)")
 _SPACED_SIGN = re.compile(r"^\s*([-−–])\s+(?=[\d.$\\])")
 _LISTED = re.compile(r"\s*(?:,|;|&|/|\\text\{\s*(?:and|or)\s*\}|and)\s*")
 """Between two numbers of a marked answer: both are meant."""
@@ -45,7 +49,7 @@ _LONGEST = 1000
 def number_value(text: str) -> Fraction | None:
     r"""The value of a text that is one number, exactly; None if it is anything else.
 
-    Understood: ``-1,234.50``, ``$18``, ``3/4``, ``2 1/2``, ``\frac{3}{4}``, ``\frac34``,
+    Understood: ``-1,234.50``, ``1 000``, ``$18``, ``3/4``, ``2 1/2``, ``\frac{3}{4}``, ``\frac34``,
     ``2\frac{1}{2}``, ``1.5e-3``, ``2 \times 10^{3}``, ``18%`` (which is 18: see `same_number`).
     """
     found = _NUMBER.fullmatch(text.strip().strip("$").strip())
@@ -105,10 +109,10 @@ def final_number(text: str) -> Extracted | None:
 
     In this order: in the last ``\boxed{}``, after the last ``####``, after the last "the answer
     is", the last number of the text. A marked answer may have words around its number: taken is
-    the number after its last ``=``, or else the first one. Numbers before "the answer is" don't
-    count ("In 2024 the answer is unknown").
+    the number after its last ``=``, or else the first one. ``1.5k`` is 1500. Numbers before "the
+    answer is" don't count ("In 2024 the answer is unknown").
     """
-    answer = corrected(without_reasoning(text))
+    answer = _SUFFIX.sub(lambda m: f" {_SUFFIXES[m[0]]}", corrected(without_reasoning(text)))
     for place in (boxed(answer), hashes(answer)):
         if place and _numbers(place.text):
             before, equals, after = place.text.rpartition("=")
