@@ -1,5 +1,6 @@
 """`iflow run`, `tbp run` and `rock doctor` for real, with a model behind HTTP: by number."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -54,6 +55,32 @@ def test_s02_iflow_run_does_one_task(desk: Any, serve: Any) -> None:
     assert (desk.episode()["task_id"], desk.episode()["reward"]) == ("basics-ls", 1.0)
     assert "success      1 of 1" in done.out
     assert not list((desk.folder / "tmp").rglob("listing.txt"))
+
+
+def test_an_error_of_the_check_names_an_option_that_the_program_has(desk: Any) -> None:
+    config = named_config(desk, "http://127.0.0.1:9/v1")
+    task = str(EXAMPLES / "basics_ls.yaml")
+    refused = desk.iflow(task, config)
+    assert refused.code == 2
+    assert "hint      --no-checks skips this check\n" in refused.text
+    assert "ale run" not in refused.text
+    done = desk.run("iflow", "run", "--task", task, "--config", config, "--no-checks")
+    assert done.code == 3, done.text  # it was started, and its one episode broke
+
+
+def test_clock_and_ids_come_from_the_seed_if_that_is_asked_for(desk: Any, serve: Any) -> None:
+    config = named_config(desk, serve(desk.solutions(EXAMPLES)).url)
+    tasks = ("--tasks", str(EXAMPLES), "--config", config, "--deterministic")
+    written = []
+    for out in ("one", "two"):
+        done = desk.run("tbp", "run", *tasks, "--out", out)
+        assert done.code == 0, done.text
+        (file,) = (desk.folder / out).glob("*/episodes.jsonl")
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        spent = {value for row in rows for value in row["seconds"].values()}
+        written.append((file.parent.name, [row["started_at"] for row in rows], spent))
+    assert written[0] == written[1]
+    assert written[0][2] == {0.0}
 
 
 def test_s03_tbp_run_does_every_task_of_a_folder(desk: Any, serve: Any) -> None:

@@ -11,6 +11,8 @@ from ale.errors import NotUsableError, PluginError
 from ale.plugin import Probe
 from ale_lite.plugin import FORMAT
 
+_SKIPS = "skips this check"
+
 config_option = click.option(
     "--config",
     required=True,
@@ -20,9 +22,32 @@ config_option = click.option(
 )
 
 
-def _run(config: Path, names: Mapping[str, str], *settings: str) -> None:
+_deterministic = click.option(
+    "--deterministic",
+    is_flag=True,
+    help="Take clock and ids from the seed, so that the same answers give the same files.",
+)
+_no_checks = click.option(
+    "--no-checks",
+    is_flag=True,
+    help="Don't check model and sandbox first, and don't stop when the first episodes all break.",
+)
+_RUN_NAMES = {
+    f"run.preflight: false {_SKIPS}, as does ale run --no-checks": f"--no-checks {_SKIPS}"
+}
+"""What the two programs call what `ale run` says in errors."""
+
+
+def _run(
+    config: Path,
+    names: Mapping[str, str],
+    *settings: str,
+    deterministic: bool,
+    no_checks: bool,
+) -> None:
     flags = [part for setting in settings for part in ("--set", setting)]
-    ale(["run", "--format", FORMAT, *flags, "--", str(config)], names)
+    flags += ["--deterministic"] * deterministic + ["--no-checks"] * no_checks
+    ale(["run", "--format", FORMAT, *flags, "--", str(config)], {**_RUN_NAMES, **names})
 
 
 def _setting(key: str, path: Path) -> str:
@@ -50,14 +75,22 @@ def iflow() -> None:
     help="A task file.",
 )
 @config_option
-def iflow_run(task: Path, config: Path) -> None:
+@_deterministic
+@_no_checks
+def iflow_run(task: Path, config: Path, **flags: bool) -> None:
     """Run the model of CONFIG on one task; the run is stored in runs/.
 
     \b
     Example:
       iflow run --task tasks/tbp_examples/basics_ls.yaml --config configs/local_lmstudio.yaml
     """
-    _run(config, {"--set: tasks.path": "--task"}, "tasks.type=tbp", _setting("tasks.path", task))
+    _run(
+        config,
+        {"--set: tasks.path": "--task"},
+        "tasks.type=tbp",
+        _setting("tasks.path", task),
+        **flags,
+    )
 
 
 @click.group(cls=Group)
@@ -88,7 +121,9 @@ def tbp() -> None:
     type=click.Path(path_type=Path),
     help="Folder in which the run's folder is created.",
 )
-def tbp_run(tasks: Path, config: Path, out: Path) -> None:
+@_deterministic
+@_no_checks
+def tbp_run(tasks: Path, config: Path, out: Path, **flags: bool) -> None:
     """Run the model of CONFIG on every task of a folder, one after the other.
 
     \b
@@ -96,7 +131,12 @@ def tbp_run(tasks: Path, config: Path, out: Path) -> None:
       tbp run --tasks tasks/tbp_examples --config configs/local_lmstudio.yaml --out runs/
     """
     settings = ("tasks.type=tbp", _setting("tasks.path", tasks), _setting("run.directory", out))
-    _run(config, {"--set: tasks.path": "--tasks", "--set: run.directory": "--out"}, *settings)
+    _run(
+        config,
+        {"--set: tasks.path": "--tasks", "--set: run.directory": "--out"},
+        *settings,
+        **flags,
+    )
 
 
 _in = click.option(

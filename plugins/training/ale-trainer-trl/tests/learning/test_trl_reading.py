@@ -1,6 +1,7 @@
 """What people write: configuration files, and rows of a data set."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from attrs import evolve
+from attrs import evolve, fields_dict
 from safetensors.torch import load_file, save_file
 
 from ale.errors import InputError, NotUsableError
@@ -209,8 +210,18 @@ def test_pairs_that_are_too_long_or_the_same_are_counted(
     pairs = load_pairs(training, tokenizer, tmp_path / "ids.arrow")
     assert (len(pairs.train), pairs.left_out) == (1, {TOO_LONG: 1, THE_SAME: 1})
     only = write_rows(rows[1:], "none.jsonl")
-    with pytest.raises(InputError, match="no pair to train on: 1 longer than max_length, 1 chosen"):
+    message = "no pair to train on: 1 longer than max_length, 1 chosen"
+    with pytest.raises(InputError, match=message) as caught:
         load_pairs(evolve(training, dataset_path=only), tokenizer, tmp_path / "no.arrow")
+    hint = caught.value.problems[0].hint or ""
+    enough = int(re.findall(r"max_length: (\d+) takes them all", hint)[0])
+    longer = evolve(training, dataset_path=only, max_length=enough)
+    assert len(load_pairs(longer, tokenizer, tmp_path / "all.arrow").train) == 1
+
+
+def test_a_config_of_ale_lite_takes_what_its_agent_may_sample() -> None:
+    """Three keys are a whole config there, and its conversations have up to 8,000 tokens."""
+    assert fields_dict(DpoTraining)["max_length"].default > 8000
 
 
 def test_held_out_pairs_are_drawn_by_the_seed_and_are_not_trained_on(

@@ -143,9 +143,12 @@ class DpoTraining(DpoLossOptions, Training):
         metadata=doc("Strength of the KL constraint to the reference, the initial model."),
     )
     max_length: int = field(
-        default=1024,
+        default=8192,
         validator=ge(8),
-        metadata=doc("Tokens of prompt and answer; longer pairs are left out and counted."),
+        metadata=doc(
+            "Tokens of prompt and answer; longer pairs are left out and counted, as are those "
+            "beyond the model's context."
+        ),
     )
     evaluation_fraction: float = field(
         default=0.0,

@@ -26,6 +26,8 @@ FIELDS = ("prompt", "chosen", "rejected")
 COLUMNS = ("chosen_ids", "chosen_mask", "rejected_ids", "rejected_mask")
 TOO_LONG = "longer than max_length"
 BEYOND_CONTEXT = "longer than the model's context"
+_LONGEST = "longest"
+"""Tokens of the longest pair that is longer than max_length; no count."""
 THE_SAME = "chosen and rejected are the same"
 EXPECTED = "prompt, chosen and rejected, all three text or all three lists of messages"
 
@@ -53,12 +55,15 @@ def load_pairs(
         writer.write(as_row(pair))
     n_pairs, _ = writer.finalize()
     if not n_pairs:
+        longest = left_out.pop(_LONGEST, 0)
         why = ", ".join(f"{n} {reason}" for reason, n in left_out.items() if n)
         raise InputError.of(
             f"{training.dataset_path} has no pair to train on" + (f": {why}" if why else ""),
             path="dataset_path",
             expected="rows of " + EXPECTED,
+            hint=f"max_length: {longest} takes them all" if longest else None,
         )
+    del left_out[_LONGEST]
     whole = datasets.Dataset.from_file(str(file))
     n_held_out = _held_out(n_pairs, training.evaluation_fraction)
     order = np.random.Generator(np.random.PCG64(training.seed)).permutation(n_pairs)
@@ -94,6 +99,7 @@ def _pairs(
             left_out[THE_SAME] += 1
         elif pair.longest > training.max_length:
             left_out[TOO_LONG] += 1
+            left_out[_LONGEST] = max(left_out[_LONGEST], pair.longest)
         elif pair.longest > context:
             left_out[BEYOND_CONTEXT] += 1
         else:
