@@ -358,7 +358,7 @@ def vllm(session: nox.Session) -> None:
     environments = session.cache_dir.parent / "server-environments"
     session.env["ALE_SERVER_ENVIRONMENTS"] = str(environments.resolve())
     try:
-        run_shared(session, "ale", "server", "install", "vllm", "--build", "cpu")
+        run_shared(session, "ale", "engines", "install", "vllm", "--build", "cpu")
     except nox.command.CommandFailed as error:
         if os.environ.get("CI") == "true":
             raise

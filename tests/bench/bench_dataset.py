@@ -87,10 +87,10 @@ def measured(*arguments: str) -> tuple[float, float]:
 def stages(folder: Path) -> dict[str, tuple[str, ...]]:
     """The commands, by what the table calls them."""
     raw, scored = str(folder / "raw.jsonl"), str(folder / "scored.jsonl")
-    pairs = ("dataset", "dpo", "--in", scored, "--out", str(folder / "dpo.jsonl"), "--pairing")
+    pairs = ("data", "dpo", "--in", scored, "--out", str(folder / "dpo.jsonl"), "--pairing")
     return {
-        "collect": ("collect", str(folder / "run"), "--out", raw),
-        "score": ("score", "--in", raw, "--out", scored),
+        "collect": ("data", "collect", str(folder / "run"), "--out", raw),
+        "score": ("data", "score", "--in", raw, "--out", scored),
         "pair, same prompt": (*pairs, "same-prompt"),
         "pair, same trajectory": (*pairs, "same-trajectory"),
     }

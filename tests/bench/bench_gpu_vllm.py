@@ -1,7 +1,7 @@
 """A run on a GPU whose model a vLLM samples: sampling, training, and weights handed over.
 
 Half a billion random weights, of a Qwen3 in the sizes of Qwen2.5-0.5B. `llm: {type: servers,
-start: 1, server: {type: vllm-server}}` starts a vLLM from the environment that `ale server install
+start: 1, server: {type: vllm-server}}` starts a vLLM from the environment that `ale engines install
 vllm` made; it shares the GPU with the trainer, and gets a third of its memory. A step samples 64
 answers through the component, trains on them with the trainer ``policy`` and truncated ratios, and
 hands the new weights to vLLM by a folder; in the end they are handed over by each channel. Wall

@@ -1,4 +1,4 @@
-"""`ale credit` over a stored run: speed by the size of its file, and memory at ten times the size.
+"""`ale show credit` over a stored run: speed by its size, and memory at ten times the size.
 
 The bare operation is `json.loads` over the same lines. CPU seconds of the whole command, its start
 included, so the larger run is the one that counts.
@@ -45,8 +45,10 @@ def main() -> int:
         small, large = Path(folder) / "small", Path(folder) / "large"
         write_run(small, EPISODES)
         size = write_run(large, 10 * EPISODES)
-        _, memory = measured("credit", str(small), *OPTIONS)
-        spent, memory_large = min(measured("credit", str(large), *OPTIONS) for _ in range(3))
+        _, memory = measured("show", "credit", str(small), *OPTIONS)
+        spent, memory_large = min(
+            measured("show", "credit", str(large), *OPTIONS) for _ in range(3)
+        )
         plain = min(bare(large / "episodes.jsonl") for _ in range(3))
     speed, growth = size / spent, memory_large / memory
     fast, flat = speed >= SPEED_AIM, growth <= MEMORY_AIM

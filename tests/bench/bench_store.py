@@ -1,4 +1,4 @@
-"""Filters of `ale traj query` among a million episodes in SQLite, and an update of the database.
+"""Filters of `ale runs episodes` among a million episodes in SQLite, and an update of the database.
 
 The filters are those of the command line, alone and together: common and rare values, ranges,
 words, none that matches. Each is timed some times over, with another value where there are

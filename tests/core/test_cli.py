@@ -56,7 +56,7 @@ class Inspects:
 
     @hookimpl
     def ale_commands(self) -> list[click.Command]:
-        return [click.Command("show"), click.Command("credit")]
+        return [click.Command("show")]
 
 
 def test_a_run_ends_with_a_summary_its_directory_and_commands_to_try(
@@ -97,7 +97,7 @@ def test_suggested_commands_can_be_pasted_into_a_shell(
     pasted = [shlex.split(line) for line in done.output.partition("next\n")[2].splitlines()]
     assert pasted == [
         ["ale", "show", path],
-        ["ale", "credit", path, "--scheme", "ipa", "--scheme", "grpo"],
+        ["ale", "show", "credit", path, "--scheme", "ipa", "--scheme", "grpo"],
     ]
 
 

@@ -90,6 +90,6 @@ def test_two_runs_are_compared_and_read_by_the_other_commands(workshop: Any) -> 
     found = json.loads(workshop.ale("bench", "compare", "bad", "good", "--json").out)
     assert found["solved_by_b_alone"] == sorted(FEW, key=[*answers].index)
     assert found["pass_at"]["1"]["difference"]["mean"] == 1.0
-    for command in ("results", "show", "report"):
+    for command in ("show", "report"):
         workshop.succeeds(command, run)
-    assert "pass@1  1.000 of 4 tasks" in workshop.ale("results", run).out
+    assert "pass@1  1.000 of 4 tasks" in workshop.ale("show", "results", run).out

@@ -1,4 +1,4 @@
-"""`ale bridge` as a process: killed and started again, and used by OpenClaw's agents."""
+"""`ale workers bridge` as a process: killed and started again, and used by OpenClaw's agents."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from typing import Any
 from .test_proxy import PATIENCE_S, post, started, stop
 
 KEYS = {"MANAGER_KEY": "key-of-the-managers", "WORKER_KEY": "key-of-the-workers"}
-BRIDGE = ("bridge", "--port", "0", "--run", "runs/team")
+BRIDGE = ("workers", "bridge", "--port", "0", "--run", "runs/team")
 LOCKED = (*BRIDGE, "--key-env", "MANAGER_KEY", "--worker-key-env", "WORKER_KEY")
 
 
@@ -78,10 +78,10 @@ def test_what_was_answered_before_a_kill_is_there_after_it(workshop: Any) -> Non
 
 def test_mistakes_are_reported_before_anything_is_started(workshop: Any) -> None:
     for arguments, message in (
-        (["bridge", "--key-env", "NOT_SET"], "NOT_SET is not set"),
-        (["bridge", "--worker-key-env", "X"], "needs one for managers"),
-        (["bridge", "--upstream", "localhost"], "expected a URL"),
-        (["manage", "absent.yaml"], "absent.yaml"),
+        (["workers", "bridge", "--key-env", "NOT_SET"], "NOT_SET is not set"),
+        (["workers", "bridge", "--worker-key-env", "X"], "needs one for managers"),
+        (["workers", "bridge", "--upstream", "localhost"], "expected a URL"),
+        (["workers", "manage", "absent.yaml"], "absent.yaml"),
     ):
         done = workshop.ale(*arguments, timeout_s=PATIENCE_S)
         assert done.code == 2, done.text

@@ -163,7 +163,9 @@ def test_a_page_of_another_site_commands_nobody_and_reads_nothing(
         upstream = stack.enter_context(openai_server({"*": {"text": "Hi."}}))
         site = stack.enter_context(evil())
         proxy = listening(workshop, "proxy", upstream.url, "--run", "runs/p")
-        bridge = listening(workshop, "bridge", "--run", "runs/b", "--upstream", upstream.url)
+        bridge = listening(
+            workshop, "workers", "bridge", "--run", "runs/b", "--upstream", upstream.url
+        )
         served = listening(workshop, "serve", "scripted:script=says.yaml")
         post(f"{proxy}/v1/chat/completions", chat)
         assigned = {"prompt": "Which?", "id": "mine"}

@@ -34,9 +34,10 @@ def scored(workshop: Any, ale: Any, shell: Any) -> Path:
     script = {"tasks": {"make": [good, bad]}}
     workshop.scripted(script, run={"rollouts": 2}, observers=[])
     ale("run", "run.yaml")
-    assert ale("collect", "runs", "--out", "raw.jsonl").startswith("raw.jsonl: 2 rows from 2")
+    collected = ale("data", "collect", "runs", "--out", "raw.jsonl")
+    assert collected.startswith("raw.jsonl: 2 rows from 2")
     parts = ("--chunker", "ale-lite", "--scheme", "ipa-lite")
-    ale("score", "--in", "raw.jsonl", "--out", "scored.jsonl", *parts)
+    ale("data", "score", "--in", "raw.jsonl", "--out", "scored.jsonl", *parts)
     return Path(workshop.folder / "scored.jsonl")
 
 
@@ -57,7 +58,7 @@ def test_ale_lites_credit_is_that_of_its_chunks(scored: Path) -> None:
 def test_rollouts_part_at_one_prompt_though_each_had_its_own_folder(
     scored: Path, workshop: Any, ale: Any
 ) -> None:
-    ale("dataset", "dpo", "--in", "scored.jsonl", "--out", "dpo.jsonl")
+    ale("data", "dpo", "--in", "scored.jsonl", "--out", "dpo.jsonl")
     (pair,) = rows(workshop.folder / "dpo.jsonl")
     (good, bad) = (
         json.loads(pair[side][0]["tool_calls"][0]["function"]["arguments"])["command"]
@@ -73,14 +74,14 @@ def test_rollouts_part_at_one_prompt_though_each_had_its_own_folder(
 
 
 def test_a_trainer_learns_from_the_rows_and_resumes(scored: Path, workshop: Any, ale: Any) -> None:
-    train = ("dataset", "train", "run.yaml", "--in", "scored.jsonl", "--out", "offline")
+    train = ("train", "rows", "run.yaml", "--in", "scored.jsonl", "--out", "offline")
     refused = workshop.ale(*train, timeout_s=PATIENCE_S)
     assert refused.code == 2
     assert "trainer: needed to train" in refused.err
     train = (*train, "--set", "trainer.type=export")
     unscored = workshop.ale(*train, "--in", "raw.jsonl", timeout_s=PATIENCE_S)
     assert unscored.code == 2
-    assert "ale score writes such rows" in unscored.err
+    assert "ale data score writes such rows" in unscored.err
     workshop.write("empty.jsonl", "")
     empty = workshop.ale(*train, "--in", "empty.jsonl", timeout_s=PATIENCE_S)
     assert empty.code == 2
@@ -113,12 +114,10 @@ def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) ->
     config = (str(ROOT / "configs" / "quickstart.yaml"), *(f"--set={each}" for each in few))
     short = ("run.steps=2", "run.tasks_per_step=8", "run.rollouts=1", "observers=[]")
     ale("run", *config, *(f"--set={each}" for each in short))
-    ale("collect", "runs", "--out", "raw.jsonl")
-    ale("score", "--in", "raw.jsonl", "--out", "scored.jsonl", "--scheme", "ipa")
+    ale("data", "collect", "runs", "--out", "raw.jsonl")
+    ale("data", "score", "--in", "raw.jsonl", "--out", "scored.jsonl", "--scheme", "ipa")
     # Epochs of two steps, over the same demonstrations.
-    printed = ale(
-        "dataset", "train", *config, "--in", "scored.jsonl", "--out", "off", "--epochs", "3"
-    )
+    printed = ale("train", "rows", *config, "--in", "scored.jsonl", "--out", "off", "--epochs", "3")
     losses = [
         step["metrics"]["loss_imitation"] for step in rows(workshop.folder / "off/events.jsonl")
     ]
@@ -133,7 +132,7 @@ def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) ->
     )
     assert_same_weights(workshop.folder / "model", workshop.folder / "off/checkpoints/00005")
     workshop.write("other.txt", "mv cp rm\n")
-    train = ("dataset", "train", *config, "--in", "scored.jsonl", "--out", "on", "--epochs", "99")
+    train = ("train", "rows", *config, "--in", "scored.jsonl", "--out", "on", "--epochs", "99")
     running = workshop.start(*train)
     workshop.wait_for(lambda: "step 2: " in running.printed)
     running.signal(signal.SIGINT)
@@ -142,7 +141,7 @@ def test_the_policy_learns_what_stored_episodes_show(workshop: Any, ale: Any) ->
     said = "\nThe same command resumes after the last step in on.\n\nInterrupted.\n"
     assert ended.err.endswith(said)
     other = ("--set", f"llm.tiny.corpus={workshop.folder / 'other.txt'}", "--out", "other")
-    refused = workshop.ale("dataset", "train", *config, "--in", "scored.jsonl", *other)
+    refused = workshop.ale("train", "rows", *config, "--in", "scored.jsonl", *other)
     assert refused.code == 2
     assert "scored.jsonl:1: episode.metadata.tokenizer: sampled with the tokenizer" in refused.err
 
@@ -168,7 +167,7 @@ def calling_in_text(workshop: Any, ale: Any) -> Path:
     script = {"tasks": {"make": [good, bad]}}
     workshop.scripted(script, agent=agent, run={"rollouts": 2}, observers=[])
     ale("run", "run.yaml")
-    ale("collect", "runs", "--out", "raw.jsonl")
+    ale("data", "collect", "runs", "--out", "raw.jsonl")
     collected = Path(workshop.folder / "raw.jsonl")
     turns = rows(collected)[0]["episode"]["trajectory"]["turns"]
     assert [each["role"] for turn in turns for each in turn["observations"]] == ["user"] * 3
@@ -180,10 +179,10 @@ def test_every_chunk_of_calls_in_text_can_be_learned_from(
     calling_in_text: Path, workshop: Any, ale: Any
 ) -> None:
     for chunker in CHUNKERS:
-        ale("score", "--in", "raw.jsonl", "--out", "scored.jsonl", "--chunker", chunker)
-        ale("dataset", "rl", "--in", "scored.jsonl", "--out", "rl.jsonl")
+        ale("data", "score", "--in", "raw.jsonl", "--out", "scored.jsonl", "--chunker", chunker)
+        ale("data", "rl", "--in", "scored.jsonl", "--out", "rl.jsonl")
         extremes = ("--out", "extremes.jsonl", "--pairing", "same-trajectory")
-        ale("dataset", "dpo", "--in", "scored.jsonl", *extremes)
+        ale("data", "dpo", "--in", "scored.jsonl", *extremes)
         n_chunks = sum(len(row["chunks"]) for row in rows(workshop.folder / "scored.jsonl"))
         learned = rows(workshop.folder / "rl.jsonl")
         assert len(learned) == n_chunks, chunker
@@ -201,11 +200,11 @@ def test_calls_in_text_make_every_form_of_data_set(
 ) -> None:
     for kind in ("sft", "dpo"):
         failures = ("--min-reward", "0") if kind == "sft" else ()
-        ale("dataset", kind, "--in", "raw.jsonl", "--out", f"{kind}.jsonl", *failures)
+        ale("data", kind, "--in", "raw.jsonl", "--out", f"{kind}.jsonl", *failures)
         for form in ("openai", "sharegpt", "trl"):
             exported = (f"{form}-{kind}.jsonl", "--format", form)
-            ale("dataset", "export", "--in", f"{kind}.jsonl", "--out", *exported)
-            ale("dataset", "import", *exported, "--out", f"back-{form}-{kind}.jsonl")
+            ale("data", "export", "--in", f"{kind}.jsonl", "--out", *exported)
+            ale("data", "import", *exported, "--out", f"back-{form}-{kind}.jsonl")
     (pair,) = rows(workshop.folder / "dpo.jsonl")
     chosen, rejected = (pair[side][0]["content"] for side in ("chosen", "rejected"))
     assert (chosen.splitlines()[0], rejected.splitlines()[0]) == ("Do it.", "Hm.")
@@ -218,8 +217,8 @@ def test_calls_in_text_make_every_form_of_data_set(
             pair[side] for side in ("prompt", "chosen", "rejected")
         ]
         assert len(rows(workshop.folder / f"back-{form}-sft.jsonl")) == 2
-    ale("dataset", "export", "--in", "raw.jsonl", "--out", "atif.jsonl", "--format", "atif")
-    ale("dataset", "import", "atif.jsonl", "--out", "back.jsonl", "--format", "atif")
+    ale("data", "export", "--in", "raw.jsonl", "--out", "atif.jsonl", "--format", "atif")
+    ale("data", "import", "atif.jsonl", "--out", "back.jsonl", "--format", "atif")
     assert [row["episode"] for row in rows(workshop.folder / "back.jsonl")] == [
         row["episode"] for row in rows(calling_in_text)
     ]

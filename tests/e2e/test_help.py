@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
-COMMANDS = (
-    *("run", "check", "ablate", "art", "bench", "collect", "score", "dataset", "show", "credit"),
-    *("report", "launch", "loop", "init", "status", "worker", "events", "new", "audit", "proxy"),
-    *("bridge", "manage", "results", "harbor-job"),
-    *("sandbox", "schema", "serve", "server", "skills", "forks", "runs", "traj", "model", "plan"),
-    *("train", "plugins", "doctor"),
-)
+SECTIONS = {
+    "Run": ["run", "check", "ablate", "art", "bench", "plan"],
+    "Look": ["audit", "report", "runs", "show"],
+    "Data and training": ["data", "loop", "model", "skills", "train"],
+    "Models and machines": [
+        *("engines", "launch", "proxy", "sandbox", "serve", "status", "workers")
+    ],
+    "Extend": ["plugins", "doctor", "init", "new", "schema"],
+}
+COMMANDS = [command for commands in SECTIONS.values() for command in commands]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -23,17 +26,19 @@ def test_the_help_of_each_command_has_an_example(workshop: Any, command: str) ->
 
 def test_the_help_lists_every_command_and_exit_code(workshop: Any) -> None:
     printed = workshop.ale("--help")
-    listed = re.findall(r"^  ([\w-]+)  ", printed.out.partition("Commands:")[2], flags=re.M)
-    assert tuple(listed) == COMMANDS
+    for section, commands in SECTIONS.items():
+        listed = printed.out.partition(f"\n{section}:\n")[2].partition("\n\n")[0]
+        assert re.findall(r"^  ([\w-]+)  ", listed, flags=re.M) == commands
     codes = re.findall(r"\b(\d+) [a-z]", printed.out.partition("Exit status:")[2])
     assert codes == ["0", "1", "2", "3", "75", "130", "143"]
 
 
 def test_the_help_of_a_group_lists_whole_sentences(workshop: Any) -> None:
-    for group in ("", "bench", "dataset", "loop", "runs", "skills"):
+    for group in ("bench", "data", "loop", "runs", "skills", "workers"):
         printed = workshop.ale(*group.split(), "--help").out.partition("Commands:")[2]
         assert "  " in printed, group
         assert "..." not in printed, printed
+    assert "..." not in workshop.ale("--help").out.partition("Run:")[2]
 
 
 def test_the_exit_codes_match_the_help(workshop: Any, shell: Any) -> None:

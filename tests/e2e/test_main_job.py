@@ -62,7 +62,7 @@ def test_the_summary_says_what_happened_where_it_is_and_what_to_try_next(
     assert following == [
         f"ale show {run}",
         f"ale report {run}",
-        f"ale credit {run} --scheme ipa --scheme grpo",
+        f"ale show credit {run} --scheme ipa --scheme grpo",
     ]
     for line in following:
         workshop.succeeds(*line.split()[1:])
@@ -82,7 +82,7 @@ def test_a_stored_run_is_shown_and_credited_again(workshop: Any, config: str) ->
     assert "weight +" in episode
     before = (workshop.run / "credits" / "00000.jsonl").read_bytes()
     compared = workshop.succeeds(
-        "credit", run, "--scheme", "ipa", "--scheme", "grpo", "--limit", "9"
+        "show", "credit", run, "--scheme", "ipa", "--scheme", "grpo", "--limit", "9"
     )
     ipa, grpo = compared.out.splitlines()[-2:]
     assert ipa.split()[:3] == ["ipa", "4", "10"]

@@ -236,7 +236,7 @@ ARGUMENTS = {
         "    hint      ale status lists the runs in ./runs",
     ),
     "a file of rows that does not exist": (
-        ("score", "--in", "datasets/raw.jsonl", "--out", "datasets/scored.jsonl"),
+        ("data", "score", "--in", "datasets/raw.jsonl", "--out", "datasets/scored.jsonl"),
         "datasets/raw.jsonl: no such file",
     ),
     "a sandbox that does not exist": (

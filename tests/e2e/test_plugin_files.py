@@ -65,11 +65,13 @@ def test_the_scheme_of_a_plugin_file_is_compared_with_others_on_stored_episodes(
     file = workshop.write("mine.py", SCHEME)
     workshop.config(agent={"type": "echo"}, credit={"type": "mine"}, plugins=["mine.py"])
     workshop.succeeds("run", "run.yaml")
-    compared = workshop.succeeds("credit", str(workshop.run), "--scheme", "mine", "--scheme", "ipa")
+    compared = workshop.succeeds(
+        "show", "credit", str(workshop.run), "--scheme", "mine", "--scheme", "ipa"
+    )
     assert "mine" in compared.out
     file.unlink()
-    workshop.succeeds("credit", str(workshop.run), "--scheme", "ipa")
-    gone = workshop.ale("credit", str(workshop.run), "--scheme", "mine")
+    workshop.succeeds("show", "credit", str(workshop.run), "--scheme", "ipa")
+    gone = workshop.ale("show", "credit", str(workshop.run), "--scheme", "mine")
     assert "manifest.json: plugins[0]: no such file" in gone.err
 
 

@@ -95,7 +95,7 @@ def test_a_recording_is_continued_and_survives_a_kill(workshop: Any) -> None:
 def test_an_address_in_use_is_named_with_what_to_do(workshop: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = workshop.ale("bridge", "--port", port, timeout_s=PATIENCE_S)
+        done = workshop.ale("workers", "bridge", "--port", port, timeout_s=PATIENCE_S)
     assert done.code == 1, done.text
     reason = "Address already in use; --port 0 takes a free port"
     assert f"can't listen at 127.0.0.1:{port}: {reason}" in done.err
@@ -147,9 +147,9 @@ def test_a_policy_is_trained_on_what_passed(workshop: Any) -> None:
     episodes = workshop.episodes(workshop.folder / "runs" / "agent").values()
     traces = [each["trajectory"]["turns"][0]["completion"]["tokens"] for each in episodes]
     assert all(len(trace["output_ids"]) == len(trace["logprobs"]) > 0 for trace in traces)
-    ale(workshop, "collect", "runs/agent", "--out", "raw.jsonl")
-    ale(workshop, "score", "--in", "raw.jsonl", "--out", "scored.jsonl", "--scheme", "grpo")
-    train = ("dataset", "train", "run.yaml", "--in", "scored.jsonl", "--out", "offline")
+    ale(workshop, "data", "collect", "runs/agent", "--out", "raw.jsonl")
+    ale(workshop, "data", "score", "--in", "raw.jsonl", "--out", "scored.jsonl", "--scheme", "grpo")
+    train = ("train", "rows", "run.yaml", "--in", "scored.jsonl", "--out", "offline")
     assert "step 0: policy 1" in ale(workshop, *train)
     (step,) = workshop.lines("events.jsonl", workshop.folder / "offline")
     # The policy's own log-probabilities of the recorded tokens, over the recorded ones.

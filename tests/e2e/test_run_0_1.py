@@ -28,13 +28,13 @@ def _page(stored: Path) -> str:
 
 
 def test_a_run_of_0_1_is_credited_with_two_schemes(workshop: Any, stored: Path) -> None:
-    ended = workshop.succeeds("credit", str(stored), "--scheme", "ipa", "--scheme", "grpo")
+    ended = workshop.succeeds("show", "credit", str(stored), "--scheme", "ipa", "--scheme", "grpo")
     assert "0-basics-ls-0: reward" in ended.out
 
 
 def test_the_credits_of_0_1_are_computed_again_to_the_digit(workshop: Any, stored: Path) -> None:
     """With the chunker and the scheme of the stored config."""
-    ended = workshop.succeeds("credit", str(stored), "--scheme", "ipa:gamma=0.95")
+    ended = workshop.succeeds("show", "credit", str(stored), "--scheme", "ipa:gamma=0.95")
     for row in workshop.lines("credits/00000.jsonl", run=stored):
         for weight in row["credit"]["weights"]:
             assert f"{weight:+.4f}" in ended.out

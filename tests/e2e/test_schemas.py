@@ -73,8 +73,8 @@ def test_a_run_and_its_data_sets_hold_to_their_schemas(
         check = validator(name)
         for line in lines(run / file):
             check.validate(line)
-    ale("collect", "runs", "--out", "episode.jsonl")
-    ale("score", "--in", "episode.jsonl", "--out", "scored.jsonl")
+    ale("data", "collect", "runs", "--out", "episode.jsonl")
+    ale("data", "score", "--in", "episode.jsonl", "--out", "scored.jsonl")
     for kind in ("dpo", "sft", "rl"):
         ale("dataset", kind, "--in", "scored.jsonl", "--out", f"{kind}.jsonl")
     for kind in ("episode", "scored", "dpo", "sft", "rl"):

@@ -75,7 +75,7 @@ def shell(command: str) -> dict[str, Any]:
 
 FINISH = {"calls": [{"name": "finish", "arguments": {"summary": "Done."}}]}
 MAKE_DPO = ("roll", "make-dpo")
-DATASET_DPO = ("ale", "dataset", "dpo")
+DATASET_DPO = ("ale", "data", "dpo")
 
 
 @pytest.mark.parametrize(

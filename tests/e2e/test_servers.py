@@ -96,7 +96,7 @@ def test_servers_outlive_runs_and_are_refused_with_weights_of_another(
     workshop: Any, config: str
 ) -> None:
     workshop.write("serve.yaml", {"llm": {"type": "policy", "tiny": TINY}})
-    workshop.succeeds("server", "start", "--config", "serve.yaml", *COUNT)
+    workshop.succeeds("engines", "start", "--config", "serve.yaml", *COUNT)
     there = ("--set", "llm.type=servers", "--set", "llm.registry=registry", "--set", "run.steps=2")
     workshop.succeeds("run", config, *there)
     refused = workshop.ale("run", config, *there)
@@ -107,11 +107,11 @@ def test_servers_outlive_runs_and_are_refused_with_weights_of_another(
     first, second = workshop.runs
     assert workshop.sampled(second) == workshop.sampled(first)
     assert trained(second) == trained(first)
-    listed = workshop.ale("server", "list", *PLACE).out.splitlines()
+    listed = workshop.ale("engines", "list", *PLACE).out.splitlines()
     assert [line.split()[0] for line in listed] == ["name", "one-1", "one-2"]
     assert [line.split()[3] for line in listed[1:]] == ["2", "2"]
-    workshop.succeeds("server", "stop", "--all", *PLACE)
-    assert "There is no server" in workshop.ale("server", "list", *PLACE).out
+    workshop.succeeds("engines", "stop", "--all", *PLACE)
+    assert "There is no server" in workshop.ale("engines", "list", *PLACE).out
 
 
 def test_weights_that_have_no_room_in_shared_memory_are_named_before_the_run(
@@ -185,8 +185,8 @@ def test_servers_on_other_hosts_get_the_weights_over_the_network(
 @pytest.mark.parametrize(
     ("server", "said"),
     [
-        ("{type: vllm-server, build: cpu}", "ale server install vllm --build cpu"),
-        ("{type: sglang-server}", "ale server install sglang"),
+        ("{type: vllm-server, build: cpu}", "ale engines install vllm --build cpu"),
+        ("{type: sglang-server}", "ale engines install sglang"),
     ],
 )
 def test_a_program_that_is_not_installed_is_named_before_the_run(

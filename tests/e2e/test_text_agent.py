@@ -99,11 +99,11 @@ def test_every_installed_chunker_cuts_it_for_credit_and_data_sets(
     ale("collect", run, "--out", "raw.jsonl")
     for chunker in CHUNKERS:
         chosen = ("--chunker", chunker, "--scheme", "ipa")
-        assert "0-t-0: reward 1.000, " in ale("credit", run, *chosen), chunker
+        assert "0-t-0: reward 1.000, " in ale("show", "credit", run, *chosen), chunker
         scored, rows = Path(f"{chunker}.jsonl"), Path(f"{chunker}.rl.jsonl")
-        ale("score", "--in", "raw.jsonl", "--out", str(scored), *chosen)
+        ale("data", "score", "--in", "raw.jsonl", "--out", str(scored), *chosen)
         assert f'"{chunker}"' in scored.read_text()
-        ale("dataset", "rl", "--in", str(scored), "--out", str(rows))
+        ale("data", "rl", "--in", str(scored), "--out", str(rows))
         assert "touch done" in rows.read_text(), chunker
 
 
@@ -117,10 +117,10 @@ def ale(*arguments: str) -> str:
 def test_its_episodes_become_conversations_and_preferences(workshop: Any, run: str) -> None:
     for arguments in (
         ("collect", run, "--out", "raw.jsonl"),
-        ("score", "--in", "raw.jsonl", "--out", "scored.jsonl"),
-        ("dataset", "sft", "--in", "scored.jsonl", "--out", "sft.jsonl", "--min-reward", "1"),
-        ("dataset", "dpo", "--in", "scored.jsonl", "--out", "dpo.jsonl"),
-        ("dataset", "export", "--in", "sft.jsonl", "--out", "chats.jsonl", "--format", "openai"),
+        ("data", "score", "--in", "raw.jsonl", "--out", "scored.jsonl"),
+        ("data", "sft", "--in", "scored.jsonl", "--out", "sft.jsonl", "--min-reward", "1"),
+        ("data", "dpo", "--in", "scored.jsonl", "--out", "dpo.jsonl"),
+        ("data", "export", "--in", "sft.jsonl", "--out", "chats.jsonl", "--format", "openai"),
     ):
         done = workshop.ale(*arguments)
         assert done.code == 0, (arguments, done.text)
@@ -138,5 +138,5 @@ def test_report_and_results_are_written(workshop: Any, run: str) -> None:
     workshop.succeeds("report", run)
     page = (workshop.run / "report.html").read_text()
     assert "found it" in page
-    results = workshop.succeeds("results", run)
+    results = workshop.succeeds("show", "results", run)
     assert "pass@1" in results.out

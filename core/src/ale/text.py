@@ -123,7 +123,7 @@ def tell(note: str) -> None:
     if sys.stderr.isatty() and "\n" not in note:
         columns = shutil.get_terminal_size().columns
         note = textwrap.fill(note, columns, break_long_words=False, break_on_hyphens=False)
-    print(note, file=sys.stderr)
+    print(note, file=sys.stderr, flush=True)
 
 
 def size(n_bytes: int) -> str:

@@ -235,7 +235,11 @@ def _plugin_commands(registry: "Registry") -> dict[str, _Added]:
         for section, listed in sections.items():
             for command in listed:
                 _list_whole_sentences(command)
-                _add(commands, _Added(command, section, package.distribution))
+                added = _Added(command, section, package.distribution)
+                if command.name in _BUILT_IN:
+                    _ignored(added, "ale-core")
+                else:
+                    _add(commands, added)
     return commands
 
 
@@ -255,24 +259,34 @@ def _add(commands: dict[str, _Added], added: _Added) -> None:
     name = str(added.command.name)
     known = commands.get(name)
     if known and isinstance(known.command, click.Group) and isinstance(added.command, click.Group):
-        # A copy: the group itself belongs to a package, and may be read again.
-        group = copy(known.command)
-        subcommands = {
-            each: _Added(command, known.section, known.owner)
-            for each, command in known.command.commands.items()
-        }
-        for command in added.command.commands.values():
-            _add(subcommands, evolve(added, command=command))
-        group.commands = {each: sub.command for each, sub in subcommands.items()}
-        commands[name] = evolve(known, command=group)
-    elif known or name in _BUILT_IN:
-        click.echo(
-            f"the command '{name}' is registered by {known.owner if known else 'ale-core'} and by "
-            f"{added.owner}; the latter is ignored",
-            err=True,
-        )
+        commands[name] = _joined(known, added)
+    elif known:
+        _ignored(added, known.owner)
     else:
         commands[name] = added
+
+
+def _ignored(added: _Added, owner: str) -> None:
+    click.echo(
+        f"the command '{added.command.name}' is registered by {owner} and by {added.owner}; "
+        "the latter is ignored",
+        err=True,
+    )
+
+
+def _joined(known: _Added, added: _Added) -> _Added:
+    """A group with the commands of two packages, as the one with a help text has it."""
+    subcommands: dict[str, _Added] = {}
+    for part in (known, added):
+        assert isinstance(part.command, click.Group)
+        for command in part.command.commands.values():
+            _add(subcommands, evolve(part, command=command))
+    base = known if known.command.help else added
+    # A copy: the group itself belongs to a package, and may be read again.
+    group = copy(base.command)
+    assert isinstance(group, click.Group)
+    group.commands = {name: each.command for name, each in subcommands.items()}
+    return evolve(base, command=group)
 
 
 def _list_whole_sentences(command: click.Command) -> None:

@@ -395,12 +395,12 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         lines.append(f"  damaged      {damaged}  (the agent damaged its sandbox; graded)")
     lines += ["stored in", f"  {path}"]
     quoted = shlex.quote(path)
-    creditable = "credit" in commands and finished.n_graded > 0
+    creditable = "show" in commands and finished.n_graded > 0
     following = {
         f"ale run --resume {quoted}": finished.outcome != "completed",
         f"ale show {quoted}": "show" in commands,
         f"ale report {quoted}": "report" in commands,
-        f"ale credit {quoted} --scheme ipa --scheme grpo": creditable,
+        f"ale show credit {quoted} --scheme ipa --scheme grpo": creditable,
     }
     if any(following.values()):
         lines += ["next", *(f"  {line}" for line, useful in following.items() if useful)]

@@ -403,8 +403,8 @@ def _refuse_recorded(reader: RunReader) -> None:
         f"the episodes of this run were recorded{f' by {program}' if program else ''}, not "
         "sampled by 'ale run': it has no tasks to resume",
         file=str(reader.path),
-        hint="the command that recorded it continues it: for 'ale proxy' and 'ale bridge', give "
-        "this directory as --run",
+        hint="the command that recorded it continues it: for 'ale proxy' and 'ale workers "
+        "bridge', give this directory as --run",
     )
 
 

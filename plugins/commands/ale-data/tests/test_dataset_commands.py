@@ -14,7 +14,7 @@ from ale.runs import Registry
 from ale.testing.builders import episode, turn
 from ale.testing.fakes import FakeChunker
 from ale.types import Credit, Group, Message, replace
-from ale_data.plugin import ale_commands
+from ale_data.commands import data, train
 
 Ale = Callable[..., Result]
 
@@ -64,7 +64,7 @@ def ale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ale:
     store.close()
     registry = Registry()
     registry.add(Parts(), "ale-parts", "1.0")
-    commands = {command.name: command for command in ale_commands()}
+    commands = {"data": data, "train": train}
 
     def invoke(name: str, *arguments: str) -> Result:
         return CliRunner().invoke(commands[name], arguments, obj=registry, catch_exceptions=False)
@@ -75,9 +75,9 @@ def ale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ale:
 @pytest.fixture
 def scored(ale: Ale) -> Ale:
     """The same, after the first two steps."""
-    collected = ale("collect", "runs", "--out", "data/raw.jsonl")
+    collected = ale("data", "collect", "runs", "--out", "data/raw.jsonl")
     assert collected.output.splitlines()[0] == "data/raw.jsonl: 2 rows from 2 episodes"
-    result = ale("score", "--in", "data/raw.jsonl", "--out", "data/scored.jsonl")
+    result = ale("data", "score", "--in", "data/raw.jsonl", "--out", "data/scored.jsonl")
     assert "  mean reward: 0.5" in result.output.splitlines()
     return ale
 
@@ -87,7 +87,7 @@ def rows(path: str) -> list[dict[str, Any]]:
 
 
 def test_pairs_of_one_prompt_are_the_default(scored: Ale) -> None:
-    result = scored("dataset", "dpo", "--in", "data/scored.jsonl", "--out", "dpo.jsonl")
+    result = scored("data", "dpo", "--in", "data/scored.jsonl", "--out", "dpo.jsonl")
     assert result.output.splitlines() == [
         "dpo.jsonl: 1 row from 3 prompts",
         "  episodes: 2",
@@ -101,7 +101,7 @@ def test_pairs_of_one_prompt_are_the_default(scored: Ale) -> None:
 
 def test_pairs_of_one_trajectory_are_offered(scored: Ale) -> None:
     arguments = ("--in", "data/scored.jsonl", "--out", "dpo.jsonl", "--pairing", "same-trajectory")
-    result = scored("dataset", "dpo", *arguments)
+    result = scored("data", "dpo", *arguments)
     assert "  left out 1: tie: all chunks earned the same" in result.output.splitlines()
     (row,) = rows("dpo.jsonl")
     assert row["chosen"][0]["content"] == "Done."
@@ -109,20 +109,18 @@ def test_pairs_of_one_trajectory_are_offered(scored: Ale) -> None:
 
 
 def test_conversations_and_chunks(scored: Ale) -> None:
-    scored("dataset", "sft", "--in", "data/raw.jsonl", "--out", "sft.jsonl", "--min-reward", "1")
+    scored("data", "sft", "--in", "data/raw.jsonl", "--out", "sft.jsonl", "--min-reward", "1")
     assert [row["episode"] for row in rows("sft.jsonl")] == ["0-demo-1"]
-    scored("dataset", "rl", "--in", "data/scored.jsonl", "--out", "rl.jsonl")
+    scored("data", "rl", "--in", "data/scored.jsonl", "--out", "rl.jsonl")
     assert [row["return"] for row in rows("rl.jsonl")] == [0.0, 0.0, 0.0, 1.0]
 
 
 def test_other_formats(scored: Ale) -> None:
     for form in ("openai", "sharegpt", "trl", "atif"):
         one, other = f"{form}.jsonl", f"{form}-raw.jsonl"
-        result = scored(
-            "dataset", "export", "--in", "data/raw.jsonl", "--out", one, "--format", form
-        )
+        result = scored("data", "export", "--in", "data/raw.jsonl", "--out", one, "--format", form)
         assert result.output == f"{one}: 2 rows from 2 rows\n"
-        result = scored("dataset", "import", one, "--out", other, "--format", form, "--reward", "1")
+        result = scored("data", "import", one, "--out", other, "--format", form, "--reward", "1")
         kept = "  not given the reward, since they have their own or are preferences: 1\n"
         more = kept if form == "atif" else ""
         assert result.output == f"{other}: 2 rows from 2 items\n{more}"
@@ -131,7 +129,7 @@ def test_other_formats(scored: Ale) -> None:
 
 def test_tools_are_put_into_the_rows(ale: Ale) -> None:
     Path("tools.json").write_text('[{"function": {"name": "shell"}}]')
-    ale("collect", "runs/one", "--out", "raw.jsonl", "--tools", "tools.json")
+    ale("data", "collect", "runs/one", "--out", "raw.jsonl", "--tools", "tools.json")
     assert rows("raw.jsonl")[0]["tools"][0]["name"] == "shell"
 
 

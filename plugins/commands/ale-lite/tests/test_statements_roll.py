@@ -132,7 +132,7 @@ def test_s67_same_prompt_is_offered_beside_it_and_recommended(rolled: Any) -> No
     source = ("--in", "datasets/ipa_scored.jsonl")
     done = rolled.run("ale", "dataset", "dpo", *source, *out, "--pairing", "same-prompt")
     assert done.code == 0, done.text
-    assert "ale dataset dpo" in rolled.run("roll", "make-dpo", "--help").out
+    assert "ale data dpo" in rolled.run("roll", "make-dpo", "--help").out
 
 
 @pytest.mark.parametrize("stage", [*OUTPUTS])

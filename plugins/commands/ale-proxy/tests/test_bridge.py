@@ -1,4 +1,4 @@
-"""`ale bridge`: managers assign, workers take and answer, what is graded is an episode."""
+"""`ale workers bridge`: managers assign, workers take and answer, what is graded is an episode."""
 
 import asyncio
 import contextlib

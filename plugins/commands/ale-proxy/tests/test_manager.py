@@ -1,4 +1,4 @@
-"""`ale manage`: assigns, waits, grades by criteria or by a model, and says why."""
+"""`ale workers manage`: assigns, waits, grades by criteria or by a model, and says why."""
 
 import asyncio
 import contextlib
@@ -266,7 +266,7 @@ async def test_a_manager_waits_for_a_bridge_that_is_started_again(tmp_path: Path
 
 async def test_a_bridge_that_does_not_answer_or_refuses_is_an_error(tmp_path: Path) -> None:
     client = BridgeClient("http://127.0.0.1:1", None, patience_s=0.01)
-    match = r"http://127.0.0.1:1 does not answer \(Connection refused\): start it by `ale bridge`"
+    match = r"http://127.0.0.1:1 does not answer \(Connection refused\): start it by `ale workers"
     with pytest.raises(AleError, match=match):
         await client.assign(prompt="?")
     await client.aclose()

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import click
 import httpx
 import openai
 import pytest
@@ -16,7 +17,7 @@ from ale.runs import Registry
 from ale.testing.openai_server import openai_server
 from ale.testing.waiting import until
 from ale.types import Episode, Message, ToolCall
-from ale_proxy.plugin import ale_commands
+from ale_proxy.commands import bridge, proxy
 
 from .conftest import Proxied
 
@@ -339,10 +340,11 @@ def _only(episode: Episode) -> tuple[str, str]:
     return turn.prompt[0].content, turn.completion.message.content
 
 
-@pytest.mark.parametrize("command", [["proxy", "no URL"], ["bridge", "--upstream", "no URL"]])
-def test_what_can_not_be_a_header_is_refused(command: list[str]) -> None:
-    name, *rest = command
-    (chosen,) = (each for each in ale_commands() if each.name == name)
+@pytest.mark.parametrize("command", [(proxy, ["no URL"]), (bridge, ["--upstream", "no URL"])])
+def test_what_can_not_be_a_header_is_refused(
+    command: tuple[click.Command, list[str]],
+) -> None:
+    chosen, rest = command
     done = CliRunner().invoke(chosen, [*rest, "--session-header", "my session"], obj=Registry())
     assert done.exit_code == 2
     assert "'my session' can't be the name of a header" in done.output

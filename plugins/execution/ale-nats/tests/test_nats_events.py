@@ -1,4 +1,4 @@
-"""The observer ``nats`` and ``ale events tail``, with a real server."""
+"""The observer ``nats`` and ``ale workers events``, with a real server."""
 
 import asyncio
 import json
@@ -114,7 +114,7 @@ def test_a_server_that_is_not_there_is_an_error_of_the_observer() -> None:
 
 def test_tail_prints_a_line_for_each_event_and_ends_with_the_run(server: Server) -> None:
     publish(EventPublisher(EventOptions(url=server.url), {}), "told")
-    command = [ALE, "events", "tail", "told", "--nats", server.url, "--all", "--until-finished"]
+    command = [ALE, "workers", "events", "told", "--nats", server.url, "--all", "--until-finished"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert [line.split()[2] for line in done.stdout.splitlines()] == [
         "run_started",
@@ -130,7 +130,7 @@ def test_tail_prints_a_line_for_each_event_and_ends_with_the_run(server: Server)
 def test_tail_follows_what_happens_from_now_on(server: Server, tmp_path: Path) -> None:
     publish(EventPublisher(EventOptions(url=server.url), {}), "earlier")
     output = tmp_path / "output"
-    command = [ALE, "events", "tail", "--nats", server.url, "--json", "--until-finished"]
+    command = [ALE, "workers", "events", "--nats", server.url, "--json", "--until-finished"]
     with output.open("wb") as file:
         process = subprocess.Popen(command, stdout=file)
     has_lines: Callable[[], bool] = lambda: bool(output.read_text())  # noqa: E731
@@ -138,7 +138,7 @@ def test_tail_follows_what_happens_from_now_on(server: Server, tmp_path: Path) -
     while process.poll() is None and not has_lines():  # until it listens
         count += 1
         publish(EventPublisher(EventOptions(url=server.url), {}), f"now{count}")
-    wait_for(lambda: process.poll() is not None, "the end of ale events tail")
+    wait_for(lambda: process.poll() is not None, "the end of ale workers events")
     assert process.returncode == 0
     lines = [json.loads(line) for line in output.read_text().splitlines()]
     assert lines[-1]["event"] == "ale_run_finished"

@@ -68,7 +68,7 @@ async def test_nobody_is_there_and_the_user_is_told_what_to_start(
     async with run.open() as workers:
         asked = asyncio.create_task(workers.run(job("alone")))
         message = await told(run.reports, "no worker has taken")
-        assert f"ale worker --nats {own_server.url} --labels gpu" in message
+        assert f"ale workers run --nats {own_server.url} --labels gpu" in message
         workers.drain()
         assert await asked is None, "nobody had begun it"
 
@@ -461,12 +461,12 @@ def test_a_worker_without_a_server_says_so(tmp_path: Path) -> None:
     from ale_nats.testing import ALE
 
     url = f"nats://127.0.0.1:{free_port()}"
-    command = [ALE, "worker", "--nats", url]
+    command = [ALE, "workers", "run", "--nats", url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert f"no NATS server can be reached at {url}" in done.stderr
     assert "start one there (nats-server -js), or name another: " in done.stderr
-    assert "--nats for `ale worker`" in done.stderr
+    assert "--nats for `ale workers run`" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -237,7 +237,7 @@ def test_collected_episodes_are_enough_for_same_prompt(
     collect([run(*some)], tmp_path / "raw.jsonl")
     report = make_dpo(tmp_path / "raw.jsonl", tmp_path / "dpo.jsonl", pairing="same-prompt")
     assert report.written == 2
-    with pytest.raises(InputError, match="ale score them first"):
+    with pytest.raises(InputError, match="ale data score them first"):
         make_dpo(tmp_path / "raw.jsonl", tmp_path / "x.jsonl", pairing="same-prompt", by="weight")
     with pytest.raises(InputError, match="expected 'scored'"):
         make_dpo(tmp_path / "raw.jsonl", tmp_path / "x.jsonl", pairing="same-trajectory")

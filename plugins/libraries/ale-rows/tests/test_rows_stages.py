@@ -329,14 +329,14 @@ def test_a_row_of_another_kind_is_refused_with_the_command_that_makes_the_right_
     found = refusal(raw, ScoredRow)
     assert f"{raw}:1" in found
     assert "a row of kind 'episode', expected 'scored'" in found
-    assert "ale score writes such rows" in found
+    assert "ale data score writes such rows" in found
     sft = raw.with_name("sft.jsonl")
     make_sft(raw, sft)
     with pytest.raises(InputError) as refused:
         make_sft(sft, raw.with_name("again.jsonl"))
     found = str(refused.value)
     assert "a row of kind 'sft', expected 'scored' or 'episode'" in found
-    assert "ale score or ale collect writes such rows" in found
+    assert "ale data score or ale data collect writes such rows" in found
 
 
 @pytest.mark.parametrize(

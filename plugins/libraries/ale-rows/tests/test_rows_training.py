@@ -107,7 +107,7 @@ def test_a_file_without_rows_is_refused_before_anything_is_written(tmp_path: Pat
     assert problem.file == str(tmp_path / "scored.jsonl")
     assert (problem.message, problem.expected) == (
         "the file has no rows",
-        "scored rows: what `ale score` writes",
+        "scored rows: what `ale data score` writes",
     )
     assert not (tmp_path / "out").exists()
 

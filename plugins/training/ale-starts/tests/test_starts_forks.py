@@ -1,4 +1,4 @@
-"""`ale forks`: the table of a stored run."""
+"""`ale show forks`: the table of a stored run."""
 
 import itertools
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from ale.errors import InputError
 from ale.testing.builders import episode, turn
 from ale.types import Episode, Turn
 from ale_figures.forks import place_named
-from ale_starts.plugin import ale_commands
+from ale_starts.commands import forks as command
 
 SAID = ("ls", "cd work", "make", "finish")
 
@@ -56,7 +56,6 @@ def write(tmp_path: Path) -> Any:
 
 
 def forks(*arguments: str) -> Result:
-    (command,) = [command for command in ale_commands() if command.name == "forks"]
     return CliRunner().invoke(command, arguments)
 
 

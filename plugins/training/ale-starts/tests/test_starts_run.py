@@ -11,7 +11,7 @@ from ale._run.run import Run
 from ale._run.start import resume
 from ale.errors import InputError
 from ale.types import Episode, Task, replace
-from ale_starts.plugin import ale_commands
+from ale_starts.commands import forks
 
 Finish = Callable[[Run], Any]
 ROLLBACK = {"type": "rollback", "min_rollouts": 2}
@@ -191,8 +191,7 @@ async def test_a_stored_run_without_a_success_is_bad_input_before_anything_runs(
 async def test_the_forks_of_a_run_are_shown(workplace: Any, finish: Finish) -> None:
     run = workplace.prepared({"type": "parallel", "anchors": 4}, steps=1, rollouts=32)
     await finish(run)
-    (command,) = ale_commands()
-    shown = CliRunner().invoke(command, [str(run.store.path)])
+    shown = CliRunner().invoke(forks, [str(run.store.path)])
     assert shown.exit_code == 0, shown.output
     # The policy knows nothing yet: it succeeds only where all commands have been said.
     rows = [line.split() for line in shown.output.splitlines()[2:6]]

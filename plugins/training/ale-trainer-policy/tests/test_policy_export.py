@@ -19,8 +19,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from ale.errors import InputError, Problem, StoreError
 from ale.plugin import BuildContext, Component, doc, hookimpl
 from ale.runs import Registry
+from ale_trainer_policy.commands import model
 from ale_trainer_policy.options import LoraOptions, PolicyOptions, SftOptions
-from ale_trainer_policy.plugin import ale_commands, ale_trainers
+from ale_trainer_policy.plugin import ale_trainers
 from ale_trainer_policy.worker_group import WorkerGroup
 from ale_training import checkpoint
 
@@ -160,8 +161,6 @@ def _logits(model: Any) -> Any:
 
 @pytest.fixture
 def command(maker: Any) -> Any:
-    model = next(each for each in ale_commands() if each.name == "model")
-
     def invoked(*arguments: Any) -> Any:
         result = CliRunner().invoke(model, [str(each) for each in arguments], obj=maker.registry)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -238,8 +237,8 @@ def test_adapters_are_written_as_peft_keeps_them_or_merged(
     assert torch.equal(before, _logits(AutoModelForCausalLM.from_pretrained(tmp_path / "base")))
     alone = AutoModelForCausalLM.from_pretrained(tmp_path / "adapter")
     over = PeftModel.from_pretrained(base, str(tmp_path / "adapter"))
-    for model in (alone, over):
-        assert torch.equal(_logits(model), done.after[1])
+    for each in (alone, over):
+        assert torch.equal(_logits(each), done.after[1])
     output = command(done.run, "--out", tmp_path / "merged", "--merge", "--after", 1)
     assert "the merged model after 1 step," in output
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
@@ -346,7 +345,7 @@ def test_a_damaged_checkpoint_and_a_write_that_fails_leave_nothing(
 def test_offering_the_command_imports_no_torch() -> None:
     code = (
         "import sys, ale_trainer_policy.plugin as plugin\n"
-        "[each.get_short_help_str() for each in plugin.ale_commands()]\n"
+        "[each.get_short_help_str() for part in plugin.ale_commands().values() for each in part]\n"
         "print([name for name in ('torch', 'transformers', 'peft') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

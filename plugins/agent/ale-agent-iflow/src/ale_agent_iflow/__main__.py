@@ -1,6 +1,6 @@
 """``python -m ale_agent_iflow`` prints the tools as the ``tools`` of chat completions.
 
-For runs stored without the tools of their requests; see `ale collect --tools`.
+For runs stored without the tools of their requests; see `ale data collect --tools`.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import Component, hookimpl
@@ -36,8 +36,8 @@ def ale_middleware() -> Sequence[Component[Any, Middleware]]:
 
 
 @hookimpl
-def ale_commands() -> Sequence[click.Command]:
+def ale_commands() -> Mapping[str, Sequence[click.Command]]:
     """Add ``ale skills``."""
     from ale_middleware.skills.commands import skills
 
-    return [skills]
+    return {"Data and training": [skills]}

@@ -1,6 +1,6 @@
 """The command ``ablate``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ale.plugin import hookimpl
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 @hookimpl
-def ale_commands() -> "Sequence[click.Command]":
+def ale_commands() -> "Mapping[str, Sequence[click.Command]]":
     """Add ``ale ablate``."""
     from ale_ablate.commands import ablate
 
-    return [ablate]
+    return {"Run": [ablate]}

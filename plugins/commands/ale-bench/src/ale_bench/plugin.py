@@ -1,6 +1,6 @@
 """Registers the commands ``bench`` and ``art``, and the observer ``art``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ale.plugin import Component, hookimpl
@@ -23,9 +23,9 @@ def ale_observers() -> Sequence[Component[None, object]]:
 
 
 @hookimpl
-def ale_commands() -> "Sequence[click.Command]":
+def ale_commands() -> "Mapping[str, Sequence[click.Command]]":
     """Add ``ale bench`` and ``ale art``."""
     from ale_bench.art.commands import art
     from ale_bench.commands import bench
 
-    return [bench, art]
+    return {"Run": [bench, art]}

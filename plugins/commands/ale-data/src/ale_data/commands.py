@@ -33,7 +33,21 @@ def _print(report: "Report") -> None:
         click.echo(line)
 
 
-@click.command("collect")
+@click.group("data")
+def data() -> None:
+    """Collect episodes, score them, make data sets of them; import and export other formats.
+
+    \b
+    Examples:
+      ale data collect runs/ --out datasets/raw.jsonl
+      ale data import chats.jsonl --format openai --out datasets/raw.jsonl
+    """
+
+
+train = click.Group("train")
+
+
+@data.command("collect")
 @click.argument("runs", nargs=-1, required=True, type=RUN)
 @_out
 @click.option(
@@ -59,8 +73,8 @@ def collect(
 
     \b
     Examples:
-      ale collect runs/ --out datasets/raw.jsonl
-      ale collect runs/old --tools tools.json --out datasets/raw.jsonl
+      ale data collect runs/ --out datasets/raw.jsonl
+      ale data collect runs/old --tools tools.json --out datasets/raw.jsonl
     """
     from ale_rows import collect as collected
     from ale_rows import read_tools
@@ -69,7 +83,7 @@ def collect(
     _print(collected(runs, out, split=split, broken=broken, tools=specs))  # type: ignore[arg-type]
 
 
-@click.command("score")
+@data.command("score")
 @_source
 @_out
 @click.option(
@@ -92,26 +106,15 @@ def score(
 
     \b
     Examples:
-      ale score --in datasets/raw.jsonl --out datasets/scored.jsonl
-      ale score --in raw.jsonl --out scored.jsonl --chunker interaction --scheme ipa:gamma=0.9
+      ale data score --in datasets/raw.jsonl --out datasets/scored.jsonl
+      ale data score --in raw.jsonl --out scored.jsonl --chunker interaction --scheme ipa:gamma=0.9
     """
     from ale_rows import score as scored
 
     _print(scored(source, out, registry, chunker=chunker, scheme=scheme))
 
 
-@click.group("dataset")
-def dataset() -> None:
-    """Make data sets of collected or scored episodes; import and export other formats.
-
-    \b
-    Examples:
-      ale dataset dpo --in datasets/scored.jsonl --out datasets/dpo.jsonl
-      ale dataset import chats.jsonl --format openai --out datasets/raw.jsonl
-    """
-
-
-@dataset.command("dpo")
+@data.command("dpo")
 @_source
 @_table_out
 @click.option(
@@ -138,15 +141,15 @@ def dpo(source: Path, out: Path, pairing: str, by: str | None, min_margin: float
 
     \b
     Examples:
-      ale dataset dpo --in datasets/scored.jsonl --out datasets/dpo.jsonl
-      ale dataset dpo --in scored.jsonl --out dpo.parquet --pairing same-trajectory
+      ale data dpo --in datasets/scored.jsonl --out datasets/dpo.jsonl
+      ale data dpo --in scored.jsonl --out dpo.parquet --pairing same-trajectory
     """
     from ale_rows import make_dpo
 
     _print(make_dpo(source, out, pairing=pairing, by=by, min_margin=min_margin))  # type: ignore[arg-type]
 
 
-@dataset.command("sft")
+@data.command("sft")
 @_source
 @_table_out
 @click.option(
@@ -165,14 +168,14 @@ def sft(source: Path, out: Path, min_reward: float | None, min_weight: float | N
 
     \b
     Example:
-      ale dataset sft --in datasets/raw.jsonl --out datasets/sft.jsonl --min-reward 1
+      ale data sft --in datasets/raw.jsonl --out datasets/sft.jsonl --min-reward 1
     """
     from ale_rows import make_sft
 
     _print(make_sft(source, out, min_reward=min_reward, min_weight=min_weight))
 
 
-@dataset.command("rl")
+@data.command("rl")
 @_source
 @_table_out
 @click.option(
@@ -187,14 +190,14 @@ def rl(source: Path, out: Path, min_abs_weight: float) -> None:
 
     \b
     Example:
-      ale dataset rl --in datasets/scored.jsonl --out datasets/rl.jsonl
+      ale data rl --in datasets/scored.jsonl --out datasets/rl.jsonl
     """
     from ale_rows import make_rl
 
     _print(make_rl(source, out, min_abs_weight=min_abs_weight))
 
 
-@dataset.command("train")
+@train.command("rows")
 @click.argument("config", type=PATH)
 @_source
 @click.option(
@@ -216,7 +219,7 @@ def rl(source: Path, out: Path, min_abs_weight: float) -> None:
     help="Passes over the rows.",
 )
 @click.pass_obj
-def train(
+def rows(
     registry: "Registry",
     config: Path,
     source: Path,
@@ -232,7 +235,7 @@ def train(
 
     \b
     Example:
-      ale dataset train configs/quickstart.yaml --in datasets/scored.jsonl --out outputs/offline
+      ale train rows configs/quickstart.yaml --in datasets/scored.jsonl --out outputs/offline
     """
     from ale.text import counted
     from ale_data.training import train_on_rows
@@ -268,14 +271,14 @@ def train(
 _FORMATS = click.Choice(["openai", "sharegpt", "trl", "atif"])
 
 
-@dataset.command("import")
+@data.command("import")
 @click.argument("files", nargs=-1, required=True, type=PATH)
 @_out
 @click.option("--format", "form", type=_FORMATS, required=True, help="Format of the files.")
 @click.option(
     "--reward",
     type=float,
-    help="Reward of the episodes, because such files have none; those that `ale dataset export` "
+    help="Reward of the episodes, because such files have none; those that `ale data export` "
     "wrote as atif keep their own.",
 )
 def import_(files: tuple[Path, ...], out: Path, form: str, reward: float | None) -> None:
@@ -285,15 +288,15 @@ def import_(files: tuple[Path, ...], out: Path, form: str, reward: float | None)
 
     \b
     Examples:
-      ale dataset import chats.jsonl --format openai --out raw.jsonl
-      ale dataset import jobs/ --format atif --out raw.jsonl --reward 1
+      ale data import chats.jsonl --format openai --out raw.jsonl
+      ale data import jobs/ --format atif --out raw.jsonl --reward 1
     """
     from ale_rows import import_rows
 
     _print(import_rows(files, out, form=form, reward=reward))  # type: ignore[arg-type]
 
 
-@dataset.command("export")
+@data.command("export")
 @_source
 @_out
 @click.option("--format", "form", type=_FORMATS, required=True, help="Format to write.")
@@ -304,8 +307,8 @@ def export(source: Path, out: Path, form: str) -> None:
 
     \b
     Examples:
-      ale dataset export --in sft.jsonl --out chats.jsonl --format openai
-      ale dataset export --in raw.jsonl --out trajectories --format atif
+      ale data export --in sft.jsonl --out chats.jsonl --format openai
+      ale data export --in raw.jsonl --out trajectories --format atif
     """
     from ale_rows import export_rows
 

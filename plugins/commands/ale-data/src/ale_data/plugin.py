@@ -1,6 +1,6 @@
 """The commands ``collect``, ``score`` and ``dataset``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ale.plugin import hookimpl
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 @hookimpl
-def ale_commands() -> "Sequence[click.Command]":
-    """Add ``ale collect``, ``ale score`` and ``ale dataset``."""
-    from ale_data.commands import collect, dataset, score
+def ale_commands() -> "Mapping[str, Sequence[click.Command]]":
+    """Add ``ale data collect``, ``ale data score`` and ``ale data``."""
+    from ale_data.commands import data, train
 
-    return [collect, score, dataset]
+    return {"Data and training": [data, train]}

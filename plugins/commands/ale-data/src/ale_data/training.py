@@ -1,4 +1,4 @@
-"""``ale dataset train``: train the model of a config on rows."""
+"""``ale train rows``: train the model of a config on rows."""
 
 import asyncio
 import os
@@ -42,7 +42,7 @@ def train_on_rows(
     read_sections(
         config,
         registry,
-        command="ale dataset train",
+        command="ale train rows",
         uses=("llm", "trainer", "run"),
         others=partial(print, file=sys.stderr),
     )

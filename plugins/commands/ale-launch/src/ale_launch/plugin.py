@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import Component, Probe, hookimpl
@@ -34,8 +34,8 @@ def ale_launchers() -> Sequence[Component[Any, Launcher]]:
 
 
 @hookimpl
-def ale_commands() -> Sequence[click.Command]:
+def ale_commands() -> Mapping[str, Sequence[click.Command]]:
     """Add ``ale launch``."""
     from ale_launch.command import launch
 
-    return [launch]
+    return {"Models and machines": [launch]}

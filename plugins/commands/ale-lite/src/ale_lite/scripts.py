@@ -147,10 +147,10 @@ _out = click.option(
 )
 
 ROLL_NAMES = {
-    "ale collect RUN": "roll collect --runs RUN",
-    "ale collect": "roll collect",
-    "ale score": "roll ipa-score",
-    "ale dataset dpo": "roll make-dpo",
+    "ale data collect RUN": "roll collect --runs RUN",
+    "ale data collect": "roll collect",
+    "ale data score": "roll ipa-score",
+    "ale data dpo": "roll make-dpo",
     "ale train dpo": "roll train-dpo",
 }
 """Commands of `ale` by the names that they have here, for the hints of errors."""
@@ -186,7 +186,7 @@ def roll_collect(runs: str, out: str) -> None:
     Example:
       roll collect --runs runs/ --out datasets/raw.jsonl
     """
-    _roll(["collect", "--out", out, "--", runs])
+    _roll(["data", "collect", "--out", out, "--", runs])
 
 
 @roll.command("ipa-score")
@@ -200,7 +200,7 @@ def roll_ipa_score(source: str, out: str) -> None:
       roll ipa-score --in datasets/raw.jsonl --out datasets/ipa_scored.jsonl
     """
     parts = ("--chunker", "ale-lite", "--scheme", "ipa-lite")
-    _roll(["score", "--in", source, "--out", out, *parts])
+    _roll(["data", "score", "--in", source, "--out", out, *parts])
 
 
 @roll.command("make-dpo")
@@ -210,14 +210,14 @@ def roll_make_dpo(source: str, out: str) -> None:
     """Pair the highest and the lowest rewarded chunk of each trajectory.
 
     The two chunks follow different contexts, so such a pair is not a preference between two answers
-    to one prompt. `ale dataset dpo` makes pairs that are.
+    to one prompt. `ale data dpo` makes pairs that are.
 
     \b
     Example:
       roll make-dpo --in datasets/ipa_scored.jsonl --out datasets/dpo.jsonl
     """
     pairing = ("--pairing", "same-trajectory")
-    _roll(["dataset", "dpo", "--in", source, "--out", out, *pairing])
+    _roll(["data", "dpo", "--in", source, "--out", out, *pairing])
 
 
 @roll.command("train-dpo")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import Component, hookimpl
@@ -31,11 +31,10 @@ def ale_observers() -> Sequence[Component[Any, object]]:
 
 
 @hookimpl
-def ale_commands() -> Sequence[click.Command]:
-    """Add ``show``, ``credit``, ``report``, ``results``, ``harbor-job``, ``runs`` and ``traj``."""
-    from ale_look.inspect.commands import credit, report, show
-    from ale_look.results.command import harbor_job, results
-    from ale_look.store.runs_command import runs
-    from ale_look.store.traj_command import traj
+def ale_commands() -> Mapping[str, Sequence[click.Command]]:
+    """Add ``show``, ``report`` and ``runs``, and ``harbor-job`` to ``data``."""
+    from ale_look.inspect.commands import report
+    from ale_look.results.command import data, show
+    from ale_look.store.episodes_command import runs
 
-    return [show, credit, report, results, harbor_job, runs, traj]
+    return {"Look": [show, report, runs], "Data and training": [data]}

@@ -32,7 +32,8 @@ from ale.types import (
     Trajectory,
     Turn,
 )
-from ale_look.plugin import ale_commands
+from ale_look.inspect.commands import report, show
+from ale_look.store.episodes_command import runs
 
 Ale = Callable[..., Result]
 
@@ -332,7 +333,7 @@ def registry() -> Registry:
 @pytest.fixture
 def ale(registry: Registry) -> Ale:
     """Run one of this package's commands as `ale` does."""
-    commands = {command.name: command for command in ale_commands()}
+    commands = {"show": show, "report": report, "runs": runs}
 
     def invoke(name: str, *arguments: str) -> Result:
         return CliRunner().invoke(commands[name], arguments, obj=registry)

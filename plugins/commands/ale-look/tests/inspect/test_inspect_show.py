@@ -1,4 +1,4 @@
-"""`ale show` and `ale credit` on stored runs."""
+"""`ale show` and `ale show credit` on stored runs."""
 
 import json
 import os
@@ -118,8 +118,14 @@ def test_the_newest_run_has_a_name_for_every_command_that_takes_runs(
     (tmp_path / "runs" / "nested").mkdir(parents=True)
     Path(run).rename(tmp_path / "runs" / "nested" / "demo")
     monkeypatch.chdir(tmp_path)
-    for command in (("show",), ("report",), ("runs", "tag"), ("runs", "list"), ("traj", "query")):
-        store = ("--store", "s.sqlite") if command[-1] in ("list", "query") else ()
+    for command in (
+        ("show",),
+        ("report",),
+        ("runs", "tag"),
+        ("runs", "list"),
+        ("runs", "episodes"),
+    ):
+        store = ("--store", "s.sqlite") if command[-1] in ("list", "episodes") else ()
         done = ale(*command, "latest", *store)
         assert done.exit_code == 0, (command, done.output)
 
@@ -187,7 +193,7 @@ def test_a_huge_reward_has_few_digits(ale: Ale, write: Write, tmp_path: Path) ->
     shown = ale("show", run, "demo").output
     assert ": reward 1e+308; agent ended" in shown
     assert "failed  size  1e+308 x 1" in shown
-    assert "0" * 10 not in shown + ale("credit", run, "--scheme", "scaled").output
+    assert "0" * 10 not in shown + ale("show", "credit", run, "--scheme", "scaled").output
 
 
 def test_why_a_criterion_failed_is_not_cut_off(ale: Ale, write: Write, tmp_path: Path) -> None:
@@ -292,7 +298,7 @@ def test_an_episode_shows_how_its_start_was_restored() -> None:
 
 
 def test_an_unknown_episode_suggests_the_nearest_id(ale: Ale, run: str) -> None:
-    compared = ("credit", run, "--scheme", "scaled", "--episode", "0-c-0")
+    compared = ("show", "credit", run, "--scheme", "scaled", "--episode", "0-c-0")
     for arguments in (("show", run, "0-c-0"), compared):
         error = ale(*arguments).exception
         assert isinstance(error, InputError)
@@ -301,7 +307,7 @@ def test_an_unknown_episode_suggests_the_nearest_id(ale: Ale, run: str) -> None:
 
 
 def test_two_schemes_are_compared_chunk_by_chunk(ale: Ale, run: str) -> None:
-    done = ale("credit", run, "--scheme", "scaled", "--scheme", "scaled:scale=0.5")
+    done = ale("show", "credit", run, "--scheme", "scaled", "--scheme", "scaled:scale=0.5")
     assert done.exit_code == 0, done.output
     assert "chunk  kind   scaled  scaled:scale=0.5  what it did" in done.output
     assert "    0  turn  +1.0000           +0.5000  I touch it. shell" in done.output
@@ -311,9 +317,11 @@ def test_two_schemes_are_compared_chunk_by_chunk(ale: Ale, run: str) -> None:
 
 
 def test_one_episode_can_be_compared_and_a_broken_one_has_no_credit(ale: Ale, run: str) -> None:
-    one = ale("credit", run, "--scheme", "scaled", "--episode", "0-a-1", "--chunker", "turns")
+    one = ale(
+        "show", "credit", run, "--scheme", "scaled", "--episode", "0-a-1", "--chunker", "turns"
+    )
     assert one.output.startswith("0-a-1: reward 0.000, 1 chunk\n")
-    broken = ale("credit", run, "--scheme", "scaled", "--episode", "b")
+    broken = ale("show", "credit", run, "--scheme", "scaled", "--episode", "b")
     assert broken.output == "0-b-0 is broken: it has no reward and so no credit\n"
 
 
@@ -322,9 +330,9 @@ def test_an_evaluation_has_no_credit_though_it_is_graded(
 ) -> None:
     held = evolve(episode(1.0, turn("Done."), task_id="e"), split="evaluation")
     run = str(write(tmp_path / "run", [held], credited=False))
-    one = ale("credit", run, "--scheme", "scaled", "--episode", "e").output
+    one = ale("show", "credit", run, "--scheme", "scaled", "--episode", "e").output
     assert one == f"{held.id} is of an evaluation: nothing learns from it, so it has no credit\n"
-    row = ale("credit", run, "--scheme", "scaled").output.splitlines()[-1]
+    row = ale("show", "credit", run, "--scheme", "scaled").output.splitlines()[-1]
     assert row.split() == ["scaled", "0", "0", "-", "-", "0"]
 
 
@@ -350,7 +358,8 @@ def test_the_help_of_ale_imports_only_the_command_line() -> None:
     code = (
         "import sys, click\nbefore = {*sys.modules}\n"
         "from ale_look.plugin import ale_commands\n"
-        "[command.get_short_help_str() for command in ale_commands()]\n"
+        "for commands in ale_commands().values():\n"
+        "    [command.get_short_help_str() for command in commands]\n"
         "new = {*sys.modules} - before\n"
         "print([m for m in new if m.startswith(('ale.types', 'ale.runs', 'ale.strict', 'msgspec',"
         " 'yaml', 'cattrs', 'ale_look.inspect')) and m not in "

@@ -42,12 +42,12 @@ def run(write: Callable[..., Path], tmp_path: Path) -> Path:
 
 
 def test_an_episode_is_credited_in_the_step_that_learned_from_it(run: Path, ale: Ale) -> None:
-    shown = ale("credit", str(run), "--scheme", "scaled", "--episode", "0-slow-0").output
+    shown = ale("show", "credit", str(run), "--scheme", "scaled", "--episode", "0-slow-0").output
     assert "0-slow-0: reward 1.000" in shown
 
 
 def test_a_dropped_episode_has_no_group_to_be_credited_in(run: Path, ale: Ale) -> None:
-    shown = ale("credit", str(run), "--scheme", "scaled", "--episode", "1-a-0").output
+    shown = ale("show", "credit", str(run), "--scheme", "scaled", "--episode", "1-a-0").output
     assert "1-a-0 is in no step: its group waits, or was dropped" in shown
 
 

@@ -12,7 +12,7 @@ from ale._store import Redactor, RunDirectory
 from ale.errors import InputError
 from ale.testing.builders import turn
 from ale.types import CriterionSpec, Episode, Failure, Score, Stop, Task, Trajectory
-from ale_look.plugin import ale_commands
+from ale_look.results.command import harbor_job
 from ale_look.results.job import write_job
 from ale_look.results.job.digest import folder_digest
 from ale_look.results.job.trial import Facts, Trial
@@ -265,8 +265,7 @@ def test_the_digest_covers_the_files_of_a_task(run: Path, tmp_path: Path) -> Non
 
 
 def test_the_command_prints_the_path_of_the_job(run: Path, tmp_path: Path) -> None:
-    command = next(command for command in ale_commands() if command.name == "harbor-job")
-    done = CliRunner().invoke(command, [str(run), "--out", str(tmp_path / "jobs")])
+    done = CliRunner().invoke(harbor_job, [str(run), "--out", str(tmp_path / "jobs")])
     assert done.output == f"written: {tmp_path / 'jobs' / 'the-run'}\n"
 
 

@@ -1,4 +1,4 @@
-"""`ale runs` and `ale traj` as they are typed."""
+"""`ale runs` and `ale runs` as they are typed."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def test_an_empty_list_or_mapping_is_found(
     assert [row[0] for row in lines(asked)[1:]] == ["second"]
 
 
-@pytest.mark.parametrize("command", ["runs list", "traj query"])
+@pytest.mark.parametrize("command", ["runs list", "runs episodes"])
 def test_a_setting_that_no_run_has_is_named(
     folder: Path, ale: Ale, make_run: Any, command: str
 ) -> None:
@@ -92,12 +92,12 @@ def test_a_setting_that_no_run_has_is_named(
 
 
 def test_what_a_sort_by_reward_leaves_out_is_said(folder: Path, ale: Ale) -> None:
-    assert len(lines(ale("traj", "query", "--broken"))) == 2
+    assert len(lines(ale("runs", "episodes", "--broken"))) == 2
     for order in ("best", "worst"):
-        refused = ale("traj", "query", "--broken", "--sort", order)
+        refused = ale("runs", "episodes", "--broken", "--sort", order)
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert "no reward to sort by" in refused.stderr
-    assert "leave out broken" in " ".join(ale("traj", "query", "--help").stdout.split())
+    assert "leave out broken" in " ".join(ale("runs", "episodes", "--help").stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_what_a_sort_by_reward_leaves_out_is_said(folder: Path, ale: Ale) -> Non
 def test_a_number_that_is_too_large_is_an_error(
     folder: Path, ale: Ale, option: str, value: str, status: int, said: str
 ) -> None:
-    for command in (("traj", "query"), ("runs", "list")):
+    for command in (("runs", "episodes"), ("runs", "list")):
         refused = ale(*command, option, value)
         assert (refused.exit_code, refused.stdout) == (status, "")
         assert said in refused.stderr
@@ -252,7 +252,7 @@ def test_looking_at_runs_writes_nothing_beside_them(
     make_run(folder / "second").close()
     before = sorted(folder.rglob("*"))
     assert len(lines(ale("runs", "list"))) == 3
-    assert ale("traj", "query").exit_code == 0
+    assert ale("runs", "episodes").exit_code == 0
     assert sorted(folder.rglob("*")) == before
     (folder / "no-folder").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "no-folder"))
@@ -279,7 +279,7 @@ def test_a_database_that_is_there_is_used(folder: Path, ale: Ale) -> None:
 def test_a_single_run_is_left_as_it_is(folder: Path, ale: Ale) -> None:
     before = sorted(each.name for each in (folder / "first").iterdir())
     assert [row[0] for row in lines(ale("runs", "list", "runs/first"))] == ["run", "first"]
-    assert len(lines(ale("traj", "query", "runs/first"))) == 4
+    assert len(lines(ale("runs", "episodes", "runs/first"))) == 4
     assert sorted(each.name for each in (folder / "first").iterdir()) == before
     assert [each.name for each in folder.iterdir()] == ["first"]
 
@@ -300,13 +300,13 @@ def test_the_runs_of_one_database_can_be_in_many_folders(
         "other",
     ]
     folder.rename(tmp_path / "moved")  # no folder `runs`: all that the database has
-    found = lines(ale("traj", "query", "--no-update", "--store", postgresql, "--graded"))
+    found = lines(ale("runs", "episodes", "--no-update", "--store", postgresql, "--graded"))
     assert sorted(row[0] for row in found[1:]) == ["first", "first", "other", "other"]
 
 
 def test_episodes_are_found_by_all_that_is_known_of_them(folder: Path, ale: Ale) -> None:
     def found(*arguments: object) -> list[str]:
-        rows = lines(ale("traj", "query", *arguments))
+        rows = lines(ale("runs", "episodes", *arguments))
         return sorted(row[1] for row in rows[1:])
 
     first, second, third = (f"0-rename-{n}" for n in range(3))
@@ -329,7 +329,7 @@ def test_episodes_are_found_by_all_that_is_known_of_them(folder: Path, ale: Ale)
 
 
 def test_a_query_says_when_there_is_more(folder: Path, ale: Ale) -> None:
-    done = ale("traj", "query", "--limit", 2, "--sort", "oldest", "--json")
+    done = ale("runs", "episodes", "--limit", 2, "--sort", "oldest", "--json")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["episode_id"] for row in rows] == ["0-rename-0", "0-rename-1"]
     assert (rows[0]["run_id"], rows[0]["prompt"]) == ("first", "Rename the file a to b.")
@@ -338,34 +338,34 @@ def test_a_query_says_when_there_is_more(folder: Path, ale: Ale) -> None:
 
 
 def test_a_time_is_a_date_or_how_long_ago(folder: Path, ale: Ale) -> None:
-    assert len(lines(ale("traj", "query", "--after", "9999w"))) == 4
-    done = ale("traj", "query", "--after", "yesterday")
+    assert len(lines(ale("runs", "episodes", "--after", "9999w"))) == 4
+    done = ale("runs", "episodes", "--after", "yesterday")
     assert (done.exit_code, "2026-11-23T09:30" in done.stderr) == (2, True)
 
 
 def test_a_sample_is_the_same_for_the_same_seed(folder: Path, ale: Ale) -> None:
-    drawn = [ale("traj", "sample", "--limit", 2, "--seed", 4).stdout for _ in range(2)]
+    drawn = [ale("runs", "sample", "--limit", 2, "--seed", 4).stdout for _ in range(2)]
     assert drawn[0] == drawn[1]
     assert len(drawn[0].splitlines()) == 3
 
 
 def test_exported_episodes_are_those_of_the_run(folder: Path, ale: Ale, tmp_path: Path) -> None:
-    done = ale("traj", "export", "--graded", "--out", "found.jsonl")
+    done = ale("runs", "export", "--graded", "--out", "found.jsonl")
     assert done.stdout == "2 episodes in found.jsonl\n"
     rows = [json.loads(line) for line in (tmp_path / "found.jsonl").read_text().splitlines()]
     stored = (folder / "first" / "episodes.jsonl").read_text().splitlines()
     assert [row["episode"] for row in rows] == [json.loads(line) for line in stored[:2]]
     assert [row["run"] for row in rows] == ["first", "first"]
-    ale("traj", "export", "--limit", 1, "--out", "one.jsonl")
+    ale("runs", "export", "--limit", 1, "--out", "one.jsonl")
     assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 1
-    assert ale("traj", "export", "--out", "found.csv").exit_code == 2
+    assert ale("runs", "export", "--out", "found.csv").exit_code == 2
 
 
 def test_exported_tables_are_read_by_duckdb(folder: Path, ale: Ale, tmp_path: Path) -> None:
     import duckdb
 
-    ale("traj", "export", "--graded", "--out", "tables")
-    ale("traj", "export", "--graded", "--out", "episodes.parquet")
+    ale("runs", "export", "--graded", "--out", "tables")
+    ale("runs", "export", "--graded", "--out", "episodes.parquet")
     both = duckdb.sql(
         f"""SELECT r.run_id, e.reward, count(*) FROM '{tmp_path}/tables/episodes.parquet' e
         JOIN '{tmp_path}/tables/turns.parquet' t ON t.episode = e.id
@@ -381,16 +381,16 @@ def test_exported_tables_are_read_by_duckdb(folder: Path, ale: Ale, tmp_path: Pa
 def test_only_a_folder_of_exported_tables_is_replaced(
     folder: Path, ale: Ale, tmp_path: Path
 ) -> None:
-    done = ale("traj", "export", "--out", "runs")
+    done = ale("runs", "export", "--out", "runs")
     assert (done.exit_code, "runs holds first" in done.stderr) == (2, True)
     assert (folder / "first" / "manifest.json").exists()
     (tmp_path / "file").write_text("precious")
-    assert ale("traj", "export", "--out", "file").exit_code == 2
+    assert ale("runs", "export", "--out", "file").exit_code == 2
     assert (tmp_path / "file").read_text() == "precious"
-    assert ale("traj", "export", "--out", "tables").exit_code == 0
-    assert ale("traj", "export", "--limit", 1, "--out", "tables").exit_code == 0
+    assert ale("runs", "export", "--out", "tables").exit_code == 0
+    assert ale("runs", "export", "--limit", 1, "--out", "tables").exit_code == 0
     (tmp_path / "tables" / "notes.txt").write_text("precious")
-    done = ale("traj", "export", "--out", "tables")
+    done = ale("runs", "export", "--out", "tables")
     assert (done.exit_code, "tables holds notes.txt" in done.stderr) == (2, True)
     assert (tmp_path / "tables" / "notes.txt").read_text() == "precious"
 
@@ -400,10 +400,10 @@ def test_an_episode_that_moved_since_is_not_exported_as_another(folder: Path, al
     path = folder / "first" / "episodes.jsonl"
     kept = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(kept[1] + kept[0] + kept[2])
-    done = ale("traj", "export", "--out", "found.jsonl")
+    done = ale("runs", "export", "--out", "found.jsonl")
     assert (done.exit_code, "ale runs index --rebuild" in done.stderr) == (2, True)
     ale("runs", "index", "--rebuild")
-    assert ale("traj", "export", "--out", "found.jsonl").exit_code == 0
+    assert ale("runs", "export", "--out", "found.jsonl").exit_code == 0
 
 
 def test_the_help_of_ale_imports_no_database() -> None:

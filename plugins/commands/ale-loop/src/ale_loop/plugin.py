@@ -1,6 +1,6 @@
 """The command ``loop``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ale.plugin import hookimpl
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 @hookimpl
-def ale_commands() -> "Sequence[click.Command]":
+def ale_commands() -> "Mapping[str, Sequence[click.Command]]":
     """Add ``ale loop``."""
     from ale_loop.commands import loop
 
-    return [loop]
+    return {"Data and training": [loop]}

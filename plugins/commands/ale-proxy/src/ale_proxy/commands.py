@@ -104,7 +104,7 @@ def proxy(registry: Any, /, upstream: str, run: Path | None, **options: Any) -> 
 
     URL is that of the model server: OpenAI-compatible, or Anthropic's. Set the agent's base URL to
     the one that is printed. Requests and answers pass unchanged. Each session of the agent becomes
-    an episode in a run directory, which `ale show` and `ale collect` read.
+    an episode in a run directory, which `ale show` and `ale data collect` read.
 
     \b
     Examples:
@@ -117,7 +117,10 @@ def proxy(registry: Any, /, upstream: str, run: Path | None, **options: Any) -> 
     serve(ProxyOptions(upstream=upstream, run=run, **options), registry, say=click.echo)
 
 
-@click.command("bridge")
+workers = click.Group("workers")
+
+
+@workers.command("bridge")
 @_shared
 @click.option(
     "--port",
@@ -171,8 +174,8 @@ def bridge(
 
     \b
     Examples:
-      ale bridge --run runs/team
-      ale bridge --run runs/team --upstream http://127.0.0.1:8000/v1 --key-env MANAGER_KEY
+      ale workers bridge --run runs/team
+      ale workers bridge --run runs/team --upstream http://127.0.0.1:8000/v1 --key-env MANAGER_KEY
     """
     from ale_proxy.bridge.running import BridgeOptions
     from ale_proxy.bridge.running import run as serve
@@ -183,7 +186,7 @@ def bridge(
     serve(chosen, registry, say=click.echo)
 
 
-@click.command("manage")
+@workers.command("manage")
 @click.argument("config", type=PATH)
 @click.option(
     "--bridge",
@@ -236,7 +239,7 @@ def manage(registry: Any, /, config: Path, url: str, **options: Any) -> None:
 
     \b
     Example:
-      ale manage manager.yaml --bridge http://127.0.0.1:8100 --rollouts 4
+      ale workers manage manager.yaml --bridge http://127.0.0.1:8100 --rollouts 4
     """
     from ale_proxy.manager.running import ManagerOptions, run
 

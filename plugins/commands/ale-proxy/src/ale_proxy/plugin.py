@@ -1,6 +1,6 @@
 """The commands ``proxy``, ``bridge`` and ``manage``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ale.plugin import hookimpl
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 @hookimpl
-def ale_commands() -> "Sequence[click.Command]":
-    """Add ``ale proxy``, ``ale bridge`` and ``ale manage``."""
-    from ale_proxy.commands import bridge, manage, proxy
+def ale_commands() -> "Mapping[str, Sequence[click.Command]]":
+    """Add ``ale proxy``, ``ale workers bridge`` and ``ale workers manage``."""
+    from ale_proxy.commands import proxy, workers
 
-    return [proxy, bridge, manage]
+    return {"Models and machines": [proxy, workers]}

@@ -1,6 +1,6 @@
 """The commands ``serve`` and ``server``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ale.plugin import hookimpl
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 @hookimpl
-def ale_commands() -> "Sequence[click.Command]":
-    """Add ``ale serve`` and ``ale server``."""
+def ale_commands() -> "Mapping[str, Sequence[click.Command]]":
+    """Add ``ale serve`` and ``ale engines``."""
     from ale_serving.serve.commands import serve
-    from ale_serving.server.commands import server
+    from ale_serving.server.commands import engines
 
-    return [serve, server]
+    return {"Models and machines": [serve, engines]}

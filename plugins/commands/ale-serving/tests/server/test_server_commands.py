@@ -1,4 +1,4 @@
-"""`ale server` starts, lists and stops servers of this machine."""
+"""`ale engines` starts, lists and stops servers of this machine."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from ale_servers.client import Connections, HTTPServer
 from ale_servers.records import Entry, SampleRequest
 from ale_servers.registry import FolderRegistry
 from ale_serving.server import running
-from ale_serving.server.commands import server
+from ale_serving.server.commands import engines
 from ale_serving.server.places import Place
 from ale_serving.server.running import started, stop
 
@@ -66,7 +66,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def ale(folder: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(server, [*arguments, "--folder", str(folder)])
+    return CliRunner().invoke(engines, [*arguments, "--folder", str(folder)])
 
 
 def entries(folder: Path) -> Sequence[Entry]:

@@ -1,6 +1,6 @@
 """The commands ``init``, ``status``, ``new``, ``schema`` and ``sandbox``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ale.plugin import hookimpl
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 @hookimpl
-def ale_commands() -> "Sequence[click.Command]":
+def ale_commands() -> "Mapping[str, Sequence[click.Command]]":
     """Add the commands that set up a machine and extend `ale`."""
     from ale_workbench.machine.commands import init, status
     from ale_workbench.new.command import command as new
     from ale_workbench.sandboxes.command import sandbox
     from ale_workbench.schema.command import schema
 
-    return [init, status, new, schema, sandbox]
+    return {"Extend": [init, new, schema], "Models and machines": [sandbox, status]}

@@ -190,4 +190,4 @@ def test_the_command_is_registered_by_the_hook_for_commands() -> None:
     from ale_workbench import plugin
 
     assert plugin.ale_commands.__name__ == ale_commands.__name__
-    assert "new" in [each.name for each in plugin.ale_commands()]
+    assert "new" in [each.name for each in plugin.ale_commands()["Extend"]]

@@ -1,4 +1,4 @@
-"""``ale worker`` and ``ale events`` as click sees them; their work is imported when they run."""
+"""``ale workers run`` and ``events`` as click sees them; their work is imported when they run."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -25,7 +25,17 @@ def _server(command: F) -> F:
     return url(server_options()(command))
 
 
-@click.command("worker")
+@click.group("workers")
+def workers() -> None:
+    """Let other processes and machines run episodes, and see what is going on.
+
+    \b
+    Example:
+      ale workers run --nats nats://queue:4222 --labels docker,gpu
+    """
+
+
+@workers.command("run")
 @_server
 @click.option(
     "--labels",
@@ -82,23 +92,15 @@ def worker(
 
     \b
     Examples:
-      ale worker --nats nats://queue:4222 --labels docker,gpu
-      ale worker -n 4 --exit-when-idle 600
+      ale workers run --nats nats://queue:4222 --labels docker,gpu
+      ale workers run -n 4 --exit-when-idle 600
     """
     from ale_nats.running import run_worker
 
     run_worker(server_of(url, server, "--nats"), labels, slots, name, idle_s, require, readable)
 
 
-@click.group("events")
-def events() -> None:
-    """Show the events that runs publish (observer nats).
-
-    Example: ale events tail --nats nats://10.0.0.5:4222
-    """
-
-
-@events.command("tail")
+@workers.command("events")
 @_server
 @click.argument("run", metavar="[RUN_ID]", required=False)
 @click.option("--all", "from_start", is_flag=True, help="Begin with the oldest stored event.")
@@ -113,8 +115,8 @@ def tail(
 
     \b
     Examples:
-      ale events tail --nats nats://queue:4222
-      ale events tail 20260101-120000-3f2a-quickstart --all --until-finished --json
+      ale workers events --nats nats://queue:4222
+      ale workers events 20260101-120000-3f2a-quickstart --all --until-finished --json
     """
     from ale_nats.running import run_tail
 

@@ -18,8 +18,8 @@ from ale_nats_client.options import ServerOptions
 
 _HEADERS_BYTES = 4096
 _ANOTHER = (
-    ", or name another: executor.url or an observer's url in a config, --nats for `ale worker` and "
-    "`ale events`, or the variable NATS_URL"
+    ", or name another: executor.url or an observer's url in a config, --nats for `ale workers "
+    "run` and `ale workers events`, or the variable NATS_URL"
 )
 _OBJECTS_KEPT_S = 7 * 86_400.0
 _EXISTS = 10058

@@ -1,4 +1,4 @@
-"""The observer ``nats``, and what ``ale events tail`` reads."""
+"""The observer ``nats``, and what ``ale workers events`` reads."""
 
 import asyncio
 import json
@@ -139,7 +139,7 @@ class _Sending:
         connection = connected(
             self._options,
             self._environ,
-            name=f"ale events {self._run}",
+            name=f"ale workers events {self._run}",
             timeout_s=self._options.connect_timeout_s,
         )
         async with connection as link:
@@ -187,7 +187,7 @@ class _Sending:
 
 @frozen
 class ShownEvent:
-    """An event as `ale events tail` shows it."""
+    """An event as `ale workers events` shows it."""
 
     run: str
     hook: str
@@ -207,7 +207,7 @@ async def shown_events(
         from_start: begin with the oldest that the server has.
     """
     policy = DeliverPolicy.ALL if from_start else DeliverPolicy.NEW
-    async with connected(server, environ, name="ale events tail") as link:
+    async with connected(server, environ, name="ale workers events") as link:
         await link.ensure([event_stream()])
         arrived: asyncio.Queue[ShownEvent] = asyncio.Queue()
 

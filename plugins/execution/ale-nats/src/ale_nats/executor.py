@@ -403,7 +403,7 @@ class Session:
             labels = f" --labels {','.join(self._options.labels)}" if self._options.labels else ""
             self._run.report(
                 f"no worker has taken an episode for {self._options.silence_s:g} s; "
-                f"start some: ale worker --nats {self._options.url}{labels}"
+                f"start some: ale workers run --nats {self._options.url}{labels}"
             )
 
     def _begin(self, call: Any) -> None:

@@ -1,8 +1,8 @@
-"""Registers the executor and the observer ``nats``, ``ale worker`` and ``ale events``."""
+"""Registers the executor and the observer ``nats``, ``ale workers run`` and ``events``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import BuildContext, Component, hookimpl
@@ -29,20 +29,20 @@ def _observer(options: EventOptions, context: BuildContext) -> object:
 @hookimpl
 def ale_executors() -> Sequence[Component[Any, Executor]]:
     """Register the executor ``nats``."""
-    summary = "Runs episodes on workers (ale worker) over NATS JetStream."
+    summary = "Runs episodes on workers (ale workers run) over NATS JetStream."
     return [Component("nats", "ale_nats.options:NatsOptions", _executor, summary=summary)]
 
 
 @hookimpl
 def ale_observers() -> Sequence[Component[Any, object]]:
     """Register the observer ``nats``."""
-    summary = "Publishes every event of a run to a NATS server; ale events tail shows them."
+    summary = "Publishes every event of a run to a NATS server; ale workers events shows them."
     return [Component("nats", "ale_nats.options:EventOptions", _observer, summary=summary)]
 
 
 @hookimpl
-def ale_commands() -> Sequence[click.Command]:
-    """Register ``ale worker`` and ``ale events``."""
-    from ale_nats.commands import events, worker
+def ale_commands() -> Mapping[str, Sequence[click.Command]]:
+    """Register ``ale workers run`` and ``ale workers events``."""
+    from ale_nats.commands import workers
 
-    return [worker, events]
+    return {"Models and machines": [workers]}

@@ -27,7 +27,7 @@ def run_worker(
     require: str = "",
     readable: Sequence[str] = (),
 ) -> None:
-    """``ale worker``.
+    """``ale workers run``.
 
     Raises:
         InputError: `require` names something that no sandbox isolates.
@@ -85,7 +85,7 @@ def _say(text: str) -> None:
 def run_tail(
     server: ServerOptions, run: str | None, *, from_start: bool, as_json: bool, until_finished: bool
 ) -> None:
-    """``ale events tail``. Raises `AleError` where the server can't be reached."""
+    """``ale workers events``. Raises `AleError` where the server can't be reached."""
 
     async def show() -> None:
         events = shown_events(server, os.environ, run, from_start=from_start)

@@ -32,7 +32,17 @@ class WorkerGroup:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.started += 1
         output = self.folder / f"worker-{self.started}.log"
-        command = [ALE, "worker", "--nats", self.url, "-n", str(SLOTS), *self.options, *options]
+        command = [
+            ALE,
+            "workers",
+            "run",
+            "--nats",
+            self.url,
+            "-n",
+            str(SLOTS),
+            *self.options,
+            *options,
+        ]
         with output.open("wb") as file:
             # A worker that is killed leaves its sandboxes behind, in this folder.
             variables = {**os.environ, "TMPDIR": str(self.folder), **(environ or {})}

@@ -1,4 +1,4 @@
-"""``ale worker``: takes jobs of any run, and runs them as the run itself would."""
+"""``ale workers run``: takes jobs of any run, and runs them as the run itself would."""
 
 import asyncio
 import os
@@ -369,7 +369,7 @@ async def worker_process(
     async def back() -> None:
         report("the connection to the server is back")
 
-    name = f"ale worker {options.name}"
+    name = f"ale workers run {options.name}"
     async with connected(server, environ, name=name, on_lost=lost, on_back=back) as link:
         labels = sorted(options.labels)
         with announced("worker", name=options.name, slots=options.slots, labels=labels):

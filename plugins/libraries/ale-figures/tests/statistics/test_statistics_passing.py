@@ -16,7 +16,7 @@ def test_the_interval_is_wilsons_and_never_empty() -> None:
 
 
 def test_the_interval_of_pass_at_1_is_that_of_the_attempts() -> None:
-    """`ale results` and `ale run` say the same of an evaluation; k of k attempts are one trial."""
+    """`ale show results` and `ale run` say the same; k of k attempts are one trial."""
     counts = [(4, won) for won in (0, 1, 1, 2, 3, 3, 2, 2)]
     attempts = [Attempts(rewards=[1.0] * won + [0.0] * (n - won)) for n, won in counts]
     assert mean_pass_at(attempts, 1).interval == pytest.approx(success_interval(counts))

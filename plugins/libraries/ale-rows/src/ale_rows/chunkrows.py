@@ -1,4 +1,4 @@
-"""`ale dataset rl`: a row per chunk and context, with the chunk's reward, return and weight."""
+"""`ale data rl`: a row per chunk and context, with the chunk's reward, return and weight."""
 
 from collections.abc import Iterator
 from pathlib import Path

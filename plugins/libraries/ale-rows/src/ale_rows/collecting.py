@@ -1,4 +1,4 @@
-"""`ale collect`: the episodes of stored runs as one stream of rows."""
+"""`ale data collect`: the episodes of stored runs as one stream of rows."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set

@@ -1,4 +1,4 @@
-"""`ale dataset sft`: conversations for imitation."""
+"""`ale data sft`: conversations for imitation."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -49,7 +49,7 @@ def make_sft(
     kind = stored_kind(source)
     if min_weight is not None and kind is EpisodeRow:
         message = "these episodes have no weights"
-        raise InputError.of(message, file=str(source), hint="ale score them first")
+        raise InputError.of(message, file=str(source), hint="ale data score them first")
     counts = Counts()
     rows = _rows(stored_rows(source, kind), min_reward, min_weight, counts)
     with streaming():

@@ -1,4 +1,4 @@
-"""`ale dataset dpo`: preference pairs."""
+"""`ale data dpo`: preference pairs."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -96,7 +96,7 @@ def same_prompt_pairs(source: Path, by: By, margin: float, counts: Counts) -> It
     kind = stored_kind(source)
     if kind is EpisodeRow and by != "episode":
         message = f"these episodes have no credit to compare by '{by}'"
-        raise InputError.of(message, file=str(source), hint="ale score them first")
+        raise InputError.of(message, file=str(source), hint="ale data score them first")
     workdirs = Workdirs()
     tasks = _tasks(source, counts, workdirs)
     compared: type[Any] = _SlimRow if by == "episode" else ScoredRow

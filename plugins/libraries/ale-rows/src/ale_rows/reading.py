@@ -140,7 +140,7 @@ def _reason(line: bytes, cls: type[Any]) -> tuple[str, str | None, str | None] |
         return (
             "an episode of a run directory, not a row of a data set",
             None,
-            "collect it first: ale collect RUN --out raw.jsonl",
+            "collect it first: ale data collect RUN --out raw.jsonl",
         )
     if head.kind not in wanted:
         expected = " or ".join(f"'{kind}'" for kind in wanted)

@@ -89,8 +89,8 @@ class EpisodeRow(msgspec.Struct, frozen=True, kw_only=True):
     crediting: Annotated[
         Mapping[str, Any] | None,
         Meta(
-            description="Sections `chunker` and `credit` of the run's config, which `ale score` "
-            "takes; null: the run had none."
+            description="Sections `chunker` and `credit` of the run's config, which `ale data "
+            "score` takes; null: the run had none."
         ),
     ] = None
     episode: Episode
@@ -238,10 +238,10 @@ KINDS: dict[str, type[Any]] = {
 """By `kind`."""
 
 MADE_BY = {
-    "episode": "ale collect",
-    "scored": "ale score",
-    "dpo": "ale dataset dpo",
-    "sft": "ale dataset sft",
-    "rl": "ale dataset rl",
+    "episode": "ale data collect",
+    "scored": "ale data score",
+    "dpo": "ale data dpo",
+    "sft": "ale data sft",
+    "rl": "ale data rl",
 }
 """The command that writes each kind."""

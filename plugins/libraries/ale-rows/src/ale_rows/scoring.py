@@ -1,4 +1,4 @@
-"""`ale score`: cut the episodes of a file into chunks and give each its credit."""
+"""`ale data score`: cut the episodes of a file into chunks and give each its credit."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

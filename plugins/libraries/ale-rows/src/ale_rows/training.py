@@ -1,4 +1,4 @@
-"""`ale dataset train`: train on scored rows instead of in a run."""
+"""`ale train rows`: train on scored rows instead of in a run."""
 
 import hashlib
 import json
@@ -96,7 +96,7 @@ def check_scored(source: Path) -> None:
         InputError: it has no rows, or the first is not a scored one.
     """
     if next(read_rows(source, ScoredRow), None) is None:
-        expected = "scored rows: what `ale score` writes"
+        expected = "scored rows: what `ale data score` writes"
         raise InputError.of("the file has no rows", file=str(source), expected=expected)
 
 
@@ -267,7 +267,7 @@ def _without_ids(source: Path) -> InputError:
         path="episode.trajectory.turns[].completion.tokens",
         expected="rows of a model that gives token ids, such as llm.type policy",
         hint="ale proxy --ask-tokens and return_token_ids of llm.type openai ask for them; what "
-        "ale dataset sft writes needs none",
+        "ale data sft writes needs none",
     )
 
 
@@ -281,7 +281,7 @@ def _other_tokenizer(source: Path, line: int, theirs: str, own: str) -> InputErr
         line=line,
         path="episode.metadata.tokenizer",
         expected="rows of a model with the vocabulary of this one",
-        hint="train the model that sampled them; or make rows without ids of them: ale dataset sft",
+        hint="train the model that sampled them; or make rows without ids of them: ale data sft",
     )
 
 

@@ -1,4 +1,4 @@
-"""`ale dataset import` and `ale dataset export`: other formats in and out of rows."""
+"""`ale data import` and `ale data export`: other formats in and out of rows."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -153,7 +153,7 @@ class HTTPServer:
             refusal = msgspec.json.decode(content, type=Refusal)
         except (msgspec.DecodeError, UnicodeDecodeError):
             message = f"{self._url} answered with status {status}, not by ale's protocol"
-            hint = "; is it an ale server with a model that samples by token ids?"
+            hint = "; is it an ale engines with a model that samples by token ids?"
             if status == _NOT_FOUND:
                 return _UnknownRouteError(message + hint)
             return LLMError(message + hint, transient=status >= 500)

@@ -68,7 +68,7 @@ def _refused(message: str) -> InputError:
         path="trainer.type",
         expected="a model in this process that records token ids and log-probabilities",
         hint="llm: {type: policy, ...}; or run without a trainer, and train on the data set that "
-        "`ale dataset` makes of the run",
+        "`ale data` makes of the run",
     )
 
 

@@ -157,7 +157,7 @@ class Following:
 
     version: int = field(validator=ge(0), metadata=doc("Version of these weights."))
     digest: str = field(
-        metadata=doc("Digest of these weights, as `ale server list --json` shows it.")
+        metadata=doc("Digest of these weights, as `ale engines list --json` shows it.")
     )
 
 

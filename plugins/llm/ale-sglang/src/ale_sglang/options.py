@@ -10,7 +10,7 @@ from ale_servers.options import HostedOptions
 
 @frozen(kw_only=True)
 class SGLangServerOptions(HostedOptions):
-    """SGLang on this machine, started in an environment of its own: `ale server install sglang`."""
+    """SGLang on this machine, in an environment of its own: `ale engines install sglang`."""
 
     dtype: Literal["float32", "bfloat16", "float16"] = field(
         default="bfloat16", metadata=doc("Data type of weights and computations.")

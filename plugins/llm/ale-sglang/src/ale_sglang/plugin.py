@@ -19,7 +19,7 @@ def probe() -> Probe:
 
     if is_made(RECIPE):
         return Probe(usable=True, reason=f"installed in {folder_of(RECIPE)}")
-    remedy = "ale server install sglang"
+    remedy = "ale engines install sglang"
     return Probe(usable=False, reason="SGLang is not installed", remedy=remedy)
 
 

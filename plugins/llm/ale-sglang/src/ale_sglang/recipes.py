@@ -32,5 +32,5 @@ def python() -> Path:
     """
     if not is_made(RECIPE):
         message = f"SGLang {VERSION} {missing(RECIPE)}"
-        raise InputError.of(message, hint="ale server install sglang")
+        raise InputError.of(message, hint="ale engines install sglang")
     return folder_of(RECIPE) / "bin" / "python"

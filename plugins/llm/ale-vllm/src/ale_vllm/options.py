@@ -10,7 +10,7 @@ from ale_servers.options import HostedOptions
 
 @frozen(kw_only=True)
 class VLLMServerOptions(HostedOptions):
-    """vLLM on this machine, started in an environment of its own: `ale server install vllm`."""
+    """vLLM on this machine, started in an environment of its own: `ale engines install vllm`."""
 
     build: Literal["auto", "cpu", "cuda"] = field(
         default="auto", metadata=doc("auto: cuda if there is an NVIDIA GPU.")

@@ -20,7 +20,7 @@ def probe() -> Probe:
     recipe = RECIPES[build_here()]
     if is_made(recipe):
         return Probe(usable=True, reason=f"installed in {folder_of(recipe)}")
-    remedy = "ale server install vllm"
+    remedy = "ale engines install vllm"
     return Probe(usable=False, reason="vLLM is not installed", remedy=remedy)
 
 

@@ -83,6 +83,6 @@ def python_of(build: Build) -> Path:
     recipe = RECIPES[build]
     if not is_made(recipe):
         message = f"vLLM {VERSION} for {build} {missing(recipe)}"
-        hint = f"ale server install vllm --build {build}"
+        hint = f"ale engines install vllm --build {build}"
         raise InputError.of(message, hint=hint)
     return folder_of(recipe) / "bin" / "python"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ale.plugin import Component, hookimpl
@@ -28,8 +28,8 @@ def ale_observers() -> Sequence[Component[AuditOptions, object]]:
 
 
 @hookimpl
-def ale_commands() -> Sequence[click.Command]:
+def ale_commands() -> Mapping[str, Sequence[click.Command]]:
     """Add ``ale audit``."""
     from ale_observe_audit.command import audit
 
-    return [audit]
+    return {"Look": [audit]}

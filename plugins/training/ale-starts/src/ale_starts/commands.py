@@ -1,4 +1,4 @@
-"""The command ``ale forks``; its implementation is imported when it is called."""
+"""The command ``ale show forks``; its implementation is imported when it is called."""
 
 from pathlib import Path
 
@@ -6,8 +6,10 @@ import click
 
 from ale.commands import run_argument
 
+show = click.Group("show")
 
-@click.command("forks")
+
+@show.command("forks")
 @run_argument
 @click.option("--task", help="Show this task only.")
 @click.option(
@@ -29,8 +31,8 @@ def forks(run: Path, task: str | None, since: int, level: float) -> None:
 
     \b
     Examples:
-      ale forks runs/20260101-120000-3f2a-rollback
-      ale forks RUN --task rename-files --since 20
+      ale show forks runs/20260101-120000-3f2a-rollback
+      ale show forks RUN --task rename-files --since 20
     """
     from ale.runs import RunReader
     from ale_figures.forks import curves

@@ -1,4 +1,4 @@
-"""``ale forks``: success curves as text."""
+"""``ale show forks``: success curves as text."""
 
 from ale.errors import InputError, nearest
 from ale.text import counted, shorten, table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import Component, hookimpl
@@ -39,8 +39,8 @@ def ale_starts() -> Sequence[Component[Any, StartScheme]]:
 
 
 @hookimpl
-def ale_commands() -> Sequence[click.Command]:
-    """Register ``ale forks``."""
-    from ale_starts.commands import forks
+def ale_commands() -> Mapping[str, Sequence[click.Command]]:
+    """Register ``ale show forks``."""
+    from ale_starts.commands import show
 
-    return [forks]
+    return {"Look": [show]}

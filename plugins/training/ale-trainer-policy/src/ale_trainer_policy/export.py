@@ -1,4 +1,4 @@
-"""Exports the model of a run, or of `ale dataset train`, to a folder that transformers loads."""
+"""Exports the model of a run, or of `ale train rows`, to a folder that transformers loads."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def write_model(
 def _manifest(run: Path) -> tuple[Node, int]:
     """The sections that a model was trained with, below ``config``, and its seed."""
     file = run / "training.json"
-    if not (run / "manifest.json").exists() and file.exists():  # of `ale dataset train`
+    if not (run / "manifest.json").exists() and file.exists():  # of `ale train rows`
         try:
             stored = json.loads(file.read_bytes())
         except (OSError, ValueError) as error:

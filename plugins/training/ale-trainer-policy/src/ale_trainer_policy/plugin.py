@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import Component, Ranks, hookimpl
@@ -45,8 +45,8 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
 
 
 @hookimpl
-def ale_commands() -> Sequence[click.Command]:
+def ale_commands() -> Mapping[str, Sequence[click.Command]]:
     """Register ``ale model`` and ``ale plan``."""
     from ale_trainer_policy.commands import model, plan
 
-    return [model, plan]
+    return {"Data and training": [model], "Run": [plan]}

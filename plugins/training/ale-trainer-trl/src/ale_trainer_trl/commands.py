@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @click.group("train")
 def train() -> None:
-    """Train a model on a data set, with TRL and PEFT.
+    """Train a model on a data set: of preferences or prompts with TRL, or of scored rows.
 
     \b
     Example:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ale.plugin import Component, Probe, hookimpl
@@ -43,8 +43,8 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
 
 
 @hookimpl
-def ale_commands() -> Sequence[click.Command]:
+def ale_commands() -> Mapping[str, Sequence[click.Command]]:
     """Register ``ale train``."""
     from ale_trainer_trl.commands import train
 
-    return [train]
+    return {"Data and training": [train]}

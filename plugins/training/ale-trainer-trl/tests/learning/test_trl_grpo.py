@@ -155,7 +155,7 @@ def test_fewer_prompts_than_an_update_takes_are_refused(
     ("row", "message"),
     [
         ({"question": "go"}, r"other\.jsonl:2: 'prompt' is missing"),
-        ({"kind": "scored"}, r"other\.jsonl:2: 'prompt' is missing(?s:.*) ale dataset rl makes"),
+        ({"kind": "scored"}, r"other\.jsonl:2: 'prompt' is missing(?s:.*) ale data rl makes"),
         ({"prompt": [1, 2]}, r"other\.jsonl:2: the prompt is empty or no text"),
         ({"prompt": [{"content": "go"}]}, r"other\.jsonl:2: the prompt is empty or no text"),
         ({"prompt": "go\ud800"}, r"other\.jsonl:2: no valid Unicode"),

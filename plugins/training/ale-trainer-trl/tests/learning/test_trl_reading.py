@@ -145,7 +145,7 @@ def called(calls: Any) -> list[dict[str, Any]]:
     ("row", "message"),
     [
         ({"prompt": "a", "chosen": "b"}, "'rejected' is missing"),
-        ({"kind": "scored"}, "'prompt' is missing(?s:.*) ale dataset dpo makes such rows"),
+        ({"kind": "scored"}, "'prompt' is missing(?s:.*) ale data dpo makes such rows"),
         ({"prompt": "a", "chosen": [], "rejected": "b"}, "don't match"),
         ({"prompt": [{"content": "a"}], "chosen": [], "rejected": []}, "don't match"),
         (

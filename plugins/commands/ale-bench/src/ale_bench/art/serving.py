@@ -12,7 +12,7 @@ _STATUS_S = 10.0
 
 
 def takes_weights(url: str) -> bool:
-    """Does a server of `ale serve` or `ale server` with a model that can be trained answer here?
+    """Does a server of `ale serve` or `ale engines` with a model that can be trained answer here?
 
     A server that can't be reached is none: the checks of the run say what is wrong with it.
 

@@ -1,1 +1,1 @@
-"""Inspect stored runs: `ale show`, `ale credit` and `ale report`."""
+"""Inspect stored runs: `ale show`, `ale show credit` and `ale report`."""

@@ -1,4 +1,4 @@
-"""The command line of `ale show`, `ale credit` and `ale report`.
+"""The command line of `ale show`, `ale show credit` and `ale report`.
 
 `ale --help` imports this module, so it imports only click and `ale.commands`; the rest is imported
 when it runs.
@@ -15,12 +15,41 @@ if TYPE_CHECKING:
     from ale.runs import Registry
 
 
-@click.command("show")
+class _Show(click.Group):
+    """A group of views, to which other packages add theirs; `run` is the one that needs no name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does; options that are not the group's are those of `run`."""
+        option = not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names)
+        return super().parse_args(ctx, ["run", *args] if option else args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; what names no view is a RUN."""
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["run", *args])
+
+
+@click.group("show", cls=_Show, subcommand_metavar="[VIEW] [RUN] ...")
+def show() -> None:
+    """Show a stored RUN, or one EPISODE of it turn by turn; other views have names.
+
+    Without a RUN, it is the newest in ./runs.
+
+    \b
+    Examples:
+      ale show
+      ale show runs/20260101-120000-3f2a-quickstart 0-basics-ls-0
+      ale show credit runs/20260101-120000-3f2a-quickstart --scheme ipa --scheme grpo
+    """
+
+
+@show.command("run")
 @run_argument
 @click.argument("episode", required=False)
 @click.option("--full", is_flag=True, help="Show prompts and outputs in full, and tracebacks.")
 @click.option("--all", "every", is_flag=True, help="List every step and task, not only 60.")
-def show(run: Path, episode: str | None, full: bool, every: bool) -> None:
+def run_or_episode(run: Path, episode: str | None, full: bool, every: bool) -> None:
     """Show a stored RUN, or one EPISODE of it turn by turn.
 
     A run that trains is shown by step and evaluation, another one by task.
@@ -29,7 +58,7 @@ def show(run: Path, episode: str | None, full: bool, every: bool) -> None:
 
     \b
     Examples:
-      ale show runs/20260101-120000-3f2a-quickstart
+      ale show run runs/20260101-120000-3f2a-quickstart --all
       ale show runs/20260101-120000-3f2a-quickstart 0-basics-ls-0
     """
     from ale.runs import RunReader
@@ -49,7 +78,7 @@ def show(run: Path, episode: str | None, full: bool, every: bool) -> None:
     click.echo(transcript(found, credited, full=full))
 
 
-@click.command("credit")
+@show.command("credit")
 @run_argument
 @click.option(
     "--scheme",
@@ -83,8 +112,8 @@ def credit(
 
     \b
     Examples:
-      ale credit runs/20260101-120000-3f2a-quickstart --scheme ipa --scheme grpo
-      ale credit RUN --scheme ipa:gamma=0.5 --scheme ipa:gamma=1 --episode basics-ls
+      ale show credit runs/20260101-120000-3f2a-quickstart --scheme ipa --scheme grpo
+      ale show credit RUN --scheme ipa:gamma=0.5 --scheme ipa:gamma=1 --episode basics-ls
     """
     from ale.runs import RunReader
     from ale_look.inspect.compare import compare_all, compare_episode

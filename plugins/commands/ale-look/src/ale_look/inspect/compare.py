@@ -1,4 +1,4 @@
-"""``ale credit``: compare credit schemes on the same stored episodes, chunk by chunk."""
+"""``ale show credit``: compare credit schemes on the same stored episodes, chunk by chunk."""
 
 from collections.abc import Iterator, Sequence
 

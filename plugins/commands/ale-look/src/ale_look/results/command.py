@@ -1,4 +1,4 @@
-"""The command line; the implementation is imported when it runs."""
+"""``ale show results`` and ``ale data harbor-job``; their work is imported when they run."""
 
 from pathlib import Path
 from typing import cast
@@ -6,13 +6,17 @@ from typing import cast
 import click
 
 from ale.commands import PATH, run_argument
+from ale_look.inspect.commands import show
 
 _split = click.option(
     "--split", type=click.Choice(["train", "evaluation"]), default="train", show_default=True
 )
 
 
-@click.command("results")
+data = click.Group("data")
+
+
+@show.command("results")
 @run_argument
 @click.option("--k", "ks", type=click.IntRange(1), multiple=True, help="k of pass@k; repeatable.")
 @_split
@@ -37,10 +41,10 @@ def results(
 
     \b
     Examples:
-      ale results runs/20260101-120000-3f2a-terminal
-      ale results runs/20260101-120000-3f2a-terminal --k 1 --k 5 --json
-      ale results runs/20260101-120000-3f2a-terminal --split evaluation --temperature 0
-      ale results runs/20260102-120000-7bd1-terminal --against runs/20260101-120000-3f2a-terminal
+      ale show results runs/20260101-120000-3f2a-terminal
+      ale show results runs/20260101-120000-3f2a-terminal --k 1 --k 5 --json
+      ale show results runs/20260101-120000-3f2a-terminal --split evaluation --temperature 0
+      ale show results latest --against runs/20260101-120000-3f2a-terminal
     """
     from ale.runs import RunReader
     from ale.types import Split
@@ -55,7 +59,7 @@ def results(
     click.echo(to_json(counted, ks, other) if as_json else as_text(counted, ks, other))
 
 
-@click.command("harbor-job")
+@data.command("harbor-job")
 @run_argument
 @click.option(
     "--out",
@@ -71,7 +75,7 @@ def harbor_job(run: Path, out: Path, name: str | None, split: str) -> None:
 
     \b
     Example:
-      ale harbor-job runs/20260101-120000-3f2a-terminal --out jobs
+      ale data harbor-job runs/20260101-120000-3f2a-terminal --out jobs
       harbor view jobs
     """
     from ale.types import Split

@@ -34,7 +34,7 @@ def comparison(runs: Sequence[Path]) -> str:
     parts = ["\n".join(lines), table(["", *letters], results)]
     parts += [table(["setting", *letters], different)] if different else ["the same config"]
     if len(runs) == 2:
-        parts += [f"task by task: ale results {runs[0]} --against {runs[1]}"]
+        parts += [f"task by task: ale show results {runs[0]} --against {runs[1]}"]
     return "\n\n".join(parts)
 
 

@@ -28,7 +28,7 @@ def export(connection: Connection, ids: Select[Any], out: Path) -> int:
 
     Args:
         ids: a query for the ids of the episodes.
-        out: a ``.jsonl`` file: whole episodes, as `ale score` and `ale dataset` read them; a
+        out: a ``.jsonl`` file: whole episodes, as `ale data score` and `ale data` read them; a
             ``.parquet`` file: their rows of the table `episodes`; or, without a suffix, a folder
             with a Parquet file of each table, with the rows that belong to these episodes. A
             folder that exists is replaced if it holds nothing but such files.

@@ -27,7 +27,7 @@ _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 
 @click.group("runs")
 def runs() -> None:
-    """List stored runs; tag, compare, archive, restore and delete them.
+    """List stored runs and search their episodes; tag, compare, archive, restore and delete runs.
 
     \b
     Examples:
@@ -218,7 +218,7 @@ def restore(archives: tuple[Path, ...], to: Path | None) -> None:
 def index(folder: Path, rebuild: bool, store: str | None) -> None:
     """Bring the database up to date with the runs in FOLDER; default: runs.
 
-    `ale runs list` and `ale traj` do this by themselves.
+    `ale runs list` and `ale runs` do this by themselves.
 
     \b
     Examples:

@@ -94,7 +94,7 @@ class Assignments:
         task = Task(
             id=task_id,
             goal=goal,
-            origin="ale bridge",
+            origin="ale workers bridge",
             tags=tuple(form.tags),
             metadata={"environment": form.environment},
         )

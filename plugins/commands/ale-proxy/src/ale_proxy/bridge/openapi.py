@@ -23,7 +23,7 @@ def document() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "ale bridge",
+            "title": "ale workers bridge",
             "version": version("ale-proxy"),
             "description": "Managers assign tasks and grade results; workers take and answer them.",
         },

@@ -25,7 +25,7 @@ from ale_proxy.sessions import Sessions
 
 @frozen(kw_only=True)
 class BridgeOptions:
-    """What ``ale bridge`` is started with."""
+    """What ``ale workers bridge`` is started with."""
 
     proxy: ProxyOptions
     """Its `upstream` is empty where there is no proxy on the same server."""

@@ -96,7 +96,7 @@ class BridgeClient:
         why = os.strerror(number) if number > 0 else str(error) or type(error).__name__
         message = f"the bridge at {self._url} does not answer ({why})"
         if over:
-            hint = "start it by `ale bridge`, or correct --bridge"
+            hint = "start it by `ale workers bridge`, or correct --bridge"
             raise AleError(f"{message}: {hint}") from error
         if self._answers:
             self._answers = False

@@ -30,7 +30,7 @@ _NAMED = 3
 
 @frozen(kw_only=True)
 class ManagerOptions:
-    """What ``ale manage`` is started with."""
+    """What ``ale workers manage`` is started with."""
 
     config: Path
     bridge: str
@@ -188,7 +188,9 @@ class _Manager:
 
 def _built(config: Path, registry: Registry, *, details: bool) -> tuple[list[Task], Grader]:
     """The tasks of a config, and what grades them."""
-    root = read_sections(config, registry, command="ale manage", uses=("tasks", "llm", "sandbox"))
+    root = read_sections(
+        config, registry, command="ale workers manage", uses=("tasks", "llm", "sandbox")
+    )
     if (place := root.get("sandbox")) is not None:  # also where no criterion needs one
         check_choice(place, "sandbox", registry, path="sandbox")
     context = BuildContext(environ=dict(os.environ))

@@ -1,4 +1,4 @@
-"""``ale server`` as click sees it; its work is imported when it runs."""
+"""``ale engines`` as click sees it; its work is imported when it runs."""
 
 import os
 from collections.abc import Callable
@@ -31,8 +31,8 @@ def _in_nats(command: Callable[..., None]) -> Callable[..., None]:
     return click.option("--nats", metavar="URL", help=text)(server_options("nats-")(command))
 
 
-@click.group("server")
-def server() -> None:
+@click.group("engines")
+def engines() -> None:
     """Install, start, list and stop inference servers that runs sample from.
 
     A run uses the servers of a folder by llm: {type: servers, registry: FOLDER}; they keep running
@@ -40,15 +40,15 @@ def server() -> None:
 
     \b
     Examples:
-      ale server start policy:model=my_model --name one
-      ale server install vllm
-      ale server start vllm-server:model=my_model --name two
-      ale server list
-      ale server stop one
+      ale engines start policy:model=my_model --name one
+      ale engines install vllm
+      ale engines start vllm-server:model=my_model --name two
+      ale engines list
+      ale engines stop one
     """
 
 
-@server.command("start")
+@engines.command("start")
 @click.argument("llm", metavar=COMPONENT, required=False)
 @click.option("--config", type=PATH, metavar="FILE", help="Serve this config's section llm.")
 @click.option("--name", help="Name of the server; default: server-1 and so on.")
@@ -84,7 +84,7 @@ def start(
 
     It gets a free port and a log, and is started again after a crash.
 
-    Example: ale server start policy:model=my_model --count 2 --gpus 0
+    Example: ale engines start policy:model=my_model --count 2 --gpus 0
     """
     from ale_serving.server.running import names_for, start
 
@@ -99,7 +99,7 @@ def start(
         click.echo(f"{each}  {entry.url}")
 
 
-@server.command("install")
+@engines.command("install")
 @click.argument("program")
 @click.option(
     "--build",
@@ -112,21 +112,21 @@ def install(program: str, build: str | None) -> None:
     The environment is in $ALE_SERVER_ENVIRONMENTS, or ~/.cache/ale/environments, and never that of
     the trainer. A program that is already installed is left as it is.
 
-    Example: ale server install vllm
+    Example: ale engines install vllm
     """
     from ale_serving.server.installing import install
 
     click.echo(f"{program} is installed in {install(program, build)}")
 
 
-@server.command("list")
+@engines.command("list")
 @_KEY
 @_in_nats
 @_FOLDER
 def list_(api_key_env: str | None, folder: Path | None, **nats: Any) -> None:
     """List the servers of a registry: address, model, version, load and start.
 
-    Example: ale server list
+    Example: ale engines list
     """
     from ale_serving.server.listing import listing
 
@@ -135,7 +135,7 @@ def list_(api_key_env: str | None, folder: Path | None, **nats: Any) -> None:
         click.echo(line)
 
 
-@server.command("stop")
+@engines.command("stop")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
     "--all",
@@ -148,7 +148,7 @@ def list_(api_key_env: str | None, folder: Path | None, **nats: Any) -> None:
 def stop(names: tuple[str, ...], every: bool, folder: Path | None) -> None:
     """Stop servers of this machine.
 
-    Example: ale server stop one
+    Example: ale engines stop one
     """
     from ale_serving.server.running import kept, stop
 
@@ -160,7 +160,7 @@ def stop(names: tuple[str, ...], every: bool, folder: Path | None) -> None:
         if each.is_starting:
             click.echo(
                 f"{each.name} is being started by another command (process {each.starter}), and is "
-                f"left alone: ale server stop {each.name} stops it too",
+                f"left alone: ale engines stop {each.name} stops it too",
                 err=True,
             )
     for name in [each.name for each in found if not each.is_starting] if every else names:

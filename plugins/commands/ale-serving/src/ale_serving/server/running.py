@@ -30,7 +30,7 @@ class Keeping(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     """The folder may be shared with other machines."""
     starter: int = 0
-    """The `ale server start` that waits until the server answers; 0 once it has."""
+    """The `ale engines start` that waits until the server answers; 0 once it has."""
     starter_born: str = ""
     """As `born`."""
 
@@ -58,7 +58,7 @@ def names_for(place: Place, name: str | None, count: int) -> list[str]:
         return [each for each in free if each not in taken][:count]
     wanted = [name] if count == 1 else [f"{name}-{n}" for n in range(1, count + 1)]
     if used := sorted(taken.intersection(wanted)):
-        hint = f"ale server stop {used[0]}; or another name"
+        hint = f"ale engines stop {used[0]}; or another name"
         message = f"there is a server '{used[0]}' in {place.registry}"
         raise InputError.of(message, path="--name", hint=hint)
     return wanted

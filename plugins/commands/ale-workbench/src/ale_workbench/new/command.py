@@ -51,7 +51,7 @@ def command(
     passes its contract kit; replace its implementation with yours and keep the tests passing.
 
     The KIND openclaw is no plugin: it writes a folder NAME with a manager and a worker for
-    OpenClaw, who work through `ale bridge`.
+    OpenClaw, who work through `ale workers bridge`.
 
     \b
     Examples:

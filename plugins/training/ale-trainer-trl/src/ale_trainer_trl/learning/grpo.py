@@ -93,7 +93,7 @@ def _prompts(training: GrpoTraining, tokenizer: Any) -> Iterator[Mapping[str, An
         if not prompt or not (isinstance(prompt, str) or is_conversation(prompt)):
             message = "'prompt' is missing" if prompt is None else "the prompt is empty or no text"
             expected = "prompt: text or a list of messages"
-            hint = "ale dataset rl makes such rows of scored ones" if "kind" in row else None
+            hint = "ale data rl makes such rows of scored ones" if "kind" in row else None
             raise InputError.of(message, file=file, line=line, expected=expected, hint=hint)
         try:
             json.dumps(row, ensure_ascii=False, default=str).encode()

@@ -120,7 +120,7 @@ def pair_of(tokenizer: Any, row: Row, place: Place) -> Pair:
         message = (
             f"'{lacking[0]}' is missing" if lacking else "prompt, chosen and rejected don't match"
         )
-        hint = "ale dataset dpo makes such rows of scored ones" if "kind" in row else None
+        hint = "ale data dpo makes such rows of scored ones" if "kind" in row else None
         raise InputError.of(message, file=file, line=line, expected=EXPECTED, hint=hint)
     if not text and not tokenizer.chat_template:
         message = "a conversation, and the model's tokenizer has no chat template"

@@ -1,4 +1,4 @@
-"""The command line of `ale traj`; the implementations are imported when they run."""
+"""The commands of `ale runs` for episodes; their work is imported when they run."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ale.commands import PATH
+from ale_look.store.runs_command import runs
 from ale_look.store.shared import (
     folder_argument,
     json_option,
@@ -98,18 +99,6 @@ def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
         click.echo(json.dumps(shown, ensure_ascii=False))
 
 
-@click.group("traj")
-def traj() -> None:
-    """Search the episodes of all stored runs: list, sample or export those that match.
-
-    \b
-    Examples:
-      ale traj query --prompt rename --max-reward 0.5
-      ale traj sample --tool shell --limit 5 --seed 1
-      ale traj export --min-reward 1 --out successes.jsonl
-    """
-
-
 _limit = click.option(
     "--limit",
     type=click.IntRange(1),
@@ -119,7 +108,7 @@ _limit = click.option(
 )
 
 
-@traj.command("query")
+@runs.command("episodes")
 @_filtered
 @sort_option("reward", "broken episodes")
 @_limit
@@ -132,9 +121,9 @@ def query(order: Any, limit: int, as_json: bool, **given: Any) -> None:
 
     \b
     Examples:
-      ale traj query --prompt rename --model qwen2.5-7b-instruct --max-reward 0.5 --after 7d
-      ale traj query --error "exit code 127" --sort worst --json
-      ale traj query --text '"no such file"' --tag baseline
+      ale runs episodes --prompt rename --model qwen2.5-7b-instruct --max-reward 0.5 --after 7d
+      ale runs episodes --error "exit code 127" --sort worst --json
+      ale runs episodes --text '"no such file"' --tag baseline
     """
     from ale_look.store.finding import find
 
@@ -147,7 +136,7 @@ def query(order: Any, limit: int, as_json: bool, **given: Any) -> None:
         click.echo(f"the first {limit}; --limit shows more", err=True)
 
 
-@traj.command("sample")
+@runs.command("sample")
 @_filtered
 @_limit
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draw.")
@@ -159,7 +148,7 @@ def sample(limit: int, seed: int, as_json: bool, **given: Any) -> None:
 
     \b
     Example:
-      ale traj sample --max-reward 0 --limit 10 --seed 7
+      ale runs sample --max-reward 0 --limit 10 --seed 7
     """
     from ale_look.store.finding import sample as sampled
 
@@ -168,7 +157,7 @@ def sample(limit: int, seed: int, as_json: bool, **given: Any) -> None:
     _print(rows, as_json)
 
 
-@traj.command("export")
+@runs.command("export")
 @_filtered
 @click.option(
     "--out",
@@ -184,14 +173,14 @@ def sample(limit: int, seed: int, as_json: bool, **given: Any) -> None:
 def export(out: Path, limit: int | None, seed: int, **given: Any) -> None:
     """Write the episodes that pass all filters.
 
-    .jsonl has whole episodes, as `ale collect` writes them: `ale score` and `ale dataset` read it.
-    Parquet has the tables of the database, for DuckDB, pandas and others. A file that exists is
-    replaced; a folder that exists is replaced only if it holds nothing but such tables.
+    .jsonl has whole episodes, as `ale data collect` writes them, which the other commands of `ale
+    data` read. Parquet has the tables of the database, for DuckDB, pandas and others. A file that
+    exists is replaced; a folder that exists is replaced only if it holds nothing but such tables.
 
     \b
     Examples:
-      ale traj export --min-reward 1 --out successes.jsonl
-      ale traj export --out tables
+      ale runs export --min-reward 1 --out successes.jsonl
+      ale runs export --out tables
     """
     from ale.text import counted
     from ale_look.store.exporting import export as exported
