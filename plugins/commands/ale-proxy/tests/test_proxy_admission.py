@@ -216,6 +216,31 @@ async def test_who_says_nothing_or_too_slowly_is_not_waited_for(
     assert answered(slow)[0] == 408
 
 
+async def test_a_slow_body_that_is_only_sent_on_is_cut_too(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "BODY_S", 0.3)
+    read = asyncio.Event()
+
+    async def reads(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        read.set()
+        writer.close()
+
+    server = await asyncio.start_server(reads, "127.0.0.1", 0)
+    try:
+        proxy: Proxied = await start(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+        head = f"POST /v1/files HTTP/1.1\r\nHost: localhost\r\n{JSON}Connection: close\r\n"
+        for length in ("Content-Length: 9\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{"):
+            slow = ask_raw(proxy.port, (head + length).encode())
+            status, message = answered(await asyncio.wait_for(slow, 20))
+            assert (status, message) == (408, "the body of the request did not come within 0.3 s")
+            await asyncio.wait_for(read.wait(), 20)  # the server's connection has ended too
+            read.clear()
+    finally:
+        server.close()
+
+
 async def test_a_connection_that_waits_for_an_answer_is_kept(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -112,11 +112,37 @@ async def body_of(request: web.Request, most: int = MOST_BODY) -> bytes:
                 if len(body) > most:
                     raise _too_large(most)
     except TimeoutError:
-        message = f"the body of the request did not come within {BODY_S:g} s"
-        raise refusal(web.HTTPRequestTimeout, message) from None
+        raise _too_slow() from None
     if request.headers.get("Content-Encoding", "").lower() in ("gzip", "deflate"):
         await asyncio.to_thread(_check_inflated, bytes(body), most)
     return bytes(body)
+
+
+class PassedBody:
+    """A request's body that is sent on as it comes; it ends with `TimeoutError` if that is slow."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._content = request.content
+        self.refusal: web.HTTPException | None = None
+        """The answer to a request whose body did not come."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        deadline = asyncio.get_running_loop().time() + BODY_S
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    piece = await self._content.readany()
+            except TimeoutError:
+                self.refusal = _too_slow()
+                raise
+            if not piece:
+                return
+            yield piece
+
+
+def _too_slow() -> web.HTTPException:
+    message = f"the body of the request did not come within {BODY_S:g} s"
+    return refusal(web.HTTPRequestTimeout, message)
 
 
 def _check_inflated(body: bytes, most: int) -> None:

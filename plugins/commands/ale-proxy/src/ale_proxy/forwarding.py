@@ -14,7 +14,7 @@ from yarl import URL
 
 from ale.errors import AleError
 from ale_openai_wire.listening import is_one_of
-from ale_proxy.admission import KEY, body_of, refusal, target_of
+from ale_proxy.admission import KEY, PassedBody, body_of, refusal, target_of
 from ale_proxy.apis import api_at
 from ale_proxy.credentials import NAMED, bare, keys_of, secrets_of
 from ale_proxy.exchange import READ_ENCODINGS, Exchange
@@ -88,7 +88,9 @@ class Forwarder:
             raise refusal(web.HTTPUnauthorized, message)
         api = api_at(target) if request.method == "POST" else None
         if api is None:
-            return await self._forward(request, request.content if request.body_exists else None)
+            return await self._forward(
+                request, PassedBody(request) if request.body_exists else None
+            )
         body = await body_of(request)
         exchange = Exchange(api, body, request.headers.get("Content-Encoding", ""))
         asker = self.asker(request)
@@ -135,7 +137,7 @@ class Forwarder:
     async def _forward(
         self,
         request: web.Request,
-        body: bytes | aiohttp.StreamReader | None,
+        body: bytes | PassedBody | None,
         exchange: Exchange | None = None,
     ) -> web.StreamResponse:
         asking = self._client.request(
@@ -149,6 +151,8 @@ class Forwarder:
         try:
             upstream = await asking
         except (aiohttp.ClientError, OSError) as error:
+            if isinstance(body, PassedBody) and body.refusal is not None:
+                raise body.refusal from None
             reason = f"the server at {self._upstream} did not answer: {_why(error)}"
             if exchange is not None:
                 exchange.give_up(reason)
