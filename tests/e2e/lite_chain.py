@@ -129,7 +129,7 @@ def main() -> None:
         "dataset_path": "datasets/dpo.jsonl",
         "output_dir": "outputs/dpo_adapter",
     }
-    more = {"max_length": 8192, "learning_rate": 1.0e-3, "epochs": 2, "evaluation_fraction": 0.1}
+    more = {"learning_rate": 1.0e-3, "epochs": 2, "evaluation_fraction": 0.1}
     write(Path("dpo.yaml"), {**training, **more})
     run_command("roll", "train-dpo", "--config", "dpo.yaml")
     with serving("ale", "serve", "policy:model=outputs/dpo_adapter", "--port", "0") as url:

@@ -33,11 +33,11 @@ def hints(folder: Path) -> Iterator[str]:
                 yield text
 
 
-def required(folder: Path) -> set[str]:
+def required(folder: Path, *, extras: bool = True) -> set[str]:
     """What a package requires, with and without its extras."""
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
-    extras = project.get("optional-dependencies", {})
-    return {*project.get("dependencies", ()), *(each for of in extras.values() for each in of)}
+    optional = project.get("optional-dependencies", {}) if extras else {}
+    return {*project.get("dependencies", ()), *(each for of in optional.values() for each in of)}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
@@ -68,6 +68,19 @@ def test_what_a_probe_says_to_install_is_on_an_index(monkeypatch: pytest.MonkeyP
                 asked += 1
                 assert not {*re.findall(r"[a-z0-9-]+", found.remedy)} & OURS, registration.full_name
     assert asked > 10
+
+
+def test_the_partial_install_has_every_package_that_its_packages_need() -> None:
+    """None of them is on an index, so that pip finds only what the command names."""
+    page = (ROOT / "docs" / "packages.md").read_text()
+    (command,) = re.findall(r"pip install (\./core.*?)\n```", page, re.S)
+    named = [ROOT / word for word in shlex.split(command.replace("\\\n", " "))]
+    assert all((folder / "pyproject.toml").is_file() for folder in named), named
+    names = [folder.name for folder in named if folder.name != "core"]
+    assert len(names) == len({*names})
+    for folder in named[1:]:
+        needed = {re.split(r"[\[<>= ]", each)[0] for each in required(folder, extras=False)}
+        assert needed & OURS <= {*names, "ale-core"}, folder.name
 
 
 PAGES = tracked("README.md", "docs/**/*.md", "core/README.md", "plugins/*/*/README.md")

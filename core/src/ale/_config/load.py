@@ -37,6 +37,12 @@ _DEFAULTS: dict[str, Any] = {
     "credit": {"type": "ipa"},
     "observers": [{"type": "console"}],
 }
+_FROM = {
+    "chunker": "ale-chunkers",
+    "credit": "ale-credit",
+    "observers": "ale-observe-console",
+}
+"""Packages of the defaults that the core does not have itself."""
 _OPTIONAL = ("llm", "starts", "trainer", "launch")
 _PARTS = (*PARTS, "launch")
 SECTIONS = (*_PARTS, "middleware", "evaluation", "observers", "run", PLUGINS)
@@ -114,7 +120,7 @@ def structure_config(node: Node, registry: Registry, *, hint: str | None = None)
     plugins = load_plugin_files(node, registry)
     problems = Problems()
     problems.found += [unknown_section(node, key) for key in node.mapping if key not in SECTIONS]
-    node = _with_defaults(node)
+    node = _with_defaults(node, registry)
     picked: dict[str, Any] = {
         kind: problems.collect(partial(_part, node, kind, registry, hint)) for kind in _PARTS
     }
@@ -174,13 +180,29 @@ def _common(section: Node | None, kind: str) -> Any:
     return structure(Node(given, at.file, at.line), _COMMON[kind], path=kind)
 
 
-def _with_defaults(node: Node) -> Node:
-    """Merge the config over the defaults; an empty section counts as missing."""
+def _with_defaults(node: Node, registry: Registry) -> Node:
+    """Merge the config over the defaults; an empty section counts as missing.
+
+    A run needs no display, and no chunker and no credit scheme without a trainer: where the
+    packages of these defaults are not installed, it has none.
+    """
     assert node.mapping is not None
     written = {key: child for key, child in node.mapping.items() if child.value is not None}
     launch = {"launch": {"type": "local"}} if "launch" in written else {}
-    defaults = from_plain({**_DEFAULTS, **launch}, file=node.file)
+    needed = _FROM.keys() - {"observers"} if "trainer" in written else set()
+    chosen = {
+        key: value
+        for key, value in _DEFAULTS.items()
+        if key not in _FROM or key in written or key in needed or _has(registry, key, value)
+    }
+    defaults = from_plain({**chosen, **launch}, file=node.file)
     return merge(defaults, Node(written, node.file, node.line))
+
+
+def _has(registry: Registry, section: str, default: Any) -> bool:
+    """Is the default of a section installed?"""
+    kind, part = ("observer", default[0]) if section == "observers" else (section, default)
+    return part["type"] in registry.names(kind)
 
 
 def unknown_section(node: Node, key: str) -> Problem:
@@ -209,7 +231,7 @@ def _unmet_needs(node: Node, picked: dict[str, Any]) -> list[Problem]:
 
 def _part(root: Node, kind: str, registry: Registry, hint: str | None) -> Selected | None:
     node = root.get(kind)
-    if node is None and kind in _OPTIONAL:
+    if node is None and kind in (*_OPTIONAL, *_FROM):
         return None
     if node is None:
         names = ", ".join(registry.names(kind))
@@ -308,7 +330,7 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
         else:
             registration = registry.find(kind, type_.value)
     except PluginError as error:
-        hint = None if type_.value in names else nearest(type_.value, names)
+        hint = None if type_.value in names else _remedy(kind, type_.value, names)
         raise type_.error(str(error), path=f"{path}.type", hint=hint) from None
     try:
         own, lacking = _split(options, registration)
@@ -318,6 +340,18 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
         raise type_.error(message, path=f"{path}.type") from error
     dropped = _dropped(lacking, registration, path)
     return Selected(registration=registration, options=made, auto=auto, dropped=dropped)
+
+
+def _remedy(kind: str, name: str, names: Sequence[str]) -> str | None:
+    """What to do where a component is missing: the package of the core's default, if that is what
+    is missing, or the nearest name.
+    """
+    section = "observers" if kind == "observer" else kind
+    default = _DEFAULTS.get(section) if section in _FROM else None
+    part = default[0] if isinstance(default, list) else default
+    if part is not None and part["type"] == name:
+        return f"pip install {_FROM[section]}; in a clone: pip install -e ."
+    return nearest(name, names)
 
 
 def _as_mapping(node: Node, path: str) -> str:

@@ -341,8 +341,9 @@ class RunConfig:
     sandbox: Selected
     llm: Selected | None
     agent: Selected
-    chunker: Selected
-    credit: Selected
+    chunker: Selected | None
+    """None only without a trainer, where its default is not installed; `credit` likewise."""
+    credit: Selected | None
     starts: Selected | None
     trainer: Selected | None
     executor: Selected

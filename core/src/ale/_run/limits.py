@@ -32,9 +32,9 @@ def limit_problems(concurrency: int, sandbox: Any) -> Iterator[Problem]:
 def _problem(
     what: str, flag: str, limit: int, concurrency: int, each: int, own: int
 ) -> Iterator[Problem]:
-    needed = concurrency * each + own
     import resource
 
+    needed = concurrency * each + own
     soft, hard = resource.getrlimit(limit)
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return

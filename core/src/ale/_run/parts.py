@@ -57,8 +57,9 @@ class Parts(WorkerParts):
 
     tasks: TaskSource
     evaluation: TaskSource | None
-    chunker: Chunker
-    credit: CreditScheme
+    chunker: Chunker | None
+    """None only without a trainer, as `credit`."""
+    credit: CreditScheme | None
     trainer: Trainer | None
     executor: Executor
     observers: tuple[object, ...]
@@ -112,7 +113,7 @@ def build_parts(config: RunConfig, context: BuildContext) -> Parts:
     return parts
 
 
-def _check_critic(credit: CreditScheme, trainer: Trainer) -> None:
+def _check_critic(credit: CreditScheme | None, trainer: Trainer) -> None:
     """Refuse a critic without credit for it (useless), and credit for a critic without one."""
     needed = isinstance(credit, CriticCredit)
     given = isinstance(trainer, CriticTrainer) and trainer.has_critic

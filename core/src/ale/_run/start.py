@@ -198,6 +198,7 @@ def _lone_rollouts(config: RunConfig, parts: Parts, starts: Iterable[Start]) -> 
     """
     if parts.trainer is None or not isinstance(parts.credit, ComparesRollouts):
         return []
+    assert config.credit is not None
     planned = {start.rollouts for start in starts if not start.demonstration}
     if max(planned or {config.run.rollouts}) > 1:
         return []
@@ -501,7 +502,7 @@ async def close_parts(
     async def close(part: str, closing: Coroutine[Any, Any, None]) -> None:
         try:
             await supervisor.run(closing, CLEANUP_S, f"closing the {part}")
-        except Exception:
+        except Exception:  # whatever a plugin raises: the others are to be closed too
             report(f"the {part} could not be closed:\n{traceback.format_exc()}")
 
     if parts.llm is not None:

@@ -68,7 +68,22 @@ class Training:
 
     def has_learned(self, step: int) -> bool:
         """Is the step credited, and the policy trained on it?"""
-        return self._has_trained(step) and self.store.has_credits(step)
+        credited = self._crediting() is None or self.store.has_credits(step)
+        return credited and self._has_trained(step)
+
+    def _crediting(self) -> Crediting | None:
+        """None for a run that trains nothing, and has no chunker or no credit scheme."""
+        config, parts = self.config, self.parts
+        if parts.chunker is None or parts.credit is None:
+            return None
+        assert config.chunker is not None
+        assert config.credit is not None
+        return Crediting(
+            chunker=parts.chunker,
+            chunker_name=config.chunker.name,
+            scheme=parts.credit,
+            scheme_name=config.credit.name,
+        )
 
     def _has_trained(self, step: int) -> bool:
         # Older checkpoints may be gone, but the newest includes their steps.
@@ -82,14 +97,9 @@ class Training:
         Args:
             facts: metrics to add to the step's own.
         """
-        if self.has_learned(step):
+        crediting = self._crediting()
+        if self.has_learned(step) or crediting is None:
             return
-        crediting = Crediting(
-            chunker=self.parts.chunker,
-            chunker_name=self.config.chunker.name,
-            scheme=self.parts.credit,
-            scheme_name=self.config.credit.name,
-        )
         trainer, trained = self.parts.trainer, self._has_trained(step)
         groups: list[CreditedGroup] = []
         with self.times.on("crediting"), self.store.writing_credits(step) as write:

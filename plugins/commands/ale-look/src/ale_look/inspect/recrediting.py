@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from ale.errors import InputError
 from ale.runs import Crediting, Registry, RunReader, build_choice, load_plugins, parse_choice
 from ale.strict import Node, from_plain
 from ale.types import Credit, Rollout
@@ -22,6 +23,9 @@ def creditings(
     """
     if chunker is None:
         file = str(run.path / "manifest.json")
+        if "chunker" not in run.manifest["config"]:
+            message = "this run trained nothing, and had no chunker"
+            raise InputError.of(message, file=file, hint="--chunker NAME")
         cut = from_plain(run.manifest["config"]["chunker"], file=file)
     else:
         cut = parse_choice(chunker, option="--chunker")

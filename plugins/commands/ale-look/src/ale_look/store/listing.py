@@ -141,4 +141,4 @@ def missing(row: Mapping[str, Any], host: str) -> int:
         ended = RunReader(Path(row["path"])).manifest.get("outcome") or {}
     except InputError:  # it has been removed since
         return 0
-    return max(0, sum(ended.get(name, 0) - row[name] for name in ("n_graded", "n_broken")))
+    return max(0, sum(int(ended.get(name, 0) - row[name]) for name in ("n_graded", "n_broken")))
