@@ -14,22 +14,21 @@ from ale.runs import SECTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 URL = "http://127.0.0.1:9/v1"
-WHOLE = ("run", "check", "launch", "plan")
+WHOLE = ("run", "check", "launch", "plan", "ablate")
 """Of which the config is one of `ale run`, checked as a whole."""
 USES = {
     "proxy": {"middleware", "observers", "plugins"},
-    "bridge": {"middleware", "observers", "plugins"},
-    "manage": {"tasks", "llm", "sandbox", "plugins"},
+    "workers bridge": {"middleware", "observers", "plugins"},
+    "workers manage": {"tasks", "llm", "sandbox", "plugins"},
 }
 TAKES = {
     "serve": {"llm", "plugins"},
     "bench run": {"llm", "plugins"},
-    "dataset train": {"llm", "trainer", "run", "plugins"},
+    "train rows": {"llm", "trainer", "run", "plugins"},
 }
 """What these take of the config of a run, whose other sections they name."""
 ELSEWHERE = {
-    "ablate": "starts `ale run` for each variant",
-    "server start": "starts `ale serve --config`",
+    "engines start": "starts `ale serve --config`",
     "loop run": "has a form of its own, read strictly, with the config of a run in it",
     "loop status": "as loop run",
     "loop history": "as loop run",
@@ -38,11 +37,12 @@ ELSEWHERE = {
     "train grpo": "has a form of its own, read strictly",
 }
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "ablate": ("--vary", "run.retries=0,1"),
     "proxy": (URL, "--port", "0", "--run", "recorded", "--config"),
-    "bridge": ("--port", "0", "--run", "recorded", "--config"),
+    "workers bridge": ("--port", "0", "--run", "recorded", "--config"),
     "serve": ("--port", "0", "--config"),
     "bench run": ("humaneval", "--print-config", "--config"),
-    "dataset train": ("--in", "rows.jsonl", "--out", "trained"),
+    "train rows": ("--in", "rows.jsonl", "--out", "trained"),
 }
 GOOD: dict[str, Any] = {
     "tasks": {"type": "tbp", "path": str(ROOT / "tasks" / "tbp_examples")},
@@ -102,7 +102,7 @@ def test_a_section_is_used_refused_or_named(command: str, section: str, ask: Any
     if command in TAKES and section not in used:
         own["llm"] = BAD["llm"]  # else it would serve
     result: Result = ask(command, {**own, section: BAD[section]})
-    if section in used or command == "dataset train":
+    if section in used or command == "train rows":
         assert result.exit_code == 2, result.output
         assert "no_such" in result.output or "no-such" in result.output
     elif command in USES:
@@ -120,3 +120,11 @@ def test_an_unknown_section_is_refused(command: str, ask: Any) -> None:
     assert result.exit_code == 2, result.output
     assert "unknown section" in result.output
     assert "observers" in result.output
+
+
+def test_a_manager_refuses_a_sandbox_that_lacks_the_isolation_that_is_required(ask: Any) -> None:
+    own = {name: value for name, value in GOOD.items() if name in USES["workers manage"]}
+    place = {"type": "local", "require": ["network"]}
+    result: Result = ask("workers manage", {**own, "sandbox": place})
+    assert result.exit_code == 2, result.output
+    assert "sandbox.require: sandbox 'local' does not isolate the network" in result.output

@@ -13,9 +13,10 @@ from typing import Any
 from attrs import field, frozen
 
 from ale._config import load_config, structure_config
+from ale._config.auto import not_isolated, refusal
 from ale._config.environment import notes as environment_notes
 from ale._config.environment import overriding, parse_environment, values_from
-from ale._config.load import SECTIONS, select, unknown_section
+from ale._config.load import SECTIONS, required_isolation, select, unknown_section
 from ale._config.model import (
     PARTS,
     EvaluationOptions,
@@ -398,7 +399,13 @@ def build_choice(
         context: default: a context without a run and without secrets.
 
     Raises:
-        InputError: no package provides it, an option is invalid, or it can't be built here.
+        InputError: no package provides it, an option is invalid, it can't be built here, or it is a
+            sandbox that does not isolate what ``require`` names.
     """
     picked = select(choice, kind, registry, path=kind)
-    return picked.name, build(picked, context or BuildContext())
+    made = build(picked, context or BuildContext())
+    required = required_isolation(choice) if kind == "sandbox" else ()
+    if required and (refused := refusal(not_isolated(made.capabilities), required)):
+        message = f"sandbox '{picked.name}' {refused} on this machine"
+        raise choice.error(message, path="sandbox.require")
+    return picked.name, made

@@ -32,6 +32,7 @@ Built = tuple[str, Any]
 _log = logging.getLogger(__name__)
 _USES = {"middleware": "middleware", "observers": "observer"}
 """Sections of a config, and the kind of what they list."""
+_COMMANDS = {"proxy": "ale proxy", "bridge": "ale workers bridge"}
 CONNECT_S = 30.0
 KEEP_S = 4.0
 """For which an unused connection to the server is kept: less than servers keep theirs."""
@@ -175,11 +176,12 @@ def _built(
 ) -> list[Built]:
     if config is None:
         return []
-    root = read_sections(config, registry, command=f"ale {kind}", uses=tuple(_USES))
+    command = _COMMANDS[kind]
+    root = read_sections(config, registry, command=command, uses=tuple(_USES))
     found = {name: root.get(name) for name in _USES}
     if all(node is None or node.value is None for node in found.values()):
         expected = "middleware: [{type: ...}, ...], or observers"
-        raise root.error(f"there is nothing that ale {kind} uses", expected=expected)
+        raise root.error(f"there is nothing that {command} uses", expected=expected)
     node = found[section]
     if node is None or node.value is None:
         return []

@@ -14,7 +14,7 @@ from attrs import define, evolve, frozen
 from ale.errors import AleError, GradingError, InputError, LLMError, Problem, SandboxError
 from ale.plugin import BuildContext
 from ale.protocols import LLM, Criterion, SandboxBackend
-from ale.runs import Registry, build_choice, check_choice, read_sections
+from ale.runs import Registry, build_choice, read_sections
 from ale.strict import from_plain
 from ale.text import counted
 from ale.types import ENVIRONMENT_KINDS, Task
@@ -191,9 +191,10 @@ def _built(config: Path, registry: Registry, *, details: bool) -> tuple[list[Tas
     root = read_sections(
         config, registry, command="ale workers manage", uses=("tasks", "llm", "sandbox")
     )
-    if (place := root.get("sandbox")) is not None:  # also where no criterion needs one
-        check_choice(place, "sandbox", registry, path="sandbox")
     context = BuildContext(environ=dict(os.environ))
+    backend: SandboxBackend | None = None
+    if (place := root.get("sandbox")) is not None:  # also where no criterion needs one
+        backend = build_choice(place, "sandbox", registry, context)[1]
     tasks = list(build_choice(root.section("tasks"), "tasks", registry, context)[1].load())
     llm: LLM | None = None
     if (chosen := root.get("llm")) is not None:
@@ -208,10 +209,9 @@ def _built(config: Path, registry: Registry, *, details: bool) -> tuple[list[Tas
         ]
         for task in tasks
     }
-    backend: SandboxBackend | None = None
-    if any(criteria.values()):
-        place = place or from_plain({"type": "auto"}, file=str(config))
-        backend = build_choice(place, "sandbox", registry, context)[1]
+    if backend is None and any(criteria.values()):
+        chosen = from_plain({"type": "auto"}, file=str(config))
+        backend = build_choice(chosen, "sandbox", registry, context)[1]
     return tasks, Grader(criteria=criteria, backend=backend, llm=llm, details=details)
 
 
