@@ -35,7 +35,7 @@ _no_checks = click.option(
 _RUN_NAMES = {
     f"run.preflight: false {_SKIPS}, as does ale run --no-checks": f"--no-checks {_SKIPS}"
 }
-"""What the two programs call what `ale run` says in errors."""
+"""Texts of `ale run` in errors, and what the two programs say instead."""
 
 
 def _run(

@@ -123,7 +123,7 @@ class Equality:
         number, rounded = self.parse(exact), self.parse(about)
         if shown is None or number is None or rounded is None:
             return True
-        from sympy import N, Rational
+        from sympy import N, Rational  # type: ignore[import-untyped]
 
         unit = Rational(10) ** (-len(shown[3]) if shown[3] else len(shown[2]))
         exceeds = N(abs(number) - abs(rounded), 30)
@@ -205,7 +205,7 @@ class Equality:
         return self._close(wanted, given)
 
     def _close(self, wanted: Any, given: Any) -> bool:
-        from sympy import (  # type: ignore[import-untyped]
+        from sympy import (
             Float,
             N,
             Rational,

@@ -123,7 +123,7 @@ def score(
 def _crediting(
     registry: Registry, given: Mapping[str, Choice | None], own: Counter[bytes], source: Path
 ) -> Crediting:
-    """What was asked for; for a part that was not, that of the runs, or the default.
+    """The chosen parts; for a part that was not chosen, that of the runs, or the default.
 
     Args:
         own: episodes by the JSON of `EpisodeRow.crediting`.

@@ -69,7 +69,7 @@ class _Training(msgspec.Struct, frozen=True):
     """SHA-256 of the file of rows."""
     groups: int
     options: dict[str, Any] | None = None
-    """Of the trainer; None if they are not known, as in files of earlier versions."""
+    """Options of the trainer; None if not known, as in files of earlier versions."""
     llm: dict[str, Any] | None = None
     """The config's section of the model, with which `ale model` exports it; None: not known."""
     schema: Literal[1] = 1

@@ -6,7 +6,7 @@ from ale.text import sampling_name
 from ale.types import Episode
 
 Kind = str
-"""What an episode measures: ``train``, the policy on a training task from its beginning;
+"""The measure of an episode: ``train``, the policy on a training task from its beginning;
 ``evaluation``, on a held-out task, followed by ``greedy`` or the temperature where that is not the
 model's own; ``started``, from a state that an expert had reached; or ``shown``, a demonstration, of
 which nothing was sampled."""

@@ -168,11 +168,11 @@ class _Tasks:
         self.seen: dict[_Key, None] = {}
         self.rewards: dict[_Key, list[float]] = {}
         self.turns: Counter[_Key] = Counter()
-        """Of graded episodes."""
+        """Turns of graded episodes."""
         self.broken: Counter[_Key] = Counter()
         self.causes = Causes()
         self.held_out: set[str] = set()
-        """What of `others` is an evaluation."""
+        """The names in `others` that are evaluations."""
         self._steps: dict[str, set[int]] = {}
 
     def add(self, episode: Episode) -> None:
@@ -194,7 +194,7 @@ class _Tasks:
         return key[2] == max(self._steps[key[1]])
 
     def others(self) -> list[str]:
-        """What else than the policy's own training episodes there is."""
+        """The kinds of episodes beside the policy's own training episodes."""
         return sorted({name for _, name, _ in self.rewards if name != _TRAIN})
 
     def title(self, name: str) -> str:

@@ -36,7 +36,7 @@ class Progress:
 
     @property
     def reason(self) -> str:
-        """What that rests on, and the last update."""
+        """The evidence for it, and the last update."""
         after = "" if self.last_update is None else f"; no update after step {self.last_update}"
         if self.rising_from is None:
             return f"no rise of the mean reward can be told from noise{after}"

@@ -1,1 +1,1 @@
-"""What k attempts at each task of a run came to."""
+"""Results of k attempts at each task of a run."""

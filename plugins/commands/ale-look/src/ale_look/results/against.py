@@ -15,7 +15,7 @@ class Difference:
     k: int
     estimate: Estimate
     p: float
-    """Of the exact sign-flip test over tasks, two-sided."""
+    """Two-sided p-value of the exact sign-flip test over tasks."""
     corrected: float
     """The same by Holm, over all k."""
 

@@ -8,6 +8,8 @@ import click
 from ale.commands import PATH, run_argument
 from ale_look.inspect.commands import show
 
+__all__ = ["data", "show"]
+
 _split = click.option(
     "--split", type=click.Choice(["train", "evaluation"]), default="train", show_default=True
 )

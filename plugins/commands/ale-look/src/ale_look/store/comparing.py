@@ -1,4 +1,4 @@
-"""What runs reached, and in which settings their configs differ. Read from the run directories."""
+"""Results of runs and the settings in which they differ, read from the run directories."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from ale_look.store.finding import Filters
 
+__all__ = ["runs"]
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FILTERS: tuple[Callable[[Any], Any], ...] = (

@@ -40,7 +40,7 @@ _UNFINISHED: Stamp = (-1, -1)
 
 @frozen(kw_only=True)
 class Updated:
-    """What an update changed."""
+    """Numbers of the changes that an update made."""
 
     runs: int = 0
     """Runs that were read, of those that were found."""

@@ -71,7 +71,7 @@ def _as_stored(value: str) -> set[str]:
 
 
 def unknown_settings(connection: Connection, filters: RunFilters) -> list[str]:
-    """What is wrong with settings in `where` that no run has, one message each."""
+    """A message for each setting in `where` that no run has."""
     keys = schema.settings.c.key
     missing = [
         key

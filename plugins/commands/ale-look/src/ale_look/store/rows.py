@@ -134,7 +134,7 @@ def turn_rows(episode: Episode) -> Iterator[Row]:
 
 
 def turn_text(turn: Turn) -> str:
-    """What was said in a turn: its prompt without the system's, the answer, calls, observations."""
+    """The words of a turn: its prompt without the system's, the answer, calls, observations."""
     parts = [message.content for message in turn.prompt if message.role != "system"]
     answer = turn.completion.message
     parts += [answer.reasoning or "", answer.content]

@@ -14,7 +14,7 @@ from ale.errors import InputError, Problem, nearest
 from ale.strict import decoded
 
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".parquet")
-"""Of files with rows."""
+"""Endings of files with rows."""
 
 
 class RowError(Exception):
@@ -35,11 +35,11 @@ class Row:
     line: int
     """1-based line at which it begins; of a data set, the number of the row."""
     name: str
-    """Of the file without its endings, and its position: for ids."""
+    """The file's name without its endings, and the row's position: for ids."""
     index: int
     """0-based position in its file."""
     expected: str = field(repr=False)
-    """What such a row holds, for errors."""
+    """The content that such a row should have, for errors."""
 
     def problem(self, message: str, path: str | None = None) -> RowError:
         """An error that names the row."""

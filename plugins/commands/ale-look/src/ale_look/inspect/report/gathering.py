@@ -53,7 +53,7 @@ class Sums:
     """Graded episodes whose agent damaged its sandbox."""
     reward: float = 0.0
     squares: float = 0.0
-    """Of the differences of the rewards to their mean; see `_joined`."""
+    """Sum of the squared differences of the rewards to their mean; see `_joined`."""
     least: float = 0.0
     """Reward, and at most 0: rewards are in [0, 1] but for tasks with a scale of their own."""
     most: float = 1.0
@@ -63,7 +63,7 @@ class Sums:
     sampled: int = 0
     """Turns that the model sampled: the others were given to it."""
     tokens: int = 0
-    """Of the sampled turns."""
+    """Tokens of the sampled turns."""
     seconds: Counter[str] = field(factory=Counter)
     """By stage; broken episodes included."""
     tasks: dict[str, TaskSums] = field(factory=dict)
@@ -216,7 +216,7 @@ class Facts:
         return sorted({kind for kind, _ in self.by_step if kind.startswith("evaluation")})
 
     def repeats(self, kind: Kind, step: int) -> Repeats | None:
-        """What the samples of each task come to; None of a single one."""
+        """Successes over the samples of each task; None if each task has one."""
         steps = [of for (which, _), of in self.task_steps.items() if which == kind]
         counts = [of.get(step, (0, 0)) for of in steps]
         return repeats((graded, succeeded) for succeeded, graded in counts)
