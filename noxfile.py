@@ -330,7 +330,7 @@ def copy_tracked(folder: Path) -> None:
 
 # Parts of about the same time, which run side by side; a file that none names is in `others`.
 E2E = {
-    "learning": ["learning", "stream", "controls", "model", "dataset", "trl"],
+    "learning": ["learning", "stream", "controls", "model", "dataset", "objective", "trl"],
     "pages": ["docs", "newcomer", "configs"],
     "launchers": ["launch_anywhere"],
     "tasks": ["harbor*", "tasks*"],

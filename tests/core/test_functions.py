@@ -1,19 +1,23 @@
 """A decorated function is a component, with its keyword-only parameters as options."""
 
 import asyncio
+import pickle
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import field, frozen
 
 import ale
 from ale._config import load_config
 from ale._registry import Registry
 from ale.errors import ChunkError, GradingError, InputError, PluginError
 from ale.functions import function_of
-from ale.plugin import BuildContext
-from ale.runs import build_choice, parse_choice
+from ale.plugin import BuildContext, Component, doc, hookimpl
+from ale.runs import build_choice, parse_choice, read_choice
+from ale.strict import from_plain
 from ale.testing.builders import episode, task, trajectory, turn
 from ale.types import BatchStatistics, Group, Limits, Rollout, Score, Stop
 
@@ -233,3 +237,118 @@ def test_a_decorated_function_is_still_a_function() -> None:
         return share
 
     assert mine(None, share=2.0) == 2.0
+
+
+LOSS = '''\
+import ale
+
+@ale.objective(needs_entropy=True, normaliser="tokens")
+def mine(tokens, logp, old_logp, entropy, *, clip: float = 0.2, floor: float | None = None):
+    """A loss."""
+    return Loss(clip * logp.value)
+
+class Loss:
+    shape, requires_grad = (), True
+
+    def __init__(self, value):
+        self.value = value
+
+    def __add__(self, other):
+        return Loss(self.value + other.value)
+
+    detach = sum = exp = __neg__ = lambda self: self
+    __mul__ = __rmul__ = __sub__ = lambda self, other: self
+'''
+
+
+def trainer_of(objective: str) -> str:
+    return f"{CONFIG}trainer: {{type: learns, objective: {objective}}}\n"
+
+
+@frozen(kw_only=True)
+class Learns:
+    objective: Any = field(
+        default="mine",
+        metadata=doc("The loss.", component="objective", named_by="preset"),
+    )
+
+
+class Trainers:
+    @hookimpl
+    def ale_trainers(self) -> list[Component[Any, Any]]:
+        return [Component("learns", Learns, lambda options, _: options, summary="Learns.")]
+
+
+@pytest.mark.parametrize(
+    ("written", "clip", "resolved"),
+    [
+        ("mine", 0.2, {"type": "mine.py/mine", "clip": 0.2, "floor": None}),
+        ("mine.py/mine", 0.2, {"type": "mine.py/mine", "clip": 0.2, "floor": None}),
+        ("{type: mine, clip: 1}", 1.0, {"type": "mine.py/mine", "clip": 1.0, "floor": None}),
+        ("{preset: mine, clip: 1}", 1.0, {"type": "mine.py/mine", "clip": 1.0, "floor": None}),
+    ],
+)
+def test_an_option_selects_a_component_which_arrives_built(
+    load: Callable[..., Any], registry: Registry, written: str, clip: float, resolved: Any
+) -> None:
+    registry.add(Trainers(), "ale-learns")
+    config = load(MINE + LOSS, trainer_of(written))
+    assert config.resolved["trainer"]["objective"] == resolved
+    options = read_choice(from_plain(config.resolved["trainer"]), "trainer", registry)
+    objective = options.objective
+    assert (objective.needs_entropy, objective.needs_reference) == (True, False)
+    assert objective.normaliser == "tokens"
+    assert objective._options == {"clip": clip, "floor": None}
+    # It can be sent to a process that has not loaded the file.
+    module = objective._function.__module__
+    sent = pickle.dumps(objective)
+    del sys.modules[module]
+    again = pickle.loads(sent)
+    assert sys.modules[module].__file__ == again._function.__code__.co_filename
+    assert (again._options, again.needs_entropy) == (objective._options, True)
+
+
+def test_an_option_that_selects_a_component_may_be_overridden(
+    load: Callable[..., Any], registry: Registry, tmp_path: Path
+) -> None:
+    registry.add(Trainers(), "ale-learns")
+    load(MINE + LOSS, trainer_of("mine"))
+    for overrides in (["trainer.objective.clip=3"], ["trainer.objective={type: mine, clip: 3}"]):
+        config = load_config(tmp_path / "c.yaml", registry, overrides)
+        assert config.trainer.options.objective.options.clip == 3.0
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("mien", "c.yaml:6: trainer.objective: no objective 'mien'; installed: mine"),
+        ("{type: mien}", "trainer.objective.type: no objective 'mien'"),
+        ("{type: mine, clap: 1}", "trainer.objective.clap: unknown option"),
+        ("{type: mine, preset: mine}", "'preset' is another word for 'type'"),
+        ("{clip: 1}", "trainer.objective.type: 'type' is missing"),
+        ("[mine]", "trainer.objective: expected a mapping with a type, found a list"),
+    ],
+)
+def test_a_wrong_component_of_an_option_is_a_problem_of_the_config(
+    load: Callable[..., Any], registry: Registry, written: str, message: str
+) -> None:
+    registry.add(Trainers(), "ale-learns")
+    with pytest.raises(InputError) as caught:
+        load(MINE + LOSS, trainer_of(written) + "run: {steps: 0}\n")
+    text = str(caught.value)
+    assert message in text
+    assert "run.steps" in text  # with every other problem
+
+
+def test_a_loss_that_is_none_is_said() -> None:
+    @ale.objective
+    def wrong(tokens: Any, logp: Any, old_logp: Any, entropy: Any) -> float:
+        return 3.0
+
+    found = function_of(wrong)
+    assert found is not None
+    made = found.component.build(None, BuildContext())
+    with pytest.raises(PluginError, match=r"wrong returned 3\.0; expected a loss, a tensor"):
+        made.evaluate(None, type("Logp", (), {"requires_grad": True}), None, None)
+    with pytest.raises(PluginError, match="wrong is not in a file that other processes can import"):
+        pickle.dumps(made)

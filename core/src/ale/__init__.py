@@ -1,7 +1,7 @@
 """ale: a plugin-based framework for agentic training.
 
 `ale.run`, `ale.resume` and their asynchronous forms run a config; `ale.criterion`, `ale.credit`,
-`ale.agent`, `ale.tasks` and `ale.chunker` make a plugin of a function.
+`ale.agent`, `ale.tasks`, `ale.chunker` and `ale.objective` make a plugin of a function.
 
 The public modules are `ale.hookspecs` (the extension points), `ale.plugin` (how a package
 registers components), `ale.functions` (how a function is one), `ale.protocols` (what they
@@ -17,8 +17,8 @@ __version__ = "0.1.0"
 # Imported at their first use: `ale --help` needs none of them. Their types stand in __init__.pyi.
 _HOMES = {
     "ale._front": ("aresume", "arun", "resume", "run"),
-    "ale.functions": ("Answer", "agent", "chunker", "credit", "criterion", "tasks"),
-    "ale.protocols": ("AgentContext",),
+    "ale.functions": ("Answer", "agent", "chunker", "credit", "criterion", "objective", "tasks"),
+    "ale.protocols": ("AgentContext", "Terms", "Tokens"),
     "ale.types": ("CriterionSpec", "Group", "Stop", "Task", "Trajectory"),
 }
 _FROM = {name: home for home, names in _HOMES.items() for name in names}

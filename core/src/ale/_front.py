@@ -77,8 +77,10 @@ def run(
     Anything that the config selects by a ``type`` may be an object instead: a function, with or
     without its decorator (`ale.criterion`, `ale.credit`, `ale.agent`, `ale.tasks`, `ale.chunker`),
     an object of the protocol, or for tasks a list of `ale.Task`; as the section itself or as its
-    ``type``, with options beside it. The key ``criteria`` is a list of criteria that grade every
-    task in place of its own. ``plugins`` may hold decorated functions beside paths.
+    ``type``, with options beside it. An option that selects a component, such as a trainer's
+    ``objective``, may be a decorated function (`ale.objective`). The key ``criteria`` is a list of
+    criteria that grade every task in place of its own. ``plugins`` may hold decorated functions
+    beside paths.
 
     The first Ctrl-C lets the running episodes end, the second cancels them; the run is returned in
     both cases, and its `RunReader.state` says which. Inside a running event loop, as in a notebook,
@@ -199,8 +201,9 @@ def _ready(
     if isinstance(config, RunConfig):
         loaded = evolve(loaded, environ=config.environ, environ_source=config.environ_source)
     ready = check_run(loaded, name, host, None if directory is None else Path(directory))
-    if given.functions and ready.parts.executor.remote:
-        names = ", ".join(sorted(each.component.name for each in given.functions))
+    used = [each.component.name for each in given.functions if each.kind != "objective"]
+    if used and ready.parts.executor.remote:
+        names = ", ".join(sorted(used))
         raise InputError.of(
             f"episodes of this executor run in other processes, which don't have {names}",
             path="executor.type",
@@ -301,7 +304,7 @@ class _Given:
             return self._selected(section, {"type": value})["type"]
         if key == "evaluation.tasks":
             return self._selected("tasks", value)
-        return _plain(value, key) if option else self._section(section, value)
+        return _plain(self._named_in(value), key) if option else self._section(section, value)
 
     def _section(self, key: str, value: Any) -> Any:
         if key == "plugins":
@@ -336,12 +339,20 @@ class _Given:
     def _selected(self, kind: str, value: Any) -> Any:
         if isinstance(value, Mapping):
             type_ = value.get("type")
-            rest = _plain({key: each for key, each in value.items() if key != "type"}, kind)
+            options = {key: each for key, each in value.items() if key != "type"}
+            rest = _plain(self._named_in(options), kind)
             named = {} if "type" not in value else {"type": self._name(kind, type_)}
             return {**named, **rest}
         if value is None or isinstance(value, str | int | float):
             return value
         return {"type": self._name(kind, value)}
+
+    def _named_in(self, options: Any) -> Any:
+        """Options in which each decorated function is the name that it is registered by."""
+        if isinstance(options, Mapping):
+            return {key: self._named_in(each) for key, each in options.items()}
+        function = function_of(options)
+        return options if function is None else self._name(function.kind, options)
 
     def _name(self, kind: str, value: Any) -> Any:
         """The name that an object is registered by; a name stays as it is."""

@@ -35,6 +35,7 @@ KINDS: Mapping[str, str] = {
     "credit": "ale_credit_schemes",
     "starts": "ale_starts",
     "trainer": "ale_trainers",
+    "objective": "ale_objectives",
     "executor": "ale_executors",
     "launch": "ale_launchers",
     "middleware": "ale_middleware",

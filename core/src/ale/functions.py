@@ -7,11 +7,13 @@ parameters, with their types and defaults; its summary is the first line of the 
 
 import asyncio
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from importlib.util import module_from_spec, spec_from_loader
 from numbers import Real
 from pathlib import Path
-from types import MappingProxyType, UnionType
+from types import MappingProxyType, ModuleType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
@@ -19,7 +21,7 @@ from attrs import field, frozen
 
 from ale.errors import ChunkError, GradingError, InputError, PluginError
 from ale.plugin import FUNCTION, BuildContext, Component
-from ale.protocols import AgentContext, Sandbox
+from ale.protocols import AgentContext, Sandbox, Terms, Tokens
 from ale.strict import NameOrPath, from_plain, structure
 from ale.types import (
     Chunk,
@@ -33,9 +35,21 @@ from ale.types import (
     whole_turn,
 )
 
-__all__ = ["Answer", "Function", "agent", "chunker", "credit", "criterion", "function_of", "tasks"]
+__all__ = [
+    "Answer",
+    "Function",
+    "agent",
+    "chunker",
+    "credit",
+    "criterion",
+    "function_of",
+    "objective",
+    "tasks",
+]
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+SOURCE = "__ale_source__"
+"""Attribute of the module of a plugin file that has its source, in bytes."""
 
 
 @frozen(kw_only=True)
@@ -73,8 +87,8 @@ class _Kind:
     """Number of positional parameters."""
     asynchronous: tuple[bool, ...]
     """Whether it may be ``async def``, or may not be."""
-    product: Callable[[Any, Mapping[str, Any]], Any]
-    """Makes the component's product of a function and its options."""
+    product: Callable[..., Any]
+    """Makes the component's product of a function, its options and what its decorator says."""
 
 
 class _Criterion:
@@ -197,6 +211,104 @@ class _Chunker:
         ]
 
 
+class _Objective:
+    """The loss that a function gives, and imitation."""
+
+    reference_model = None
+
+    def __init__(
+        self,
+        function: Any,
+        options: Mapping[str, Any],
+        *,
+        needs_reference: bool = False,
+        needs_entropy: bool = False,
+        normaliser: str = "trajectories",
+    ) -> None:
+        self.needs_reference = needs_reference
+        self.needs_entropy = needs_entropy
+        self.normaliser = normaliser
+        self._function = function
+        self._options = options
+
+    def evaluate(self, tokens: Tokens, logp: Any, old_logp: Any, entropy: Any) -> Terms:
+        """The function's loss, and what demonstrations teach beside it."""
+        found = self._function(tokens, logp, old_logp, entropy, **self._options)
+        terms = found if isinstance(found, Terms) else Terms(loss=found)
+        loss = terms.loss
+        if getattr(loss, "shape", None) != () or (logp.requires_grad and not loss.requires_grad):
+            name = self._function.__name__
+            raise PluginError(
+                f"{name} returned {found!r}; expected a loss, a tensor of shape () with a gradient "
+                "by logp, or an ale.Terms with one"
+            )
+        imitation = -(tokens.imitation * logp).sum()
+        measured = {
+            "reinforcement": loss.detach(),
+            "ratio": (logp.detach() - old_logp).exp(),
+            "mismatch": (old_logp - tokens.behaviour_logp).exp(),
+        }
+        missing = {name: each for name, each in measured.items() if getattr(terms, name) is None}
+        return attrs.evolve(terms, loss=loss + imitation, imitation=imitation.detach(), **missing)
+
+    def __reduce__(self) -> Any:
+        """For processes that train beside this one: a function of a plugin file goes as its source.
+
+        Raises:
+            PluginError: other processes can't import the function.
+        """
+        module, name = sys.modules[self._function.__module__], self._function.__qualname__
+        if module.__name__ == "__main__" or "<locals>" in name:
+            raise PluginError(
+                f"{name} is not in a file that other processes can import, and is needed in each "
+                "process that trains: write it into a file and name it under 'plugins'"
+            )
+        marks = {
+            "needs_reference": self.needs_reference,
+            "needs_entropy": self.needs_entropy,
+            "normaliser": self.normaliser,
+        }
+        source = getattr(module, SOURCE, None)
+        file = None if source is None else (module.__file__, source)
+        return _again, (module.__name__, file, name, dict(self._options), marks)
+
+
+def _again(
+    module: str,
+    file: tuple[str, bytes] | None,
+    name: str,
+    options: Mapping[str, Any],
+    marks: Mapping[str, Any],
+) -> _Objective:
+    """The objective that was sent to this process."""
+    from importlib import import_module
+
+    if file is not None and module not in sys.modules:
+        module_of_source(module, *file)
+    return _Objective(getattr(import_module(module), name), options, **marks)
+
+
+def module_of_source(name: str, path: str, source: bytes) -> ModuleType:
+    """Run the source of a plugin file as a module. Raises whatever it does.
+
+    Args:
+        name: in `sys.modules`, in which attrs and dataclasses look for the module of a class.
+        path: of the file; it need not be there.
+    """
+    spec = spec_from_loader(name, None, origin=path)
+    assert spec is not None
+    module = module_from_spec(spec)
+    module.__file__ = path
+    setattr(module, SOURCE, source)
+    sys.modules[name] = module
+    try:
+        exec(compile(source, path, "exec"), vars(module))  # noqa: S102 - the user's own file
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
 _SIMPLE = (bool, int, float, str, Path, NameOrPath, Any, type(None))
 _CONTAINERS = (tuple, list, Sequence, dict, Mapping, Union, UnionType)
 _EITHER = (False, True)
@@ -231,6 +343,13 @@ KINDS: Mapping[str, _Kind] = MappingProxyType(
             given=1,
             asynchronous=(False,),
             product=_Chunker,
+        ),
+        "objective": _Kind(
+            form="def {name}(tokens: ale.Tokens, logp, old_logp, entropy, *, option: int = 1)"
+            " -> torch.Tensor",
+            given=4,
+            asynchronous=(False,),
+            product=_Objective,
         ),
     }
 )
@@ -310,11 +429,41 @@ def chunker(name: str | FunctionT | None = None) -> Any:
     return _decorate("chunker", name)
 
 
-def _decorate(kind: str, name: Any) -> Any:
+def objective(
+    name: str | FunctionT | None = None,
+    *,
+    needs_reference: bool = False,
+    needs_entropy: bool = False,
+    normaliser: str = "trajectories",
+) -> Any:
+    """Register a function of `Tokens` and log-probabilities as an objective.
+
+    It is called with what `ale.protocols.Objective.evaluate` is, and returns the loss, a tensor of
+    shape (), or `Terms` with more to measure. Imitation of demonstrations is added to it.
+
+    Args:
+        name: for ``trainer: {objective: NAME}``; default: the function's.
+        needs_reference: it uses ``tokens.reference_logp``, of the policy at the start of the run.
+        needs_entropy: it uses ``entropy``, which is None otherwise.
+        normaliser: what ``tokens.weight`` is divided by: see `ale.protocols.Objective`.
+
+    Raises:
+        PluginError: the function has another form, or an option without a type.
+    """
+    return _decorate(
+        "objective",
+        name,
+        needs_reference=needs_reference,
+        needs_entropy=needs_entropy,
+        normaliser=normaliser,
+    )
+
+
+def _decorate(kind: str, name: Any, **marks: Any) -> Any:
     """The decorator of a kind, or what it makes of the function that was given for the name."""
 
     def decorate(function: Any, name: str | None = None) -> Any:
-        setattr(function, FUNCTION, made(kind, function, name))
+        setattr(function, FUNCTION, made(kind, function, name, **marks))
         return function
 
     if name is None or isinstance(name, str):
@@ -328,13 +477,14 @@ def function_of(value: object) -> Function | None:
     return found if isinstance(found, Function) else None
 
 
-def made(kind: str, function: Any, name: str | None = None) -> Function:
+def made(kind: str, function: Any, name: str | None = None, **marks: Any) -> Function:
     """A function as a component of a kind.
 
     Args:
-        kind: ``criterion``, ``credit``, ``agent``, ``tasks`` or ``chunker``.
+        kind: one of `KINDS`.
         function: not a class, and no method of one.
         name: default: the function's.
+        marks: what its decorator says besides.
 
     Raises:
         PluginError: it has another form than functions of this kind.
@@ -346,7 +496,7 @@ def made(kind: str, function: Any, name: str | None = None) -> Function:
 
     def build(options: Any, context: BuildContext) -> Any:
         chosen = {} if options is None else attrs.asdict(options, recurse=False)
-        return shape.product(function, chosen)
+        return shape.product(function, chosen, **marks)
 
     lines = (inspect.getdoc(function) or "").strip().splitlines()
     summary = lines[0] if lines else f"The function {function.__name__}."

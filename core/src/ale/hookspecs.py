@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Executor,
         Launcher,
         Middleware,
+        Objective,
         SandboxBackend,
         StartScheme,
         TaskSource,
@@ -88,6 +89,14 @@ def ale_starts() -> Sequence[Component[Any, StartScheme]]:  # type: ignore[empty
 @hookspec
 def ale_trainers() -> Sequence[Component[Any, Trainer]]:  # type: ignore[empty-body]
     """Register trainers, selected by ``trainer: {type: ...}``."""
+
+
+@hookspec
+def ale_objectives() -> Sequence[Component[Any, Objective]]:  # type: ignore[empty-body]
+    """Register objectives, the losses of a trainer, selected by ``trainer: {objective: ...}``.
+
+    Any trainer selects one that has an option with ``doc(..., component="objective")``.
+    """
 
 
 @hookspec

@@ -28,15 +28,26 @@ OptionsT = TypeVar("OptionsT")
 ProductT_co = TypeVar("ProductT_co", covariant=True)
 
 
-def doc(text: str, *, changeable: bool = False) -> dict[str, Any]:
+def doc(
+    text: str,
+    *,
+    changeable: bool = False,
+    component: str | None = None,
+    named_by: str = "type",
+) -> dict[str, Any]:
     """Metadata for a field of an options class: its description in docs, schema and errors.
 
     Args:
         text: the description.
         changeable: ``ale run --resume DIR --set`` may change it, because neither episodes, credits
             nor weights depend on it: an address, a number of retries.
+        component: the option selects a component of this kind, such as ``objective``: it is written
+            as a name, or as ``{type: NAME, option: value}``, and the component is built with it,
+            so that ``options`` have the product. The field's type is `typing.Any`.
+        named_by: another key than ``type`` that may have the component's name.
     """
-    return {"doc": text, "changeable": changeable}
+    found = {"doc": text, "changeable": changeable}
+    return found if component is None else {**found, "component": component, "named_by": named_by}
 
 
 # Bounds for options; the config's error messages know their wording.

@@ -35,7 +35,7 @@ from ale._run.evaluation import END_OF_DEMONSTRATIONS
 from ale._run.interrupt import CANCELLING, FINISHING, TERMINATED
 from ale._run.loop import planned_episodes
 from ale._run.manifest import versions
-from ale._run.products import build
+from ale._run.products import build, built_options
 from ale._run.start import Host, check_run, saved_config, secret_names
 from ale._store import Redactor, RunReader
 from ale._store.branch import BRANCHED_FROM, branch_run
@@ -91,6 +91,7 @@ __all__ = [
     "model_name",
     "only_runs",
     "parse_choice",
+    "read_choice",
     "read_sections",
     "read_source",
     "secret_names",
@@ -221,11 +222,14 @@ def written_config(tree: Node, registry: Registry, overrides: Sequence[str] = ()
 def _as_written(node: Node, resolved: Any) -> Any:
     """The resolved values of what stands in a tree; a component keeps its short name."""
     if node.mapping is not None and isinstance(resolved, dict):
-        return {
+        made = {
             key: child.value if key == "type" else _as_written(child, resolved[key])
             for key, child in node.mapping.items()
             if key in resolved
         }
+        # An option that is a component may have been a name, or be named by another key.
+        named = node.replaced_text is None and len(made) == len(node.mapping)
+        return made if named or "type" not in resolved else {"type": resolved["type"], **made}
     if node.items is not None and isinstance(resolved, list):
         return [_as_written(*pair) for pair in zip(node.items, resolved, strict=True)]
     return resolved
@@ -387,6 +391,18 @@ def check_choice(choice: Node, kind: str, registry: Registry, *, path: str) -> N
         InputError: no package provides it, or an option is invalid.
     """
     select(choice, kind, registry, path=path)
+
+
+def read_choice(choice: Node, kind: str, registry: Registry) -> Any:
+    """The options of what ``{type: ..., option: ...}`` selects, with the components in them built.
+
+    Args:
+        kind: as ``ale plugins`` names it: ``trainer``, ``credit``, ...
+
+    Raises:
+        InputError: no package provides it, an option is invalid, or a component can't be built.
+    """
+    return built_options(select(choice, kind, registry, path=kind), BuildContext())
 
 
 def build_choice(

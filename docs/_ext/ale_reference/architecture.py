@@ -38,7 +38,7 @@ PIPELINE = (
     Stage("Grade what it left", ("criterion",), "Episode, stored"),
     Stage("Cut into chunks", ("chunker",), "Chunks"),
     Stage("Give credit", ("credit",), "Batch of credited groups"),
-    Stage("Train", ("trainer",), "a new policy version, back to the model"),
+    Stage("Train", ("trainer", "objective"), "a new policy version, back to the model"),
 )
 ASIDE = (
     Stage("Beside it: start the processes", ("launch",), ""),

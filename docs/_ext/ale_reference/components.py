@@ -20,6 +20,7 @@ TITLES = {
     "credit": "Credit schemes",
     "starts": "Start schemes",
     "trainer": "Trainers",
+    "objective": "Objectives",
     "executor": "Executors",
     "launch": "Launchers",
     "middleware": "Middleware",
@@ -72,11 +73,11 @@ def _index(registry: Registry) -> str:
 
 def _of_kind(kind: str, registry: Registry) -> str:
     hook = KINDS[kind]
-    where = (
-        "by each entry of a task's `success_criteria`"
-        if kind == "criterion"
-        else f"in the config's section `{'observers' if kind == 'observer' else kind}`"
-    )
+    where = {
+        "criterion": "by each entry of a task's `success_criteria`",
+        "observer": "in the config's section `observers`",
+        "objective": "by the option `objective` of a trainer",
+    }.get(kind, f"in the config's section `{kind}`")
     head = f"Chosen {where}; offered through the hook [`{hook}`](../hooks.md#{hook}).\n\n"
     registrations = registry.registrations(kind)
     if not registrations:

@@ -58,7 +58,7 @@ TYPES = (
     "_record",
 )
 PROTOCOLS = (
-    *("task", "sandbox", "llm", "agent", "start", "training", "executor", "launcher"),
+    *("task", "sandbox", "llm", "agent", "start", "training", "objective", "executor", "launcher"),
     "middleware",
 )
 TITLES = {
@@ -74,6 +74,7 @@ TITLES = {
     "credit": "Groups and credit",
     "training": "Training",
     "executor": "Executors",
+    "objective": "Objectives",
     "launcher": "Launchers",
     "middleware": "Middleware",
     "job": "Jobs",

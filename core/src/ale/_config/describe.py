@@ -25,7 +25,7 @@ def describe_options(cls: type) -> list[OptionText]:
     return [
         OptionText(
             name=field.name,
-            type=type_text(field.type),
+            type="name | mapping" if "component" in field.metadata else type_text(field.type),
             default=_text(default_of(field)),
             doc=str(field.metadata.get("doc", "")),
         )

@@ -388,22 +388,73 @@ def _dropped(lacking: Mapping[str, Node], registration: Registration, path: str)
 
 def _options(node: Node, registration: Registration, path: str, registry: Registry) -> Any:
     cls = registration.component.options
+    problems, inner = Problems(), Problems()
+    made = None
     if cls is None:
         expected = f"no options of {registration.component.name}"
-        problems: Sequence[Problem] = [
+        problems.found += [
             child.problem(_UNKNOWN, path=f"{path}.{key}", expected=expected)
             for key, child in (node.mapping or {}).items()
         ]
     else:
+        chosen = _with_components(node, cls, registry, path, inner)
+        made = problems.collect(lambda: structure(chosen, cls, path=path))
+    hinted = [_with_hint(each, _handled(registration.kind)) for each in problems.found]
+    problems.found = [_with_owners(each, registration.kind, registry) for each in hinted]
+    problems.found += inner.found
+    problems.raise_all()
+    return made
+
+
+def _with_components(
+    node: Node, cls: type, registry: Registry, path: str, problems: Problems
+) -> Node:
+    """The options with what each of them selects that is a component, as a `Selected`."""
+    entries = dict(node.mapping or {})
+    for field in attrs.fields(cls):
+        kind = field.metadata.get("component")
+        child = entries.get(field.name)
+        if child is None and isinstance(field.default, str):
+            child = Node(field.default, node.file, node.line)
+        if kind is None or child is None:
+            continue
+        chosen: Any = problems.collect(
+            partial(_component, child, field.metadata, registry, path=f"{path}.{field.name}")
+        )
+        entries[field.name] = Node(chosen, child.file, child.line)
+    return Node(entries, node.file, node.line)
+
+
+def _component(
+    child: Node, metadata: Mapping[Any, Any], registry: Registry, *, path: str
+) -> Selected:
+    """The component that ``NAME`` or ``{type: NAME, option: value}`` selects as an option."""
+    if isinstance(child.value, str):
         try:
-            return structure(node, cls, path=path)
-        except InputError as error:
-            problems = error.problems
-    if problems:
-        handled = _handled(registration.kind)
-        found = [_with_hint(problem, handled) for problem in problems]
-        raise InputError([_with_owners(problem, registration.kind, registry) for problem in found])
-    return None
+            named = Node({"type": child}, child.file, child.line)
+            return select(named, metadata["component"], registry, path=path)
+        except InputError as error:  # the name itself is what stands there
+            problems = [
+                attrs.evolve(each, path=path) if each.path == f"{path}.type" else each
+                for each in error.problems
+            ]
+            raise InputError(problems) from None
+    entries = dict(child.mapping or {})
+    spellings = [key for key in ("type", metadata["named_by"]) if key in entries]
+    if len(set(spellings)) > 1:
+        message = f"'{spellings[1]}' is another word for '{spellings[0]}'"
+        raise entries[spellings[1]].error(message, path=f"{path}.{spellings[1]}", hint="keep one")
+    if spellings:
+        entries["type"] = entries.pop(spellings[0])
+    elif child.replaced_text is not None:
+        entries["type"] = child.replaced_text
+    given = child.value if child.mapping is None else entries
+    return select(
+        attrs.evolve(child, value=given, replaced_text=None),
+        metadata["component"],
+        registry,
+        path=path,
+    )
 
 
 def _with_owners(problem: Problem, kind: str, registry: Registry) -> Problem:
@@ -433,9 +484,21 @@ def part_values(part: Selected) -> dict[str, Any]:
 def _values(options: Any) -> dict[str, Any]:
     if options is None:
         return {}
-    values: dict[str, Any] = attrs.asdict(options, value_serializer=_serialize)
+    values: dict[str, Any] = attrs.asdict(
+        options, filter=lambda field, _: field.init, value_serializer=_serialize
+    )
     return values
 
 
 def _serialize(_: Any, __: Any, value: Any) -> Any:
+    if isinstance(value, Selected):
+        # A name alone if it stands for the same, as it is mostly written.
+        return _name_alone(value) or part_values(value)
     return str(value) if isinstance(value, Path) else value
+
+
+def _name_alone(part: Selected) -> str | None:
+    """The name of a component whose every option is null by default, and is not given."""
+    fields = () if part.options is None else attrs.fields(type(part.options))
+    values = [(f.default, getattr(part.options, f.name)) for f in fields if f.init]
+    return part.registration.full_name if all(both == (None, None) for both in values) else None

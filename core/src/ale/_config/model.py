@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import attrs
 from attrs import evolve, field, frozen, validators
 
 from ale._config.environment import notes as environment_notes
@@ -123,6 +124,14 @@ class Selected:
     def name(self) -> str:
         """The component's name, as in ``type: NAME``."""
         return self.registration.component.name
+
+    @property
+    def inner(self) -> Mapping[str, "Selected"]:
+        """The components that its options select, by option."""
+        if not attrs.has(type(self.options)):
+            return {}
+        values = {f.name: getattr(self.options, f.name) for f in attrs.fields(type(self.options))}
+        return {name: value for name, value in values.items() if isinstance(value, Selected)}
 
 
 _LONGEST_NAME = 200
@@ -399,7 +408,9 @@ class RunConfig:
         evaluation = None if self.evaluation is None else self.evaluation.tasks
         parts: list[Selected | None] = [getattr(self, section) for section in PARTS]
         parts += [self.launch, evaluation, *self.middleware, *self.observers]
-        found = [part.dropped for part in parts if part is not None and part.dropped is not None]
+        chosen = [part for part in parts if part is not None]
+        chosen += [each for part in chosen for each in part.inner.values()]
+        found = [part.dropped for part in chosen if part.dropped is not None]
         return [*environment_notes(self.source or Node({})), *found]
 
 

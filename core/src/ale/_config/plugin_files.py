@@ -1,8 +1,6 @@
 """The top-level key ``plugins``: Python files with hook implementations, for one config alone."""
 
 import hashlib
-import importlib.util
-import sys
 import tokenize
 import traceback
 from collections.abc import Callable, Mapping
@@ -64,19 +62,14 @@ def _load(path: Path, registry: Registry, broken: Callable[..., InputError]) -> 
     if _encoding(source).startswith("utf-8"):
         decoded(source, path)
     digest = hashlib.sha256(source).hexdigest()
-    # Attrs and dataclasses look a class's module up in sys.modules.
     name = f"ale_plugin_file_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_loader(name, None, origin=str(path))
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    module.__file__ = str(path)
-    sys.modules[name] = module
+    from ale.functions import module_of_source  # late: most configs name no file
+
     try:
-        exec(compile(source, str(path), "exec"), vars(module))  # noqa: S102 - the user's own file
+        module = module_of_source(name, str(path), source)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too
-        del sys.modules[name]
         raise broken(_failure(path, error)) from None
     _register(module, path, digest, registry, broken)
     registry.files[path] = digest

@@ -6,6 +6,8 @@ from functools import cache
 from inspect import get_annotations
 from typing import Any
 
+import attrs
+
 from ale._config import Selected
 from ale._run.hooks import observer_errors
 from ale.errors import AleError, InputError, Problem
@@ -19,6 +21,7 @@ from ale.protocols import (
     Executor,
     Launcher,
     Middleware,
+    Objective,
     SandboxBackend,
     StartScheme,
     TaskSource,
@@ -36,6 +39,7 @@ PROTOCOLS: Mapping[str, type] = {
     "credit": CreditScheme,
     "starts": StartScheme,
     "trainer": Trainer,
+    "objective": Objective,
     "executor": Executor,
     "launch": Launcher,
     "middleware": Middleware,
@@ -53,7 +57,7 @@ def build(selected: Selected, context: BuildContext) -> Any:
     registration = selected.registration
     part, package = f"{registration.kind} '{selected.name}'", registration.distribution
     try:
-        product = registration.component.build(selected.options, context)
+        product = registration.component.build(built_options(selected, context), context)
     except InputError:
         raise
     except (AleError, ImportError) as error:
@@ -66,6 +70,12 @@ def build(selected: Selected, context: BuildContext) -> Any:
     if errors := _product_errors(product, registration.kind):
         raise InputError([Problem(message=f"{part} of {package}: {error}") for error in errors])
     return product
+
+
+def built_options(selected: Selected, context: BuildContext) -> Any:
+    """The options of a component, with the product of each component that one of them selects."""
+    inner = {name: build(each, context) for name, each in selected.inner.items()}
+    return attrs.evolve(selected.options, **inner) if inner else selected.options
 
 
 def not_pruned(sandbox: str, error: Exception) -> str:

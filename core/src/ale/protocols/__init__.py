@@ -11,6 +11,7 @@ from ale.protocols.executor import CheckableExecutor, Executor, RunningRun, Work
 from ale.protocols.launcher import LOGS, LOST, Launch, Launched, Launcher, Process, Role
 from ale.protocols.llm import LLM, Checkable, KnowsTokenizer, Policy, ServedPolicy
 from ale.protocols.middleware import Middleware, MiddlewareContext, Rewritten
+from ale.protocols.objective import Objective, Terms, Tokens
 from ale.protocols.sandbox import (
     DEFAULT_OUTPUT_BYTES,
     FEATURES,
@@ -73,6 +74,7 @@ __all__ = [
     "Middleware",
     "MiddlewareContext",
     "NeedsTools",
+    "Objective",
     "OpensSiblings",
     "Policy",
     "Process",
@@ -93,6 +95,8 @@ __all__ = [
     "StartScheme",
     "SwitchesUser",
     "TaskSource",
+    "Terms",
+    "Tokens",
     "Trainer",
     "Workers",
 ]

@@ -206,7 +206,7 @@ def test_loss_and_gradient_are_those_of_the_formulas(
     value_of = own_model if kind == "model" else linear
     group = valued_group(lab, 3, unit)
     parts = PRESETS["ppo"]
-    target = Reinforcement(parts=parts, imitation=ImitationOptions(when="off"))
+    target = Reinforcement(objective=parts, imitation=ImitationOptions(when="off"))
     samples = target.read(lab.batch_of(group)).samples
 
     def pieces(given: Sequence[Sample]) -> list[list[Sample]]:

@@ -83,7 +83,7 @@ def test_on_policy_the_expected_gradient_is_the_policy_gradient(lab: Any, preset
         )
         for path, chance in zip(paths(), chances, strict=True)
     ]
-    target = Reinforcement(parts=PRESETS[preset], imitation=ImitationOptions(when="off"))
+    target = Reinforcement(objective=PRESETS[preset], imitation=ImitationOptions(when="off"))
     samples = [
         sample
         for sample in target.normalised(target.read(lab.batch_of(lab.credited(*episodes))).samples)

@@ -18,7 +18,7 @@ from ale_trainer_policy.targets import EXPERT_TURNS, Imitation, Reinforcement
 
 def lesson_of(when: Any = "fallback", **fields: Any) -> Reinforcement:
     options = ImitationOptions(when=when, **fields)
-    return Reinforcement(parts=PRESETS["ipa"], imitation=options)
+    return Reinforcement(objective=PRESETS["ipa"], imitation=options)
 
 
 def at_a_fork(lab: Any, p: int, reward: float = 0.0, **next_: Any) -> Any:

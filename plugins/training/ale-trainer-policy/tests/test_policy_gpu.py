@@ -29,7 +29,7 @@ WIDE = {"head_dim": 32}
 
 def gradient(model: Any, groups: list[Any], lab: Any, **options: Any) -> torch.Tensor:
     """Of all parameters in one vector, on the processor."""
-    target = Reinforcement(parts=PRESETS["ipa"], imitation=ImitationOptions(when="off"))
+    target = Reinforcement(objective=PRESETS["ipa"], imitation=ImitationOptions(when="off"))
     samples = target.normalised(target.read(lab.batch_of(*groups)).samples)
     learner = Learner(model, LearnOptions(**options))
     learner.forward_backward(pack(samples), PRESETS["ipa"])

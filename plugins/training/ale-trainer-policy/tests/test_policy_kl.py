@@ -126,7 +126,7 @@ def test_grpos_kl_is_the_papers_and_can_be_left_out() -> None:
     paper = resolve_objective("grpo").kl
     assert paper == KlOptions(coefficient=0.04, estimator="k3", to="start")
     assert resolve_objective(ObjectiveOptions(preset="grpo", kl="off")).kl is None
-    assert [name for name, parts in PRESETS.items() if parts.is_regularised] == ["grpo"]
+    assert [name for name, parts in PRESETS.items() if parts.needs_reference] == ["grpo"]
 
 
 @pytest.mark.parametrize("logits_mb", [None, 0.001])
@@ -152,7 +152,7 @@ def read(lab: Any, group: Any) -> Any:
     from ale_trainer_policy.imitation_options import ImitationOptions
     from ale_trainer_policy.targets import Reinforcement
 
-    target = Reinforcement(parts=PRESETS["reinforce"], imitation=ImitationOptions(when="off"))
+    target = Reinforcement(objective=PRESETS["reinforce"], imitation=ImitationOptions(when="off"))
     [sample] = target.read(lab.batch_of(group)).samples
     return sample
 

@@ -22,7 +22,7 @@ FEW = 3 * 64 * 4 / 2**20
 
 
 def datum_of(lab: Any, seed: int) -> Datum:
-    target = Reinforcement(parts=PRESETS["ipa"], imitation=ImitationOptions(when="always"))
+    target = Reinforcement(objective=PRESETS["ipa"], imitation=ImitationOptions(when="always"))
     groups = [lab.random_group(seed, task="a"), lab.random_group(seed + 1000, task="b")]
     return pack(target.normalised(target.read(lab.batch_of(*groups)).samples))
 

@@ -22,7 +22,7 @@ def read(group: CreditedGroup) -> tuple[list[Sample], "Counter[str]"]:
 
 def reinforcement(when: Any = "fallback", preset: str = "ipa", **fields: Any) -> Reinforcement:
     options = ImitationOptions(when=when, **fields)
-    return Reinforcement(parts=PRESETS[preset], imitation=options)
+    return Reinforcement(objective=PRESETS[preset], imitation=options)
 
 
 def test_turns_of_an_episode_are_one_row_and_only_generated_tokens_are_trained(lab: Any) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from attrs import evolve
 
 from ale.errors import AleError, InputError, StoreError
 from ale.plugin import BuildContext
 from ale.protocols import Trainer
-from ale.strict import parse_yaml, structure
+from ale.runs import Registry, read_choice
+from ale.strict import from_plain, parse_yaml
 from ale.testing.trainer import (
     BackgroundSaverContract,
     CriticTrainerContract,
@@ -24,7 +26,13 @@ from ale.testing.trainer import (
 from ale.types import Batch
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.imitation_options import ImitationOptions
-from ale_trainer_policy.options import LoraOptions, ObjectiveOptions, PolicyOptions, SftOptions
+from ale_trainer_policy.options import (
+    PRESETS,
+    LoraOptions,
+    ObjectiveOptions,
+    PolicyOptions,
+    SftOptions,
+)
 from ale_trainer_policy.plugin import ale_trainers
 
 COMPONENTS = {component.name: component for component in ale_trainers()}
@@ -250,14 +258,23 @@ def test_a_layer_that_is_not_there_is_said(make_llm: Callable[..., Any]) -> None
         attached(make_llm(), lora=LoraOptions(target=("no_such_layer",)))
 
 
+REGISTRY = Registry.installed()
+
+
 def structured(text: str) -> PolicyOptions:
-    return structure(parse_yaml(text), PolicyOptions, path="trainer")
+    section = parse_yaml(text)
+    assert section.mapping is not None
+    node = from_plain({"type": "policy", **section.plain()})
+    options: PolicyOptions = read_choice(node, "trainer", REGISTRY)
+    return options
 
 
-def test_an_objective_is_a_name_or_a_preset_with_parts_replaced() -> None:
-    assert structured("objective: grpo").objective == "grpo"
-    chosen = structured("objective: {preset: ipa, mask_threshold: 3}").objective
-    assert chosen == ObjectiveOptions(preset="ipa", mask_threshold=3.0)
+@pytest.mark.parametrize("key", ["type", "preset"])
+def test_an_objective_is_a_name_or_a_preset_with_parts_replaced(key: str) -> None:
+    assert structured("objective: grpo").objective == PRESETS["grpo"]
+    assert structured("{}").objective == PRESETS["ipa"]
+    chosen = structured(f"objective: {{{key}: ipa, mask_threshold: 3}}").objective
+    assert chosen == evolve(PRESETS["ipa"], mask_threshold=3.0)
     assert structured("lora: {r: 4, target: [q_proj]}").lora == LoraOptions(r=4, target=("q_proj",))
 
 
@@ -265,7 +282,9 @@ def test_an_objective_is_a_name_or_a_preset_with_parts_replaced() -> None:
     ("text", "message"),
     [
         ("objective: gprpo", "did you mean 'grpo'"),
-        ("objective: {mask_threshold: 3}", "trainer.objective: 'preset' is missing"),
+        ("objective: {mask_threshold: 3}", "trainer.objective.type: 'type' is missing"),
+        ("objective: {type: ipa, preset: grpo}", "'preset' is another word for 'type'"),
+        ("objective: {type: ipa, clip_low: 0.1}", "'clip_low' is without effect in ipa"),
         ("objective: {preset: ipa, treshold: 3}", "trainer.objective.treshold: unknown option"),
         ("objective: {preset: ipa, mask_threshold: 0}", "trainer.objective.mask_threshold"),
         ("{processes: 2}", "needs sync: copy"),

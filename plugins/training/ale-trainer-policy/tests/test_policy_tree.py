@@ -133,7 +133,7 @@ def test_heads_too_narrow_for_the_kernel_of_a_gpu_are_refused() -> None:
 def read(lab: Any, seed: int, *, preset: str = "ipa", imitation: Any = "off") -> list[Sample]:
     """Normalised samples of two random groups, with log-probabilities of an old policy."""
     groups = [lab.random_group(seed, task="a"), lab.random_group(seed + 1000, task="b")]
-    target = Reinforcement(parts=PRESETS[preset], imitation=ImitationOptions(when=imitation))
+    target = Reinforcement(objective=PRESETS[preset], imitation=ImitationOptions(when=imitation))
     samples = target.normalised(target.read(lab.batch_of(*groups)).samples)
     rng = np.random.default_rng(seed)
     return [
@@ -210,7 +210,7 @@ def test_on_policy_with_a_mean_over_tokens_ipa_gspo_and_grpo_are_one_gradient(
     found = []
     for name in ("ipa", "gspo", "grpo"):
         parts = evolve(PRESETS[name], normaliser="tokens")
-        target = Reinforcement(parts=parts, imitation=ImitationOptions(when="off"))
+        target = Reinforcement(objective=parts, imitation=ImitationOptions(when="off"))
         samples = target.normalised(target.read(lab.batch_of(group)).samples)
         now = score(model, pack(samples)).logp.detach().numpy()
         ends = np.cumsum([len(sample.at) for sample in samples])
@@ -252,7 +252,7 @@ def test_every_rank_has_about_as_much_to_compute(lab: Any, packing: Any, ranks: 
         lab.TokenTurn(prompt=prompt, output=each, logps=[-1.0] * len(each)) for each in answers
     ]
     group = lab.credited(*(lab.TokenEpisode(turns=[turn]) for turn in turns))
-    target = Reinforcement(parts=PRESETS["reinforce"], imitation=ImitationOptions(when="off"))
+    target = Reinforcement(objective=PRESETS["reinforce"], imitation=ImitationOptions(when="off"))
     samples = target.read(lab.batch_of(group)).samples
     bound = 20_000
     assert len(split(samples, bound, packing=packing)) == 1
@@ -270,7 +270,7 @@ def test_every_rank_has_about_as_much_to_compute(lab: Any, packing: Any, ranks: 
 def test_there_are_fewer_micro_batches_where_one_more_would_shorten_none(lab: Any) -> None:
     turns = [lab.TokenTurn(prompt=[n], output=[n] * 9, logps=[-1.0] * 9) for n in range(4)]
     group = lab.credited(*(lab.TokenEpisode(turns=[turn]) for turn in turns))
-    target = Reinforcement(parts=PRESETS["reinforce"], imitation=ImitationOptions(when="off"))
+    target = Reinforcement(objective=PRESETS["reinforce"], imitation=ImitationOptions(when="off"))
     samples = target.read(lab.batch_of(group)).samples
     assert [len(piece) for piece in split(samples, 40, ranks=3)] == [2, 2]
     assert [len(piece) for piece in split(samples, 20, ranks=3)] == [2, 2]
@@ -317,7 +317,7 @@ def test_what_stands_in_prompts_and_observations_is_not_trained(lab: Any) -> Non
         lab.TokenTurn(prompt=[1, 2, 3], output=[4]),
         lab.TokenTurn(prompt=[1, 2, 3, 4, 7, 8], output=[5]),
     ]
-    target = Reinforcement(parts=PRESETS["ipa"], imitation=ImitationOptions())
+    target = Reinforcement(objective=PRESETS["ipa"], imitation=ImitationOptions())
     read_ = target.read(lab.batch_of(lab.credited(lab.TokenEpisode(turns=turns))))
     datum = pack(read_.samples)
     assert datum.tree.ids[datum.token].tolist() == [4, 5]
@@ -375,7 +375,7 @@ def test_the_models_attention_is_its_own_again_afterwards(lab: Any) -> None:
 def test_temperature_divides_the_logits(lab: Any) -> None:
     model = lab.tiny_model()
     episode = lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1, 2], output=[3, 4])])
-    target = Reinforcement(parts=PRESETS["ipa"], imitation=ImitationOptions())
+    target = Reinforcement(objective=PRESETS["ipa"], imitation=ImitationOptions())
     datum = pack(target.read(lab.batch_of(lab.credited(episode))).samples)
     found = score(model, datum, temperature=0.7)
     with torch.no_grad():

@@ -5,17 +5,21 @@ from collections.abc import Iterable, Iterator
 
 from attrs import evolve
 
-from ale.errors import InputError, Problem
+from ale.errors import InputError, Problem, nearest
 from ale.plugin import BuildContext
+from ale.protocols import Objective
+from ale_trainer_policy.normalise import NORMALISERS
+from ale_trainer_policy.objective import Corrected
 from ale_trainer_policy.old_policy import OldPolicy
 from ale_trainer_policy.options import (
     PRESETS,
     CorrectionOptions,
     LearnOptions,
+    ObjectiveParts,
     PolicyOptions,
     SftOptions,
+    chosen_objective,
     resolve_correction,
-    resolve_objective,
 )
 from ale_trainer_policy.targets import Imitation, Reinforcement
 from ale_trainer_policy.trainer import PolicyTrainer
@@ -26,9 +30,10 @@ _LOG = logging.getLogger(__name__)
 def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrainer:
     """Reinforcement on credited episodes."""
     correction = resolve_correction(options.correction)
-    parts = evolve(resolve_objective(options.objective), correction=correction)
+    objective = chosen_objective(options.objective)
     _refuse(
         [
+            *_unknown_normaliser(objective),
             *_shared_weights(options, context),
             *_uncorrected_staleness(options, context),
             *_corrected_twice(options, correction),
@@ -37,17 +42,22 @@ def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrain
     )
     if correction.method == "none" and _is_stale(options, context):
         _LOG.warning("warning: %s", _no_correction(context))
-    if parts.positive == parts.negative == "none" and options.epochs * options.minibatches > 1:
-        _LOG.warning(
-            "warning: this objective has no importance ratio, and of a step's updates all but the "
-            "first are of another policy than pi_old: objective.positive and negative choose one"
-        )
+    if isinstance(objective, ObjectiveParts):
+        if _lacks_ratio(objective) and options.epochs * options.minibatches > 1:
+            _LOG.warning(
+                "warning: this objective has no importance ratio, and of a step's updates all but "
+                "the first are of another policy than pi_old: objective.positive and negative "
+                "choose one"
+            )
+        objective = evolve(objective, correction=correction)
+    elif correction.method != "none":
+        objective = Corrected(objective=objective, correction=correction)
     return PolicyTrainer(
         "policy",
         options,
         context,
-        target=Reinforcement(parts=parts, imitation=options.imitation),
-        parts=parts,
+        target=Reinforcement(objective=objective, imitation=options.imitation),
+        objective=objective,
         old_policy=OldPolicy(options.old_policy or "recompute", options.keep_versions),
         critic=options.critic,
         keeps_ratios=options.keep_ratios,
@@ -62,9 +72,23 @@ def sft_trainer(options: SftOptions, context: BuildContext) -> PolicyTrainer:
         options,
         context,
         target=Imitation(options=options),
-        parts=PRESETS["reinforce"],
+        objective=PRESETS["reinforce"],
         old_policy=OldPolicy("rollout_engine", 1),
     )
+
+
+def _lacks_ratio(parts: ObjectiveParts) -> bool:
+    return parts.positive == parts.negative == "none"
+
+
+def _unknown_normaliser(objective: Objective) -> Iterator[Problem]:
+    if objective.normaliser not in NORMALISERS:
+        yield Problem(
+            message=f"the objective has the normaliser {objective.normaliser!r}",
+            path="trainer.objective",
+            expected=f"one of {', '.join(NORMALISERS)}",
+            hint=nearest(str(objective.normaliser), NORMALISERS),
+        )
 
 
 def _refuse(problems: Iterable[Problem]) -> None:

@@ -12,10 +12,10 @@ from attrs import evolve, frozen
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from ale.protocols import Objective, Terms, Tokens
 from ale_trainer_policy.adamw import Trained
 from ale_trainer_policy.critic import Critic, ValueTerms, value_loss
-from ale_trainer_policy.objective import Terms, Tokens, evaluate
-from ale_trainer_policy.options import LearnOptions, ObjectiveParts
+from ale_trainer_policy.options import LearnOptions
 from ale_trainer_policy.samples import Floats, Sample
 from ale_trainer_policy.scorer import Scorer
 from ale_trainer_policy.scoring import Scored, packed_attention, value_states
@@ -94,7 +94,7 @@ class Learner(Scorer):
         """Where the model is."""
         return self.parameters[0].device
 
-    def forward_backward(self, datum: Datum, parts: ObjectiveParts) -> Measured:
+    def forward_backward(self, datum: Datum, objective: Objective) -> Measured:
         """Accumulate the gradient of one datum until the next `optim_step`.
 
         A datum with a non-finite loss adds nothing.
@@ -102,15 +102,15 @@ class Learner(Scorer):
         if datum.n_targets == 0:
             raise ValueError("a datum without target tokens has no gradient")
         with self.training():
-            scored = self.scored(datum, entropy_gradient=parts.entropy != 0)
+            scored = self.scored(datum, entropy_gradient=objective.needs_entropy)
             with self._precision():
                 value = self._value_loss(datum, scored)
-            terms = evaluate(
-                parts,
-                scored.logp,
-                self._optional(datum.old_logp, scored.logp),
+            old = self._optional(datum.old_logp, scored.logp)
+            terms = objective.evaluate(
                 self._tokens(datum, scored.logp),
-                scored.entropy,
+                scored.logp,
+                scored.logp.detach() if old is None else old,
+                scored.entropy if objective.needs_entropy else None,
             )
             loss = terms.loss if value is None else terms.loss + value.loss
             measured = Measured(
@@ -145,12 +145,12 @@ class Learner(Scorer):
             return self._score(datum, entropy_gradient=entropy_gradient, states=self._values_states)
 
     def forward_backward_each(
-        self, pieces: Sequence[Sequence[Sample]], parts: ObjectiveParts
+        self, pieces: Sequence[Sequence[Sample]], objective: Objective
     ) -> Iterator[tuple[Datum, Measured]]:
         """Accumulate the gradients of these micro-batches; yields each with its measurements."""
         for piece in pieces:
             datum = self.packed(piece)
-            yield datum, self.forward_backward(datum, parts)
+            yield datum, self.forward_backward(datum, objective)
 
     def optim_step(
         self, lr: float | None = None, policy: bool = True, critic: bool = True

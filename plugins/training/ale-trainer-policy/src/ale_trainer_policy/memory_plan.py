@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from attrs import evolve, field, frozen
 
-from ale_trainer_policy.options import LearnOptions, PolicyOptions, resolve_objective
+from ale.protocols import Objective
+from ale_trainer_policy.options import LearnOptions, PolicyOptions, chosen_objective
 from ale_trainer_policy.traced import Traced, trace
 from ale_training.lora import LoraOptions
 
@@ -129,9 +130,8 @@ class Planner:
     def _trace(self, sampler: Sampler, options: LearnOptions) -> Traced:
         key = (sampler.dtype, sampler.context, options)
         if key not in self._traced:
-            entropy = 0.0
-            if isinstance(options, PolicyOptions):
-                entropy = resolve_objective(options.objective).entropy
+            objective = _objective(options)
+            entropy = objective is not None and objective.needs_entropy
             found = trace(self._config, sampler.dtype, options, entropy, sampler.context)
             self._traced[key] = found
         return self._traced[key]
@@ -243,11 +243,15 @@ def _sharded(sampler: Sampler, options: LearnOptions, traced: Traced) -> Iterato
 
 def _references(options: LearnOptions) -> int:
     """Number of models to which a KL is computed."""
-    kl = None
-    if isinstance(options, PolicyOptions):
-        kl = resolve_objective(options.objective).kl
-    start = options.kl_to_start == "metric" or (kl is not None and kl.model is None)
-    return int(start) + int(kl is not None and kl.model is not None)
+    objective = _objective(options)
+    compared = objective is not None and objective.needs_reference
+    other = objective is not None and compared and objective.reference_model is not None
+    start = options.kl_to_start == "metric" or (compared and not other)
+    return int(start) + int(other)
+
+
+def _objective(options: LearnOptions) -> Objective | None:
+    return chosen_objective(options.objective) if isinstance(options, PolicyOptions) else None
 
 
 def _of_policy(sampler: Sampler, options: LearnOptions, traced: Traced) -> Iterator[Part]:

@@ -3,15 +3,16 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from attrs import define, field
 
+from ale.protocols import Terms
 from ale.runs import SUCCESS
 from ale.types import Batch
 from ale_trainer_policy.critic import ValueTerms
 from ale_trainer_policy.learner import Measured
-from ale_trainer_policy.objective import Terms
 from ale_trainer_policy.samples import Bools, Floats, Ints
 from ale_trainer_policy.tree import Datum, by_sample
 from ale_trainer_policy.valuing import Valued
@@ -58,8 +59,7 @@ class MetricsAccumulator:
         """Add a pass with a finite loss."""
         terms = measured.terms
         sampled = datum.sampled & (datum.weight != 0)
-        for name, value in (("ratio", terms.ratio), ("mismatch", terms.mismatch)):
-            self._values[name].append(value.double().cpu().numpy()[sampled])
+        self._add_terms(datum, terms, sampled)
         trained = sampled | (datum.imitation != 0) | (datum.regularised != 0)
         self._values["entropy"].append(measured.entropy.double().cpu().numpy()[trained])
         logp = measured.logp.double().cpu().numpy()
@@ -69,24 +69,29 @@ class MetricsAccumulator:
         of_sampled = by_sample(datum.samples, np.where(datum.sampled, log_ratio, np.nan))
         for sample, own in zip(datum.samples, of_sampled, strict=True):
             self.log_ratios[sample.episode] = own
+        self._losses["loss"] += float(terms.loss.detach())
+        if measured.value is not None and datum.value_weight.any():
+            self._add_value(datum, measured.value)
+        parts = {"loss_rl": terms.reinforcement, "loss_imitation": terms.imitation}
+        if datum.regularised.any():
+            parts |= {"loss_kl": terms.kl, "loss_entropy": terms.entropy}
+        for name, value in _measured(parts).items():
+            self._losses[name] += float(value)
+        self.counts["tokens_trained"] += int(trained.sum())
+        self.counts["tokens_computed"] += measured.computed
+        self.counts["tokens_in_rows"] += sum(sample.n_tokens for sample in datum.samples)
+
+    def _add_terms(self, datum: Datum, terms: Terms, sampled: Bools) -> None:
+        for name, value in _measured({"ratio": terms.ratio, "mismatch": terms.mismatch}).items():
+            self._values[name].append(value.double().cpu().numpy()[sampled])
         causes = _causes(terms)
         for name, where in causes.items():
             self._values[name].append(where[sampled].astype(np.float64))
         for name in ("masked", "clamped"):
-            where = causes[f"{name}_fraction"][sampled]
-            chunks = _chunks_with(datum.chunk_id[sampled], where)
-            self._values[f"{name}_chunks_fraction"].append(chunks)
-        self._losses["loss"] += float(terms.loss.detach())
-        if measured.value is not None and datum.value_weight.any():
-            self._add_value(datum, measured.value)
-        self._losses["loss_rl"] += float(terms.reinforcement)
-        self._losses["loss_imitation"] += float(terms.imitation)
-        if datum.regularised.any():
-            self._losses["loss_kl"] += float(terms.kl)
-            self._losses["loss_entropy"] += float(terms.entropy)
-        self.counts["tokens_trained"] += int(trained.sum())
-        self.counts["tokens_computed"] += measured.computed
-        self.counts["tokens_in_rows"] += sum(sample.n_tokens for sample in datum.samples)
+            if f"{name}_fraction" in causes:
+                where = causes[f"{name}_fraction"][sampled]
+                chunks = _chunks_with(datum.chunk_id[sampled], where)
+                self._values[f"{name}_chunks_fraction"].append(chunks)
 
     def _add_value(self, datum: Datum, terms: ValueTerms) -> None:
         self._losses["loss_value"] += float(terms.loss)
@@ -154,21 +159,36 @@ class MetricsAccumulator:
         return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
+def _measured(terms: Mapping[str, Any]) -> dict[str, Any]:
+    """The terms that an objective gives."""
+    return {name: value for name, value in terms.items() if value is not None}
+
+
 def _causes(terms: Terms) -> Mapping[str, Bools]:
     """Reasons why a token's gradient differs from its weight's, by metric name; each (T,)."""
-    dropped, masked = terms.coefficient == 0, ~terms.unmasked
-    found = {
-        "masked_fraction": masked,
-        "masked_above_fraction": masked & (terms.mismatch > 1),
-        "masked_below_fraction": masked & (terms.mismatch < 1),
-        "clipped_fraction": dropped,
-        "clipped_above_fraction": dropped & (terms.ratio > 1),
-        "clipped_below_fraction": dropped & (terms.ratio < 1),
-        "clamped_fraction": terms.limited & ~dropped,
-        "corrected_fraction": terms.corrected,
-        "corrected_capped_fraction": terms.corrected & (terms.correction != 0),
-        "corrected_dropped_fraction": terms.corrected & (terms.correction == 0),
-    }
+    found: dict[str, Any] = {}
+    if terms.unmasked is not None and terms.mismatch is not None:
+        masked = ~terms.unmasked
+        found |= {
+            "masked_fraction": masked,
+            "masked_above_fraction": masked & (terms.mismatch > 1),
+            "masked_below_fraction": masked & (terms.mismatch < 1),
+        }
+    if terms.coefficient is not None and terms.ratio is not None:
+        dropped = terms.coefficient == 0
+        found |= {
+            "clipped_fraction": dropped,
+            "clipped_above_fraction": dropped & (terms.ratio > 1),
+            "clipped_below_fraction": dropped & (terms.ratio < 1),
+        }
+        if terms.limited is not None:
+            found["clamped_fraction"] = terms.limited & ~dropped
+    if terms.corrected is not None and terms.correction is not None:
+        found |= {
+            "corrected_fraction": terms.corrected,
+            "corrected_capped_fraction": terms.corrected & (terms.correction != 0),
+            "corrected_dropped_fraction": terms.corrected & (terms.correction == 0),
+        }
     return {name: where.cpu().numpy() for name, where in found.items()}
 
 

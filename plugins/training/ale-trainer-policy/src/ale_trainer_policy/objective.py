@@ -10,10 +10,13 @@ different value. z: 1/Z for every sampled token; k: an estimator of KL(pi_theta 
 entropy.
 """
 
+from pathlib import Path
+
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from torch import Tensor
 
+from ale.protocols import Objective, Terms, Tokens
 from ale_trainer_policy.options import CorrectionOptions, KlOptions, Level, ObjectiveParts
 from ale_trainer_policy.parts import (
     CORRECTIONS,
@@ -24,46 +27,6 @@ from ale_trainer_policy.parts import (
     geometric_mean_ratio,
     within,
 )
-
-
-@frozen(kw_only=True, eq=False)
-class Tokens:
-    """One value per trained token, each (T,), on the model's device."""
-
-    weight: Tensor
-    imitation: Tensor
-    behaviour_logp: Tensor
-    sampled: Tensor
-    positive: Tensor
-    chunk_id: Tensor
-    trajectory_id: Tensor
-    regularised: Tensor | None = None
-    """z; None means 0."""
-    reference_logp: Tensor | None = None
-    """log pi_ref, nats; None without a KL term."""
-
-
-@frozen(kw_only=True, eq=False)
-class Terms:
-    """The loss and its components. All but the losses have shape (T,) and carry no gradient."""
-
-    loss: Tensor
-    reinforcement: Tensor
-    imitation: Tensor
-    kl: Tensor
-    entropy: Tensor
-    ratio: Tensor
-    mismatch: Tensor
-    unmasked: Tensor
-    """m, booleans."""
-    coefficient: Tensor
-    """c: before weight, mask and correction."""
-    limited: Tensor
-    """Where a clip, clamp or bound made c differ from the ratio; booleans."""
-    correction: Tensor
-    """f."""
-    corrected: Tensor
-    """Where the correction is not pi_old / mu_old itself: capped or dropped; booleans."""
 
 
 def evaluate(
@@ -113,7 +76,7 @@ def evaluate(
     reinforcement = -(front * logp).sum()
     imitation = -(tokens.imitation * logp).sum()
     kl = _kl_loss(parts.kl, logp, tokens)
-    bonus = _entropy_loss(parts.entropy, entropy, tokens) if entropy is not None else 0.0 * kl
+    bonus = _entropy_loss(parts.entropy, entropy, tokens)
     return Terms(
         loss=reinforcement + imitation + kl + bonus,
         reinforcement=reinforcement.detach(),
@@ -130,6 +93,44 @@ def evaluate(
     )
 
 
+@frozen(kw_only=True)
+class Corrected(Objective):
+    """An objective of another package, given weights that the trainer's correction has changed."""
+
+    objective: Objective
+    correction: CorrectionOptions
+
+    @property
+    def needs_reference(self) -> bool:  # type: ignore[override]
+        """As the objective's own."""
+        return self.objective.needs_reference
+
+    @property
+    def reference_model(self) -> Path | None:  # type: ignore[override]
+        """As the objective's own."""
+        return self.objective.reference_model
+
+    @property
+    def needs_entropy(self) -> bool:  # type: ignore[override]
+        """As the objective's own."""
+        return self.objective.needs_entropy
+
+    @property
+    def normaliser(self) -> str:  # type: ignore[override]
+        """As the objective's own."""
+        return self.objective.normaliser
+
+    def evaluate(
+        self, tokens: Tokens, logp: Tensor, old_logp: Tensor, entropy: Tensor | None
+    ) -> Terms:
+        """The objective's terms where pi_old / mu multiplies each weight, as far as it may."""
+        factor, corrected = _corrected(self.correction, old_logp - tokens.behaviour_logp, tokens)
+        nothing = torch.zeros_like(tokens.weight)
+        weight = torch.where(tokens.weight != 0, factor * tokens.weight, nothing)
+        terms = self.objective.evaluate(evolve(tokens, weight=weight), logp, old_logp, entropy)
+        return evolve(terms, correction=factor, corrected=corrected)
+
+
 def _kl_loss(options: KlOptions | None, logp: Tensor, tokens: Tokens) -> Tensor:
     if options is None or tokens.reference_logp is None or tokens.regularised is None:
         return torch.zeros_like(logp.detach()).sum()
@@ -139,9 +140,9 @@ def _kl_loss(options: KlOptions | None, logp: Tensor, tokens: Tokens) -> Tensor:
     return options.coefficient * (tokens.regularised * KL_ESTIMATORS[options.estimator](x)).sum()
 
 
-def _entropy_loss(coefficient: float, entropy: Tensor, tokens: Tokens) -> Tensor:
-    if coefficient == 0 or tokens.regularised is None:
-        return torch.zeros_like(entropy.detach()).sum()
+def _entropy_loss(coefficient: float, entropy: Tensor | None, tokens: Tokens) -> Tensor:
+    if coefficient == 0 or entropy is None or tokens.regularised is None:
+        return torch.zeros_like(tokens.weight).sum()
     return -coefficient * (tokens.regularised * entropy).sum()
 
 

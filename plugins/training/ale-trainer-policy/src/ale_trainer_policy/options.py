@@ -1,12 +1,14 @@
 """Options of the trainers, and the presets: data, from which an `ObjectiveParts` is resolved."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 from attrs import Attribute, asdict, evolve, field, frozen
 
 from ale.plugin import doc, ge, gt, le, optional
+from ale.protocols import Objective, Terms, Tokens
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.imitation_options import ImitationOptions
 from ale_trainer_policy.unused_parts import check_parts
@@ -97,7 +99,7 @@ class KlOptions:
 
 
 @frozen(kw_only=True)
-class ObjectiveParts:
+class ObjectiveParts(Objective):
     """An objective: one name or number for each of its parts. The defaults are IPA's."""
 
     ratio: Level = "chunk"
@@ -117,9 +119,26 @@ class ObjectiveParts:
     entropy: float = 0.0
 
     @property
-    def is_regularised(self) -> bool:
-        """Does the loss have terms for tokens without credit?"""
-        return self.kl is not None or self.entropy != 0
+    def needs_reference(self) -> bool:  # type: ignore[override]
+        """Does the loss have a KL term?"""
+        return self.kl is not None
+
+    @property
+    def reference_model(self) -> Path | None:  # type: ignore[override]
+        """Folder of pi_ref; None for the policy at the start."""
+        return None if self.kl is None else self.kl.model
+
+    @property
+    def needs_entropy(self) -> bool:  # type: ignore[override]
+        """Does the loss have an entropy term?"""
+        return self.entropy != 0
+
+    def evaluate(self, tokens: Tokens, logp: Any, old_logp: Any, entropy: Any) -> Terms:
+        """The loss of a micro-batch: see `ale_trainer_policy.objective`."""
+        # Imported when a loss is computed, with torch, as what builds a component is.
+        evaluate = import_module("ale_trainer_policy.objective").evaluate
+        terms: Terms = evaluate(self, logp, old_logp, tokens, entropy)
+        return terms
 
 
 _IPA = ObjectiveParts()
@@ -233,15 +252,22 @@ def resolve_correction(
     return CorrectionOptions(method=chosen or "none")
 
 
-def resolve_objective(chosen: "str | ObjectiveOptions") -> ObjectiveParts:
+def resolve_objective(options: "str | ObjectiveOptions") -> ObjectiveParts:
     """The parts of a named preset, or of a preset with parts replaced."""
-    if isinstance(chosen, str):
-        return PRESETS[chosen]
-    given = asdict(chosen, recurse=False, filter=lambda _, value: value is not None)
+    if isinstance(options, str):
+        return PRESETS[options]
+    given = asdict(options, recurse=False, filter=lambda _, value: value is not None)
     del given["preset"]
     if given.get("kl") == "off":
         given["kl"] = None
-    return evolve(PRESETS[chosen.preset], **given)
+    return evolve(PRESETS[options.preset], **given)
+
+
+def chosen_objective(chosen: "str | ObjectiveOptions | Objective") -> Objective:
+    """The objective of `PolicyOptions.objective`: a preset's name, a preset with parts replaced,
+    or an objective itself.
+    """
+    return resolve_objective(chosen) if isinstance(chosen, str | ObjectiveOptions) else chosen
 
 
 _DECAY_TO = 0.1
@@ -404,8 +430,14 @@ class LearnOptions:
 class PolicyOptions(LearnOptions):
     """Reinforcement on credited episodes."""
 
-    objective: Preset | ObjectiveOptions = field(
-        default="ipa", metadata=doc("A preset's name, or {preset: ..., and parts to replace}.")
+    objective: Any = field(
+        default="ipa",
+        metadata=doc(
+            "The loss: a name, or {type: NAME, and its options}. In Python also an "
+            "ObjectiveOptions or an Objective.",
+            component="objective",
+            named_by="preset",
+        ),
     )
     old_policy: OldPolicyName | None = field(
         default=None,

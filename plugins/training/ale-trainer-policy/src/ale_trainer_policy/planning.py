@@ -21,6 +21,7 @@ from ale.runs import (
     apply_overrides,
     build_choice,
     environment_notes,
+    read_choice,
     read_source,
     written_config,
 )
@@ -62,7 +63,7 @@ def planned(
     """
     tree = apply_overrides(apply_environment(read_source(path), os.environ), overrides)
     config = written_config(tree, registry)
-    options = _trainer(tree, config)
+    options = _trainer(tree, config, registry)
     model, sampler = _sampler(tree, config, registry, context)
     if sampler.quantised:
         check_quantised(options)
@@ -88,7 +89,7 @@ def planned(
         yield from _ways(alone, together, limit, on_host=sampler.on_host)
 
 
-def _trainer(tree: Node, config: Mapping[str, Any]) -> LearnOptions:
+def _trainer(tree: Node, config: Mapping[str, Any], registry: Registry) -> LearnOptions:
     section = config.get("trainer")
     name = str(section["type"]).rpartition("/")[2] if section else ""
     if section is None or name not in TRAINERS:
@@ -96,8 +97,8 @@ def _trainer(tree: Node, config: Mapping[str, Any]) -> LearnOptions:
         expected = "trainer: {type: policy, ...} or {type: sft, ...}"
         where = tree.get("trainer") or tree
         raise where.error(message, path="trainer", expected=expected)
-    given = {key: value for key, value in section.items() if key != "type"}
-    return structure(from_plain(given), TRAINERS[name], path="trainer")
+    options: LearnOptions = read_choice(from_plain(section), "trainer", registry)
+    return options
 
 
 def _sampler(

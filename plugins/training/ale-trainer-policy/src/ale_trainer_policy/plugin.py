@@ -1,4 +1,4 @@
-"""Registers the trainers ``policy`` and ``sft``, and two commands; imports no torch."""
+"""Registers the trainers ``policy`` and ``sft``, objectives and two commands; imports no torch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,22 @@ from ale_trainer_policy.packages import probe
 if TYPE_CHECKING:
     import click
 
-    from ale.protocols import Trainer
+    from ale.protocols import Objective, Trainer
     from ale_trainer_policy.options import LearnOptions
+
+OBJECTIVES = {
+    "ipa": "IPA: the ratio of a chunk, clamped for failures only, and a mask per chunk.",
+    "ipa-baseline": "IPA's baseline: the ratio of a trajectory, and a mask per token.",
+    "topr": "TOPR: the probability of a trajectory, clamped for failures only.",
+    "token-tis": "Truncated importance sampling, token by token.",
+    "grpo": "GRPO: PPO's clip per token, the mean over trajectories, a KL to the start.",
+    "dr-grpo": "Dr. GRPO: PPO's clip per token, divided by a constant length.",
+    "gspo": "GSPO: PPO's clip of the ratio of a trajectory.",
+    "cispo": "CISPO: the ratio of a token as a bounded weight.",
+    "dapo": "DAPO: PPO's clip, higher upwards, over tokens of groups with a signal.",
+    "ppo": "PPO's clip per token, for a critic.",
+    "reinforce": "REINFORCE: no ratio and no mask.",
+}
 
 
 def _ranks(options: LearnOptions) -> Ranks:
@@ -41,6 +55,21 @@ def ale_trainers() -> Sequence[Component[Any, Trainer]]:
             needs=("llm",),
             ranks=_ranks,
         ),
+    ]
+
+
+@hookimpl
+def ale_objectives() -> Sequence[Component[Any, Objective]]:
+    """Register the presets."""
+    return [
+        Component(
+            name,
+            f"ale_trainer_policy.presets:{name}",
+            "ale_trainer_policy.options:resolve_objective",
+            summary=summary,
+            probe=probe,
+        )
+        for name, summary in OBJECTIVES.items()
     ]
 
 

@@ -17,10 +17,11 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
 from ale.errors import StoreError
+from ale.protocols import Objective
 from ale_trainer_policy.critic import Critic
 from ale_trainer_policy.learner import Learner, Measured
 from ale_trainer_policy.models import recompute_activations
-from ale_trainer_policy.options import LearnOptions, ObjectiveParts
+from ale_trainer_policy.options import LearnOptions
 from ale_trainer_policy.placement import Placement, device_of
 from ale_trainer_policy.samples import Floats, Sample
 from ale_trainer_policy.stored import Stored, check_shards, nothing, start_writing, stored
@@ -68,7 +69,7 @@ class ShardedLearner(Learner):
         # The gathered weights already have this precision.
         return nullcontext()
 
-    def round(self, pieces: Pieces, parts: ObjectiveParts, last: bool) -> list[Measured]:
+    def round(self, pieces: Pieces, objective: Objective, last: bool) -> list[Measured]:
         """Forward and backward over at most one micro-batch per rank; rank 0 gets the measurements.
 
         Args:
@@ -82,7 +83,7 @@ class ShardedLearner(Learner):
             elif self.options.replicas > 1:
                 module.set_requires_all_reduce(last)
         datum = self.packed(self._mine(pieces))
-        found: list[Measured] = self._gathered(self.forward_backward(datum, parts), len(pieces))
+        found: list[Measured] = self._gathered(self.forward_backward(datum, objective), len(pieces))
         return found
 
     def round_of(self, method: str, pieces: Pieces) -> list[Floats]:

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 from attrs import evolve, frozen
 
+from ale.protocols import Objective
 from ale.runs import SUCCESS
 from ale.types import Batch, CreditedGroup, Rollout
 from ale_trainer_policy.imitation_options import ImitationOptions
@@ -44,7 +45,7 @@ class Schedule:
 class Reinforcement:
     """Credit weights for sampled tokens, imitation of forced tokens."""
 
-    parts: ObjectiveParts
+    objective: Objective
     imitation: ImitationOptions
 
     uses_ratio: ClassVar[bool] = True
@@ -57,12 +58,14 @@ class Reinforcement:
         """
         counts: Counter[str] = Counter()
         samples: list[Sample] = []
+        # Does the loss have terms for tokens without credit?
+        regularised = float(self.objective.needs_reference or self.objective.needs_entropy)
         for group in batch.groups:
             imitates = self._imitates(group)
             for rollout, sample in read_group(group, counts):
                 if imitates:
                     sample = self._with_imitation(rollout, sample, counts)
-                samples.append(evolve(sample, regularised=float(self.parts.is_regularised)))
+                samples.append(evolve(sample, regularised=regularised))
         return SampleBatch(samples=tuple(samples), counts=counts)
 
     def _imitates(self, group: CreditedGroup) -> bool:
@@ -98,7 +101,9 @@ class Reinforcement:
         """
         own = [sample for sample in samples if not sample.all_forced]
         counted = [Counted(tokens=int(s.sampled.sum()), skipped=s.skipped) for s in own]
-        divisors = NORMALISERS[self.parts.normaliser](counted, self.parts.normaliser_constant)
+        parts = self.objective
+        constant = parts.normaliser_constant if isinstance(parts, ObjectiveParts) else 1.0
+        divisors = NORMALISERS[parts.normaliser](counted, constant)
         by_episode = dict(zip((id(s) for s in own), divisors, strict=True))
         n_imitated = max(1, sum(bool(sample.imitation.any()) for sample in samples))
         n_units = sum(len(each.units.first) for each in own if each.units is not None)

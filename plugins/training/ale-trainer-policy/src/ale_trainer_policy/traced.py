@@ -82,7 +82,7 @@ def trace(
     config: Any,
     dtype: torch.dtype,
     options: LearnOptions,
-    entropy: float,
+    entropy: bool,
     context: int,
 ) -> Traced:
     """Run one update of a model with this config over tensors without data.
@@ -91,7 +91,7 @@ def trace(
         config: the model's transformers config.
         dtype: the weights' dtype.
         options: the trainer's.
-        entropy: the objective's factor on the entropy, whose gradient needs memory.
+        entropy: does the objective have a term of the entropy, whose gradient needs memory?
         context: tokens of the longest trajectory. As many of this length as fit are in a
             micro-batch, and they share no prefix.
     """
@@ -159,12 +159,12 @@ def _gathered(model: Any) -> int:
     return int(rest + sum(sorted(sizes)[-2:]))
 
 
-def _forward_backward(learner: Learner, samples: list[Sample], *, entropy: float) -> None:
+def _forward_backward(learner: Learner, samples: list[Sample], *, entropy: bool) -> None:
     """As `Learner` does it, but without the objective, which takes only a few numbers per token
     and looks at values, which these tensors do not have.
     """
     with learner.training():
-        scored = learner.scored(learner.packed(samples), entropy_gradient=entropy != 0)
+        scored = learner.scored(learner.packed(samples), entropy_gradient=entropy)
         loss = -scored.logp.sum() - entropy * scored.entropy.sum()
         loss.backward()  # type: ignore[no-untyped-call]
     learner.policy_trained.collect()

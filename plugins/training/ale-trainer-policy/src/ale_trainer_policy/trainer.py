@@ -1,6 +1,7 @@
 """The trainer. A step: batch -> weighted samples -> updates -> a new version of the policy."""
 
 import asyncio
+import pickle
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -11,9 +12,9 @@ from typing import Any
 import numpy as np
 from attrs import define, evolve, field
 
-from ale.errors import AleError, StoreError
+from ale.errors import AleError, InputError, PluginError, StoreError
 from ale.plugin import BuildContext
-from ale.protocols import LLM
+from ale.protocols import LLM, Objective
 from ale.types import Batch, PolicySnapshot, StepReport
 from ale_trainer_policy.bad_batches import BadBatches
 from ale_trainer_policy.checkpoint import State
@@ -32,7 +33,7 @@ from ale_trainer_policy.models import (
 )
 from ale_trainer_policy.old_policy import PREFIX as VERSION
 from ale_trainer_policy.old_policy import OldPolicy
-from ale_trainer_policy.options import LearnOptions, ObjectiveParts, PolicyOptions
+from ale_trainer_policy.options import LearnOptions, PolicyOptions
 from ale_trainer_policy.random_state import RandomState
 from ale_trainer_policy.ratios import write_ratios
 from ale_trainer_policy.samples import Sample
@@ -59,7 +60,7 @@ class PolicyTrainer:
     _context: BuildContext
     _target: TrainingTarget = field(kw_only=True)
     """Turns batches into weighted samples."""
-    _parts: ObjectiveParts = field(kw_only=True)
+    _objective: Objective = field(kw_only=True)
     _old_policy: OldPolicy = field(kw_only=True)
     _critic: CriticOptions | None = field(default=None, kw_only=True)
     """Values the episodes' units; None leaves the credit as it is."""
@@ -95,6 +96,8 @@ class PolicyTrainer:
         """
         policy = policy_of(llm)
         check_without_adapters(policy.model, path="llm.model")
+        if self._options.processes > 1:
+            _check_sendable(self._objective)
         if is_quantised(policy.model):
             check_quantised(self._options)
         if isinstance(self._options, PolicyOptions):
@@ -106,7 +109,6 @@ class PolicyTrainer:
         self._model_lock = policy.lock if self._options.sync == "same" else nullcontext()
         self._fingerprint = fingerprint_of(policy, self._options)
         self._version = int(policy.version)
-        kl = self._parts.kl
         device = training_device(llm)
 
         def reference(folder: Path | None) -> Scorer:
@@ -115,9 +117,10 @@ class PolicyTrainer:
 
         if self._options.kl_to_start == "metric":
             self._start = reference(None)
-        if kl is not None:
-            same = self._start if kl.model is None else None
-            self._reference = same or reference(kl.model)
+        if self._objective.needs_reference:
+            folder = self._objective.reference_model
+            same = self._start if folder is None else None
+            self._reference = same or reference(folder)
         self._random_state = RandomState(self._context.seed, device)
         with (
             self._random_state.active(),
@@ -233,7 +236,9 @@ class PolicyTrainer:
         trainable = [each for each in self._target.normalised(share) if each.trainable]
         if not trainable:
             return True
-        for datum, measured in learner.forward_backward_each(self._split(trainable), self._parts):
+        for datum, measured in learner.forward_backward_each(
+            self._split(trainable), self._objective
+        ):
             if not measured.finite:
                 learner.zero_grad()
                 return False
@@ -384,3 +389,19 @@ class PolicyTrainer:
         if self._learner is None or self._random_state is None:
             raise AleError("the trainer has no model: call attach first")
         return self._learner, self._random_state
+
+
+def _check_sendable(objective: Objective) -> None:
+    """Check that the other processes that train can have the objective.
+
+    Raises:
+        InputError: it can't be pickled.
+    """
+    try:
+        pickle.dumps(objective)
+    except (PluginError, pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InputError.of(
+            f"the objective can't be sent to the other processes that train: {error}",
+            path="trainer.objective",
+            hint="trainer.processes: 1 needs none",
+        ) from error

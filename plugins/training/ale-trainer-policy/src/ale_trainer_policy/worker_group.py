@@ -18,10 +18,11 @@ from torch import Tensor
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
 from ale.errors import AleError, LostProcessError
+from ale.protocols import Objective
 from ale_trainer_policy import ranks
 from ale_trainer_policy.critic import Critic
 from ale_trainer_policy.learner import Learner, Measured
-from ale_trainer_policy.options import LearnOptions, ObjectiveParts
+from ale_trainer_policy.options import LearnOptions
 from ale_trainer_policy.placement import device_of, placement_of, skeleton
 from ale_trainer_policy.samples import Floats
 from ale_trainer_policy.sharded import Pieces, sharded_learner
@@ -137,7 +138,7 @@ class WorkerGroup:
         return self._local.rate(lr)
 
     def forward_backward_each(
-        self, pieces: Pieces, parts: ObjectiveParts
+        self, pieces: Pieces, objective: Objective
     ) -> Iterator[tuple[Datum, Measured]]:
         """Accumulate the gradients of these micro-batches; yield each with its measurements.
 
@@ -147,7 +148,7 @@ class WorkerGroup:
         found = [
             measured
             for number, some in enumerate(rounds, 1)
-            for measured in self._all("round", some, parts, number == len(rounds))
+            for measured in self._all("round", some, objective, number == len(rounds))
         ]
         yield from zip((self._local.packed(piece) for piece in pieces), found, strict=True)
 

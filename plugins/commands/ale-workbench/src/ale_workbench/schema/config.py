@@ -19,6 +19,8 @@ VERSION = 1
 TITLE = f"A config of `ale run`, version {VERSION}"
 SELECTING = (*PARTS, "launch")
 COMMON: dict[str, type] = {"sandbox": SandboxRequirements, "launch": LaunchOptions}
+IN_OPTIONS = {"objective": "preset"}
+"""Kinds that options of other components select, and another key for the name."""
 REQUIRED = ("tasks", "agent")
 DEFAULTS = {"sandbox": "auto", "chunker": "interaction", "credit": "ipa", "executor": "local"}
 """Sections that need no ``type``."""
@@ -31,7 +33,8 @@ def config_schema(registry: Registry) -> dict[str, Any]:
     A file that extends another may lack required values, which the other may have. Problems that
     only a run can find (a missing folder, options that exclude each other) are left to `ale check`.
     """
-    kinds = {kind: _Kind(registry, kind) for kind in (*SELECTING, "middleware", "observer")}
+    every = (*SELECTING, "middleware", "observer", *IN_OPTIONS)
+    kinds = {kind: _Kind(registry, kind) for kind in every}
     sections = {name: kinds[name].section for name in SELECTING}
     tasks, added, observer = kinds["tasks"], kinds["middleware"], kinds["observer"]
     return {
@@ -72,7 +75,10 @@ def config_schema(registry: Registry) -> dict[str, Any]:
         "additionalProperties": False,
         "if": {"not": {"required": ["extends"]}},
         "then": _whole(kinds),
-        "$defs": {name: made for kind in kinds.values() for name, made in kind.definitions()},
+        "$defs": {
+            **{name: made for kind in kinds.values() for name, made in kind.definitions()},
+            **{kind: kinds[kind].option(other) for kind, other in IN_OPTIONS.items()},
+        },
     }
 
 
@@ -131,6 +137,16 @@ class _Kind:
             },
             **({"allOf": chosen} if chosen else {}),
         }
+
+    def option(self, other: str) -> Schema:
+        """Allowed values of an option that selects a component: its name, or a mapping.
+
+        Args:
+            other: another key than ``type`` for the name; what stands beside it is not described.
+        """
+        names = {"enum": self._all_names()}
+        old = {"type": "object", "required": [other], "properties": {other: names}}
+        return {"anyOf": [names, self.section, old]}
 
     @property
     def whole(self) -> Schema:

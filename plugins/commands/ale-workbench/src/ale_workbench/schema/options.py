@@ -45,7 +45,8 @@ def _fields(cls: type[Any]) -> list[Any]:
 
 
 def _property(field: Any) -> Schema:
-    made = _may(field.type)
+    kind = field.metadata.get("component")
+    made = _may(field.type) if kind is None else {"$ref": f"#/$defs/{kind}"}
     if field.validator is not None:
         made = {**made, **_bounds(field.validator)}
     if "doc" in field.metadata:
