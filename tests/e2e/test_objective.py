@@ -1,6 +1,9 @@
 """A loss in a plugin file trains a policy, beside a preset and in several processes."""
 
+import asyncio
+import importlib.util
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +112,20 @@ def test_a_misspelt_objective_is_named_with_the_nearest(workshop: Any, config: s
     done = workshop.ale("check", config, "--set", "trainer.objective={type: mine, clap: 0.1}")
     assert "trainer.objective.clap: unknown option" in done.err
     assert "did you mean 'clip'?" in done.err
+
+
+def test_one_page_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(__file__).parents[2] / "examples" / "one_page_rl.py"
+    assert len(path.read_text().splitlines()) <= 150
+    spec = importlib.util.spec_from_file_location("one_page_rl", path)
+    assert spec is not None
+    assert spec.loader is not None
+    page = importlib.util.module_from_spec(spec)
+    sys.modules["one_page_rl"] = page
+    try:
+        spec.loader.exec_module(page)
+        rewards = asyncio.run(page.learn())
+    finally:
+        del sys.modules["one_page_rl"]
+    assert sum(rewards[-3:]) > 2 * sum(rewards[:3]), rewards
+    assert capsys.readouterr().out.startswith("step  0: reward 0.1")

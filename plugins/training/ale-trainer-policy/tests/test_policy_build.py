@@ -11,7 +11,8 @@ from peft import inject_adapter_in_model
 
 from ale.errors import InputError
 from ale.plugin import BuildContext
-from ale.strict import parse_yaml, structure
+from ale.runs import Registry, read_choice
+from ale.strict import from_plain, parse_yaml, structure
 from ale_trainer_policy.build import policy_trainer
 from ale_trainer_policy.engines import check_engine
 from ale_trainer_policy.options import CorrectionOptions, PolicyOptions
@@ -194,8 +195,9 @@ def test_a_layer_that_can_have_no_adapters_is_refused(lab: Any) -> None:
     ],
 )
 def test_options_that_contradict_a_default_are_refused(text: str, message: str) -> None:
+    given = parse_yaml(text).plain()
     with pytest.raises(InputError) as caught:
-        structure(parse_yaml(text), PolicyOptions, path="trainer")
+        read_choice(from_plain({"type": "policy", **given}), "trainer", Registry.installed())
     assert message in str(caught.value)
 
 

@@ -16,7 +16,8 @@ def __getattr__(name: str) -> type[ObjectiveOptions]:
         raise AttributeError(f"there is no preset '{name}'")
     preset = {"preset": attrs.field(default=name, init=False, type=str)}
     bases = (ObjectiveOptions,)
-    how = {"frozen": True, "kw_only": True, "slots": True}  # as `attrs.frozen`
-    made: type[ObjectiveOptions] = attrs.make_class(name, preset, bases, **how)
+    made: type[ObjectiveOptions] = attrs.make_class(
+        name, preset, bases, frozen=True, kw_only=True, slots=True
+    )
     made.__doc__ = f"The parts of {name}; null keeps the preset's."
     return made

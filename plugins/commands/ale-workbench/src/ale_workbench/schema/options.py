@@ -46,7 +46,7 @@ def _fields(cls: type[Any]) -> list[Any]:
 
 def _property(field: Any) -> Schema:
     kind = field.metadata.get("component")
-    made = _may(field.type) if kind is None else {"$ref": f"#/$defs/{kind}"}
+    made: Schema = _may(field.type) if kind is None else {"$ref": f"#/$defs/{kind}"}
     if field.validator is not None:
         made = {**made, **_bounds(field.validator)}
     if "doc" in field.metadata:
