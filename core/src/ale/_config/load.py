@@ -343,8 +343,8 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
 
 
 def _remedy(kind: str, name: str, names: Sequence[str]) -> str | None:
-    """What to do where a component is missing: the package of the core's default, if that is what
-    is missing, or the nearest name.
+    """A hint for a missing component: the package of the core's default, if that is missing, or the
+    nearest name.
     """
     section = "observers" if kind == "observer" else kind
     default = _DEFAULTS.get(section) if section in _FROM else None
