@@ -109,6 +109,17 @@ async def test_methods_of_an_answer_are_not_given_what_a_text_is_compared_with(
         ("class AnError:\n    pass\n", "class B(AnError):\n    pass\nassert B('x').args == ('x',)"),
         ("class A:\n    pass\ndef f():\n    return A\n", "class B(f()):\n    x = 1\nassert B.x"),
         ("def f(x):\n    return 'print(1)'\ng = eval\n", "assert g(f(1)) == 1"),
+        (
+            "import json\nclass C:\n    def __enter__(self):\n        return self\n"
+            "    def __exit__(self, *error):\n        return True\n"
+            "    def get(self):\n        raise json.JSONDecodeError('no', 'x', 0)\n",
+            "import json\nwith C() as c:\n    assert c.get() == 1",
+        ),
+        (
+            "class C:\n    def __enter__(self):\n        return self\n"
+            "    def __exit__(self, *error):\n        return True\ndef f(x):\n    return 0\n",
+            "class Wrong(Exception):\n    pass\nwith C():\n    if f(1) != 1:\n        raise Wrong",
+        ),
     ],
 )
 async def test_an_answer_can_not_break_its_episode_by_what_it_gives(

@@ -548,7 +548,9 @@ async def test_a_program_that_reads_when_it_is_loaded_has_the_input_of_the_set_u
 
 
 _CLASSES = (
-    "class Base:\n    pass\nclass V:\n    def __init__(self, x):\n        self.x = x\n"
+    "class Base:\n    def __enter__(self):\n        pass\n"
+    "    def __exit__(self, *a):\n        pass\n"
+    "class V:\n    def __init__(self, x):\n        self.x = x\n"
     "    def __eq__(self, other):\n        return self.x == other\n"
     "class Vector(V):\n    def __add__(self, other):\n        return self\n"
 )
@@ -567,6 +569,10 @@ _CLASSES = (
         ("assert 1 in V(3)", "compare V\\(...\\) with a value, and it may be an object of a"),
         ("assert Vector(3) == 3", "compare Vector\\(...\\) with a value, and it may be"),
         ("assert Vector(3) + Vector(4) == 3", "compare Vector\\(...\\) with a value, and it"),
+        (
+            "class Own(Exception):\n    pass\nwith Base():\n    raise Own",
+            "the tests give the answer the class Own",
+        ),
         ("import io\nf(io.StringIO('a'))", "the tests give the answer a StringIO"),
         ("import pickle\npickle.dumps(Vector(3))", "the tests pickle an object of a class"),
         ("class A(Base):\n    pass\nassert A", "the tests derive a class from Base, which the"),

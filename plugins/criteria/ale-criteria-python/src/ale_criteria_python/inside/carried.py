@@ -1,14 +1,36 @@
-"""Functions of the library that ask about objects of the answer where these are."""
+"""Names of the answer in a test, and functions of the library that ask about its objects."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
+
+    from ale_criteria_python.inside.remote import Peer
 
 if __name__ != "ale_grading":
     from ale_criteria_python.inside.remote import Remote, ask, has_base
+
+
+class Scope(dict):  # type: ignore[type-arg]
+    """The names of a test. Plain values of the answer are asked for again after each call."""
+
+    def __init__(self, base: dict[str, Any], peer: Peer, names: Sequence[str]) -> None:
+        taken = peer.take(names)
+        super().__init__({**base, **taken})
+        self.peer, self.acts = peer, peer.acts
+        self.plain = {name for name, value in taken.items() if type(value) is not Remote}
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.plain and self.acts != self.peer.acts:
+            self.acts = self.peer.acts
+            self.update(self.peer.take(sorted(self.plain)))
+        return super().__getitem__(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.plain.discard(name)
+        super().__setitem__(name, value)
 
 
 def carry_dataclasses() -> None:

@@ -20,7 +20,7 @@ if __name__ != "ale_grading":
     from ale_criteria_python.inside.decoys import others
     from ale_criteria_python.inside.hiding import may_hide
     from ale_criteria_python.inside.twins import Twins
-    from ale_criteria_python.inside.wire import OPERATORS
+    from ale_criteria_python.inside.wire import OPERATORS, TYPES
 
 
 class Ended(BaseException):
@@ -527,9 +527,20 @@ def left(remote: Any, operation: str, error: Any, trace: Any) -> bool:
     if not isinstance(error, Exception):
         ask(remote, operation)
         return False
-    hides = ask(remote, operation, type(error), [a for a in error.args if type(a) in PLAIN])
     peer = object.__getattribute__(remote, "_peer")
-    return hides is True and may_hide(error, trace, peer.test, peer.names.values())
+    may = may_hide(error, trace, peer.test, peer.names.values())
+    kind: Any = type(error)
+    if not may:
+        # Of a class that can't be given, one that it derives from: an answer must not be able to
+        # break its episode by what is raised.
+        kind = next(each for each in kind.__mro__ if TYPES.get(each.__name__) is each or own(each))
+    hides = ask(remote, operation, kind, [a for a in error.args if type(a) in PLAIN])
+    return hides is True and may
+
+
+def own(kind: Any) -> bool:
+    """Whether a class is one of the answer's exceptions."""
+    return "_ale_number" in vars(kind)
 
 
 def has_base(remote: Any) -> bool:
@@ -708,26 +719,6 @@ def may_compare(remote: Any) -> bool:
             f"the result of a function: add a test such as isinstance({name}(...), {name})"
         )
     return is_compared(remote)
-
-
-class Scope(dict):  # type: ignore[type-arg]
-    """The names of a test. Plain values of the answer are asked for again after each call."""
-
-    def __init__(self, base: dict[str, Any], peer: Peer, names: Sequence[str]) -> None:
-        taken = peer.take(names)
-        super().__init__({**base, **taken})
-        self.peer, self.acts = peer, peer.acts
-        self.plain = {name for name, value in taken.items() if type(value) is not Remote}
-
-    def __getitem__(self, name: str) -> Any:
-        if name in self.plain and self.acts != self.peer.acts:
-            self.acts = self.peer.acts
-            self.update(self.peer.take(sorted(self.plain)))
-        return super().__getitem__(name)
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self.plain.discard(name)
-        super().__setitem__(name, value)
 
 
 class Kinds(type):

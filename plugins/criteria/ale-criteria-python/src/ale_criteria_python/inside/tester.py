@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 if __name__ != "ale_grading":
     from ale_criteria_python.inside.around import NotSupportedError, Surroundings
-    from ale_criteria_python.inside.carried import carry_abstract_classes, carry_dataclasses
+    from ale_criteria_python.inside.carried import (
+        Scope,
+        carry_abstract_classes,
+        carry_dataclasses,
+    )
     from ale_criteria_python.inside.channel import (
         PR_SET_CHILD_SUBREAPER,
         PR_SET_DUMPABLE,
@@ -33,7 +37,6 @@ if __name__ != "ale_grading":
         Ended,
         Kind,
         Peer,
-        Scope,
     )
     from ale_criteria_python.inside.spawner import Spawner, cpu_seconds, end_children
     from ale_criteria_python.inside.wire import pack, unpack

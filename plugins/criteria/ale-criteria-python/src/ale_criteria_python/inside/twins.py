@@ -88,13 +88,13 @@ class Twins:
 
     def gone(self, nested: bool) -> set[int]:
         """Numbers of those that were released, and of those that are too long to be watched."""
-        sizes = [0 if content is None else len(content) for content in self.contents]
-        longest: float = LONG if sum(sizes) <= LONG_TOGETHER else -1
+        sizes = [0 if content is None else len(content) + 1 for content in self.contents]
+        longest: float = LONG if sum(sizes) <= LONG_TOGETHER else -2
         longest = float("inf") if nested else longest
         return {
             number
             for number, size in enumerate(sizes)
-            if self.values[number] is None or size > longest
+            if self.values[number] is None or size > longest + 1
         }
 
     def note(self, values: list[Any], gone: set[int]) -> None:
