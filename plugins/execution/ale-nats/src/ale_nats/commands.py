@@ -27,7 +27,7 @@ def _server(command: F) -> F:
 
 @click.group("workers")
 def workers() -> None:
-    """Let other processes and machines run episodes, and see what is going on.
+    """Let other processes and machines run episodes, and look at their events.
 
     \b
     Example:
