@@ -399,7 +399,8 @@ def plugin(session: nox.Session, name: str) -> None:
 
 def libraries(name: str) -> list[str]:
     """The packages of this repository that a plugin needs, and what those need."""
-    project = nox.project.load_toml(FOLDERS[name] / "pyproject.toml")
+    folder = FOLDERS.get(name, ROOT / "plugins" / "ale-starter")
+    project = nox.project.load_toml(folder / "pyproject.toml")
     wanted = {_names(line) for line in project["project"].get("dependencies", [])}
     found = [other for other in PLUGINS if other in wanted]
     return sorted({*found, *(deeper for other in found for deeper in libraries(other))})
@@ -445,28 +446,36 @@ def addresses(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """Build every package into dist/, check the uploads, and run the demo from the wheels."""
+    """Build every package into dist/, check the uploads, and run the demo from the wheels.
+
+    First with what ale-starter brings and nothing else, then with all but the heavy ones.
+    """
     session.install("uv", "twine>=6.1")
     session.env.update(QUIET)
     built = ROOT / "dist"
     for old in built.glob("ale_*"):
         old.unlink()
-    for folder in (ROOT / "core", *FOLDERS.values()):
+    for folder in (ROOT / "core", ROOT / "plugins" / "ale-starter", *FOLDERS.values()):
         session.run("uv", "build", "--quiet", "--out-dir", str(built), str(folder))
     uploads = sorted(str(path) for path in built.glob("ale_*"))
     session.run("twine", "check", "--strict", *uploads)
     tool = nox.project.load_toml(ROOT / "pyproject.toml")["tool"]
     heavy = set(tool["ale"]["workspace"]["optional"])
     heavy |= {name for name in PLUGINS if heavy & {*libraries(name)}}
-    wheels = [path for path in uploads if path.endswith(".whl")]
-    light = [path for path in wheels if _names(Path(path).name.partition("-")[0]) not in heavy]
+    wheels = {
+        _names(Path(path).name.partition("-")[0]): path for path in uploads if path.endswith(".whl")
+    }
+    starter = {"ale-starter", "ale-core", *libraries("ale-starter")}
     clean = Path(session.create_tmp()).resolve() / "clean"
     # A second environment, since this one has nox's tools.
     session.run("uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(clean))
     python = str(clean / "bin" / "python")
-    session.run("uv", "pip", "install", "--quiet", "--python", python, *light)
     ale = str(clean / "bin" / "ale")
-    session.run(ale, "run", "configs/examples.yaml", "--set", "run.rollouts=1", external=True)
+    # As paths, so that no package of these names comes from an index.
+    for names in (starter, wheels.keys() - heavy):
+        chosen = [wheels[name] for name in sorted(names)]
+        session.run("uv", "pip", "install", "--quiet", "--python", python, *chosen)
+        session.run(ale, "run", "configs/examples.yaml", "--set", "run.rollouts=1", external=True)
 
 
 @nox.session(**SHARED)

@@ -33,7 +33,10 @@ def addressed_file(link: str, root: Path = ROOT) -> Path | None:
 
 def updated(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     """Each ``pyproject.toml`` and README of a package, and what it is to hold."""
-    for project in (root / "core/pyproject.toml", *sorted(root.glob("plugins/*/*/pyproject.toml"))):
+    patterns = ("core/pyproject.toml", "plugins/ale-starter/pyproject.toml")
+    for project in sorted(
+        path for each in (*patterns, "plugins/*/*/pyproject.toml") for path in root.glob(each)
+    ):
         urls = _project(project.parent).get("urls", {})
         yield project, _with_urls(project, root)
         readme = project.parent / "README.md"

@@ -33,12 +33,12 @@ _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 
 def parts(registry: Registry, root: Path) -> Mapping[str, str]:
     """``packages``: a table per group of packages, with what each offers."""
-    made = ["## The core\n\n", _table(["ale-core"], registry)]
+    made = ["## The core\n\n", _table(["ale-core", "ale-starter"], registry)]
     for group, title in GROUPS.items():
         names = [name for name, folder in folders().items() if folder.split("/")[1:2] == [group]]
         made += [f"\n## {title}\n\n", _table(names, registry)]
     listed = {path.name for path in root.glob("plugins/*") if path.is_dir()} - {"__pycache__"}
-    if missing := listed - GROUPS.keys():
+    if missing := listed - GROUPS.keys() - folders().keys():
         raise RuntimeError(f"no heading for the packages in plugins/{sorted(missing)}")
     return {"packages": "".join(made)}
 
@@ -60,7 +60,7 @@ def folders() -> Mapping[str, str]:
     """Every package of the repository with its folder, the core first."""
     plugins = sorted(ROOT.glob("plugins/*/*/pyproject.toml"))
     named = {path.parent.name: str(path.parent.relative_to(ROOT)) for path in plugins}
-    return {"ale-core": "core", **named}
+    return {"ale-core": "core", "ale-starter": "plugins/ale-starter", **named}
 
 
 def folder_of(distribution: str) -> str:
