@@ -47,7 +47,7 @@ GROUPS = {
 }
 """The folders of `plugins/`, and the hooks that their packages implement."""
 
-OPTIONAL = ("container", "tensorboard", "testing", "torch", "wandb")
+OPTIONAL = ("container", "nats", "tensorboard", "testing", "torch", "wandb")
 """Extras of packages with modules that only some of their users import."""
 
 CLASSIFIERS = {

@@ -95,6 +95,9 @@ def worker(
       ale workers run --nats nats://queue:4222 --labels docker,gpu
       ale workers run -n 4 --exit-when-idle 600
     """
+    from ale_nats.plugin import probe
+
+    probe().check()
     from ale_nats.running import run_worker
 
     run_worker(server_of(url, server, "--nats"), labels, slots, name, idle_s, require, readable)
@@ -118,6 +121,9 @@ def tail(
       ale workers events --nats nats://queue:4222
       ale workers events 20260101-120000-3f2a-quickstart --all --until-finished --json
     """
+    from ale_nats.plugin import probe
+
+    probe().check()
     from ale_nats.running import run_tail
 
     run_tail(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, hookimpl
+from ale.plugin import BuildContext, Component, Probe, hookimpl
 
 if TYPE_CHECKING:
     import click
@@ -14,13 +14,21 @@ if TYPE_CHECKING:
     from ale_nats.options import EventOptions, NatsOptions
 
 
+def probe() -> Probe:
+    """Is NATS's client installed?"""
+    remedy = 'pip install "nats-py>=2.15,<3"; in a clone: pip install -e ".[nats]"'
+    return Probe.of_package("nats-py", remedy=remedy)
+
+
 def _executor(options: NatsOptions, context: BuildContext) -> Executor:
+    probe().check()
     from ale_nats.executor import NatsExecutor
 
     return NatsExecutor(options, context.environ)
 
 
 def _observer(options: EventOptions, context: BuildContext) -> object:
+    probe().check()
     from ale_nats.events import EventPublisher
 
     return EventPublisher(options, context.environ)
@@ -30,14 +38,16 @@ def _observer(options: EventOptions, context: BuildContext) -> object:
 def ale_executors() -> Sequence[Component[Any, Executor]]:
     """Register the executor ``nats``."""
     summary = "Runs episodes on workers (ale workers run) over NATS JetStream."
-    return [Component("nats", "ale_nats.options:NatsOptions", _executor, summary=summary)]
+    options = "ale_nats.options:NatsOptions"
+    return [Component("nats", options, _executor, summary=summary, probe=probe)]
 
 
 @hookimpl
 def ale_observers() -> Sequence[Component[Any, object]]:
     """Register the observer ``nats``."""
     summary = "Publishes every event of a run to a NATS server; ale workers events shows them."
-    return [Component("nats", "ale_nats.options:EventOptions", _observer, summary=summary)]
+    options = "ale_nats.options:EventOptions"
+    return [Component("nats", options, _observer, summary=summary, probe=probe)]
 
 
 @hookimpl

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from uv import find_uv_bin
-
 from ale.errors import InputError
+from ale.plugin import Probe
 from ale_servers.environment import Recipe, folder_of, is_made, make, missing
 
 VERSION = "0.5.23"
@@ -21,6 +20,10 @@ def install(build: str | None = None) -> Path:
     """
     if build not in (None, "cuda"):
         raise InputError.of(f"SGLang has no build '{build}' here", path="--build", expected="cuda")
+    remedy = 'pip install "uv>=0.9"; in a clone: pip install -e ".[engines]"'
+    Probe.of_package("uv", remedy=remedy).check()
+    from uv import find_uv_bin
+
     return make(RECIPE, find_uv_bin())
 
 

@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from uv import find_uv_bin
-
 from ale.errors import InputError
+from ale.plugin import Probe
 from ale_servers.environment import (
     BROADCAST,
     SHARED_MEMORY,
@@ -71,6 +70,10 @@ def install(build: str | None = None) -> Path:
     if wanted not in RECIPES:
         message = f"vLLM has no build '{wanted}' here"
         raise InputError.of(message, path="--build", expected=", ".join(RECIPES))
+    remedy = 'pip install "uv>=0.9"; in a clone: pip install -e ".[engines]"'
+    Probe.of_package("uv", remedy=remedy).check()
+    from uv import find_uv_bin
+
     return make(RECIPES[wanted], find_uv_bin())
 
 
