@@ -70,19 +70,6 @@ def test_what_a_probe_says_to_install_is_on_an_index(monkeypatch: pytest.MonkeyP
     assert asked > 10
 
 
-def test_the_partial_install_has_every_package_that_its_packages_need() -> None:
-    """None of them is on an index, so that pip finds only what the command names."""
-    page = (ROOT / "docs" / "packages.md").read_text()
-    (command,) = re.findall(r"pip install (\./core.*?)\n```", page, re.S)
-    named = [ROOT / word for word in shlex.split(command.replace("\\\n", " "))]
-    assert all((folder / "pyproject.toml").is_file() for folder in named), named
-    names = [folder.name for folder in named if folder.name != "core"]
-    assert len(names) == len({*names})
-    for folder in named[1:]:
-        needed = {re.split(r"[\[<>= ]", each)[0] for each in required(folder, extras=False)}
-        assert needed & OURS <= {*names, "ale-core"}, folder.name
-
-
 PAGES = tracked("README.md", "docs/**/*.md", "core/README.md", "plugins/*/*/README.md")
 
 
