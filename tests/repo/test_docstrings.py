@@ -37,7 +37,7 @@ LEFT = {
     "ale-sandbox-e2b": 3,
     "ale-sandbox-local": 1,
     "ale-sandbox-podman": 5,
-    "ale-sandboxing": 83,
+    "ale-sandboxing": 80,
     "ale-servers": 14,
     "ale-serving": 2,
     "ale-sglang": 1,

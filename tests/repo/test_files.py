@@ -20,11 +20,11 @@ def test_a_file_has_at_most_800_lines() -> None:
 
 
 RENAMED = {
+    "ale/folders.py": "folders are moved in order to be removed",
     "ale/processes.py": "a file is locked before it has its name",
     "ale/_store/checkpoints.py": "several processes write into one folder, which one renames",
     "ale_workbench/machine/wizard.py": "a config may not take the place of one that has appeared",
     "ale_rows/tables.py": "in a folder that nobody else sees yet",
-    "ale_sandboxing/process/folders.py": "folders are moved in order to be removed",
     "ale_grading/signed_tests/inside/supervisor.py": "runs in a sandbox",
     "ale_look/store/archiving.py": "an archive may not take the place of one that has appeared",
     "ale_look/store/removing.py": "a folder is renamed to be removed",

@@ -24,6 +24,7 @@ LAYERS = [
     "hookspecs",
     "observers",
     "agents",
+    "workspaces",
     "sandboxes",
     "functions",
     "plugin",
@@ -83,7 +84,7 @@ def check(tmp_path: Path, *contracts: str) -> None:
 
 def test_the_modules_of_the_core_import_downwards_only(tmp_path: Path) -> None:
     layers = [f"ale.{layer}" for layer in LAYERS] + [
-        "ale.types | ale.strict | ale.text | ale.files",
+        "ale.types | ale.strict | ale.text | ale.files | ale.folders",
         "ale.errors",
     ]
     check(tmp_path, contract("layers", "layers", layers=layers))
@@ -102,7 +103,7 @@ def test_the_core_imports_no_sdk_and_no_plugin(tmp_path: Path) -> None:
 
 
 def test_the_strict_reader_imports_only_the_errors_of_the_core(tmp_path: Path) -> None:
-    others = [f"ale.{layer}" for layer in (*LAYERS, "types", "text", "files")]
+    others = [f"ale.{layer}" for layer in (*LAYERS, "types", "text", "files", "folders")]
     lists = {"source_modules": ["ale.strict"], "forbidden_modules": others}
     check(tmp_path, contract("strict", "forbidden", **lists))
 

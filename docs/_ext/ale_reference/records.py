@@ -25,6 +25,8 @@ MODULES = (
     "functions",
     "agents",
     "sandboxes",
+    "workspaces",
+    "folders",
     "observers",
     "errors",
     "strict",

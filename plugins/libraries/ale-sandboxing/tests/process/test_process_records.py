@@ -10,9 +10,10 @@ import pytest
 from attrs import evolve, frozen
 
 from ale.errors import SandboxError
+from ale.workspaces import remove
 from ale_sandboxing.process.claims import private
 from ale_sandboxing.process.records import Record, Records
-from ale_sandboxing.process.trees import remove, remove_all, remove_small
+from ale_sandboxing.process.trees import remove_all, remove_small
 from ale_sandboxing.shell.owner import Owner
 
 

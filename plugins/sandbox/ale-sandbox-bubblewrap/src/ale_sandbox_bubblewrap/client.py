@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import ale
+import ale_sandboxing
 from ale.errors import SandboxDamagedError, SandboxError, SandboxLostError
 from ale_sandbox_bubblewrap import wire
 from ale_sandbox_bubblewrap.cgroups import Group
 from ale_sandbox_bubblewrap.control import Controls
-from ale_sandboxing.process import folders
 from ale_sandboxing.process.sandbox import NotStartedError
 
 Answer = tuple[Mapping[str, Any], list[int]]
@@ -287,7 +288,8 @@ class SupervisorClient:
 
 def python(code: str) -> list[str]:
     """Command line of a Python that has the standard library and modules of the fork server."""
-    sources = [str(Path(__file__).parents[1]), str(Path(folders.__file__).parents[2])]
+    here = (__file__, ale_sandboxing.__file__, ale.__file__)
+    sources = [str(Path(file).parents[1]) for file in here]
     return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {sources!r}; {code}"]
 
 

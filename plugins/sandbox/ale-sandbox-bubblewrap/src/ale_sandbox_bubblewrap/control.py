@@ -8,8 +8,8 @@ import contextlib
 import os
 import secrets
 
+from ale import folders
 from ale_sandbox_bubblewrap import base
-from ale_sandboxing.process import folders
 from ale_sandboxing.process.shell import Pipe
 from ale_sandboxing.shell.session import File
 

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from ale.errors import SandboxError
-from ale_sandboxing.process.folders import copy_data
+from ale.folders import copy_data
 
 KINDS = (stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK, stat.S_IFIFO)
 """What is copied; sockets and devices are left out."""

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ale import folders
 from ale_sandbox_bubblewrap import kernel
-from ale_sandboxing.process import folders
 
 STAGING = "/sys"
 """Working folder in the fork server's namespaces: every host has it, no sandbox does."""

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ale.folders import must_be_file
 from ale.sandboxes import Allowance, within
 from ale_sandbox_bubblewrap import hostfiles
 from ale_sandbox_bubblewrap.base import WORKSPACE
 from ale_sandbox_bubblewrap.client import SupervisorClient
-from ale_sandboxing.shell.kinds import must_be_file
 
 T = TypeVar("T")
 _INLINE_BYTES = 1 << 18

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from ale.errors import SandboxError
 from ale.plugin import BuildContext
 from ale.types import SandboxSpec
+from ale.workspaces import copy_workspace
 from ale_sandbox_local.capabilities import capabilities_of
-from ale_sandbox_local.files import copy_workspace
 from ale_sandbox_local.folders import Workspace
 from ale_sandbox_local.limits import Dialect, check, facts_of, script, tasks_now
 from ale_sandbox_local.options import LocalOptions

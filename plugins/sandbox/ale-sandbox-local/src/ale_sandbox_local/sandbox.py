@@ -1,16 +1,14 @@
 """One local sandbox: a folder, and a tag on every process."""
 
-import asyncio
 import errno
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from ale.errors import SandboxDamagedError, SandboxError
 from ale.types import SandboxSpec
-from ale_sandbox_local.files import Area
+from ale.workspaces import Area, FolderFiles
 from ale_sandbox_local.folders import Workspace
 from ale_sandbox_local.limits import BASH, Dialect
 from ale_sandbox_local.pipes import LocalPipes
@@ -22,11 +20,7 @@ from ale_sandboxing.process.trees import remove_all
 if TYPE_CHECKING:
     from ale_sandbox_local.backend import LocalBackend
 
-P = ParamSpec("P")
-T = TypeVar("T")
 SHELL = "/bin/sh"
-_INLINE_BYTES = 1 << 18
-"""Files up to this size are written without a thread: it would cost more than they do."""
 
 
 class LocalSandbox(HostSandbox[Child]):
@@ -55,12 +49,12 @@ class LocalSandbox(HostSandbox[Child]):
         self._idle_up_to = 0
         """Nothing runs any more of the commands up to this one."""
         self._children: set[Child] = set()
-        self._threads = Threads(Area(record.work, record.tmp))
+        self._moving = FolderFiles(Area(record.work, record.tmp))
         super().__init__(
             backend,
             record,
             str(record.work),
-            files=self._threads,
+            files=self._moving,
             pipes=LocalPipes(record.top),
             env={"HOME": str(record.work), "TMPDIR": str(record.tmp), **spec.env},
             bash=bash is not None,
@@ -147,47 +141,9 @@ class LocalSandbox(HostSandbox[Child]):
 
     async def release(self) -> None:
         """Kill what runs and remove the folder and the record."""
-        await self._threads.ended()
+        await self._moving.ended()
         try:
             await self._end_all()
         finally:
             self.drains.close()
             await self._backend.remove(self.record)
-
-
-class Threads:
-    """Moves files in threads, which are waited for before their folder is removed."""
-
-    def __init__(self, area: Area) -> None:
-        self._area = area
-        self._running: set[asyncio.Future[Any]] = set()
-
-    async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        running = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
-        self._running.add(running)
-        running.add_done_callback(self._running.discard)
-        return await asyncio.shield(running)
-
-    async def ended(self) -> None:
-        """Wait for all of them."""
-        if self._running:
-            await asyncio.wait(self._running)
-
-    async def read(self, path: str, max_bytes: int | None) -> bytes:
-        """A file's bytes."""
-        return await self._run(self._area.read, path, max_bytes)
-
-    async def write(self, path: str, data: bytes, mode: int | None) -> None:
-        """Write a file whole, making its folders."""
-        if len(data) <= _INLINE_BYTES:
-            self._area.write(path, data, mode)
-        else:
-            await self._run(self._area.write, path, data, mode)
-
-    async def upload(self, source: Path, target: str) -> None:
-        """Copy a host file or folder in."""
-        await self._run(self._area.upload, source, target)
-
-    async def download(self, source: str, target: Path) -> None:
-        """Copy a file or folder out."""
-        await self._run(self._area.download, source, target)

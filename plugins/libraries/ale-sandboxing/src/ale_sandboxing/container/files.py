@@ -15,13 +15,13 @@ from typing import TypeVar
 from attrs import frozen
 
 from ale.errors import SandboxError
+from ale.folders import must_be_file
 from ale.sandboxes import Allowance, within
 from ale_sandboxing.container.api import Engine
 from ale_sandboxing.container.engine import NotFoundError, Stat
 from ale_sandboxing.container.mounted import Mounted, OnMountError
 from ale_sandboxing.container.tarball import Ownership, Pack
 from ale_sandboxing.container.threads import EngineThreads
-from ale_sandboxing.shell.kinds import must_be_file
 from ale_sandboxing.shell.unpack import opened, unpack
 
 T = TypeVar("T")

@@ -8,12 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ale.errors import SandboxError
-from ale_sandboxing.process import folders
+from ale.workspaces import remove
 
 # Its own, not one of those that move files: an rmdir may wait for what others write to the disk.
 _REMOVER = ThreadPoolExecutor(1, thread_name_prefix="ale-remove")
-_NAMED = 3
-"""Leftovers that an error names."""
 
 
 async def remove_all(trees: Iterable[Path], then: Callable[[], object] = lambda: None) -> None:
@@ -67,24 +65,3 @@ def _remove_entries(folder: str, most: int) -> int:
             else:
                 os.unlink(entry.path)  # noqa: PTH108
     return most
-
-
-def remove(tree: Path) -> None:
-    """Remove a tree, read-only folders included; a missing one is fine.
-
-    Raises:
-        SandboxError: something in it could not be removed (immutable, another user's, a mount); all
-            the rest is gone.
-    """
-    try:
-        parent = os.open(tree.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        left = folders.remove(tree.name, parent)
-    finally:
-        os.close(parent)
-    if left:
-        named = ", ".join(f"{one.path} ({one.why})" for one in left[:_NAMED])
-        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-        raise SandboxError(f"{tree} could not be removed whole: {named}{more}")

@@ -1,8 +1,8 @@
 """Folders that an agent made, removed and copied, however deep they are and whatever is in them.
 
 Nothing here recurses, keeps more than a few files open or goes through a path: names are looked up
-in open folders and links are never followed. Standard library only: the fork server of
-``bubblewrap`` imports it.
+in open folders and links are never followed. For Linux. Standard library only: small processes
+import it, such as the fork server of ``bubblewrap``.
 """
 
 import contextlib
@@ -12,6 +12,8 @@ import secrets
 import stat
 from collections.abc import Callable
 from typing import NamedTuple
+
+__all__ = ["Copy", "Leftover", "copy_data", "must_be_file", "open_folder", "remove"]
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -23,7 +25,7 @@ _LONGEST = 200
 
 
 class Leftover(NamedTuple):
-    """What could not be removed."""
+    """An entry that could not be removed."""
 
     path: str
     why: str
@@ -43,6 +45,19 @@ class _Node(NamedTuple):
             length += len(node.name) + 1
             node = node.above
         return "/".join(reversed(parts if node is None else [*parts, "..."]))
+
+
+def must_be_file(mode: int, path: str) -> None:
+    """Check that it is a regular file, by its `os.stat_result.st_mode`.
+
+    Raises:
+        IsADirectoryError: it is a folder.
+        PermissionError: it is something else, such as a named pipe.
+    """
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(mode):
+        raise PermissionError(errno.EACCES, "not a regular file", path)
 
 
 def open_folder(name: str, parent: int | None = None) -> int:
@@ -202,7 +217,7 @@ class Copy:
             os.mkfifo(new, stat.S_IMODE(kind), dir_fd=target)
 
     def link(self, text: str) -> str:
-        """What a copied link leads to."""
+        """The text of a copied link."""
         return text
 
     def _regular(

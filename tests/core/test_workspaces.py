@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ale_sandbox_local.files import Area
+from ale.workspaces import Area
 
 
 def test_a_path_of_very_many_folders_is_an_error_of_the_system(tmp_path: Path) -> None:

@@ -1,5 +1,10 @@
-"""Files of a sandbox: no path or symbolic link leads out of it."""
+"""For authors of sandboxes whose workspace is a folder of this machine.
 
+`FolderFiles` moves files in and out, and `remove` ends a workspace, whatever its commands have left
+there: links, named pipes, folders of any depth or mode, files that are all holes. For Linux.
+"""
+
+import asyncio
 import contextlib
 import errno
 import os
@@ -7,21 +12,36 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
+from ale import folders
+from ale.errors import SandboxError
+from ale.folders import must_be_file
 from ale.sandboxes import Allowance, within
-from ale_sandboxing.process import folders
-from ale_sandboxing.shell.kinds import must_be_file
 
-Guard = Callable[[Path], Path]
-LEADS_OUT = "the path leads out of the sandbox"
+__all__ = ["Area", "FolderFiles", "copy_workspace", "remove"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_Guard = Callable[[Path], Path]
+_LEADS_OUT = "the path leads out of the sandbox"
+_INLINE_BYTES = 1 << 18
+"""Files up to this size are written without a thread: it would cost more than they do."""
+_NAMED = 3
+"""Leftovers that an error names."""
 
 
 class Area:
-    """The folders that `read`, `write`, `upload` and `download` may touch."""
+    """Folders that `read`, `write`, `upload` and `download` may touch, and nothing outside them.
+
+    Args:
+        workdir: the workspace, from which paths begin.
+        others: more folders that absolute paths and links may lead to.
+    """
 
     def __init__(self, workdir: Path, *others: Path) -> None:
         self._workdir = workdir
-        self._roots = tuple(str(root) for root in (workdir, *others))
+        self._roots = tuple(os.path.realpath(root) for root in (workdir, *others))
 
     def _holds(self, path: str) -> bool:
         return any(path == root or path.startswith(root + "/") for root in self._roots)
@@ -35,7 +55,7 @@ class Area:
         """
         real = os.path.realpath(self._workdir / path)
         if not self._holds(real):
-            raise PermissionError(errno.EACCES, LEADS_OUT, str(path))
+            raise PermissionError(errno.EACCES, _LEADS_OUT, str(path))
         if str(path).endswith(("/", "/.")):  # which pathlib drops
             os.stat(real)  # noqa: PTH116 - a missing file, or a loop of links
             if not os.path.isdir(real):  # noqa: PTH112
@@ -74,7 +94,7 @@ class Area:
         """Check what was really opened: a parent folder may have been swapped for a link."""
         must_be_file(os.fstat(descriptor).st_mode, path)
         if not self._holds(str(Path(f"/proc/self/fd/{descriptor}").readlink())):
-            raise PermissionError(errno.EACCES, LEADS_OUT, path)
+            raise PermissionError(errno.EACCES, _LEADS_OUT, path)
 
     def read(self, path: str, max_bytes: int | None) -> bytes:
         """A file's bytes, the first `max_bytes` of them."""
@@ -109,6 +129,48 @@ class Area:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
         target.parent.mkdir(parents=True, exist_ok=True)
         _copy(real, target, _Download(Allowance(source)))
+
+
+class FolderFiles:
+    """Moves files in threads, as the `ale.sandboxes.Files` of a sandbox.
+
+    Args:
+        area: whose files.
+    """
+
+    def __init__(self, area: Area) -> None:
+        self._area = area
+        self._running: set[asyncio.Future[Any]] = set()
+
+    async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        running = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        return await asyncio.shield(running)
+
+    async def ended(self) -> None:
+        """Wait until nothing is moved any more: before the folders are removed."""
+        if self._running:
+            await asyncio.wait(self._running)
+
+    async def read(self, path: str, max_bytes: int | None) -> bytes:
+        """A file's bytes."""
+        return await self._run(self._area.read, path, max_bytes)
+
+    async def write(self, path: str, data: bytes, mode: int | None) -> None:
+        """Write a file whole, making its folders."""
+        if len(data) <= _INLINE_BYTES:
+            self._area.write(path, data, mode)
+        else:
+            await self._run(self._area.write, path, data, mode)
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a host file or folder in."""
+        await self._run(self._area.upload, source, target)
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy a file or folder out."""
+        await self._run(self._area.download, source, target)
 
 
 def copy_workspace(source: Path, target: Path, moved: tuple[Path, Path]) -> None:
@@ -166,7 +228,7 @@ class _Download(folders.Copy):
         super().file(source, target, name, about, new)
 
 
-def _put(source: Path, target: Path, guard: Guard) -> None:
+def _put(source: Path, target: Path, guard: _Guard) -> None:
     """Copy a file, link or folder of the host in, with modes and times; not sockets or devices.
 
     Args:
@@ -201,3 +263,24 @@ def _remove_file(place: Path) -> None:
     """Nothing is written through a link, or over a file that a process has open."""
     if place.is_symlink() or place.is_file():
         place.unlink()
+
+
+def remove(tree: Path) -> None:
+    """Remove a tree, read-only folders included; a missing one is fine.
+
+    Raises:
+        SandboxError: something in it could not be removed (immutable, another user's, a mount); all
+            the rest is gone.
+    """
+    try:
+        parent = os.open(tree.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        left = folders.remove(tree.name, parent)
+    finally:
+        os.close(parent)
+    if left:
+        named = ", ".join(f"{one.path} ({one.why})" for one in left[:_NAMED])
+        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+        raise SandboxError(f"{tree} could not be removed whole: {named}{more}")
