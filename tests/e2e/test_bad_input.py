@@ -212,7 +212,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
 }
 COMMANDS = {
     "show": ("show", "stored"),
-    "credit": ("credit", "stored", "--scheme", "ipa"),
+    "credit": ("show", "credit", "stored", "--scheme", "ipa"),
     "resume": ("run", "--resume", "stored"),
     "replay": ("run", "run.yaml", "--replay", "stored"),
 }

@@ -68,7 +68,7 @@ def test_a_run_through_the_proxy_is_recorded_as_the_run_records_it(workshop: Any
     shown = ale(workshop, "show", "runs/proxied")
     assert "1 of 1" in shown
     assert "touch done" in ale(workshop, "show", "runs/proxied", seen["id"])
-    assert ale(workshop, "credit", "runs/proxied", "--scheme", "ipa")
+    assert ale(workshop, "show", "credit", "runs/proxied", "--scheme", "ipa")
     ale(workshop, "report", "runs/proxied")
 
 

@@ -76,7 +76,7 @@ def test_a_run_and_its_data_sets_hold_to_their_schemas(
     ale("data", "collect", "runs", "--out", "episode.jsonl")
     ale("data", "score", "--in", "episode.jsonl", "--out", "scored.jsonl")
     for kind in ("dpo", "sft", "rl"):
-        ale("dataset", kind, "--in", "scored.jsonl", "--out", f"{kind}.jsonl")
+        ale("data", kind, "--in", "scored.jsonl", "--out", f"{kind}.jsonl")
     for kind in ("episode", "scored", "dpo", "sft", "rl"):
         published = ROOT / "docs" / "reference" / f"rows-{kind}.schema.json"
         check = jsonschema.Draft202012Validator(json.loads(published.read_text()))

@@ -96,7 +96,7 @@ def test_every_installed_chunker_cuts_it_for_credit_and_data_sets(
     workshop: Any, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(workshop.folder)
-    ale("collect", run, "--out", "raw.jsonl")
+    ale("data", "collect", run, "--out", "raw.jsonl")
     for chunker in CHUNKERS:
         chosen = ("--chunker", chunker, "--scheme", "ipa")
         assert "0-t-0: reward 1.000, " in ale("show", "credit", run, *chosen), chunker

@@ -130,7 +130,7 @@ def test_s67_a_row_has_prompt_chosen_and_rejected(rolled: Any) -> None:
 def test_s67_same_prompt_is_offered_beside_it_and_recommended(rolled: Any) -> None:
     out = ("--out", "datasets/same_prompt.jsonl")
     source = ("--in", "datasets/ipa_scored.jsonl")
-    done = rolled.run("ale", "dataset", "dpo", *source, *out, "--pairing", "same-prompt")
+    done = rolled.run("ale", "data", "dpo", *source, *out, "--pairing", "same-prompt")
     assert done.code == 0, done.text
     assert "ale data dpo" in rolled.run("roll", "make-dpo", "--help").out
 
