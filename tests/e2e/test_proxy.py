@@ -47,7 +47,9 @@ def ale(workshop: Any, *arguments: str) -> str:
 def test_a_run_through_the_proxy_is_recorded_as_the_run_records_it(workshop: Any) -> None:
     """The agent of a run is an agent like any other: its episode, and the proxy's, agree."""
     workshop.task("t")
-    with openai_server({"conversations": [{"match": "Do t", "steps": STEPS}]}) as server:
+    # A server that lists its models isn't asked for a token before the run.
+    script = {"models": [{"id": "m"}], "conversations": [{"match": "Do t", "steps": STEPS}]}
+    with openai_server(script) as server:
         proxy, url = started(workshop, "proxy", server.url, "--port", "0", "--run", "runs/proxied")
         key = "sk-very-secret-key"
         llm = {"type": "openai", "base_url": url, "model": "m", "api_key_env": "KEY"}

@@ -116,7 +116,7 @@ def ale(*arguments: str) -> str:
 
 def test_its_episodes_become_conversations_and_preferences(workshop: Any, run: str) -> None:
     for arguments in (
-        ("collect", run, "--out", "raw.jsonl"),
+        ("data", "collect", run, "--out", "raw.jsonl"),
         ("data", "score", "--in", "raw.jsonl", "--out", "scored.jsonl"),
         ("data", "sft", "--in", "scored.jsonl", "--out", "sft.jsonl", "--min-reward", "1"),
         ("data", "dpo", "--in", "scored.jsonl", "--out", "dpo.jsonl"),
