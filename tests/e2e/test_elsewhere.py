@@ -48,14 +48,14 @@ def elsewhere(tmp_path: Path) -> Elsewhere:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--help"], "Commands:"),
+        (["--help"], "Look:"),
         (["plugins"], "ale-sandbox-local"),
         (["doctor"], "UNUSABLE  sandbox   local          needs Linux, found darwin"),
         (["show", STORED], "basics-ls"),
-        (["credit", STORED, "--scheme", "ipa", "--scheme", "grpo"], "grpo"),
+        (["show", "credit", STORED, "--scheme", "ipa", "--scheme", "grpo"], "grpo"),
         (["report", STORED, "--out", "report.html"], "report.html"),
-        (["collect", STORED, "--out", "rows.jsonl"], "2 rows"),
-        (["results", STORED], "pass@1"),
+        (["data", "collect", STORED, "--out", "rows.jsonl"], "2 rows"),
+        (["show", "results", STORED], "pass@1"),
         (["sandbox", "list", "--type", "local"], ""),
     ],
     ids=lambda value: str(value[0]) if isinstance(value, list) else "",

@@ -117,12 +117,16 @@ def test_the_demo_prints_what_the_readme_shows(clone: Clone) -> None:
 def test_every_suggested_command_works(clone: Clone) -> None:
     _, _, suggested = clone.demo.stdout.partition("\nnext\n")
     commands = re.findall(r"^  ale (.+)$", suggested, re.M)
-    assert [command.split()[0] for command in commands] == ["show", "report", "credit"]
+    assert [command.split()[:2] for command in commands] == [
+        ["show", clone.run],
+        ["report", clone.run],
+        ["show", "credit"],
+    ]
     for command in commands:
         done = clone.ale(*command.split())
         assert (done.returncode, done.stderr) == (0, ""), command
     (compared,) = (block for block in readme_blocks() if "--episode 0-basics-ls-0" in block)
-    shown = ("credit", clone.run, "--scheme", "ipa", "--scheme", "grpo")
+    shown = ("show", "credit", clone.run, "--scheme", "ipa", "--scheme", "grpo")
     printed = clone.ale(*shown, "--episode", "0-basics-ls-0").stdout
     assert printed == compared.partition("\n")[2]
     assert (clone.folder / clone.run / "report.html").stat().st_size > 100_000

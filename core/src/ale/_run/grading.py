@@ -116,13 +116,11 @@ class _Grader:
             raise
 
 
-_OF_PYTHON = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
-
-
 def _place(error: Exception) -> str:
     """``FILE:LINE`` of the innermost call that is not in Python's own or an installed library."""
+    libraries = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(_OF_PYTHON)]
+    own = [frame for frame in frames if not frame.filename.startswith(libraries)]
     frame = (own or frames)[-1]
     return f"{frame.filename}:{frame.lineno}"
 
