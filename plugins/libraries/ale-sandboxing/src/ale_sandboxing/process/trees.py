@@ -10,8 +10,20 @@ from pathlib import Path
 from ale.errors import SandboxError
 from ale.workspaces import remove
 
+
+def _made() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="ale-remove")
+
+
+def _renew() -> None:
+    global _REMOVER
+    _REMOVER = _made()
+
+
 # Its own, not one of those that move files: an rmdir may wait for what others write to the disk.
-_REMOVER = ThreadPoolExecutor(1, thread_name_prefix="ale-remove")
+_REMOVER = _made()
+# A fork copies the pool without its thread, which it would wait for.
+os.register_at_fork(after_in_child=_renew)
 
 
 async def remove_all(trees: Iterable[Path], then: Callable[[], object] = lambda: None) -> None:
