@@ -126,7 +126,7 @@ QUIET = {
 TIMEOUT = "pytest-timeout>=2.4"
 # A test that hangs fails alone. The slowest takes two minutes on a quiet machine. This is no
 # variable, as the programs that tests start would have it too.
-TIMED = ("pytest", "--timeout=600")
+TIMED = ("pytest", "--timeout=600", "--durations=8", "--durations-min=15")
 
 
 @contextmanager

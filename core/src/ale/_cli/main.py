@@ -229,7 +229,7 @@ def _plugin_commands(registry: "Registry") -> dict[str, _Added]:
     for package, answer in registry.answers("ale_commands"):
         sections = by_section(answer)
         if not all(_are_commands(each) for each in sections.values()):
-            error = PluginError(f"expected lists of named click commands, got {answer!r}")
+            error = PluginError(f"expected a list of named click commands, got {answer!r}")
             registry.record_broken_hook(package, "ale_commands", error)
             continue
         for section, listed in sections.items():
