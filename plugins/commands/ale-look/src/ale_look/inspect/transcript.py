@@ -42,7 +42,7 @@ def _head(episode: Episode, full: bool) -> Iterator[str]:
     for score in episode.scores:
         mark = "passed" if score.passed else "failed"
         value = f"{number(score.value, 2)} x {score.weight:g}"
-        detail = "" if full else shorten_middle(score.detail, _WIDTH)
+        detail = "" if full else shorten_middle(score.detail, 4 * _WIDTH)
         yield f"  {mark}  {score.criterion}  {value}  {detail}".rstrip()
         if full:
             yield from _block(score.detail, "    ", full)
