@@ -95,7 +95,7 @@ def worker(
       ale workers run --nats nats://queue:4222 --labels docker,gpu
       ale workers run -n 4 --exit-when-idle 600
     """
-    from ale_nats.plugin import probe
+    from ale_nats.packages import probe
 
     probe().check()
     from ale_nats.running import run_worker
@@ -121,7 +121,7 @@ def tail(
       ale workers events --nats nats://queue:4222
       ale workers events 20260101-120000-3f2a-quickstart --all --until-finished --json
     """
-    from ale_nats.plugin import probe
+    from ale_nats.packages import probe
 
     probe().check()
     from ale_nats.running import run_tail

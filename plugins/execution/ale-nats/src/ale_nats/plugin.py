@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ale.plugin import BuildContext, Component, Probe, hookimpl
+from ale.plugin import BuildContext, Component, hookimpl
+from ale_nats.packages import probe
 
 if TYPE_CHECKING:
     import click
 
     from ale.protocols import Executor
     from ale_nats.options import EventOptions, NatsOptions
-
-
-def probe() -> Probe:
-    """Is NATS's client installed?"""
-    remedy = 'pip install "nats-py>=2.15,<3"; in a clone: pip install -e ".[nats]"'
-    return Probe.of_package("nats-py", remedy=remedy)
 
 
 def _executor(options: NatsOptions, context: BuildContext) -> Executor:
