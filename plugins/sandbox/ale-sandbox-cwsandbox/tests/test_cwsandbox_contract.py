@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ale.errors import SandboxError
 from ale.protocols import SandboxBackend
 from ale.testing.sandbox import SandboxContract
 
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Sandbox .* was not stopped:Resou
 class TestCwSandbox(SandboxContract):
     many = 12
     concurrency = 6
+    hurt = SandboxError
 
     @pytest.fixture
     def backend(self, backend: SandboxBackend) -> SandboxBackend:

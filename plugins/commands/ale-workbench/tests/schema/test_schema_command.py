@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click
 import jsonschema
 import pytest
 from click.testing import CliRunner
@@ -15,14 +14,13 @@ from ale.errors import InputError
 from ale.runs import Registry
 from ale.testing.builders import episode, task, turn
 from ale.types import Chunk, Credit, CreditedEpisode, Span
-from ale_workbench.plugin import ale_commands
 from ale_workbench.schema.catalogue import made
+from ale_workbench.schema.command import schema as command
 
 
 @pytest.fixture
 def printed() -> Callable[..., str]:
     """What the command prints."""
-    (command,) = (each for each in ale_commands() if each.name == "schema")
 
     def run(*arguments: str) -> str:
         done = CliRunner().invoke(
@@ -45,10 +43,6 @@ def test_without_a_name_it_lists_the_schemas(printed: Callable[..., str]) -> Non
 def test_an_unknown_name_is_rejected_with_a_suggestion(printed: Callable[..., str]) -> None:
     with pytest.raises(InputError, match="did you mean 'config'"):
         printed("cofnig")
-
-
-def test_it_is_a_command_of_click() -> None:
-    assert all(isinstance(command, click.Command) for command in ale_commands())
 
 
 @pytest.fixture
