@@ -15,9 +15,9 @@ def stored(request: pytest.FixtureRequest, workshop: Any) -> Path:
     return Path(shutil.copytree(STORED / request.param, workshop.folder / "stored"))
 
 
-@pytest.mark.parametrize("command", ["show", "report", "results"])
+@pytest.mark.parametrize("command", ["show", "report", "show results"])
 def test_a_run_of_0_1_can_be_looked_at(workshop: Any, stored: Path, command: str) -> None:
-    ended = workshop.ale(command, str(stored))
+    ended = workshop.ale(*command.split(), str(stored))
     assert (ended.code, ended.err) == (0, "")
     assert "basics-ls" in (ended.out + _page(stored))
 
