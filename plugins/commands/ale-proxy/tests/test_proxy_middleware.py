@@ -168,7 +168,7 @@ def test_the_observers_of_a_config_see_what_is_recorded(kind: str, tmp_path: Pat
     assert counting.seen == ["started recorded", "t None", "finished 0"]
     config.write_text(json.dumps({"observers": [], "tasks": {"type": "tbp"}}))
     with (
-        pytest.raises(InputError, match=f"ale {kind} does not use this section"),
+        pytest.raises(InputError, match=f"ale (workers )?{kind} does not use this section"),
         recorded(kind, options, "", registry),
     ):
         pass

@@ -317,9 +317,14 @@ def test_options_of_the_folder_are_refused(more: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "host"), [({"start": 1}, "127.0.0.1"), ({"urls": ("http://127.0.0.1:1",)}, "")]
+    ("own", "host"),
+    [
+        ({"start": 1}, "127.0.0.1"),
+        ({"urls": ("http://127.0.0.1:1",)}, "127.0.0.1"),
+        ({"urls": ("http://127.0.0.1:1",), "weights_address": "auto"}, ""),
+    ],
 )
-def test_only_servers_that_somebody_else_starts_are_reached_from_other_machines(
+def test_weights_are_sent_to_other_machines_only_if_the_config_says_so(
     tmp_path: Path, own: dict[str, Any], host: str
 ) -> None:
     options = ServersOptions(weights_channel="gloo", **own)

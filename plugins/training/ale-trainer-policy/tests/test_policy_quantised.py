@@ -180,9 +180,8 @@ async def test_merged_adapters_are_the_policy_that_was_trained(loaded: Any, lab:
 
 def test_a_plan_counts_what_the_weights_take(loaded: Any) -> None:
     model = loaded().policy.model
-    found = trace(
-        model.config, torch.float32, PolicyOptions(lora=LORA, max_tokens_per_microbatch=16), 0.0, 16
-    )
+    options = PolicyOptions(lora=LORA, max_tokens_per_microbatch=16)
+    found = trace(model.config, torch.float32, options, False, 16)
     held = {id(each): each.nbytes for each in model.parameters()}
     scales = sum(
         weight.quant_state.absmax.nbytes + weight.quant_state.state2.absmax.nbytes
