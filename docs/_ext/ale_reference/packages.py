@@ -79,7 +79,7 @@ def readmes() -> Mapping[str, str]:
 def page_of(link: str) -> str | None:
     """The page of the README that a link leads to."""
     found = re.fullmatch(
-        r"(?:.*/)?(?:plugins/[a-z]+/(ale-[a-z0-9-]+)|(core))/README\.md(#.*)?", link
+        r"(?:.*/)?(?:plugins/(?:[a-z]+/)?(ale-[a-z0-9-]+)|(core))/README\.md(#.*)?", link
     )
     if not found:
         return None
