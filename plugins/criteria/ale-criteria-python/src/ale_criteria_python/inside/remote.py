@@ -685,7 +685,7 @@ def distinguishes(remote: Any, operation: str, value: Any) -> bool:
             continue
         try:
             refused += ask(remote, operation, other) is not True
-        except Exception:
+        except Exception:  # raised by the answer's own code: no yes
             refused += 1
     return refused > 1
 

@@ -279,7 +279,7 @@ class ServerContract(Kit):
             # Others may have ended before, or not have begun.
             assert partial.reason == "abort" or (each is not request and partial.reason == "length")
             assert partial.ids or each is not request
-            assert partial.reason == "length" or len(partial.ids) < self.long + 4
+            assert partial.reason == "length" or len(partial.ids) < each.max_tokens
         await server.update(lab.publish(1))
         await server.resume()
         rest_of = ask(lab, 8, answer_ids=partial.ids)
