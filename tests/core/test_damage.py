@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ale._run.damage import Damage, check_works
+from ale._run.grading import Damage, check_works
 from ale._run.run import Run
 from ale.errors import (
     GradingError,

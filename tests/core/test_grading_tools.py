@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from ale._run.damage import Damage
-from ale._run.grading import grade
+from ale._run.grading import Damage, Places, grade
 from ale._run.parts import PreparedTask
-from ale._run.places import Places
 from ale._run.timeouts import Supervisor
 from ale.errors import GradingError, SandboxError
 from ale.protocols import Sandbox

@@ -17,7 +17,7 @@ from .conftest import finish
 _SCRIPT = """
 import resource, sys
 from types import SimpleNamespace
-from ale._run.limits import limit_problems
+from ale._run.preflight import limit_problems
 
 soft, hard, concurrency = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

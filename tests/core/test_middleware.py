@@ -7,7 +7,7 @@ import pytest
 from attrs import field, frozen
 
 from ale._config import structure_config
-from ale._run.execution import WORKER_SECTIONS
+from ale._run.dispatch import WORKER_SECTIONS
 from ale._run.run import Run
 from ale.errors import InputError
 from ale.middleware import with_system_text

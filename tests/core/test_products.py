@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from ale._run.hooks import observer_errors
-from ale._run.products import PROTOCOLS, _members
+from ale._run.parts import PROTOCOLS, _members, observer_errors
 from ale._run.start import check_run, resume
 from ale.errors import InputError
 from ale.plugin import hookimpl

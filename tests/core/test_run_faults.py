@@ -11,8 +11,8 @@ import pytest
 from attrs import evolve
 
 from ale._run.crediting import Crediting
-from ale._run.hooks import Observers
 from ale._run.run import Run
+from ale._run.session import Observers
 from ale._run.start import check_resumed, check_run, resume
 from ale.errors import InputError, PluginError, SandboxError, StoreError
 from ale.plugin import hookimpl

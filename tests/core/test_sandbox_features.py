@@ -2,8 +2,8 @@
 
 from typing import get_args
 
+from ale._run.episode import sandbox_spec
 from ale._run.parts import missing_features
-from ale._run.task_setup import sandbox_spec
 from ale.protocols import FEATURES
 from ale.testing.fakes import FolderBackend
 from ale.types import Capabilities, Environment, SandboxFeature, Task, replace

@@ -12,7 +12,7 @@ from attrs import evolve
 from ale._config import structure_config
 from ale._registry import Registry
 from ale._run.run import Run
-from ale._run.times import Times
+from ale._run.session import Times
 from ale.plugin import Component, hookimpl
 from ale.protocols import AgentContext
 from ale.strict import from_plain

@@ -21,7 +21,7 @@ from ale._config.model import PARTS
 from ale._config.source import merge, override, read_source
 from ale._registry import GIVEN, Registry
 from ale._run.interrupt import Interrupt
-from ale._run.products import build
+from ale._run.parts import build
 from ale._run.run import Run
 from ale._run.start import (
     Host,

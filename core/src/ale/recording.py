@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from ale._registry import Registry
-from ale._run.hooks import Observers
 from ale._run.manifest import host_facts, run_id_for, versions
+from ale._run.session import Observers
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode, invalid_record
 from ale.errors import AleError, InputError

@@ -29,13 +29,12 @@ from ale._config.plugin_files import KEY as PLUGINS
 from ale._config.plugin_files import load_plugin_files
 from ale._config.source import merge, parse_overrides, read_source
 from ale._registry import Registration, Registry
-from ale._run.changes import FOR_THIS_TIME, changes
 from ale._run.crediting import Crediting
 from ale._run.evaluation import END_OF_DEMONSTRATIONS
 from ale._run.interrupt import CANCELLING, FINISHING, TERMINATED
 from ale._run.loop import planned_episodes
-from ale._run.manifest import versions
-from ale._run.products import build, built_options
+from ale._run.manifest import FOR_THIS_TIME, changes, versions
+from ale._run.parts import build, built_options
 from ale._run.start import Host, check_run, saved_config, secret_names
 from ale._store import Redactor, RunReader
 from ale._store.branch import BRANCHED_FROM, branch_run

@@ -33,9 +33,8 @@ from ale._config.plugin_files import changed_files, load_plugin_files
 from ale._registry import Registry
 from ale._run.episode import EpisodeRunner
 from ale._run.manifest import versions
-from ale._run.parts import PreparedTask, WorkerParts, missing_features, prepare
+from ale._run.parts import PreparedTask, WorkerParts, build, missing_features, not_pruned, prepare
 from ale._run.plan import EpisodePlan
-from ale._run.products import build, not_pruned
 from ale._run.start import close_parts, secret_names, seeded_clocks
 from ale._store import Redactor
 from ale._store.codec import encode

@@ -22,8 +22,8 @@ from ale._cli.main import STARTED, Starting
 if TYPE_CHECKING:
     from ale._config import RunConfig
     from ale._registry import Registry
-    from ale._run.changes import Change
     from ale._run.interrupt import Interrupt
+    from ale._run.manifest import Change
     from ale._run.run import Run
     from ale._run.start import Host
     from ale._store.index import Index
@@ -214,7 +214,7 @@ def _resumed(
 ) -> "tuple[str, RunConfig | None]":
     """The message if a directory holds a run, and the config whose changes a resume takes."""
     from ale._config import load_config
-    from ale._run.changes import FOR_THIS_TIME, changes
+    from ale._run.manifest import FOR_THIS_TIME, changes
     from ale._run.start import saved_config
     from ale._store import RunReader
     from ale.errors import InputError
@@ -349,7 +349,7 @@ def _stopped(run: "Run") -> list[str]:
 
 def _remedy(run: "Run") -> list[str]:
     """The advice on a run that was stopped early."""
-    from ale._run.changes import has_results
+    from ale._run.manifest import has_results
 
     if has_results(run.store.reader):
         return [

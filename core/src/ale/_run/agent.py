@@ -1,21 +1,77 @@
-"""Run an agent on a task, within its time limit."""
+"""Run an agent on a task: its model, its limits, and the model of an expert-guided start."""
 
-from ale._run.expert_guided import ExpertGuidedLLM
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
 from ale._run.plan import EpisodePlan
-from ale._run.record import EpisodeRecord
 from ale._run.timeouts import OverdueError, Supervisor
 from ale.errors import AleError, ContextLengthError, LLMError
 from ale.middleware import WrappedLLM
-from ale.protocols import LLM, Agent, AgentContext, Policy
+from ale.protocols import LLM, Agent, AgentContext, Policy, Restoring, Start
 from ale.types import (
     Completion,
     CompletionRequest,
     Constraints,
     Limits,
     LLMCapabilities,
+    Message,
     Stop,
     replace,
 )
+
+
+class ExpertGuidedLLM(WrappedLLM):
+    """Answers with the expert's messages until the expert has none left, then with the policy's.
+
+    Args:
+        start: a start with an expert, or with an expert's next action.
+        expert_finished: called once, between the expert's last turn and the policy's first.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        start: Start,
+        expert_finished: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        super().__init__(policy)
+        self.expert_next: Mapping[str, Any] | None = None
+        """The expert's next action, once the policy has taken over: see `Start.next_action`."""
+        self._policy = policy
+        self._expert = None if start.expert is None else start.expert()
+        self._next_action = None if start.next_action is None else start.next_action()
+        self._expert_finished = expert_finished
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """One answer.
+
+        Raises:
+            ReplayError: the observations differ from those that the expert saw, or the sandbox is
+                in another state.
+            LLMError: as for `Policy.complete`.
+        """
+        if self._expert is not None:
+            answer = self._expert.answer(request)
+            if answer is not None:
+                return await self._policy.force(request, answer)
+            self._expert = None
+            if self._expert_finished is not None:
+                await self._expert_finished()
+        if self._next_action is not None:
+            answer, self._next_action = self._next_action.answer(request), None
+            if answer is not None:
+                self.expert_next = await self._tokens_of(request, answer)
+        return await self._policy.complete(request)
+
+    async def _tokens_of(self, request: CompletionRequest, answer: Message) -> Mapping[str, Any]:
+        try:
+            trace = (await self._policy.force(request, answer)).tokens
+        except LLMError as error:
+            # Only imitation needs this: the policy's own answer may fit even if this one doesn't.
+            return {"left_out": str(error)}
+        assert trace is not None, "a policy is exact to the token"
+        parts = ("output_ids", "logprobs", "policy_versions")
+        return {"turn": request.turn, **{name: list(getattr(trace, name)) for name in parts}}
 
 
 async def run_agent(
@@ -51,8 +107,8 @@ def check_answered(stop: Stop) -> None:
         raise LLMError(f"no answer of the model within the agent's time limit: {stop.detail}")
 
 
-def model_for(llm: LLM | None, plan: EpisodePlan, record: EpisodeRecord) -> LLM:
-    """The model as the agent sees it: expert-guided where the episode's start has an expert."""
+def model_for(llm: LLM | None, plan: EpisodePlan, restoring: Restoring | None) -> LLM:
+    """The model as the agent sees it: expert-guided if the episode's start has an expert."""
     if llm is None:
         return _NoLLM()
     if plan.job.temperature is not None:
@@ -60,11 +116,8 @@ def model_for(llm: LLM | None, plan: EpisodePlan, record: EpisodeRecord) -> LLM:
     if plan.start.expert is None and plan.start.next_action is None:
         return llm
     assert isinstance(llm, Policy)  # checked when the parts were built
-    restoring = record.restoring
-    record.expert_guided = ExpertGuidedLLM(
-        llm, plan.start, None if restoring is None else restoring.expert_finished
-    )
-    return record.expert_guided
+    expert_finished = None if restoring is None else restoring.expert_finished
+    return ExpertGuidedLLM(llm, plan.start, expert_finished)
 
 
 class _AtTemperature(WrappedLLM):

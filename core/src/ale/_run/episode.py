@@ -2,27 +2,28 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+import traceback
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from ale._config import RunOptions
-from ale._run.agent import check_answered, effective_limits, model_for, run_agent
-from ale._run.damage import Damage, check_works
-from ale._run.grading import grade
+from ale._run.agent import ExpertGuidedLLM, check_answered, effective_limits, model_for, run_agent
+from ale._run.grading import Damage, Places, check_works, grade, reward
 from ale._run.parts import PreparedTask, WorkerParts
-from ale._run.places import Places
 from ale._run.plan import EpisodePlan
-from ale._run.record import BROKEN, EpisodeRecord, StageTimer, failure_from
-from ale._run.task_setup import sandbox_spec, set_up
 from ale._run.timeouts import CLEANUP_S, Supervisor, open_in_time
-from ale.errors import LLMError, LLMLostError
+from ale._store.codec import invalid_record
+from ale.errors import AleError, LLMError, LLMLostError, SetupError
 from ale.middleware import Rewriting, RewritingLLM
 from ale.plugin import BuildContext
 from ale.protocols import (
     AgentContext,
+    HasAgentUser,
     KnowsTokenizer,
     MiddlewareContext,
     Restoring,
@@ -30,7 +31,145 @@ from ale.protocols import (
     Sandbox,
     SparesSandbox,
 )
-from ale.types import Conversation, Episode, Failure, Job, Limits, Score, Stage, Task, replace
+from ale.types import (
+    Conversation,
+    Episode,
+    ExecResult,
+    Failure,
+    Job,
+    Limits,
+    SandboxSpec,
+    Score,
+    Stage,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+    replace,
+)
+
+BROKEN = Stop(reason="agent_error", detail="the episode broke while the agent ran")
+_NOT_STARTED = Stop(reason="agent_error", detail="the agent was never started")
+
+
+class StageTimer:
+    """The stage that an attempt is in, and how long each stage took."""
+
+    def __init__(self, monotonic: Callable[[], float], on_stage: Callable[[Stage], None]) -> None:
+        """Start in the stage ``queued``, which is not timed.
+
+        Args:
+            on_stage: called whenever a stage is entered.
+        """
+        self.current: Stage = "queued"
+        self.seconds: dict[str, float] = {}
+        self._monotonic = monotonic
+        self._on_stage = on_stage
+        self._since = 0.0
+
+    def enter(self, stage: Stage) -> None:
+        """End the current stage and start another."""
+        self.stop()
+        self.current = stage
+        self._on_stage(stage)
+
+    def stop(self) -> None:
+        """Add the time since the last call to the current stage."""
+        now = self._monotonic()
+        if self.current != "queued":
+            spent = self.seconds.get(self.current, 0.0) + now - self._since
+            self.seconds[self.current] = round(spent, 6)
+        self._since = now
+
+
+@define
+class EpisodeRecord:
+    """Turns, scores and errors of one attempt. The agent's recorder."""
+
+    turns: list[Turn] = field(factory=list)
+    stop: Stop = _NOT_STARTED
+    scores: tuple[Score, ...] = ()
+    turns_when_graded: dict[str, int] = field(factory=dict)
+    """The number of turns recorded when a task step was graded, by the step's id."""
+    teardown_errors: list[str] = field(factory=list)
+    workdir: str | None = None
+    """The workspace's path as commands saw it; their output may contain it."""
+    tokenizer: str | None = None
+    """Identity of the model's tokenizer; None if it is not known."""
+    damage: Damage = field(factory=Damage)
+    retryable: bool = True
+    """False after an error that another attempt would only repeat."""
+    restoring: Restoring | None = None
+    expert_guided: ExpertGuidedLLM | None = None
+    rewritings: list[Rewriting] = field(factory=list)
+    """The middleware's rewritings, one per task step so far; empty without middleware."""
+
+    def append(self, turn: Turn) -> None:
+        """Record a turn.
+
+        Raises:
+            AleError: the agent passed something else.
+        """
+        if not isinstance(turn, Turn):
+            raise AleError(f"the agent recorded {turn!r} instead of a Turn")
+        self.turns.append(self.rewritings[-1].turn(turn) if self.rewritings else turn)
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The turns so far, and why the agent stopped."""
+        return Trajectory(turns=tuple(self.turns), stop=self.stop)
+
+    def episode(self, plan: EpisodePlan, failure: Failure | None, **fields: Any) -> Episode:
+        """The episode as it is stored.
+
+        A record that could not be read back would make the whole run's file unreadable. Such an
+        episode is stored as a failure, without what the plugins recorded.
+        """
+        episode = self._episode(plan, failure, **fields)
+        problem = invalid_record(episode)
+        if problem is None:
+            return episode
+        self.turns, self.scores, self.stop = [], (), Stop(reason="agent_error")
+        message = f"a plugin recorded a value that can't be stored: {problem}"
+        failure = Failure(stage="agent", kind="InvalidRecord", message=message)
+        return self._episode(plan, failure, **fields)
+
+    def _episode(self, plan: EpisodePlan, failure: Failure | None, **fields: Any) -> Episode:
+        return plan.job.episode(
+            reward=None if failure else reward(self.scores),
+            scores=self.scores,
+            trajectory=self.trajectory,
+            failure=failure,
+            metadata=self._metadata(plan),
+            **fields,
+        )
+
+    def _metadata(self, plan: EpisodePlan) -> Mapping[str, Any]:
+        rewritten = [fact for each in self.rewritings for fact in each.facts]
+        known = {
+            "workdir": self.workdir,
+            "tokenizer": self.tokenizer,
+            "steps": self.turns_when_graded if plan.job.task.steps else None,
+            "middleware": rewritten if self.rewritings else None,
+            "damaged": self.damage.message,
+            "teardown": self.teardown_errors or None,
+            "expert_turns": plan.start.expert_turns,
+            "expert_next": self.expert_guided and self.expert_guided.expert_next,
+        }
+        restored = {} if self.restoring is None else self.restoring.facts
+        return {**{key: fact for key, fact in known.items() if fact is not None}, **restored}
+
+
+def failure_from(stage: Stage, error: Exception) -> Failure:
+    """The failure as which an exception in this stage is recorded; its notes say where it was."""
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return Failure(
+        stage=stage,
+        kind=type(error).__name__,
+        message=(str(error) or type(error).__name__) + notes,
+        traceback="".join(traceback.format_exception(error)),
+    )
+
 
 MOST_GRADED = 256
 """Number of episodes of one process that are graded at once."""
@@ -187,7 +326,9 @@ class _Attempt:
 
     async def _run_agent(self, task: Task, sandbox: Sandbox) -> None:
         parts, record, job = self.runner.parts, self.record, self.plan.job
-        llm = model_for(parts.llm, self.plan, record)
+        llm = model_for(parts.llm, self.plan, record.restoring)
+        if isinstance(llm, ExpertGuidedLLM):
+            record.expert_guided = llm
         if isinstance(parts.llm, KnowsTokenizer):
             record.tokenizer = parts.llm.tokenizer_id
         conversation = Conversation(
@@ -263,3 +404,60 @@ class _Attempt:
         """Seconds that opening, setting up and closing a sandbox may take."""
         options, n_steps = self.runner.options, len(self._task.setup_steps) + 1
         return 2 * options.open_timeout_s + n_steps * options.setup_timeout_s
+
+
+_EXCERPT_BYTES = 2000
+"""Bytes of a failed setup step's output that the error quotes."""
+
+
+def sandbox_spec(task: Task, tags: Mapping[str, str]) -> SandboxSpec:
+    """The sandbox that a task requires."""
+    required = task.environment
+    environments = [part.environment for part in (task, *task.steps)]
+    return SandboxSpec(
+        image=required.image,
+        build=required.build,
+        workdir=required.workdir,
+        network=task.constraints.network,
+        allowed_hosts=task.constraints.allowed_hosts,
+        env=required.env,
+        cpus=required.cpus,
+        memory_mb=required.memory_mb,
+        storage_mb=required.storage_mb,
+        user=required.user,
+        agent_user=required.agent_user,
+        requires=tuple({name: None for one in environments for name in one.requires}),
+        tags=tags,
+    )
+
+
+async def set_up(task: Task, sandbox: Sandbox, timeout_s: float) -> None:
+    """Copy the task's files into the workspace, run its setup steps and hand over to the agent.
+
+    Args:
+        timeout_s: time limit for each step, in seconds.
+
+    Raises:
+        SetupError: a step failed.
+    """
+    if task.files is not None:
+        await sandbox.upload(Path(task.files), ".")
+    await _run_commands(task.setup_steps, sandbox, timeout_s)
+    # In a task with steps, each step's agent starts after that step's own setup.
+    if not task.steps:
+        if isinstance(sandbox, HasAgentUser):
+            await sandbox.agent_started(task.environment.agent_user)
+        await _run_commands(task.agent_setup_steps, sandbox, timeout_s)
+
+
+async def _run_commands(commands: Sequence[str], sandbox: Sandbox, timeout_s: float) -> None:
+    for command in commands:
+        result = await sandbox.exec(command, timeout_s=timeout_s)
+        if result.exit_code != 0 or result.timed_out:
+            raise SetupError(_message(command, result))
+
+
+def _message(command: str, result: ExecResult) -> str:
+    how = "ran out of time" if result.timed_out else f"exited with {result.exit_code}"
+    output = (result.stdout + result.stderr)[-_EXCERPT_BYTES:].decode(errors="backslashreplace")
+    return f"setup step `{command}` {how}\n{output}".rstrip()

@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 
 from attrs import asdict
 
-from ale._run.dispatch import Dispatcher
-from ale._run.lost import refuse_lost
+from ale._run.dispatch import Dispatcher, refuse_lost
 from ale._run.plan import EpisodePlan, evaluation_plans
 from ale._run.session import Session
 from ale._store.index import SUCCESS

@@ -1,23 +1,172 @@
-"""Grade a task: ask each criterion, check its score, and compute the reward."""
+"""Grade a task: ask each criterion, in a sandbox that the model can't have prepared for it."""
 
 import math
 import sysconfig
 import traceback
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from inspect import isawaitable
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
-from attrs import frozen
+from attrs import define, frozen
 
-from ale._run.damage import Damage
 from ale._run.parts import PreparedTask
-from ale._run.places import Places
 from ale._run.timeouts import OverdueError, Supervisor
 from ale._store.codec import invalid_record
-from ale.errors import AleError, GradingError, NoVerdictError
-from ale.protocols import Criterion, NeedsTools, Sandbox
-from ale.types import CriterionSpec, Score, Task, Trajectory, replace
+from ale.errors import (
+    AleError,
+    GradingError,
+    NoVerdictError,
+    SandboxDamagedError,
+    SandboxError,
+    SandboxLostError,
+)
+from ale.protocols import Criterion, NeedsTools, RunsPrograms, Sandbox
+from ale.types import Capabilities, CriterionSpec, Score, Stop, Task, Trajectory, replace
+
+
+@define
+class Damage:
+    """Damage to the sandbox of one attempt at an episode.
+
+    Args:
+        lost: what a sandbox that ended for an unknown reason counts as, ``run.lost_sandbox``.
+    """
+
+    lost: Literal["broken", "failed"] = "broken"
+    began: bool = False
+    """The agent has begun. What was damaged before was not damaged by it."""
+    message: str | None = None
+    """How the sandbox was damaged; None: no damage is known."""
+
+    def caused(self, error: Exception) -> bool:
+        """Does this error follow from what the agent did to the sandbox? Notes the damage.
+
+        With known damage, a sandbox that fails, and a criterion that can't be evaluated in it, are
+        consequences.
+        """
+        if not self.began:
+            return False
+        chain = list(_chain(error))
+        kinds = _ENDED if self.lost == "failed" else SandboxDamagedError
+        if found := next((each for each in chain if isinstance(each, kinds)), None):
+            self.note(str(found))
+        later = any(isinstance(each, _UNABLE) for each in chain)
+        return self.message is not None and later
+
+    async def found(self, error: Exception, sandbox: Sandbox) -> bool:
+        """Could a criterion not be evaluated because the agent's sandbox runs no command any more?
+
+        Looks, as a criterion can't tell what is missing from what the agent took away.
+        """
+        if not self.began or not any(isinstance(each, _UNABLE) for each in _chain(error)):
+            return False
+        try:
+            result = await sandbox.exec("exit 0", timeout_s=_LOOK_S)
+        except SandboxError as failed:
+            return self.caused(failed)
+        if result.exit_code == 0 or result.timed_out:
+            return False
+        said = result.stderr.decode(errors="replace").strip()
+        self.message = f"no command can be run in {sandbox.workdir}: {said}"
+        return True
+
+    def note(self, message: str) -> None:
+        """Note damage; of several, the first is kept."""
+        self.message = self.message or message
+
+    def stop(self) -> Stop:
+        """Why the agent stopped, if damage ended it."""
+        return Stop(reason="agent_error", detail=f"the sandbox was damaged: {self.message}")
+
+    def score(self, spec: CriterionSpec) -> Score:
+        """The score of a criterion that can't be evaluated any more."""
+        detail = f"the agent damaged the sandbox: {self.message}"
+        return Score(
+            criterion=spec.type, passed=False, value=0.0, weight=spec.weight, detail=detail
+        )
+
+
+_ENDED = (SandboxDamagedError, SandboxLostError)
+_UNABLE = (SandboxError, GradingError)
+_LOOK_S = 30.0
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and those that it came from."""
+    seen: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in seen:
+        seen.append(following)
+        following = following.__cause__ or following.__context__
+    yield from seen
+
+
+async def check_works(fresh: Sandbox, damage: str) -> None:
+    """Check that a fresh sandbox of the same task runs commands: else it was not the agent.
+
+    Raises:
+        SandboxError: it does not.
+    """
+    session = await fresh.session()
+    results = await fresh.exec("exit 0"), await session.run("(exit 0)")
+    if codes := [result.exit_code for result in results if result.exit_code != 0]:
+        raise SandboxError(f"{damage}; a fresh sandbox of the task fails too, with {codes[0]}")
+
+
+REMARK = "the agent's commands could replace the programs with which this was graded"
+"""Added to the detail of a score where that is so."""
+_ROOT = ("root", "0")
+
+
+@define
+class Places:
+    """The sandboxes in which one task, or one of its steps, is graded."""
+
+    own: Sandbox
+    """The agent's."""
+    used: bool
+    """Code of the model may have run in it."""
+    fresh: Callable[[], AbstractAsyncContextManager[Sandbox]]
+    """Opens another one, set up for the task."""
+
+    @asynccontextmanager
+    async def of(self, criterion: Criterion) -> AsyncIterator[Sandbox]:
+        """The sandbox for a criterion.
+
+        Raises:
+            AleError: it could not be opened or set up.
+        """
+        if isinstance(criterion, RunsPrograms) and not criterion.needs_workspace and self.used:
+            async with self.fresh() as sandbox:
+                yield sandbox
+            return
+        self.used = True
+        yield self.own
+
+    async def check(self, damage: str) -> None:
+        """Check that a fresh sandbox works, so that it was the answer that did the damage.
+
+        Raises:
+            AleError: it does not, or could not be opened or set up.
+        """
+        async with self.fresh() as sandbox:
+            await check_works(sandbox, damage)
+
+    def remark(self, criterion: Criterion, task: Task) -> str:
+        """The remark on the agent's sandbox for the detail of a score; empty if there is none."""
+        said = self.used and can_mislead(criterion, task, self.own.capabilities)
+        return REMARK if said else ""
+
+
+def can_mislead(criterion: Criterion, task: Task, sandbox: Capabilities) -> bool:
+    """Can commands of the agent replace programs that a criterion runs beside them?"""
+    if not (isinstance(criterion, RunsPrograms) and criterion.needs_workspace):
+        return False
+    user = task.environment.agent_user or task.environment.user
+    is_root = user is None or user.partition(":")[0] in _ROOT
+    return sandbox.system_writable and is_root
 
 
 async def grade(

@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from attrs import frozen
 
 from ale._config import RunConfig
-from ale._run.dispatch import Dispatcher
+from ale._run.dispatch import Dispatcher, refuse_lost
 from ale._run.evaluation import Evaluator
-from ale._run.lost import refuse_lost
 from ale._run.parts import Tasks
-from ale._run.plan import episode_plans, starts_of_step, tasks_per_step
-from ale._run.refill import further_starts
+from ale._run.plan import episode_plans, further_starts, starts_of_step, tasks_per_step
 from ale._run.session import Session
 from ale._run.training import Training
 from ale.protocols import Start

@@ -1,21 +1,26 @@
-"""Build the parts that a config selects, and read and check its tasks."""
+"""Build the parts that a config selects, check them, and read and check its tasks."""
 
+import inspect
 import math
 import re
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
+from inspect import get_annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
+import pluggy
 from attrs import evolve, frozen
 
+from ale import hookspecs
 from ale._config import RunConfig, Selected
 from ale._config.load import select
 from ale._config.model import PARTS
 from ale._registry import Registry
-from ale._run.products import build, stack_trace
-from ale.errors import InputError, Problem
-from ale.plugin import BuildContext
+from ale.errors import AleError, InputError, Problem, nearest
+from ale.plugin import PROJECT, BuildContext
 from ale.protocols import (
     LLM,
     Agent,
@@ -25,7 +30,9 @@ from ale.protocols import (
     CriticCredit,
     CriticTrainer,
     Executor,
+    Launcher,
     Middleware,
+    Objective,
     Policy,
     SandboxBackend,
     StartScheme,
@@ -34,7 +41,133 @@ from ale.protocols import (
 )
 from ale.strict import Node, from_plain, read_yaml
 from ale.strict._problems import Problems
-from ale.types import CriterionSpec, Split, Task
+from ale.types import Capabilities, CriterionSpec, Split, Task
+
+PROTOCOLS: Mapping[str, type] = {
+    "tasks": TaskSource,
+    "sandbox": SandboxBackend,
+    "llm": LLM,
+    "agent": Agent,
+    "criterion": Criterion,
+    "chunker": Chunker,
+    "credit": CreditScheme,
+    "starts": StartScheme,
+    "trainer": Trainer,
+    "objective": Objective,
+    "executor": Executor,
+    "launch": Launcher,
+    "middleware": Middleware,
+}
+"""Protocols by component kind. An observer has no protocol, but hooks of its choice."""
+
+EVENTS = [
+    name
+    for name, hook in vars(hookspecs).items()
+    if name.startswith("ale_") and "event" in inspect.signature(hook).parameters
+]
+"""Names of the hooks that observers may have."""
+
+
+def build(selected: Selected, context: BuildContext) -> Any:
+    """Build the component that a config selected.
+
+    Raises:
+        InputError: it can't be built with these options on this machine, or what it built does not
+            implement the protocol of its kind.
+    """
+    registration = selected.registration
+    part, package = f"{registration.kind} '{selected.name}'", registration.distribution
+    try:
+        product = registration.component.build(built_options(selected, context), context)
+    except InputError:
+        raise
+    except (AleError, ImportError) as error:
+        found = registration.probe()
+        hint = None if found is None else found.remedy
+        raise InputError.of(f"{part} can't be used: {error}", hint=hint) from error
+    except Exception as error:
+        message = f"{part} of {package} failed to build:\n{stack_trace(error)}"
+        raise InputError.of(message) from error
+    if errors := _product_errors(product, registration.kind):
+        raise InputError([Problem(message=f"{part} of {package}: {error}") for error in errors])
+    return product
+
+
+def built_options(selected: Selected, context: BuildContext) -> Any:
+    """The options of a component, with the product of each component that one of them selects."""
+    inner = {name: build(each, context) for name, each in selected.inner.items()}
+    return attrs.evolve(selected.options, **inner) if inner else selected.options
+
+
+def not_pruned(sandbox: str, error: Exception) -> str:
+    """A message that a backend could not prune, with a traceback unless the error says why."""
+    if isinstance(error, AleError):
+        return f"sandbox '{sandbox}' could not prune: {error}"
+    return f"sandbox '{sandbox}' could not prune:\n{stack_trace(error)}"
+
+
+def stack_trace(error: BaseException) -> str:
+    """The traceback of an exception as text."""
+    return "".join(traceback.format_exception(error)).rstrip()
+
+
+def _product_errors(product: object, kind: str) -> list[str]:
+    if product is None:
+        return ["its build returned None"]
+    if isinstance(product, type):
+        return [f"its build returned the class {product.__qualname__}, not an instance"]
+    if kind == "observer":
+        return observer_errors(product)
+    protocol = PROTOCOLS[kind]
+    missing = [name for name in _members(protocol) if not _has(product, name)]
+    if missing:
+        found = f"an object of type {type(product).__qualname__}, which is no {protocol.__name__}"
+        return [f"its build returned {found}: {', '.join(missing)} missing"]
+    if isinstance(product, SandboxBackend) and not isinstance(product.capabilities, Capabilities):
+        return [
+            f"its capabilities are {product.capabilities!r}, expected an ale.types.Capabilities"
+        ]
+    return []
+
+
+@cache
+def _members(protocol: type) -> list[str]:
+    """Public methods and attributes of a protocol class, those of its bases included."""
+    bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False)]
+    names = {name for base in bases for name in (*vars(base), *get_annotations(base))}
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def _has(product: object, name: str) -> bool:
+    # The class first: a property must not be computed here.
+    return hasattr(type(product), name) or hasattr(product, name)
+
+
+def observer_errors(product: object) -> list[str]:
+    """Mistakes in an observer's hooks that would keep events from reaching it."""
+    errors = []
+    for name in (name for name in dir(product) if name.startswith("ale_")):
+        method = getattr(product, name)
+        if not hasattr(method, f"{PROJECT}_impl"):
+            errors.append(f"{name} is not marked with hookimpl")
+        elif name not in EVENTS:
+            hint = nearest(name, EVENTS)
+            errors.append(f"{name} is not an event hook" + (f"; {hint}" if hint else ""))
+        elif inspect.iscoroutinefunction(method):
+            errors.append(f"{name} is a coroutine function, which would never be awaited")
+        elif set(inspect.signature(method).parameters) - {"event"}:
+            errors.append(f"{name} takes {inspect.signature(method)}, expected (event)")
+    if not errors and not _has_event_hook(product):
+        errors.append(f"it has no event hook (hookimpl) of {', '.join(EVENTS)}")
+    return errors
+
+
+def _has_event_hook(product: object) -> bool:
+    """Has it an event hook, whatever its method is called (``hookimpl(specname=...)``)?"""
+    manager = pluggy.PluginManager(PROJECT)
+    manager.register(product)
+    return any(caller.name in EVENTS for caller in manager.get_hookcallers(product) or ())
+
 
 _OWN_FILES = "files of its own"
 

@@ -1,16 +1,20 @@
-"""Plan a step: which tasks, from which starts, how many rollouts, with which seeds."""
+"""Plan episodes: which tasks, from which starts, how many rollouts, with which seeds."""
 
 import hashlib
+import itertools
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
-from attrs import frozen
+from attrs import define, field, frozen
 
-from ale._config import RunOptions
+from ale._config import RunConfig, RunOptions
 from ale._run.parts import PreparedTask
-from ale._store import Key
-from ale.errors import PluginError
+from ale._store import Key, RunDirectory
+from ale._store.groups import GroupKey
+from ale._store.index import Index
+from ale.errors import PluginError, Problem
 from ale.protocols import Start, StartScheme
 from ale.types import Job
 
@@ -138,3 +142,155 @@ def derive_seed(*parts: object) -> int:
     """A seed derived from the text of its arguments; below 2**53, so that JSON readers keep it."""
     digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> 11
+
+
+def has_signal(rewards: Sequence[float | None]) -> bool:
+    """Do the rewards of a group differ?"""
+    return len(set(rewards)) > 1
+
+
+def refill_problems(config: RunConfig) -> Iterator[Problem]:
+    """Why no group could be drawn in place of another: it has no signal, or a scheme plans all."""
+    if config.run.refills == 0:
+        return
+    if config.run.rollouts < 2:
+        yield _useless("a group is one rollout", "run.rollouts of at least 2")
+    if config.run.tasks_per_step is None:
+        yield _useless("a step has all tasks", "run.tasks_per_step, below their number")
+    if config.starts is not None:
+        yield _useless("section 'starts' plans every start", "one of the two")
+
+
+def _useless(reason: str, expected: str) -> Problem:
+    message = f"nothing can be drawn in place of groups of equal rewards: {reason}"
+    return Problem(path="run.refills", message=message, expected=expected)
+
+
+def further_starts(
+    tasks: Sequence[PreparedTask],
+    config: RunConfig,
+    index: Index,
+    step: int,
+    drawn: Sequence[Start],
+    wanted: int,
+) -> Sequence[Start]:
+    """As many further tasks as groups with a signal are lacking; none is drawn twice in a step.
+
+    A group of equal rewards has no advantage, so a step with many of them is a small batch. DAPO
+    (arXiv:2503.14476, 3.2) samples until the batch is full of groups with an advantage; here the
+    number of rounds is bounded.
+
+    Args:
+        drawn: what the step has sampled so far; its episodes are in the index.
+        wanted: number of groups with a signal that fill the step.
+    """
+    rewards = index.group_rewards(step)
+    full = sum(has_signal(rewards.get(GroupKey(step, start.task_id), ())) for start in drawn)
+    known = {start.task_id for start in drawn}
+    left = [prepared.task.id for prepared in tasks if prepared.task.id not in known]
+    seed = derive_seed(config.run.seed, step, "refill", len(drawn))
+    chosen = random.Random(seed).sample(left, min(max(0, wanted - full), len(left)))  # noqa: S311
+    return [Start(task_id=task_id, rollouts=config.run.rollouts) for task_id in chosen]
+
+
+@frozen(kw_only=True)
+class Drawn:
+    """A group to sample."""
+
+    number: int
+    """Number of groups drawn before it."""
+    key: GroupKey
+    plans: Callable[[], Iterator[EpisodePlan]]
+
+
+@define
+class StreamPlan:
+    """The starts of each step of drawing.
+
+    What a scheme plans depends on the steps that it has learned from so far. So each plan is
+    stored in ``groups.jsonl`` with the number of these steps, and a resumed run makes the scheme
+    learn and plan in the same order.
+    """
+
+    tasks: Sequence[PreparedTask]
+    options: RunOptions
+    scheme: StartScheme | None
+    store: RunDirectory
+    _planned: list[Sequence[Start]] = field(factory=list)
+    """Starts of the first steps, as planned by a scheme."""
+    _learned: int = 0
+    """Number of steps that the scheme has learned from."""
+
+    def restore(self) -> None:
+        """Plan again what the run had planned before it was resumed.
+
+        Raises:
+            PluginError: the scheme plans something else now.
+        """
+        for version, groups in self.store.groups.planned:
+            self.learn(version)
+            step = len(self._planned)
+            starts = self._starts(step)
+            if _keys(step, starts) != tuple(groups):
+                raise PluginError(
+                    f"the start scheme plans other starts for step {step} than before the run was "
+                    "resumed: has its code, its stored run or the order of the tasks changed?"
+                )
+            self._planned.append(starts)
+
+    def learn(self, version: int) -> None:
+        """Make the scheme learn from those of the first `version` steps that are new to it."""
+        if self.scheme is None:
+            return
+        for step in range(self._learned, version):
+            self.scheme.learn(step, self.store.graded(step))
+            self._learned = step + 1
+
+    def upto(self, steps: int) -> None:
+        """Plan those of the first `steps` steps that are not planned yet."""
+        while self.scheme is not None and len(self._planned) < steps:
+            step = len(self._planned)
+            starts = self._starts(step)
+            self.store.add_groups("planned", self._learned, _keys(step, starts))
+            self._planned.append(starts)
+
+    def starts(self, step: int) -> Sequence[Start]:
+        """The groups of a step, which is planned now if it was not before."""
+        self.upto(step + 1)
+        return self._starts(step) if self.scheme is None else self._planned[step]
+
+    def size(self, step: int) -> int:
+        """Number of a step's groups."""
+        if self.scheme is None:
+            return tasks_per_step(self.tasks, self.options)
+        return len(self.starts(step))
+
+    def demonstrates(self, step: int) -> bool:
+        """Are some of a step's starts demonstrations?"""
+        return self.scheme is not None and any(each.demonstration for each in self.starts(step))
+
+    def groups(self, last: int | None = None) -> Iterator[Drawn]:
+        """Every group in the order in which the steps of a run without a stream would draw it.
+
+        Args:
+            last: the last step of drawing; None: there is no end.
+        """
+        number = itertools.count()
+        for step in itertools.count() if last is None else range(last + 1):
+            starts = self.starts(step)
+            if not starts and step >= self.options.steps:
+                raise PluginError(
+                    f"the start scheme planned nothing for step {step}, whose groups are to "
+                    "replace those that were dropped"
+                )
+            for start in starts:
+                plans = partial(episode_plans, self.tasks, self.options, step, [start])
+                (key,) = _keys(step, [start])
+                yield Drawn(number=next(number), key=key, plans=plans)
+
+    def _starts(self, step: int) -> Sequence[Start]:
+        return starts_of_step(self.tasks, self.options, step, self.scheme)
+
+
+def _keys(step: int, starts: Sequence[Start]) -> tuple[GroupKey, ...]:
+    return tuple(GroupKey(step, start.task_id, start.name) for start in starts)

@@ -6,14 +6,12 @@ from contextlib import suppress
 
 from attrs import frozen
 
-from ale._run.changes import Change
-from ale._run.dispatch import Dispatcher
-from ale._run.early_stop import StoppedEarlyError
+from ale._run.dispatch import Dispatcher, Jobs, executing
 from ale._run.evaluation import Evaluator
-from ale._run.execution import Jobs, executing
 from ale._run.loop import Loop, planned_episodes
-from ale._run.products import not_pruned
-from ale._run.session import Session
+from ale._run.manifest import Change
+from ale._run.parts import not_pruned
+from ale._run.session import Session, StoppedEarlyError
 from ale._run.stream import StreamLoop
 from ale._run.training import Training
 from ale.errors import StoreError

@@ -1,19 +1,204 @@
-"""The state that all who work on a run share."""
+"""The state that all who work on a run share: its parts, observers, times and early stop."""
 
-from collections.abc import Callable
+import math
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
+import pluggy
 from attrs import Factory, field, frozen
 
+from ale import hookspecs
 from ale._config import RunConfig
 from ale._registry import Registry
-from ale._run.early_stop import EarlyStop
-from ale._run.hooks import Observers
 from ale._run.interrupt import Interrupt
-from ale._run.parts import Parts, Tasks
+from ale._run.parts import EVENTS, Parts, Tasks
 from ale._run.timeouts import Supervisor
-from ale._run.times import Times
 from ale._store import RunDirectory
-from ale.plugin import BuildContext
+from ale._store.diagnosis import Causes
+from ale._store.groups import GroupKey
+from ale.errors import AleError
+from ale.plugin import PROJECT, BuildContext
+from ale.text import shorten
+from ale.types import Episode
+
+
+class Times:
+    """Measures the wall-clock seconds of the run's activities and of its episodes' stages.
+
+    The run does, or waits for, one thing at a time: the seconds of its activities, with `idle` for
+    the rest, add up to the wall clock since the previous step. The seconds of episodes overlap, and
+    with `run.staleness` above 0 most of them pass before the run waits for these episodes.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._since = monotonic()
+        self._run: dict[str, float] = defaultdict(float)
+        self._episodes: dict[GroupKey, dict[str, float]] = {}
+        self._held_up = 0.0
+        self._held_up_since: float | None = None
+
+    def begin(self) -> None:
+        """Start measuring the first step."""
+        self._since = self._monotonic()
+
+    @contextmanager
+    def on(self, activity: str) -> Iterator[None]:
+        """Add the time of the block to an activity. Blocks must not be nested."""
+        started = self._monotonic()
+        try:
+            yield
+        finally:
+            self._run[activity] += self._monotonic() - started
+
+    @contextmanager
+    def holding_up_rollouts(self) -> Iterator[None]:
+        """Measure a block in which no further group of a stream may start."""
+        self._held_up_since = self._monotonic()
+        try:
+            yield
+        finally:
+            self._held_up += self._monotonic() - self._held_up_since
+            self._held_up_since = None
+
+    def add(self, episode: Episode) -> None:
+        """Add a training episode's stages to its group; an evaluation episode is not counted."""
+        if episode.split == "train":
+            group = GroupKey(episode.step, episode.task_id, episode.start)
+            spent = self._episodes.setdefault(group, defaultdict(float))
+            for stage, seconds in _seconds(episode).items():
+                spent[stage] += seconds
+
+    def of_step(self, groups: Collection[GroupKey], *, stream: bool = False) -> dict[str, float]:
+        """The seconds of a finished step that learned from these groups, as metrics.
+
+        Args:
+            stream: groups are sampled in a stream, whose start of groups training may hold up.
+        """
+        now = self._monotonic()
+        wall = now - self._since
+        spent = {**self._run, "idle": max(0.0, wall - math.fsum(self._run.values()))}
+        for stages in [self._episodes.pop(group, {}) for group in sorted(groups)]:
+            for stage, seconds in stages.items():
+                name = f"episodes.{stage}"
+                spent[name] = spent.get(name, 0.0) + seconds
+        waiting = self._waiting(now, wall, stream=stream)
+        self._since = now
+        # An activity of an earlier step is reported as 0: a gap in its curve would mislead.
+        self._run.update(dict.fromkeys(self._run, 0.0))
+        return waiting | {f"seconds.{name}": seconds for name, seconds in sorted(spent.items())}
+
+    def _waiting(self, now: float, wall: float, *, stream: bool) -> dict[str, float]:
+        """The shares of a step in which training waited for groups, and groups for training."""
+        if self._held_up_since is not None:
+            self._held_up += now - self._held_up_since
+            self._held_up_since = now
+        held_up, self._held_up = self._held_up, 0.0
+        found = {"trainer_waiting_share": self._run["rollouts"] / wall if wall else 0.0}
+        if stream:
+            found["rollouts_waiting_share"] = held_up / wall if wall else 0.0
+        return found
+
+
+def _seconds(episode: Episode) -> Mapping[str, float]:
+    """Seconds by stage, and within the agent's stage, those in its model and in its tools."""
+    model = tools = 0.0
+    for turn in episode.trajectory.turns:
+        used = math.fsum(observation.duration_s for observation in turn.observations)
+        tools += used
+        model += max(0.0, turn.duration_s - used)
+    return {**episode.seconds, "sampling": model, "tools": tools}
+
+
+_WIDTH = 600
+
+
+class StoppedEarlyError(AleError):
+    """The first episodes of this process all broke for the same reason, which is the message."""
+
+
+class EarlyStop:
+    """Watches the first finished episodes of a process.
+
+    Args:
+        limit: number of broken episodes that stop the run; None never stops it.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self.cause: str | None = None
+        """The common cause, once the run is stopped."""
+        self.n_broken = 0
+        """Broken episodes so far, as long as no other outcome was seen."""
+        self._limit = limit
+        self._causes = Causes()
+
+    def add(self, episode: Episode) -> None:
+        """Count a finished episode.
+
+        Raises:
+            StoppedEarlyError: it is the last of the first `limit`, all broken for the same reason.
+        """
+        if self._limit is None:
+            return
+        self._causes.add(episode)
+        if episode.failure is None or len(self._causes) > 1:
+            self._limit = None  # the run works, or fails in several ways: check no more
+            return
+        self.n_broken += 1
+        if self.n_broken >= self._limit:
+            failure = episode.failure
+            message = f"{failure.stage}: {failure.kind}: {failure.message}"
+            self.cause = shorten(message, _WIDTH)  # wide: the message ends with the remedy
+            raise StoppedEarlyError(self.cause)
+
+
+class Observers:
+    """The observers of one run: those in the config, and packages with their own event hooks."""
+
+    def __init__(
+        self,
+        products: Sequence[tuple[str, object]],
+        registry: Registry,
+        report: Callable[[str], None],
+    ) -> None:
+        """Register the observers.
+
+        Args:
+            products: those of the config, each after its name.
+            report: called with a message, once for each observer that fails.
+        """
+        self._manager = pluggy.PluginManager(PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+        self._report = report
+        self._names: dict[int, str] = {}
+        for package in registry.packages:
+            if any(hasattr(package.module, event) for event in EVENTS):
+                self._manager.register(package.module)
+                self._names[id(package.module)] = package.distribution
+        for name, product in products:
+            self._manager.register(product)
+            self._names[id(product)] = name
+
+    def notify(self, hook: str, event: Any) -> None:
+        """Call an event hook of each observer."""
+        for implementation in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
+            try:
+                # As in pluggy, an implementation may take fewer arguments than the hook has.
+                implementation.function(*([event] if implementation.argnames else []))
+            except Exception as error:
+                self._manager.unregister(implementation.plugin)
+                name = self._names[id(implementation.plugin)]
+                self._report(f"observer '{name}' failed in {hook} and was dropped:{_cause(error)}")
+
+
+def _cause(error: Exception) -> str:
+    """The error, with its traceback unless it says by itself what is wrong outside the code."""
+    if isinstance(error, AleError | OSError):
+        return f" {type(error).__name__}: {error}"
+    return f"\n{traceback.format_exc()}"
 
 
 def _observers(session: "Session") -> Observers:

@@ -26,15 +26,23 @@ from ale._config import RunConfig, reload_environ, structure_config
 from ale._config.plugin_files import changed_files
 from ale._config.source import merge, parse_overrides
 from ale._registry import Registry
-from ale._run.changes import FOR_THIS_TIME, Change, changes, has_results, refused, with_changes
-from ale._run.execution import remote_problems
+from ale._run.dispatch import remote_problems
 from ale._run.interrupt import Interrupt
-from ale._run.isolation import check_tasks, isolation_notes
-from ale._run.manifest import changed_versions, host_facts, run_id_for, versions
+from ale._run.manifest import (
+    FOR_THIS_TIME,
+    Change,
+    changed_versions,
+    changes,
+    has_results,
+    host_facts,
+    refused,
+    run_id_for,
+    versions,
+    with_changes,
+)
 from ale._run.parts import Parts, Tasks, WorkerParts, build_parts, prepare, read_tasks
-from ale._run.plan import starts_of_step
-from ale._run.preflight import is_complete, preflight
-from ale._run.refill import refill_problems
+from ale._run.plan import refill_problems, starts_of_step
+from ale._run.preflight import check_tasks, is_complete, isolation_notes, preflight
 from ale._run.run import Run
 from ale._run.stream import exceeds_staleness, stream_problems
 from ale._run.timeouts import CLEANUP_S, Supervisor

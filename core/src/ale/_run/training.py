@@ -9,7 +9,7 @@ from typing import TypeVar
 from attrs import frozen
 
 from ale._run.crediting import Crediting, is_credited
-from ale._run.refill import has_signal
+from ale._run.plan import has_signal
 from ale._run.session import Session
 from ale._store.checkpoints import write_report
 from ale._store.index import SUCCESS
