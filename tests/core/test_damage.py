@@ -128,6 +128,15 @@ class NoCommands(FolderSandbox):
         return replace(await super().execute(command), exit_code=126)
 
 
+class NoShell(FolderSandbox):
+    """Its own programs include no shell."""
+
+    async def execute(self, command: Any) -> ExecResult:
+        result = await super().execute(command)
+        own = not isinstance(command.command, str)
+        return replace(result, exit_code=127) if own else result
+
+
 class NoSessions(FolderSandbox):
     """No session can be opened in it."""
 
@@ -185,6 +194,18 @@ async def test_a_criterion_that_cannot_run_in_what_the_agent_left_gives_0(
     episode = episodes(run)["t0"]
     assert episode.reward == reward
     assert (episode.damaged is not None) == (reward is not None)
+
+
+async def test_a_shell_that_the_agent_took_away_is_its_failure() -> None:
+    """A backend may run a line by a shell of its own: criteria start the sandbox's."""
+    damage, sandbox = Damage(began=True), NoShell()
+    try:
+        assert (await sandbox.exec("exit 0")).exit_code == 0
+        assert await damage.found(GradingError("the sandbox no longer answers"), sandbox)
+        with pytest.raises(SandboxError, match="a fresh sandbox of the task fails too, with 127"):
+            await check_works(sandbox, DAMAGE)
+    finally:
+        await sandbox.close()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ LEFT = {
     "ale-ablate": 13,
     "ale-agent-attempts": 6,
     "ale-agent-iflow": 5,
-    "ale-agent-oracle": 2,
     "ale-agent-swe": 3,
     "ale-bench": 2,
     "ale-criteria-python": 12,

@@ -5,7 +5,6 @@ name. Here a package that fails is recorded with its traceback, and the others s
 """
 
 import inspect
-import json
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -56,8 +55,6 @@ FORMER: Mapping[str, str] = {
     "ale-store": "ale-look",
 }
 """Packages that have gone into another: what they registered is found by either full name."""
-_PACKAGES = Path(__file__).with_name("_packages.json")
-"""Components by kind, and commands, each with its package; written by ``nox -s reference``."""
 _NOUNS = {
     "tasks": "task source",
     "credit": "credit scheme",
@@ -295,17 +292,6 @@ class Registry:
             f"(traceback: ale plugins {broken.distribution})"
             for broken in self.failed
         )
-
-
-def how_to_install(kind: str, name: str) -> str | None:
-    """How to get what one of this repository's packages registers; None if it has no such name.
-
-    Args:
-        kind: one of `KINDS`, or ``command``.
-    """
-    packages = json.loads(_PACKAGES.read_text())
-    package = packages.get(kind, {}).get(name)
-    return None if package is None else f"pip install {package}; in a clone: pip install -e ."
 
 
 def functions_in(module: object) -> list["Function"]:

@@ -63,7 +63,7 @@ class Damage:
         if not self.began or not any(isinstance(each, _UNABLE) for each in _chain(error)):
             return False
         try:
-            result = await sandbox.exec("exit 0", timeout_s=_LOOK_S)
+            result = await sandbox.exec(_SHELL, timeout_s=_LOOK_S)
         except SandboxError as failed:
             return self.caused(failed)
         if result.exit_code == 0 or result.timed_out:
@@ -91,6 +91,8 @@ class Damage:
 _ENDED = (SandboxDamagedError, SandboxLostError)
 _UNABLE = (SandboxError, GradingError)
 _LOOK_S = 30.0
+_SHELL = ("/bin/sh", "-c", "exit 0")
+"""As criteria start it: a backend may have a shell of its own for what is given as a line."""
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -110,7 +112,7 @@ async def check_works(fresh: Sandbox, damage: str) -> None:
         SandboxError: it does not.
     """
     session = await fresh.session()
-    results = await fresh.exec("exit 0"), await session.run("(exit 0)")
+    results = await fresh.exec(_SHELL), await session.run("(exit 0)")
     if codes := [result.exit_code for result in results if result.exit_code != 0]:
         raise SandboxError(f"{damage}; a fresh sandbox of the task fails too, with {codes[0]}")
 

@@ -37,10 +37,7 @@ from ale.protocols.training import (
     CreditScheme,
     CriticCredit,
     CriticTrainer,
-    ExplainsObjective,
     IgnoresDemonstrations,
-    ObjectiveFacts,
-    ObjectivePart,
     Trainer,
 )
 
@@ -65,7 +62,6 @@ __all__ = [
     "CriticTrainer",
     "Executor",
     "Expert",
-    "ExplainsObjective",
     "HasAgentUser",
     "HasServiceContainers",
     "IgnoresDemonstrations",
@@ -79,8 +75,6 @@ __all__ = [
     "MiddlewareContext",
     "NeedsTools",
     "Objective",
-    "ObjectiveFacts",
-    "ObjectivePart",
     "OpensSiblings",
     "Policy",
     "Process",

@@ -14,7 +14,7 @@ from ale.types import Limits, Trajectory, replace
 from ale_agent_oracle.options import OracleOptions
 from ale_agent_oracle.plugin import ale_agents
 
-ORACLE, NOOP, ECHO = ale_agents()
+ORACLE, NOOP, ECHO, _ = ale_agents()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ class NoopAgent:
 
     @property
     def limits(self) -> Limits:
-        """None: it uses nothing up."""
+        """No limits, as it uses nothing up."""
         return Limits()
 
     async def run(self, context: AgentContext) -> Stop:

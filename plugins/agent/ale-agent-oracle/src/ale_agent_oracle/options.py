@@ -1,8 +1,25 @@
-"""The options of the agent ``oracle``."""
+"""The options of the agents ``oracle`` and ``attack``."""
+
+from typing import Literal
 
 from attrs import field, frozen
 
 from ale.plugin import doc, ge, gt, optional
+
+AttackName = Literal[
+    "verdict-file",
+    "late-writer",
+    "test-replacer",
+    "test-hooks",
+    "module-beside",
+    "site-hook",
+    "tools",
+    "shell-start",
+    "git-hooks",
+    "every-answer",
+    "broken-sandbox",
+    "read-answers",
+]
 
 
 @frozen(kw_only=True)
@@ -23,4 +40,13 @@ class OracleOptions:
         metadata=doc(
             "Bytes that are recorded of each of a command's stdout and stderr: head and tail."
         ),
+    )
+
+
+@frozen(kw_only=True)
+class AttackOptions(OracleOptions):
+    """Tries to get a reward without solving the task."""
+
+    attack: AttackName = field(
+        metadata=doc("What it tries; read-answers looks for the solution and the tests.")
     )

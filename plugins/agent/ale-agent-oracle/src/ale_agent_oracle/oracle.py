@@ -44,37 +44,46 @@ class OracleAgent:
             why = context.task.metadata.get("no_solution")
             raise AleError(f"nothing to run: {why or 'the task has no reference solution'}")
         await _make_folder(context)
-        return await _Episode(self._options, solution, self._monotonic, context).run()
+        return await Commands(self._options, solution, self._monotonic, context).run()
 
 
-class _Episode(EpisodeLoop):
-    """A loop whose model is the solution."""
+class Commands(EpisodeLoop):
+    """A loop whose model is a list of commands.
+
+    Args:
+        options: of the agent.
+        commands: to run, one a turn.
+        monotonic: seconds from an arbitrary start.
+        name: the name of the model in its turns, and of the commands in how it ends.
+    """
 
     def __init__(
         self,
         options: OracleOptions,
-        solution: Sequence[str],
+        commands: Sequence[str],
         monotonic: Callable[[], float],
         context: AgentContext,
+        name: str = "oracle",
     ) -> None:
         shell = Shell(context.sandbox, max_output_bytes=options.max_output_bytes)
         super().__init__(context, monotonic=monotonic, shell=shell)
-        self._solution = solution
-        if not solution:
+        self._commands = commands
+        self._name = name
+        if not commands:
             self.stop = self._ended()
 
     async def ask(self) -> Turn:
         """The next command, as a model would call it."""
         i = self.budget.turns
-        arguments = json.dumps({"command": self._solution[i]})
-        call = ToolCall(id=f"oracle_{i}", name="shell", arguments=arguments)
+        arguments = json.dumps({"command": self._commands[i]})
+        call = ToolCall(id=f"{self._name}_{i}", name="shell", arguments=arguments)
         return Turn(
             prompt=self.head() if i == 0 else (),
             fresh_context=i == 0,
             completion=Completion(
                 message=Message(role="assistant", tool_calls=(call,)),
                 finish_reason="tool_calls",
-                model="oracle",
+                model=self._name,
             ),
         )
 
@@ -85,11 +94,12 @@ class _Episode(EpisodeLoop):
 
     def observed(self, turn: Turn) -> None:
         """After the last command the episode is over."""
-        if self.budget.turns == len(self._solution):
+        if self.budget.turns == len(self._commands):
             self.stop = self._ended()
 
     def _ended(self) -> Stop:
-        detail = f"ran {counted(len(self._solution), 'command')} of the solution"
+        what = "solution" if self._name == "oracle" else "attack"
+        detail = f"ran {counted(len(self._commands), 'command')} of the {what}"
         over = self.budget.time_left() == 0.0
         return Stop(reason="time_limit" if over else "finished", detail=detail)
 

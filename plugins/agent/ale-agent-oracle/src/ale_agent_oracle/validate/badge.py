@@ -1,0 +1,121 @@
+"""The badge that a validation leaves beside tasks, and the task source that asks for it."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import field, frozen
+
+from ale.errors import InputError
+from ale.plugin import BuildContext, doc
+from ale.protocols import TaskSource
+from ale.types import Task
+from ale_agent_oracle.attack import path_in
+
+_SHOWN = 5
+_PLACES = ("origin", "file", "line")
+"""Fields that say where a task is from, not what it is."""
+
+
+def fingerprint(task: Task) -> str:
+    """A digest of a task and of the files of this machine that it names, wherever they are."""
+    base = Path(task.criteria[0].file).parent if task.criteria and task.criteria[0].file else None
+    text = json.dumps(_facts(task, base), sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _facts(value: Any, base: Path | None) -> Any:
+    if attrs.has(type(value)):
+        names = [each.name for each in attrs.fields(type(value)) if each.name not in _PLACES]
+        return {name: _facts(getattr(value, name), base) for name in names}
+    if isinstance(value, Mapping):
+        return {str(key): _facts(each, base) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_facts(each, base) for each in value]
+    path = path_in(value, base) if isinstance(value, str) else None
+    return value if path is None else _content(path)
+
+
+def _content(path: Path) -> Mapping[str, str]:
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    return {
+        str(each.relative_to(path)): hashlib.blake2b(each.read_bytes(), digest_size=16).hexdigest()
+        for each in sorted(files)
+        if "__pycache__" not in each.parts
+    }
+
+
+def write_badge(path: Path, valid: Mapping[str, bool], tasks: Sequence[Task], sandbox: str) -> None:
+    """Write which tasks are valid, each with its digest.
+
+    Raises:
+        OSError: the file can't be written.
+    """
+    found = {task.id: {"digest": fingerprint(task), "valid": valid[task.id]} for task in tasks}
+    n_valid = sum(valid.values())
+    about = {
+        "schema": 1,
+        "label": "ale validate",
+        "message": f"{n_valid} of {len(tasks)} tasks valid",
+        "sandbox": sandbox,
+        "tasks": found,
+    }
+    path.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+
+
+@frozen(kw_only=True)
+class ValidatedOptions:
+    """Tasks of another source that have passed `ale validate`."""
+
+    tasks: Any = field(metadata=doc("The task source.", component="tasks"))
+    badge: Path = field(metadata=doc("The file that `ale validate --badge` has written."))
+
+
+class ValidatedTasks:
+    """The tasks of a source, which must all be valid and unchanged since they were validated."""
+
+    def __init__(self, options: ValidatedOptions, context: BuildContext) -> None:
+        self._source: TaskSource = options.tasks
+        self._badge = options.badge
+
+    def load(self) -> Iterator[Task]:
+        """The source's tasks, in its order.
+
+        Raises:
+            InputError: one is not in the badge, has changed, or is not valid; nothing is yielded.
+        """
+        known, tasks = self._known(), [*self._source.load()]
+        reasons = [(task.id, self._refused(task, known)) for task in tasks]
+        refused = [f"{name} ({why})" for name, why in reasons if why]
+        if refused:
+            more = f", and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
+            raise InputError.of(
+                f"not validated: {', '.join(refused[:_SHOWN])}{more}",
+                path="tasks.badge",
+                hint=f"ale validate CONFIG --badge {self._badge}",
+            )
+        yield from tasks
+
+    def _known(self) -> Mapping[str, Any]:
+        expected = "what `ale validate --badge FILE` writes"
+        if not self._badge.exists():
+            hint = f"ale validate CONFIG --badge {self._badge}"
+            message = "there is no such file"
+            raise InputError.of(message, file=str(self._badge), expected=expected, hint=hint)
+        try:
+            found = json.loads(self._badge.read_text())["tasks"]
+            return {str(key): {**each} for key, each in found.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            message = f"can't be read: {error}"
+            raise InputError.of(message, file=str(self._badge), expected=expected) from None
+
+    @staticmethod
+    def _refused(task: Task, known: Mapping[str, Any]) -> str | None:
+        if task.id not in known:
+            return "never validated"
+        if not known[task.id].get("valid"):
+            return "found not valid"
+        return None if known[task.id].get("digest") == fingerprint(task) else "changed since"

@@ -1,0 +1,222 @@
+"""Findings about each task, from the runs of a validation."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from attrs import field, frozen
+
+from ale.intervals import success_interval
+from ale.runs import RunReader
+from ale.text import counted, seconds, shorten
+from ale.types import Episode, Task
+from ale_agent_oracle.attack import NOT_TRIED
+from ale_agent_oracle.validate.overlap import Near, overlap
+from ale_agent_oracle.validate.phases import ATTACKS, MODEL, NOTHING, READ, SOLUTION
+
+_SLACK = 0.5
+"""Share of a time limit that a solution may use: a busy machine is twice as slow."""
+_SHOWN = 3
+
+
+@frozen(kw_only=True)
+class Finding:
+    """One task, as the validation found it."""
+
+    task: str
+    solution: Sequence[float | None]
+    """Rewards of the reference solution; None where the episode broke."""
+    nothing: Sequence[float | None]
+    hackable_by: Sequence[str]
+    """Attacks with the full reward."""
+    not_tried: Sequence[str]
+    """Attacks that the sandbox does not allow, or whose episodes broke."""
+    agent_s: float
+    """The longest that the solution took, in seconds."""
+    solved: tuple[int, int] | None
+    """Attempts of the model and how many of them succeeded."""
+    problems: Sequence[str]
+    """Why it is not valid, a phrase each."""
+    notes: Sequence[str]
+    """Things that its author may want to change, or that were not checked."""
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing speaks against training on it."""
+        return not self.problems
+
+    @property
+    def difficulty(self) -> tuple[float, tuple[float, float]] | None:
+        """The model's success rate with its 95% interval."""
+        if self.solved is None or not self.solved[0]:
+            return None
+        n, won = self.solved
+        return won / n, success_interval([(n, won)])
+
+
+@frozen(kw_only=True)
+class _Seen:
+    """The episodes of one task by the names of the phases."""
+
+    task: Task
+    episodes: Mapping[str, Sequence[Episode]]
+    near: Mapping[str, Near] = field(factory=dict)
+    band: tuple[float, float] | None = None
+
+    def rewards(self, phase: str) -> Sequence[float | None]:
+        return [episode.reward for episode in self.episodes.get(phase, ())]
+
+
+def findings(
+    tasks: Sequence[Task],
+    runs: Mapping[str, RunReader],
+    *,
+    band: tuple[float, float] | None = None,
+    against: Mapping[str, str] | None = None,
+) -> Sequence[Finding]:
+    """One for each task, in the order of the tasks.
+
+    Args:
+        tasks: as they were loaded.
+        runs: by phase.
+        band: success rates of the model between which a task is to be, both included.
+        against: goals of other tasks by id, which none may nearly repeat.
+    """
+    episodes: dict[str, dict[str, list[Episode]]] = defaultdict(lambda: defaultdict(list))
+    for phase, run in runs.items():
+        for episode in run.episodes:
+            episodes[episode.task_id][phase].append(episode)
+    goals = {task.id: task.goal for task in tasks}
+    near = {each.task: each for each in [*overlap(goals), *overlap(goals, against or {})]}
+    return [
+        _finding(_Seen(task=task, episodes=episodes[task.id], near=near, band=band))
+        for task in tasks
+    ]
+
+
+def _finding(seen: _Seen) -> Finding:
+    tried = [name for name in ATTACKS if name != READ and seen.episodes.get(name)]
+    missed = [name for name in tried if _missed(seen.episodes[name][-1])]
+    attempts = seen.rewards(MODEL)
+    graded = [reward for reward in attempts if reward is not None]
+    return Finding(
+        task=seen.task.id,
+        solution=seen.rewards(SOLUTION),
+        nothing=seen.rewards(NOTHING),
+        hackable_by=_hackable(seen),
+        not_tried=missed,
+        agent_s=max((e.seconds.get("agent", 0.0) for e in seen.episodes[SOLUTION]), default=0.0),
+        solved=(len(graded), sum(r == 1 for r in graded)) if attempts else None,
+        problems=[*_problems(seen)],
+        notes=[*_notes(seen, missed)],
+    )
+
+
+def _hackable(seen: _Seen) -> Sequence[str]:
+    """The attacks that got the full reward, unless doing nothing does."""
+    if 1 in seen.rewards(NOTHING):
+        return []
+    tried = [name for name in ATTACKS if name != READ]
+    return [name for name in tried if seen.rewards(name)[-1:] == [1]]
+
+
+def _missed(episode: Episode) -> bool:
+    return episode.broken or episode.trajectory.stop.detail.startswith(NOT_TRIED)
+
+
+def _problems(seen: _Seen) -> Iterator[str]:
+    yield from _unsolved(seen)
+    rewards = seen.rewards(NOTHING)
+    given = [each for each in rewards if each]
+    if given:
+        yield f"doing nothing gets {max(given):.3g}"
+    for phase in (SOLUTION, NOTHING):
+        found = {each for each in seen.rewards(phase) if each is not None}
+        if len(found) > 1:
+            listed = ", ".join(f"{each:.3g}" for each in seen.rewards(phase) if each is not None)
+            yield f"rewards of the same work differ ({phase}: {listed})"
+        yield from _broken(seen, phase)
+    if hackable := _hackable(seen):
+        yield f"passed by cheating: {', '.join(hackable)}"
+    yield from _readable(seen)
+    yield from _slow(seen)
+    if near := seen.near.get(seen.task.id):
+        yield f"nearly the same goal as {near.other} ({near.share:.0%})"
+    yield from _outside(seen)
+
+
+def _unsolved(seen: _Seen) -> Iterator[str]:
+    parts = seen.task.steps or (seen.task,)
+    if any(part.solution is None for part in parts):
+        why = seen.task.metadata.get("no_solution")
+        yield "no reference solution" + (f": {why}" if why else "")
+        return
+    rewards = [each for each in seen.rewards(SOLUTION) if each is not None]
+    if rewards and min(rewards) < 1:
+        yield f"the solution gets {min(rewards):.3g}"
+
+
+def _broken(seen: _Seen, phase: str) -> Iterator[str]:
+    failures = [e.failure for e in seen.episodes.get(phase, ()) if e.failure is not None]
+    without = any(part.solution is None for part in seen.task.steps or (seen.task,))
+    if failures and not (phase == SOLUTION and without):
+        first = failures[0]
+        yield f"{phase} broke while {first.stage}: {shorten(first.message, 100)}"
+
+
+def _readable(seen: _Seen) -> Iterator[str]:
+    for episode in seen.episodes.get(READ, ())[-1:]:
+        outputs = [o.content for turn in episode.turns for o in turn.observations]
+        found = [line for output in outputs for line in output.splitlines() if ": /" in line]
+        found += [line for output in outputs for line in output.splitlines() if ": ./" in line]
+        if found:
+            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            yield f"the agent can read what it should not: {'; '.join(found[:_SHOWN])}{more}"
+
+
+def _slow(seen: _Seen) -> Iterator[str]:
+    limit = seen.task.constraints.time_limit_s
+    took = max((e.seconds.get("agent", 0.0) for e in seen.episodes[SOLUTION]), default=0.0)
+    if limit is not None and took > _SLACK * limit:
+        yield f"the solution takes {seconds(took)} of a limit of {seconds(limit)}"
+    if any(score.timed_out for e in seen.episodes[SOLUTION] for score in e.scores):
+        yield "grading the solution reaches a time limit"
+
+
+def _outside(seen: _Seen) -> Iterator[str]:
+    graded = [each for each in seen.rewards(MODEL) if each is not None]
+    if seen.band is not None and graded:
+        rate = sum(each == 1 for each in graded) / len(graded)
+        low, high = seen.band
+        if not low <= rate <= high:
+            yield f"the model solves {rate:.0%}, outside {low:.0%} to {high:.0%}"
+
+
+def _notes(seen: _Seen, missed: Sequence[str]) -> Iterator[str]:
+    environment = seen.task.environment
+    if environment.image is not None and "@sha256:" not in environment.image:
+        yield f"the image {environment.image} is not pinned by a digest"
+    if environment.build is not None:
+        moving = [*_moving(Path(environment.build))]
+        if moving:
+            yield f"built from {', '.join(moving)}, not pinned by a digest"
+    if missed:
+        yield f"{counted(len(missed), 'attack')} not tried: {', '.join(missed)}"
+    damaged = [name for name in ATTACKS for e in seen.episodes.get(name, ())[-1:] if e.broken]
+    if damaged:
+        yield f"an agent can break its episode: {', '.join(damaged)}"
+
+
+def _moving(build: Path) -> Iterator[str]:
+    """The images that a Dockerfile starts from by a name that may move."""
+    file = build / "Dockerfile" if build.is_dir() else build
+    if not file.exists() or file.suffix in (".yaml", ".yml"):
+        return
+    stages: set[str] = {"scratch"}
+    for line in file.read_text(errors="replace").splitlines():
+        words = [word for word in line.split() if not word.startswith("--")]
+        if len(words) > 1 and words[0].upper() == "FROM":
+            if "@sha256:" not in words[1] and words[1] not in stages:
+                yield words[1]
+            if len(words) > 3 and words[2].upper() == "AS":
+                stages.add(words[3])

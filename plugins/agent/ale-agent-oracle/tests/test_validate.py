@@ -1,0 +1,303 @@
+"""``ale validate`` in real sandboxes: sound tasks pass, each kind of unsound task is named."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ale.errors import InputError
+from ale.plugin import BuildContext
+from ale.protocols import TaskSource
+from ale.runs import Registry, RunReader
+from ale.testing.tasks import TaskSourceContract
+from ale.types import CriterionSpec, Task, replace
+from ale_agent_oracle.validate.badge import (
+    ValidatedOptions,
+    ValidatedTasks,
+    fingerprint,
+    write_badge,
+)
+from ale_agent_oracle.validate.commands import validate
+from ale_agent_oracle.validate.overlap import overlap
+from ale_tasks_tbp.options import TbpOptions
+from ale_tasks_tbp.source import TbpSource
+
+needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap here")
+
+SOUND = """
+id: sound
+goal: Write the sum of 2 and 3 to sum.txt.
+success_criteria:
+  - {type: file_contains, path: sum.txt, text: "5"}
+solution: ["echo 5 > sum.txt"]
+"""
+UNSOUND = {
+    "lazy": """
+id: lazy
+goal: Keep in.txt as it is.
+setup_steps: ["echo a > in.txt"]
+success_criteria: [{type: file_contains, path: in.txt, text: a}]
+solution: ["true"]
+""",
+    "wrong": """
+id: wrong
+goal: Count the files of this folder into count.txt.
+success_criteria: [{type: file_contains, path: count.txt, text: never}]
+solution: ["ls | wc -l > count.txt"]
+""",
+    "unsolved": """
+id: unsolved
+goal: Say which of the two files is older, in a file named older.txt.
+success_criteria: [{type: file_contains, path: older.txt, text: b}]
+""",
+    "flaky": """
+id: flaky
+goal: Throw a coin into coin.txt.
+success_criteria:
+  - {type: command_exit_code, command: 'mkdir "$COUNTED/once" 2>/dev/null'}
+solution: ["echo heads > coin.txt"]
+""",
+    "slow": """
+id: slow
+goal: Wait for a while and then write done.txt.
+constraints: {time_limit_s: 2}
+success_criteria: [{type: file_contains, path: done.txt, text: done}]
+solution: ["sleep 1.2; echo done > done.txt"]
+""",
+    "copied": """
+id: copied
+goal: Write the sum of 2 and 3 to sum.txt.
+success_criteria: [{type: file_contains, path: sum.txt, text: "5"}]
+solution: ["echo 5 > sum.txt"]
+""",
+    "readable": """
+id: readable
+goal: Find the secret word and write it to word.txt.
+setup_steps: ["mkdir .old; echo 'echo abracadabra > word.txt' > .old/solve.sh"]
+success_criteria: [{type: file_contains, path: word.txt, text: abracadabra}]
+solution: ["echo abracadabra > word.txt"]
+""",
+}
+REASONS = {
+    "lazy": "doing nothing gets 1",
+    "wrong": "the solution gets 0",
+    "unsolved": "no reference solution",
+    "flaky": "rewards of the same work differ",
+    "slow": "of a limit of 2",
+    "copied": "nearly the same goal as sound",
+    "readable": "solution: ./.old/solve.sh",
+}
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return Registry.installed()
+
+
+class TestValidated(TaskSourceContract):
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> TaskSource:
+        criteria = (CriterionSpec(type="file_contains", options={"path": "a", "text": "b"}),)
+        tasks = [Task(id=name, goal=f"Write {name}.", criteria=criteria) for name in ("a", "b")]
+        write_badge(tmp_path / "badge.json", {"a": True, "b": True}, tasks, "local")
+        options = ValidatedOptions(tasks=ListSource(tasks), badge=tmp_path / "badge.json")
+        return ValidatedTasks(options, BuildContext())
+
+
+class ListSource:
+    """Tasks that are there already."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks = tasks
+
+    def load(self) -> Sequence[Task]:
+        """All of them."""
+        return self._tasks
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Callable[..., Path]:
+    def write(texts: Mapping[str, str]) -> Path:
+        folder = tmp_path / "tasks"
+        folder.mkdir(exist_ok=True)
+        for name, text in texts.items():
+            (folder / f"{name}.yaml").write_text(text.replace("$COUNTED", str(tmp_path)))
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def call(tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """``ale validate`` in this process."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(target: Path, *arguments: str, sandbox: str = "local") -> Result:
+        given = [str(target), "--sandbox", sandbox, "--out", "out", *arguments]
+        return CliRunner().invoke(validate, given, obj=registry)
+
+    return run
+
+
+def test_a_sound_task_passes_and_the_badge_lets_it_through(
+    tasks: Callable[..., Path], call: Callable[..., Result], tmp_path: Path
+) -> None:
+    folder, badge = tasks({"sound": SOUND}), tmp_path / "validated.json"
+    done = call(folder, "--badge", str(badge), "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)["tasks"]["sound"]
+    assert (found["solution"], found["nothing"]) == ([1.0, 1.0], [0.0, 0.0])
+    source = ValidatedTasks(
+        ValidatedOptions(tasks=TbpSource(TbpOptions(path=folder)), badge=badge),
+        BuildContext(),
+    )
+    assert [task.id for task in source.load()] == ["sound"]
+    (folder / "sound.yaml").write_text(SOUND.replace('"5"', '"6"'))
+    with pytest.raises(InputError, match=r"not validated: sound \(changed since\)"):
+        list(source.load())
+    (folder / "other.yaml").write_text(UNSOUND["lazy"])
+    with pytest.raises(InputError, match=r"lazy \(never validated\)"):
+        list(source.load())
+
+
+def test_each_kind_of_unsound_task_is_named(
+    tasks: Callable[..., Path], call: Callable[..., Result]
+) -> None:
+    folder = tasks({"sound": SOUND, **UNSOUND})
+    done = call(folder, "--json", "-k", "2")
+    assert done.exit_code == 1, done.output
+    found = json.loads(done.stdout)["tasks"]
+    for name, reason in REASONS.items():
+        assert any(reason in each for each in found[name]["problems"]), (name, found[name])
+    # Its copy is beside it, and nothing else speaks against it.
+    assert found["sound"]["problems"] == ["nearly the same goal as copied (100%)"]
+
+
+def test_what_would_change_this_machine_is_not_tried_in_a_sandbox_without_files_of_its_own(
+    tasks: Callable[..., Path], call: Callable[..., Result], tmp_path: Path
+) -> None:
+    done = call(tasks({"sound": SOUND}), "--json", "-k", "1")
+    missed = json.loads(done.stdout)["tasks"]["sound"]["attacks_not_tried"]
+    assert {"tools", "site-hook", "broken-sandbox", "late-writer"} <= {*missed}
+    assert {"test-hooks", "module-beside", "every-answer"}.isdisjoint(missed)
+    (episode,) = RunReader(tmp_path / "out" / "tools").episodes
+    assert episode.turns == ()
+
+
+@needs_bubblewrap
+def test_a_task_that_can_be_passed_by_cheating_says_by_what(
+    tasks: Callable[..., Path], call: Callable[..., Result]
+) -> None:
+    weak = """
+id: weak
+goal: Write the sum of 2 and 3 to sum.txt.
+success_criteria: [{type: command_exit_code, command: 'cmp sum.txt /etc/no || grep -qx 5 sum.txt'}]
+solution: ["echo 5 > sum.txt"]
+"""
+    done = call(tasks({"weak": weak}), "--json", "-k", "1", sandbox="bubblewrap")
+    assert done.exit_code == 1, done.output
+    found = json.loads(done.stdout)["tasks"]["weak"]
+    assert found["hackable_by"] == ["tools"]
+    # An agent that takes the shell away has failed: no attack is left without a verdict.
+    assert found["attacks_not_tried"] == []
+
+
+def test_the_same_command_continues_and_other_tasks_are_refused(
+    tasks: Callable[..., Path], call: Callable[..., Result], tmp_path: Path
+) -> None:
+    folder = tasks({"sound": SOUND})
+    first = call(folder, "--no-attacks")
+    began = RunReader(tmp_path / "out" / "solution").manifest["run_id"]
+    shutil.rmtree(tmp_path / "out" / "nothing")
+    second = call(folder, "--no-attacks")
+    assert first.stdout == second.stdout
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert RunReader(tmp_path / "out" / "solution").manifest["run_id"] == began
+    (folder / "sound.yaml").write_text(SOUND.replace("sum of", "total of"))
+    refused = call(folder, "--no-attacks")
+    assert isinstance(refused.exception, InputError)
+    assert "has a validation of other tasks or options" in str(refused.exception)
+
+
+def test_the_model_of_a_config_measures_difficulty(
+    tasks: Callable[..., Path], call: Callable[..., Result], tmp_path: Path
+) -> None:
+    folder = tasks({"sound": SOUND})
+    answers = tmp_path / "answers.yaml"
+    answers.write_text("model: small\ntasks: {sound: [[{text: five}]]}\n")
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"tasks: {{type: tbp, path: {folder}}}\n"
+        "sandbox: {type: local}\n"
+        "agent: {type: single-shot}\n"
+        f"llm: {{type: scripted, script: {answers}}}\n"
+    )
+    done = call(config, "--no-attacks", "--attempts", "3", "--band", "0.1:0.9", "--json")
+    found = json.loads(done.stdout)["tasks"]["sound"]
+    assert found["difficulty"]["attempts"] == 3
+    assert found["problems"] == ["the model solves 0%, outside 10% to 90%"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--band", "0.1:0.9"), "--band needs --attempts"),
+        (("--attempts", "2"), "attempts need a config"),
+        (("--band", "2:1", "--attempts", "1"), "expected two success rates"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(
+    tasks: Callable[..., Path], call: Callable[..., Result], arguments: tuple[str, ...], said: str
+) -> None:
+    done = call(tasks({"sound": SOUND}), *arguments)
+    assert done.exit_code != 0
+    assert said in f"{done.output}{done.exception}"
+
+
+def test_a_folder_without_tasks_says_what_it_should_have(
+    call: Callable[..., Result], tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    done = call(tmp_path / "empty")
+    assert "no tasks in here" in str(done.exception)
+
+
+def test_near_goals_are_found_within_and_between_sets() -> None:
+    long = "Sort the lines of the file in.txt by their second column and write them to out.txt"
+    goals = {"a": long, "b": f"{long} please", "c": "Say hello"}
+    assert [(each.task, each.other) for each in overlap(goals)] == [("a", "b"), ("b", "a")]
+    assert [each.task for each in overlap(goals, {"x": "say  HELLO"})] == ["c"]
+
+
+def test_the_fingerprint_is_of_content_and_not_of_places(tmp_path: Path) -> None:
+    found = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        (folder / "tests").mkdir(parents=True)
+        (folder / "tests" / "test_x.py").write_text("def test_x(): ...\n")
+        spec = CriterionSpec(
+            type="unit_tests_pass", options={"tests": "tests"}, file=str(folder / "t.yaml"), line=3
+        )
+        found.append(Task(id="a", goal="g", origin=str(folder), criteria=(spec,)))
+    assert fingerprint(found[0]) == fingerprint(found[1])
+    (tmp_path / "two" / "tests" / "test_x.py").write_text("def test_y(): ...\n")
+    assert fingerprint(found[0]) != fingerprint(found[1])
+    assert fingerprint(found[0]) != fingerprint(replace(found[0], goal="h"))
+
+
+def test_a_badge_that_says_no_is_no_permission(tmp_path: Path) -> None:
+    task, badge = Task(id="a", goal="g"), tmp_path / "badge.json"
+    options = ValidatedOptions(tasks=ListSource([task]), badge=badge)
+    source = ValidatedTasks(options, BuildContext())
+    with pytest.raises(InputError, match="there is no such file"):
+        list(source.load())
+    write_badge(badge, {"a": False}, [task], "local")
+    with pytest.raises(InputError, match=r"a \(found not valid\)"):
+        list(source.load())
+    badge.write_text("{}")
+    with pytest.raises(InputError, match="can't be read"):
+        list(source.load())
