@@ -79,6 +79,39 @@ async def test_two_names_of_one_request_are_refused(start: Start) -> None:
     assert not list(proxy.sessions)
 
 
+async def test_a_named_session_is_of_one_task(start: Start) -> None:
+    with openai_server(HM) as server:
+        proxy: Proxied = await start(server.url)
+        base = proxy.url.removesuffix("/v1")
+        await ask(f"{base}/s/agent@sums/v1", "One?")
+        await ask(f"{base}/s/agent/v1", "Aside?")
+        with pytest.raises(openai.ConflictError, match="of the task 'sums', and not of 'roots'"):
+            await ask(f"{base}/s/agent@roots/v1", "Two?")
+        path = "/s/agent@roots/v1/sessions/current/feedback"
+        refused = await control(proxy, "POST", path, {"score": 1})
+        await control(proxy, "POST", "/v1/sessions/agent/feedback", {"score": 0})
+        await ask(f"{base}/s/agent@roots/v1", "Two?")
+        proxy.sessions.end_all()
+    assert refused.status_code == 409, "the score is not for the task that is open"
+    found = [(e.task_id, len(e.trajectory.turns), e.reward) for e in proxy.episodes()]
+    assert found == [("sums", 2, 0.0), ("roots", 1, None)]
+
+
+async def test_rollouts_that_got_the_same_answer_stay_two_episodes(start: Start) -> None:
+    with openai_server(HM) as server:
+        proxy: Proxied = await start(server.url)
+        texts = ["One?", "Hm."]
+        for said in (texts[:1], [*texts, "Left."], [*texts, "Left.", "Hm.", "On."]):
+            await ask(proxy.url, *said)
+            if len(said) == 1:  # the other one begins before the first goes on
+                await ask(proxy.url, *said)
+        await ask(proxy.url, *texts, "Right.")
+        await ask(proxy.url, *texts, "Right.", "Hm.", "On.")
+        proxy.sessions.end_all()
+    turns = [len(episode.trajectory.turns) for episode in proxy.episodes()]
+    assert turns == [3, 3]
+
+
 async def test_without_a_name_what_continues_nothing_begins_an_episode(start: Start) -> None:
     with openai_server(HM) as server:
         proxy: Proxied = await start(server.url)

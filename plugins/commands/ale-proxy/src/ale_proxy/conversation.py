@@ -75,6 +75,8 @@ class Turns:
         """Turns by the hash of their conversation with its answer."""
         self._answers: dict[object, list[int]] = defaultdict(list)
         """Turns by the likeness of their answer."""
+        self._followed: set[int | None] = set()
+        """Turns that another one continues."""
         self._lines: dict[object, int] = {}
         """The last turn by the tools and the first message of its conversation."""
         self._by_response: dict[str, int] = {}
@@ -133,6 +135,10 @@ class Turns:
         None where it continues none, since it has no answer of these turns.
         """
         return self._longest(sought)
+
+    def is_last(self, match: Match) -> bool:
+        """True if no turn continues this one yet."""
+        return match.number not in self._followed
 
     def continues_text(self, messages: Sequence[Message]) -> bool:
         """Whether a prompt of completions begins with an earlier one and its answer."""
@@ -255,9 +261,9 @@ class Turns:
         return None
 
     def _like(self, sought: Sought, *, same_tools: bool = False) -> Match | None:
-        known = [i for i in sought.answers if likeness(sought.messages[i]) in self._answers]
+        known = [i for i in sought.answers if sought.likenesses[i] in self._answers]
         for at in known[: -MOST_ANSWERS - 1 : -1]:
-            numbers = self._answers[likeness(sought.messages[at])]
+            numbers = self._answers[sought.likenesses[at]]
             if same_tools:
                 numbers = [n for n in numbers if self._nodes[n].key == sought.tools]
             found = [self._compared(number, at, sought) for number in numbers[-MOST_EQUAL:]]
@@ -292,6 +298,7 @@ class Turns:
         saw = after is not None and bool(self._nodes[after].turn.observations)
         node = _Node(turn, after, saw, messages, tools, key, alone)
         self._nodes.append(node)
+        self._followed.add(after)
         self._ordered = None
         if alone:
             return

@@ -116,16 +116,28 @@ class Forwarder:
 
         Raises:
             web.HTTPBadRequest: a name is none, or path and header have two.
+            web.HTTPConflict: the session that it names is open, of another task than it names.
         """
         found = _BELOW.match(target_of(request))
         session, _, task = (unquote(found["place"]) if found else "").partition("@")
         keys = keys_of(request)
-        return Asker(
+        asker = Asker(
             name=_one_name(request, self._session_header, session),
             of=self._sessions.name_for(keys[0]) if keys else "unnamed",
             task_id=_one_name(request, TASK, task),
             secrets=secrets_of(request),
         )
+        self._check_task(asker)
+        return asker
+
+    def _check_task(self, asker: Asker) -> None:
+        named = None if asker.name is None else self._sessions.get(asker.name)
+        if named is not None and asker.task_id not in (None, named.task_id or asker.task_id):
+            message = (
+                f"the session '{named.name}' is open, of the task '{named.task_id}', and not of "
+                f"'{asker.task_id}': end it first, or give the session another name"
+            )
+            raise refusal(web.HTTPConflict, message)
 
     def _sent_on(self, request: web.Request, exchange: Exchange | None) -> CIMultiDict[str]:
         headers = _sent_on(request, exchange)

@@ -129,6 +129,11 @@ class Sought:
         return [i for i, message in enumerate(self.messages) if message.role == "assistant"]
 
     @cached_property
+    def likenesses(self) -> Mapping[int, Hashable]:
+        """What these are alike to, by their places: a request is looked for in many sessions."""
+        return {i: likeness(self.messages[i]) for i in self.answers}
+
+    @cached_property
     def ends(self) -> Mapping[int, int]:
         """Hashes of the conversation up to each of these, by their places."""
         return dict(hashes(self.messages, self.tools))

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, Literal
 
 from attrs import define, field, frozen
@@ -326,9 +327,14 @@ class Sessions:
         else:
             sought = Sought(messages, tools_key(asked.tools))
             matches = [(s.conversation.match(sought), s) for s in own]
-            known = [(match, s) for match, s in matches if match is not None]
-            best = max(known, key=lambda each: (each[0].exact, each[0].kept), default=None)
-            found = [] if best is None else [best[1]]
+            known = [
+                (match.exact, match.kept, s.conversation.is_last(match), s)
+                for match, s in matches
+                if match is not None
+            ]
+            # Of two with equal beginnings, the one that does not go on yet: see the first turns of
+            # two rollouts that got the same answer.
+            found = [each[-1] for each in sorted(known, key=itemgetter(0, 1, 2), reverse=True)[:1]]
         # A request that failed is sent again.
         found = found or [s for s in own if not s.running and s.first == messages and s.is_empty]
         return found[0].name if found else None
