@@ -1,5 +1,8 @@
 """What counts as the answer, and what the score says about it."""
 
+import asyncio
+import os
+import signal
 from typing import Any
 
 import pytest
@@ -183,3 +186,22 @@ async def test_the_score_has_the_answer_for_votes(
     criterion: Criterion, message: str, answer: str | None
 ) -> None:
     assert (await grade(criterion, message)).answer == answer
+
+
+def test_a_forked_process_compares_by_itself_and_leaves_the_other_alone() -> None:
+    def equals(found: str) -> bool:
+        return asyncio.run(formulas.equal_formulas("1/2", found, 6, 120.0))[0]
+
+    assert equals("0.5")
+    before = formulas._WORKER._process
+    child = os.fork()
+    if child == 0:
+        signal.alarm(150)  # without its own thread it would wait for ever
+        right = equals("2/4") and not equals("1/3")
+        formulas._WORKER.close()
+        os._exit(0 if right else 1)
+    answers = [equals("2/4"), equals("1/3")]
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert answers == [True, False]
+    assert equals("3/6")
+    assert formulas._WORKER._process is before

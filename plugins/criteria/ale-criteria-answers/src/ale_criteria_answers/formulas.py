@@ -7,6 +7,7 @@ seconds to import. One that does not answer in time is killed, and the next one 
 import asyncio
 import atexit
 import json
+import os
 import select
 import subprocess
 import sys
@@ -33,14 +34,16 @@ async def equal_formulas(
         return False, f"it is longer than {LONGEST} characters"
     request = (expected, found, digits)
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_THREAD, _WORKER.compare, request, timeout_s)
+    return await loop.run_in_executor(_WORKER.thread, _WORKER.compare, request, timeout_s)
 
 
 class _Worker:
     """One process that compares formulas."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="formulas")
+        """One request at a time, and no thread of the shared ones waits."""
 
     def compare(self, request: tuple[str, str, int], timeout_s: float) -> tuple[bool, str]:
         """Ask the process; it is started where there is none."""
@@ -60,26 +63,27 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            text=True,
+            bufsize=0,
         )
         atexit.register(self.close)
-        if self._line(START_S) != "ready\n":
+        if self._line(START_S) != b"ready\n":
             self.close()
             raise GradingError(
                 "math-verify could not be started: try python -m ale_criteria_answers.comparing"
             )
 
-    def _ask(self, request: tuple[str, str, int], timeout_s: float) -> str | None:
+    def _ask(self, request: tuple[str, str, int], timeout_s: float) -> bytes | None:
         assert self._process is not None
         assert self._process.stdin is not None
+        left = memoryview(json.dumps(request).encode() + b"\n")
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
+            while left:
+                left = left[self._process.stdin.write(left) :]
         except BrokenPipeError:
             return None
         return self._line(timeout_s) or None
 
-    def _line(self, timeout_s: float) -> str:
+    def _line(self, timeout_s: float) -> bytes:
         """A line of the process; empty where none came in time."""
         assert self._process is not None
         assert self._process.stdout is not None
@@ -90,7 +94,7 @@ class _Worker:
         while self._process.poll() is None and (left := deadline - time.monotonic()) > 0:
             if readable.poll(1000 * min(left, 0.5)):
                 return self._process.stdout.readline()
-        return ""
+        return b""
 
     def close(self) -> None:
         """End the process."""
@@ -100,7 +104,21 @@ class _Worker:
             self._process.communicate()
             self._process = None
 
+    def forget(self) -> None:
+        """Leave the process to the one that has forked this one."""
+        atexit.unregister(self.close)
+        if self._process is not None:
+            for pipe in filter(None, (self._process.stdin, self._process.stdout)):
+                pipe.close()
+            self._process = None
+
+
+def _renew() -> None:
+    global _WORKER
+    _WORKER.forget()
+    _WORKER = _Worker()
+
 
 _WORKER = _Worker()
-_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="formulas")
-"""One request at a time, and no thread of the shared ones waits."""
+# A fork copies the pool without its thread, and would share the process and its answers.
+os.register_at_fork(after_in_child=_renew)
