@@ -294,10 +294,12 @@ def user(session: nox.Session) -> None:
     """
     folder = Path(tempfile.mkdtemp(prefix="ale-user-"))
     clone, env, home = folder / "clone", folder / "env", folder / "home"
+    skipped = folder / "not-tried"  # what the session adds to may be root's
     python, program = str(env / "bin" / "python"), str(env / "bin" / "pytest")
     try:
         copy_tracked(clone)
         home.mkdir()
+        skipped.touch()
         become = []
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
@@ -309,12 +311,15 @@ def user(session: nox.Session) -> None:
         install = ["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", python]
         needs = {line for name in ("ale-look", "ale-criteria-python") for line in test_needs(name)}
         session.run(*install, "-e", f"{clone}[dev]", *sorted(needs))
-        session.env.update(QUIET, HOME=str(home), XDG_RUNTIME_DIR=None)
+        session.env.update(QUIET, HOME=str(home), XDG_RUNTIME_DIR=None, ALE_NOT_TRIED=str(skipped))
         session.env["PATH"] = os.pathsep.join([str(env / "bin"), "/usr/bin", "/bin"])
         session.chdir(clone)
         session.run(*become, program, "-rs", *(session.posargs or AS_USER), external=True)
     finally:
         session.chdir(ROOT)
+        if path := os.environ.get("ALE_NOT_TRIED"):
+            with Path(path).open("a") as file:
+                file.write(skipped.read_text() if skipped.exists() else "")
         shutil.rmtree(folder)
 
 

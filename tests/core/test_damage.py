@@ -137,6 +137,13 @@ class NoShell(FolderSandbox):
         return replace(result, exit_code=127) if own else result
 
 
+class NoEnds(FolderSandbox):
+    """Commands wait for something that does not come."""
+
+    async def execute(self, command: Any) -> ExecResult:
+        return replace(await super().execute(command), exit_code=137, timed_out=True)
+
+
 class NoSessions(FolderSandbox):
     """No session can be opened in it."""
 
@@ -146,7 +153,11 @@ class NoSessions(FolderSandbox):
 
 @pytest.mark.parametrize(
     ("kind", "why"),
-    [(NoCommands, "a fresh sandbox of the task fails too, with 126"), (NoSessions, "no shell")],
+    [
+        (NoCommands, "a fresh sandbox of the task fails too, with 126"),
+        (NoEnds, "a fresh sandbox of the task fails too, with 137"),
+        (NoSessions, "no shell"),
+    ],
 )
 async def test_a_fresh_sandbox_has_to_run_commands_and_sessions(
     kind: type[FolderSandbox], why: str
@@ -159,6 +170,21 @@ async def test_a_fresh_sandbox_has_to_run_commands_and_sessions(
     finally:
         await sandbox.close()
         await working.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [(NoCommands, "no command can be run"), (NoEnds, "none ends within 30 s"), (FolderSandbox, "")],
+)
+async def test_a_sandbox_in_which_no_command_ends_was_damaged(
+    kind: type[FolderSandbox], why: str
+) -> None:
+    sandbox, damage = kind(), Damage(began=True)
+    try:
+        assert await damage.found(GradingError("no answer"), sandbox) == bool(why)
+    finally:
+        await sandbox.close()
+    assert why in (damage.message or "")
 
 
 async def test_damage_of_every_fresh_sandbox_is_not_the_agents(bench: Any, workplace: Any) -> None:

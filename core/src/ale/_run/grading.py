@@ -66,9 +66,11 @@ class Damage:
             result = await sandbox.exec(_SHELL, timeout_s=_LOOK_S)
         except SandboxError as failed:
             return self.caused(failed)
-        if result.exit_code == 0 or result.timed_out:
+        if result.exit_code == 0:
             return False
         said = result.stderr.decode(errors="replace").strip()
+        if result.timed_out:  # a fresh sandbox tells this from a machine that is too slow
+            said = f"none ends within {_LOOK_S:g} s"
         self.message = f"no command can be run in {sandbox.workdir}: {said}"
         return True
 
@@ -106,13 +108,16 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 async def check_works(fresh: Sandbox, damage: str) -> None:
-    """Check that a fresh sandbox of the same task runs commands: else it was not the agent.
+    """Check that a fresh sandbox of the same task runs commands in time: else it was not the agent.
 
     Raises:
         SandboxError: it does not.
     """
     session = await fresh.session()
-    results = await fresh.exec(_SHELL), await session.run("(exit 0)")
+    results = (
+        await fresh.exec(_SHELL, timeout_s=_LOOK_S),
+        await session.run("(exit 0)", timeout_s=_LOOK_S),
+    )
     if codes := [result.exit_code for result in results if result.exit_code != 0]:
         raise SandboxError(f"{damage}; a fresh sandbox of the task fails too, with {codes[0]}")
 

@@ -59,6 +59,21 @@ while True:
 """
 
 
+HIDDEN = """
+import os, resource, sys, time
+resource.setrlimit(resource.RLIMIT_RSS, (0, 0))
+if len(sys.argv) < 3:
+    os.execve(sys.executable, [sys.executable, "-c", sys.argv[1], sys.argv[1], "again"], {})
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"""
+"""Without the tag of its command, and with a fork for each place that is free."""
+
+
 def needs(backend: SandboxBackend, limit: str) -> None:
     if backend.capabilities.limits[limit] != "enforced":
         pytest.skip(f"declared {backend.capabilities.limits[limit]} on this machine")
@@ -142,6 +157,31 @@ async def test_a_fork_bomb_is_limited_and_killed(shared: Build) -> None:
         result = await box.exec("echo alive")
         assert (result.stdout, result.stderr) == (b"alive\n", b"")
         assert await box.end_processes() == 0
+
+
+async def test_processes_that_hide_and_leave_no_place_end_with_the_sandbox(shared: Build) -> None:
+    """Nothing could end them one by one: they fill the place of whatever would."""
+    backend = shared(processes=40)
+    needs(backend, "processes")
+    async with backend.open(SandboxSpec()) as box:
+        result = await asyncio.wait_for(
+            box.exec(["python3", "-c", HIDDEN, HIDDEN], timeout_s=2), 30
+        )
+        assert result.timed_out
+        await asyncio.sleep(1)  # until they have taken the place of the one that was killed
+        with pytest.raises(SandboxDamagedError, match="leave no place"):
+            await asyncio.wait_for(box.end_processes(), 60)
+        with pytest.raises(SandboxDamagedError, match="leave no place"):
+            await box.exec("true")
+    async with backend.open(SandboxSpec()) as box:
+        assert (await box.exec("true")).exit_code == 0
+
+
+async def test_a_sandbox_whose_folders_are_forbidden_to_itself_was_damaged(shared: Build) -> None:
+    async with shared().open(SandboxSpec()) as box:
+        assert (await box.exec("chmod 000 / 2>/dev/null || chmod 000 /usr")).exit_code == 0
+        with pytest.raises(SandboxDamagedError, match="could not open a session"):
+            await (await box.session()).run("true")
 
 
 async def test_processes_that_have_ended_do_not_count_for_the_limit(shared: Build) -> None:

@@ -332,8 +332,8 @@ class Sessions:
                 for match, s in matches
                 if match is not None
             ]
-            # Of two with equal beginnings, the one that does not go on yet: see the first turns of
-            # two rollouts that got the same answer.
+            # Of two with equal beginnings, such as rollouts that got the same first answer, the one
+            # that nothing continues yet.
             found = [each[-1] for each in sorted(known, key=itemgetter(0, 1, 2), reverse=True)[:1]]
         # A request that failed is sent again.
         found = found or [s for s in own if not s.running and s.first == messages and s.is_empty]

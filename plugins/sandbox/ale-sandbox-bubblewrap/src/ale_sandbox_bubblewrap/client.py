@@ -92,7 +92,9 @@ def _close_all(descriptors: Sequence[int]) -> None:
 class Job:
     """A command in the sandbox. See `ale_sandboxing.process.sandbox.Running`."""
 
-    def __init__(self, cwd: str) -> None:
+    def __init__(self, number: int, cwd: str) -> None:
+        self.number = number
+        """Of the request."""
         self._cwd = cwd
         self.note = ""
         """What the first output has to say: it was started elsewhere."""
@@ -150,6 +152,7 @@ class SupervisorClient:
         self._numbers = 0
         self._why: str | None = None
         self._closed = False
+        self._given_up = False
         self._group: Group | None = None
         self._kind: type[SandboxError] = SandboxError
         """Of the errors of what is asked of a sandbox that has ended."""
@@ -221,7 +224,9 @@ class SupervisorClient:
 
     def _end(self) -> None:
         self._channel.close()
-        if not self._closed:
+        if self._given_up:
+            self._kind = SandboxDamagedError
+        elif not self._closed:
             self._kind = SandboxLostError
             if self._group is not None and self._group.out_of_memory():
                 self._kind = SandboxDamagedError
@@ -255,7 +260,7 @@ class SupervisorClient:
     def run(self, message: dict[str, Any], descriptors: Sequence[int]) -> Job:
         """Start a command."""
         number = self._send({**message, "do": "run"}, descriptors)
-        job = self._jobs[number] = Job(message["cwd"])
+        job = self._jobs[number] = Job(number, message["cwd"])
         return job
 
     async def started(self) -> None:
@@ -277,9 +282,19 @@ class SupervisorClient:
             raise OSError(code, os.strerror(code), message.get("path"))
         return answer, descriptors
 
+    async def give_up(self, why: str) -> SandboxError:
+        """End the sandbox, since what ran in it keeps it from being used; the error for that."""
+        self._given_up, self._why = True, why
+        self._disconnect()
+        await asyncio.shield(self.gone)
+        return self._kind(self._has_ended())
+
     def close(self) -> None:
         """Close the connection: the supervisor ends the sandbox, then `gone` is done."""
         self._closed = True
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         if not self.gone.done():
             with contextlib.suppress(OSError):  # the other end is closed; `gone` reports it
                 self._sock.shutdown(socket.SHUT_WR)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ale_sandbox_bubblewrap.backend import BubblewrapBackend
 
 _TIMEOUT_S = 20.0
+_TRIES = 10
+"""To end processes that leave no place for the one that ends them."""
 
 
 class BubblewrapSandbox(HostSandbox[Job]):
@@ -94,8 +96,14 @@ class BubblewrapSandbox(HostSandbox[Job]):
             super().kill_command(number, running)
 
     async def end_command(self, number: int, running: Job) -> None:
-        """Kill what a command has started, and wait."""
+        """Kill what a command has started, and wait.
+
+        Its first process ends in any case, so that its time limit holds; one that has no tag any
+        more ends with the sandbox.
+        """
         await asyncio.shield(running.answered)
+        if not running.ended.done():
+            await self.client.ask(do="kill", command=running.number)
         await super().end_command(number, running)
 
     def session_of(self, shell: HostShell, running: Job) -> BubblewrapSession:
@@ -110,18 +118,20 @@ class BubblewrapSandbox(HostSandbox[Job]):
         """Kill every process of the sandbox, sessions included; the number killed."""
         self.check_open()
         killed = 0
-        while True:
+        for _ in range(_TRIES):
             try:
                 answer, _ = await self.client.ask(do="end")
             except BlockingIOError:
-                if killed:
-                    raise
                 # The process limit is reached: end some, so that the one that kills can start.
                 async with self.gate:
                     await self.client.started()
-                    killed = await asyncio.to_thread(self._kill_commands)
+                    killed += await asyncio.to_thread(self._kill_commands)
+            except TimeoutError:
+                raise await self.client.give_up("its processes do not end") from None
             else:
                 return killed + int(answer["count"])
+        # Those that hide from their command's tag, and use whatever place a killed one leaves.
+        raise await self.client.give_up("its processes leave no place for one that ends them")
 
     def _kill_commands(self) -> int:
         return sum(len(process_tags.kill(self._tag, n)) for n in range(1, self._commands + 1))

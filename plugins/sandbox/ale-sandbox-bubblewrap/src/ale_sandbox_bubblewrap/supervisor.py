@@ -116,6 +116,9 @@ class Supervisor:
             return self._run(message, descriptors)
         if task == "end":
             return {"count": self._end_processes()}
+        if task == "kill":
+            self._kill(message["command"])
+            return {}
         if task == "count":
             return {"count": self._count()}
         if task == "descriptors":
@@ -150,7 +153,8 @@ class Supervisor:
             )
         finally:
             resource.setrlimit(resource.RLIMIT_RSS, self._tag)
-            os.chdir("/")
+            with contextlib.suppress(PermissionError):  # what was started has forbidden it already
+                os.chdir("/")
         handle = os.pidfd_open(pid)
         self._running[handle] = pid, message["n"]
         self._poll.register(handle, select.POLLIN)
@@ -177,6 +181,13 @@ class Supervisor:
         code = os.waitstatus_to_exitcode(status)
         with contextlib.suppress(BrokenPipeError):  # the next receive notices it
             wire.send(self._sock, {"n": number, "ended": code if code >= 0 else 128 - code})
+
+    def _kill(self, number: int) -> None:
+        """Kill the process of a request, whatever it has done to what it is known by."""
+        for handle, (_, of) in self._running.items():
+            if of == number:
+                with contextlib.suppress(ProcessLookupError):  # it ends just now
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
 
     def _count(self) -> int:
         """Processes inside, without the first and without those that have ended.

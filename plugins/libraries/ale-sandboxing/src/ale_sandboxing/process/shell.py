@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import frozen
 
-from ale.errors import SandboxError
+from ale.errors import SandboxDamagedError, SandboxError
 from ale_sandboxing.shell.channel import Lines, Writer
 from ale_sandboxing.shell.output import Pump
 from ale_sandboxing.shell.session import File, Outlet
@@ -81,7 +81,8 @@ class HostShell:
         if self._sandbox.closed:
             error = SandboxError("the sandbox was closed while the command ran")
         elif error is not None and not isinstance(error, SandboxError):
-            error = SandboxError(f"could not open a session: {error}")
+            # Its program, or the way there, is what commands made of it.
+            error = SandboxDamagedError(f"could not open a session: {error}")
         if error is None:
             self.ended.set_result(ended.result())
         else:
