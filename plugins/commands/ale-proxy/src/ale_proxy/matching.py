@@ -130,7 +130,7 @@ class Sought:
 
     @cached_property
     def likenesses(self) -> Mapping[int, Hashable]:
-        """What these are alike to, by their places: a request is looked for in many sessions."""
+        """Likeness of each of these, by its place: a request is looked for in many sessions."""
         return {i: likeness(self.messages[i]) for i in self.answers}
 
     @cached_property

@@ -94,7 +94,7 @@ class Job:
 
     def __init__(self, number: int, cwd: str) -> None:
         self.number = number
-        """Of the request."""
+        """Number of its request."""
         self._cwd = cwd
         self.note = ""
         """What the first output has to say: it was started elsewhere."""
