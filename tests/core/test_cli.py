@@ -173,6 +173,8 @@ def test_plugins_lists_kinds_names_and_options(ale: Ale) -> None:
     one = ale("plugins", "tasks", "list")
     assert "n       whole number  1        How many." in one.output
     assert ale("plugins", "agnt").exit_code == 2
+    gone = ale("plugins", "ale-results")
+    assert (gone.exit_code, "part of ale-look now" in gone.output) == (2, True)
     absent = ale("plugins", "agent", "bnch")
     assert (absent.exit_code, "no agent 'bnch'" in absent.output) == (2, True)
     assert "did you mean 'bench'?" in absent.output

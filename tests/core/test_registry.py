@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from attrs import evolve, frozen
 
-from ale._registry import Registry
+from ale._registry import FORMER, Registry
 from ale.errors import PluginError
 from ale.plugin import BuildContext, Component, hookimpl
 
@@ -51,6 +51,15 @@ def test_a_package_that_has_gone_into_another_is_found_by_its_former_name() -> N
     assert registry.find("agent", "ale-inspect/x") is registry.find("agent", "ale-look/x")
     with pytest.raises(PluginError, match="no agent 'ale-loop/x'"):
         registry.find("agent", "ale-loop/x")
+    with pytest.raises(PluginError, match="; ale-hints is a part of ale-middleware now"):
+        registry.find("agent", "ale-hints/x")
+
+
+def test_every_package_that_is_no_more_has_gone_into_one_that_is_there() -> None:
+    root = Path(__file__).parents[2]
+    there = {path.parent.name for path in root.glob("plugins/*/*/pyproject.toml")}
+    assert set(FORMER.values()) <= there
+    assert not FORMER.keys() & there
 
 
 def test_a_hook_that_does_not_exist_names_the_nearest_one() -> None:
@@ -200,10 +209,17 @@ def test_a_broken_hook_is_named_and_other_packages_work(
     assert "Traceback" in registry.failed[0].traceback
 
 
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("raise SystemExit('never')", "SystemExit: never"),
+        ("import ale_answers.read", "'ale_answers'; ale-answers is a part of ale-grading now"),
+    ],
+)
 def test_a_package_that_fails_to_import_fails_to_load(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, error: str
 ) -> None:
-    (tmp_path / "sick_module.py").write_text("raise SystemExit('never')")
+    (tmp_path / "sick_module.py").write_text(code)
     info = tmp_path / "ale_sick-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Name: ale-sick\nVersion: 1\n")
@@ -211,4 +227,5 @@ def test_a_package_that_fails_to_import_fails_to_load(
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     registry = Registry.installed()
     assert registry.failed[0].distribution == "ale-sick"
-    assert "SystemExit: never" in registry.failed[0].traceback
+    assert error in registry.failed[0].message
+    assert "sick_module.py" in registry.failed[0].traceback

@@ -45,14 +45,23 @@ KINDS: Mapping[str, str] = {
 
 GIVEN = "python"
 """Distribution of a component that `ale.run` was given as an object: ``python/mine``."""
+_MERGED = {
+    "ale-bench": "art",
+    "ale-data": "dataset",
+    "ale-figures": "charts forks statistics",
+    "ale-grading": "answers signed-tests",
+    "ale-look": "inspect results store",
+    "ale-middleware": "hints skills",
+    "ale-processes": "supervised torchrun",
+    "ale-rows": "task-rows",
+    "ale-sandboxing": "sandbox-container sandbox-container-testing sandbox-process sandbox-remote "
+    "sandbox-shell",
+    "ale-serving": "serve server",
+    "ale-trackers": "observe-tensorboard observe-wandb tracking",
+    "ale-workbench": "machine new sandboxes schema",
+}
 FORMER: Mapping[str, str] = {
-    "ale-art": "ale-bench",
-    "ale-hints": "ale-middleware",
-    "ale-inspect": "ale-look",
-    "ale-observe-tensorboard": "ale-trackers",
-    "ale-observe-wandb": "ale-trackers",
-    "ale-skills": "ale-middleware",
-    "ale-store": "ale-look",
+    f"ale-{part}": package for package, parts in _MERGED.items() for part in parts.split()
 }
 """Packages that have gone into another: what they registered is found by either full name."""
 _NOUNS = {
@@ -212,6 +221,8 @@ class Registry:
         # A validator of attrs puts the field and the value behind its message.
         of_attrs = any(isinstance(each, Attribute) for each in error.args)
         text = " ".join(str(error.args[0] if of_attrs else error).split())
+        if isinstance(error, ModuleNotFoundError):
+            text += successor(error.name or "")
         self.failed.append(
             FailedPackage(
                 distribution=distribution,
@@ -281,6 +292,7 @@ class Registry:
             raise PluginError(f"{noun} '{name}' is registered twice: write {owners} to choose one")
         names = ", ".join(self.names(kind))
         known = f"installed: {names}" if names else "none is installed"
+        known += successor(package) if slash else ""
         if name.startswith(f"{GIVEN}/"):
             known = "the run was given it in Python: ale.resume(directory, {...}) takes it again"
         raise PluginError(f"no {noun} '{name}'; {known}{self.suspects()}")
@@ -292,6 +304,12 @@ class Registry:
             f"(traceback: ale plugins {broken.distribution})"
             for broken in self.failed
         )
+
+
+def successor(name: str) -> str:
+    """What an error says of a package that has gone into another, by its name or its module's."""
+    package = name.partition(".")[0].replace("_", "-")
+    return f"; {package} is a part of {FORMER[package]} now" if package in FORMER else ""
 
 
 def functions_in(module: object) -> list["Function"]:

@@ -74,11 +74,10 @@ def registry_with_commands(ctx: click.Context) -> "Registry":
 
 def check_kind(kind: str | None) -> None:
     """Raise a usage error for an unknown kind of component; None is allowed."""
-    from ale._registry import KINDS
+    from ale._registry import KINDS, successor
     from ale.errors import nearest
 
     if kind is not None and kind not in KINDS:
         hint = nearest(kind, KINDS)
-        raise click.UsageError(
-            f"no such kind '{kind}'; one of {', '.join(KINDS)}" + (f"; {hint}" if hint else "")
-        )
+        known = f"one of {', '.join(KINDS)}" + (f"; {hint}" if hint else "") + successor(kind)
+        raise click.UsageError(f"no such kind '{kind}'; {known}")
