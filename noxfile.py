@@ -12,48 +12,17 @@ import subprocess
 import sys
 import tempfile
 import venv
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent
 BOOTSTRAP = ROOT / ".nox" / "bootstrap"
 FOLDERS = {path.parent.name: path.parent for path in ROOT.glob("plugins/*/*/pyproject.toml")}
-# The packages whose tests take longest come first, so that none of them runs alone at the end.
-SLOW = (
-    "ale-sandbox-podman",
-    "ale-sandbox-docker",
-    "ale-slurm",
-    "ale-ray",
-    "ale-lite",
-    "ale-nats",
-    "ale-look",
-    "ale-sandbox-bubblewrap",
-    "ale-tasks-shell",
-    "ale-workbench",
-    "ale-sandbox-cwsandbox",
-    "ale-sandbox-e2b",
-    "ale-tasks-swe",
-    "ale-llm-policy",
-    "ale-trainer-policy",
-    "ale-servers",
-    "ale-serving",
-    "ale-vllm",
-    "ale-sglang",
-    "ale-proxy",
-    "ale-loop",
-    "ale-launch",
-    "ale-trainer-trl",
-    "ale-criteria-shell",
-    "ale-observe-console",
-    "ale-llm-openai",
-    "ale-sandbox-local",
-    "ale-ablate",
-    "ale-bench",
-    "ale-training",
-)
-PLUGINS = sorted(FOLDERS, key=lambda name: (SLOW.index(name) if name in SLOW else len(SLOW), name))
+PLUGINS = sorted(FOLDERS)
 
 
 # What the tests are run with, where what the packages allow is wider: see the file.
@@ -102,12 +71,10 @@ nox.needs_version = ">=2026.10"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_venv = "yes"
 nox.options.error_on_external_run = True
-# The longest come first here, too.
+# Those that take longest come first, so that none of them runs alone at the end.
 nox.options.sessions = [
-    *(f"plugin({name})" for name in PLUGINS[:2]),
-    *("e2e", "vllm", "tests", "newest", "types", "repo"),
-    *(f"plugin({name})" for name in PLUGINS[2:]),
-    *("docs", "build", "lint"),
+    *("packages", "e2e", "vllm", "tests", "newest", "types"),
+    *("repo", "docs", "build", "lint"),
 ]
 # Where Python 3.13 is missing, `newest` is skipped.
 nox.options.error_on_missing_interpreters = False
@@ -151,7 +118,8 @@ SHARED: dict[str, Any] = {"venv_backend": "none", "requires": ["workspace"]}
 def workspace(session: nox.Session) -> None:
     """The environment of all sessions that do not test a package by itself."""
     groups = {line for name in PLUGINS for line in test_needs(name)}
-    session.install("-e", ".[dev,docs,train,ray]", *sorted(groups))
+    extras = "dev,docs,litellm,qlora,ray,tensorboard,train,wandb"
+    session.install("-e", f".[{extras}]", *sorted(groups))
     # Compiled here once, before several sessions do so at the same time: see `reuse_bytecode`.
     if not next(site_packages(session).glob("torch/__pycache__/*"), None):
         session.run("python", "-c", "import openai, peft, pytest, torch, transformers, trl")
@@ -333,6 +301,40 @@ def copy_tracked(folder: Path) -> None:
             shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
 
 
+# The packages in parts of about the same time, which run side by side: folders below `plugins`.
+PACKAGES = {
+    "podman": ["sandbox/ale-sandbox-podman"],
+    "docker": ["sandbox/ale-sandbox-docker"],
+    "commands": ["commands/*"],
+    "training": ["credit/*", "training/*"],
+    "llm": ["llm/*"],
+    "execution": ["execution/*", "observe/*"],
+    "tasks": ["agent/*", "criteria/*", "tasks/*"],
+    "others": ["*"],
+}
+
+
+def folders_of(part: str) -> list[str]:
+    """The packages of a part. One belongs to the first part that names it."""
+    folders: dict[str, list[str]] = {name: [] for name in PACKAGES}
+    for path in (FOLDERS[name].relative_to(ROOT) for name in PLUGINS):
+        place = "/".join(path.parts[1:])
+        named = (n for n, all in PACKAGES.items() if any(fnmatchcase(place, p) for p in all))
+        folders[next(named)].append(str(path))
+    return folders[part]
+
+
+@nox.session(**SHARED)
+@nox.parametrize("part", list(PACKAGES), ids=list(PACKAGES))
+def packages(session: nox.Session, part: str) -> None:
+    """The packages' tests, with all packages installed.
+
+    What a package imports without declaring it, `nox -s repo` finds; `nox -s plugin` runs each
+    package's tests with nothing else installed.
+    """
+    test_shared(session, *session.posargs, *folders_of(part))
+
+
 # Parts of about the same time, which run side by side; a file that none names is in `others`.
 E2E = {
     "learning": ["learning", "stream", "controls", "model", "dataset", "objective", "trl"],
@@ -387,7 +389,7 @@ def repo(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("name", PLUGINS, ids=PLUGINS)
 def plugin(session: nox.Session, name: str) -> None:
-    """One plugin's tests with the core and that plugin alone."""
+    """One plugin's tests with nothing installed but the core, that plugin and what it declares."""
     tested_with = {_names(line): line for line in test_group(name) if _names(line) in FOLDERS}
     wanted = {name, *tested_with}.union(*map(libraries, (name, *tested_with)))
     # As `ale-sandboxing[container,testing]` asks for extras of a package of ours.
@@ -464,6 +466,9 @@ def build(session: nox.Session) -> None:
         session.run("uv", "build", "--quiet", "--out-dir", str(built), str(folder))
     uploads = sorted(str(path) for path in built.glob("ale_*"))
     session.run("twine", "check", "--strict", *uploads)
+    for path in (Path(each) for each in uploads if each.endswith(".whl")):
+        if missing := missing_in(path):
+            session.error(f"{path.name} lacks {', '.join(sorted(missing))}")
     tool = nox.project.load_toml(ROOT / "pyproject.toml")["tool"]
     heavy = set(tool["ale"]["workspace"]["optional"])
     heavy |= {name for name in PLUGINS if heavy & {*libraries(name)}}
@@ -481,6 +486,22 @@ def build(session: nox.Session) -> None:
         chosen = [wheels[name] for name in sorted(names)]
         session.run("uv", "pip", "install", "--quiet", "--python", python, *chosen)
         session.run(ale, "run", "configs/examples.yaml", "--set", "run.rollouts=1", external=True)
+
+
+def missing_in(wheel: Path) -> set[str]:
+    """The files of a package that its wheel lacks: its tests run with the folder itself."""
+    name = _names(wheel.name.partition("-")[0])
+    folder = ROOT / "core" if name == "ale-core" else FOLDERS.get(name, ROOT)
+    source = folder / "src"
+    if not source.is_dir():
+        return set()  # ale-starter has no code, and ale-testing that of the core's folder
+    git = ["git", "ls-files", "-z", "."]
+    listed = subprocess.run(git, cwd=source, capture_output=True, text=True, check=True).stdout
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {*archive.namelist()}
+    # The contract kits stand in the core's folder and are in the wheel of ale-testing.
+    kits = "ale/testing/"
+    return {each for each in listed.split("\0") if each and not each.startswith(kits)} - packed
 
 
 @nox.session(**SHARED)

@@ -48,8 +48,11 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """As in tests/conftest.py."""
+    """As in tests/conftest.py, and if what a command named is left out."""
     NOT_TRIED["broken_promise"](session, HERE)
+    named = {Path(argument).resolve().name for argument in session.config.args}
+    if named & _left_out.keys() and not session.config.option.collectonly:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

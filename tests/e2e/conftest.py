@@ -18,7 +18,7 @@ from attrs import field, frozen
 
 from ale.testing.waiting import wait_for
 
-from .preloaded import Forked, Preloaded
+from .preloaded import POLICY, RUN, Forked, Preloaded
 
 ALE = Path(sys.executable).with_name("ale")
 
@@ -147,7 +147,8 @@ class Workshop:
     def _process(
         self, arguments: Sequence[str], environ: dict[str, str], out: IO[bytes], err: IO[bytes]
     ) -> "subprocess.Popen[bytes] | Forked":
-        if self.preloaded is not None:
+        # What Python reads as it starts, a fork would not have.
+        if self.preloaded is not None and not any(name.startswith("PYTHON") for name in environ):
             return self.preloaded.start(arguments, self.folder, environ, out, err)
         return subprocess.Popen(
             [str(ALE), *arguments],
@@ -243,7 +244,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 @pytest.fixture(scope="session")
 def preloaded() -> Iterator[Preloaded]:
     """One for all tests that need torch."""
-    made = Preloaded()
+    made = Preloaded(POLICY)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def preloaded_without_policy() -> Iterator[Preloaded]:
+    """One for the others."""
+    made = Preloaded(RUN)
     yield made
     made.close()
 
@@ -270,12 +279,17 @@ def workshop_in(folder: Path, preloaded: Preloaded | None = None) -> Iterator[Wo
 
 @pytest.fixture
 def workshop(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Workshop]:
-    """A workshop of its own.
+    """A workshop of its own, whose commands start without importing anew what a run needs.
 
-    In a test that ``needs`` torch its commands start without importing torch each time.
+    In a test that ``needs`` torch that is torch, too. With the mark ``own_process`` each command is
+    a new process, as a user's: for tests of how one starts and ends.
     """
-    heavy = request.node.get_closest_marker("needs") is not None
-    with workshop_in(tmp_path, request.getfixturevalue("preloaded") if heavy else None) as made:
+    preloaded = None
+    if request.node.get_closest_marker("own_process") is None:
+        needed = {name for mark in request.node.iter_markers("needs") for name in mark.args}
+        name = "preloaded" if "torch" in needed else "preloaded_without_policy"
+        preloaded = request.getfixturevalue(name)
+    with workshop_in(tmp_path, preloaded) as made:
         yield made
 
 

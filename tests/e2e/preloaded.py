@@ -1,12 +1,13 @@
-"""`ale` from a process that has imported what a policy needs: most of such a start is imports.
+"""`ale` from a process that has imported what a run needs: most of a start is imports.
 
-    python tests/e2e/preloaded.py DESCRIPTOR
+    python tests/e2e/preloaded.py DESCRIPTOR MODULE...
 
-reads requests from a socket, one after the other, and forks for each. What a fork runs is the whole
-command with the folder, environment and output that the request names.
+imports the modules, reads requests from a socket, one after the other, and forks for each. What a
+fork runs is the whole command with the folder, environment and output that the request names.
 """
 
 import gc
+import importlib
 import json
 import os
 import select
@@ -22,6 +23,25 @@ from attrs import field, frozen
 
 LONGEST = 1 << 20
 """Bytes of a request."""
+
+RUN = (
+    "ale._cli.plan",
+    "ale._cli.run",
+    "ale._front",
+    "ale_agent_iflow.loop",
+    "ale_chunkers.turns",
+    "ale_credit.chunk_schemes",
+    "ale_criteria_shell.commands",
+    "ale_llm_openai.client",
+    "ale_llm_scripted.model",
+    "ale_observe_console.observer",
+    "ale_sandbox_local.backend",
+    "ale_tasks_tbp.source",
+)
+"""What a run of scripted answers needs."""
+
+POLICY = (*RUN, "ale_llm_policy.build", "ale_trainer_policy.trainer")
+"""What a run that trains a policy needs."""
 
 
 @frozen
@@ -60,11 +80,11 @@ class Forked:
 
 
 class Preloaded:
-    """The process with the imports; started with the first command."""
+    """The process with the imports."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: Sequence[str]) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, __file__, str(theirs.fileno())]
+        command = [sys.executable, __file__, str(theirs.fileno()), *modules]
         environ = {**os.environ, "OMP_NUM_THREADS": "1"}  # torch reads it when it is imported
         self.process = subprocess.Popen(command, env=environ, pass_fds=[theirs.fileno()])
         theirs.close()
@@ -140,9 +160,11 @@ def run(request: dict[str, Any], out: int, err: int) -> None:
 
 
 if __name__ == "__main__":
-    import ale_llm_policy.build  # noqa: F401
-    import ale_trainer_policy.trainer  # noqa: F401
+    from ale._registry import Registry
 
+    for module in sys.argv[2:]:
+        importlib.import_module(module)
+    Registry.installed()
     gc.freeze()  # no fork has to traverse, and so copy, what all of them share
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     serve(socket.socket(fileno=int(sys.argv[1])))

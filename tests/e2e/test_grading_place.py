@@ -17,7 +17,7 @@ TESTS = {"type": "python_tests", "tests": ["assert square(3) == 9"]}
 REMARK = "the agent's commands could replace the programs with which this was graded"
 
 
-@pytest.fixture(params=["docker", "podman"])
+@pytest.fixture(params=["docker", pytest.param("podman", marks=pytest.mark.long)])
 def engine(request: pytest.FixtureRequest) -> str:
     skip_without(request.param)
     return str(request.param)

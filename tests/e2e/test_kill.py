@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.own_process
+
 N_TASKS, N_ROLLOUTS = 25, 8
 N = N_TASKS * N_ROLLOUTS
 STRAYS = (

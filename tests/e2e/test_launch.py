@@ -13,6 +13,8 @@ import pytest
 
 from ale_servers.program import free_port
 
+pytestmark = pytest.mark.own_process
+
 N = 12
 WAITS = "import time; print('working', flush=True); time.sleep(600)"
 

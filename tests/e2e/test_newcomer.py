@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from subprocess import PIPE, CompletedProcess, Popen
+from tempfile import TemporaryFile
 
 import pytest
 from attrs import frozen
@@ -20,6 +21,7 @@ from attrs import frozen
 from ale.testing.waiting import wait_for
 from ale_servers.program import free_port
 
+from .preloaded import Preloaded
 from .test_docs import missing
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +44,7 @@ class Clone:
     folder: Path
     environ: dict[str, str]
     demo: CompletedProcess[str]
+    preloaded: Preloaded
 
     @property
     def run(self) -> str:
@@ -63,6 +66,14 @@ class Clone:
         out, err = process.communicate(timeout=300)
         return CompletedProcess(arguments, process.returncode, out, err)
 
+    def checked(self, *arguments: str) -> CompletedProcess[str]:
+        """Run `ale` in this folder without starting Python anew, for what only reads."""
+        with TemporaryFile() as out, TemporaryFile() as err:
+            started = self.preloaded.start(arguments, self.folder, self.environ, out, err)
+            code = started.wait(300)
+            printed = [os.pread(file.fileno(), 1 << 20, 0).decode() for file in (out, err)]
+        return CompletedProcess(arguments, code, *printed)
+
     def with_mistake(self, old: str, new: str) -> str:
         """A copy of configs/examples.yaml in which `old` is replaced; its path."""
         text = (self.folder / "configs/examples.yaml").read_text()
@@ -72,7 +83,7 @@ class Clone:
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
+def clone(tmp_path_factory: pytest.TempPathFactory, preloaded_without_policy: Preloaded) -> Clone:
     home = tmp_path_factory.mktemp("newcomer")
     folder = home / "ale"
     git = shutil.which("git")
@@ -84,7 +95,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     python = [sys.executable, "noxfile.py", "demo"]
     demo = subprocess.run(python, cwd=folder, env=environ, text=True, capture_output=True)
     assert demo.returncode == 0, demo.stdout + demo.stderr
-    return Clone(folder, environ, demo)
+    return Clone(folder, environ, demo, preloaded_without_policy)
 
 
 def test_a_new_package_works_by_the_commands_that_are_printed(clone: Clone, tmp_path: Path) -> None:
@@ -277,7 +288,7 @@ def test_the_answer_to_a_mistake_on_the_command_line(clone: Clone, mistake: str)
 def refused(clone: Clone, arguments: Sequence[str], answer: Sequence[str]) -> None:
     """Exit status 2, this answer and no other word, and no new run."""
     before = set((clone.folder / "runs").iterdir())
-    done = clone.ale(*arguments)
+    done = clone.checked(*arguments)
     starts = "; nothing was started" if arguments[0] == "run" else ""
     expected = [*answer, f"1 problem{starts}."]
     printed = done.stderr.replace(str(clone.folder), "FOLDER").splitlines()

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.own_process
+
 N = 16
 
 to_group_or_process = pytest.mark.parametrize(
