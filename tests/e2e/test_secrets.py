@@ -86,6 +86,7 @@ def found(folder: Path, output: str) -> list[str]:
     return [f"{name} in {place}" for place, text in texts.items() for name, f in forms if f in text]
 
 
+@pytest.mark.own_process  # whose variables a sandbox may read
 @pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "PLAIN_NAME"])
 def test_no_secret_gets_into_a_run_a_terminal_or_a_sandbox(
     workshop: Any, url: str, variable: str

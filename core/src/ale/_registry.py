@@ -307,7 +307,7 @@ class Registry:
 
 
 def successor(name: str) -> str:
-    """What an error says of a package that has gone into another, by its name or its module's."""
+    """End of an error about a package that has gone into another, by its name or its module's."""
     package = name.partition(".")[0].replace("_", "-")
     return f"; {package} is a part of {FORMER[package]} now" if package in FORMER else ""
 

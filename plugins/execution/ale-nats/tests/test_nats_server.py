@@ -143,7 +143,7 @@ async def test_runs_and_workers_speak_tls_with_certificates_of_their_own(
         "tls_certificate": certificates / "client.pem",
         "tls_key": certificates / "client.key",
     }
-    flags = [f"--{name.replace('_', '-')}={path}" for name, path in own.items()]
+    flags = [f"--nats-login={name}={path}" for name, path in own.items()]
     group = WorkerGroup(server.url, tmp_path / "workers", flags)
     try:
         group.start()
@@ -179,7 +179,7 @@ async def test_the_documented_permissions_suffice(started: Any, tmp_path: Path) 
     config = tmp_path / "server.conf"
     config.write_text(json.dumps({"authorization": {"users": users}}))
     server = started("-c", str(config))
-    flags = ("--user-env", "NATS_USER", "--password-env", "NATS_PASSWORD")
+    flags = ("--nats-login=user_env=NATS_USER", "--nats-login=password_env=NATS_PASSWORD")
     group = WorkerGroup(server.url, tmp_path / "workers", flags)
     try:
         group.start(environ={"NATS_USER": "worker", "NATS_PASSWORD": "worker-secret"})

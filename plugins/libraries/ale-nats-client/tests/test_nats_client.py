@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -10,15 +9,15 @@ from click.testing import CliRunner
 
 from ale.errors import AleError, InputError
 from ale_nats_client.client import connect
-from ale_nats_client.commands import server_of, server_options
+from ale_nats_client.commands import arguments, login_option, server_of
 from ale_nats_client.options import ServerOptions
 from ale_nats_client.testing import free_port
 
 
 @click.command()
-@server_options("nats-")
-def command(**given: Any) -> None:
-    found = server_of("tls://a:4222", given, "--register")
+@login_option
+def command(nats_login: tuple[str, ...]) -> None:
+    found = server_of("tls://a:4222", nats_login, "--register")
     click.echo(f"{found.url} {found.user_env} {found.password_env} {found.tls_ca}")
 
 
@@ -27,9 +26,22 @@ def test_the_command_line_has_the_options_of_configs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ca.pem").touch()
-    given = ["--nats-user-env", "U", "--nats-password-env", "P", "--nats-tls-ca", "ca.pem"]
-    done = CliRunner().invoke(command, given)
+    given = ["user_env=U", "password_env=P", "tls_ca=ca.pem"]
+    done = CliRunner().invoke(command, [f"--nats-login={each}" for each in given])
     assert done.output == f"tls://a:4222 U P {tmp_path / 'ca.pem'}\n"
+
+
+def test_a_command_line_hands_on_what_it_was_given() -> None:
+    given = ("tls_ca=/a/ca.pem", "user_env=U")
+    words = [f"--nats-login={each}" for each in given]
+    assert arguments(server_of("tls://a:4222", given, "--register")) == words
+
+
+@pytest.mark.parametrize("given", ["user=U", "user_env", "user_env=", "url=nats://b"])
+def test_what_is_no_login_is_refused_with_the_names_there_are(given: str) -> None:
+    with pytest.raises(InputError, match=f"--nats-login: expected KEY=VALUE, found '{given}'") as e:
+        server_of("tls://a:4222", [given], "--register")
+    assert "one of credentials, tls_ca, tls_certificate, tls_key, user_env" in str(e.value)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +55,7 @@ def test_a_url_that_is_none_is_refused(url: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ServerOptions(url=url)
     with pytest.raises(InputError, match=message):
-        server_of(url, {}, "--register")
+        server_of(url, (), "--register")
 
 
 def test_a_key_without_its_certificate_is_refused() -> None:
@@ -51,7 +63,7 @@ def test_a_key_without_its_certificate_is_refused() -> None:
     with pytest.raises(ValueError, match=message):
         ServerOptions(tls_key=Path("client.key"))
     with pytest.raises(InputError, match=message):
-        server_of("tls://a:4222", {"tls_key": Path("client.key")}, "--register")
+        server_of("tls://a:4222", ["tls_key=client.key"], "--register")
 
 
 async def test_what_is_missing_is_named() -> None:

@@ -99,10 +99,10 @@ def test_a_config_without_a_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_options_of_nats_need_a_registry_there(registry: Registry, tmp_path: Path) -> None:
-    given = ["fake", "--register", str(tmp_path), "--nats-user-env", "U"]
+    given = ["fake", "--register", str(tmp_path), "--nats-login", "user_env=U"]
     done = CliRunner().invoke(serve, given, obj=registry)
     assert done.exit_code == 2
-    assert "need --register nats://HOST:PORT/BUCKET" in done.output
+    assert "needs --register nats://HOST:PORT/BUCKET" in done.output
     done = CliRunner().invoke(serve, ["fake", "--register", "http://a"], obj=registry)
     assert isinstance(done.exception, InputError)
     assert "expected nats://HOST:PORT" in str(done.exception)

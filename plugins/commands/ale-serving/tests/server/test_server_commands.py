@@ -192,13 +192,13 @@ def test_a_registry_in_nats_that_is_away_is_named(folder: Path) -> None:
     failed = ale(folder, "list", "--nats", "nats://127.0.0.1:9/sampling")
     assert isinstance(failed.exception, AleError)
     assert "the registry nats://127.0.0.1:9/sampling can't be reached" in str(failed.exception)
-    lonely = ale(folder, "list", "--nats-user-env", "USER")
-    assert "need --nats nats://HOST:PORT/BUCKET" in lonely.output
+    lonely = ale(folder, "list", "--nats-login", "user_env=USER")
+    assert "needs --nats nats://HOST:PORT/BUCKET" in lonely.output
 
 
 def test_what_enters_a_server_into_nats_is_what_the_command_was_given(tmp_path: Path) -> None:
     given = ServerOptions(url="tls://a:4222/b", user_env="NAME", tls_ca=tmp_path / "ca.pem")
     assert Place.of(tmp_path, given).register == [
-        *("--register", "tls://a:4222/b", "--nats-user-env", "NAME"),
-        *("--nats-tls-ca", str(tmp_path / "ca.pem")),
+        *("--register", "tls://a:4222/b"),
+        *(f"--nats-login=tls_ca={tmp_path / 'ca.pem'}", "--nats-login=user_env=NAME"),
     ]

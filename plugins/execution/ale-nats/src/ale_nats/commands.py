@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ale_nats_client.commands import server_of, server_options
+from ale_nats_client.commands import login_option, server_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,7 +22,7 @@ def _server(command: F) -> F:
         show_envvar=True,
         help="URL of the server; for a cluster, several URLs separated by commas.",
     )
-    return url(server_options()(command))
+    return url(login_option(command))
 
 
 @click.group("workers")
@@ -80,7 +80,7 @@ def worker(
     idle_s: float | None,
     require: str,
     readable: tuple[str, ...],
-    **server: Any,
+    nats_login: tuple[str, ...],
 ) -> None:
     """Run the episodes of runs whose executor is nats, on this machine.
 
@@ -100,7 +100,7 @@ def worker(
     probe().check()
     from ale_nats.running import run_worker
 
-    run_worker(server_of(url, server, "--nats"), labels, slots, name, idle_s, require, readable)
+    run_worker(server_of(url, nats_login, "--nats"), labels, slots, name, idle_s, require, readable)
 
 
 @workers.command("events")
@@ -112,7 +112,12 @@ def worker(
 )
 @click.option("--until-finished", is_flag=True, help="End when a run has finished.")
 def tail(
-    url: str, run: str | None, from_start: bool, as_json: bool, until_finished: bool, **server: Any
+    url: str,
+    nats_login: tuple[str, ...],
+    run: str | None,
+    from_start: bool,
+    as_json: bool,
+    until_finished: bool,
 ) -> None:
     """Print the events of a run, or of all runs, as they happen.
 
@@ -127,7 +132,7 @@ def tail(
     from ale_nats.running import run_tail
 
     run_tail(
-        server_of(url, server, "--nats"),
+        server_of(url, nats_login, "--nats"),
         run,
         from_start=from_start,
         as_json=as_json,

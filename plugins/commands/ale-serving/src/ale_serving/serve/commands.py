@@ -1,13 +1,13 @@
 """``ale serve`` as click sees it; its work is imported when it runs."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ale.commands import COMPONENT, PATH
-from ale_nats_client.commands import server_of, server_options
+from ale_nats_client.commands import login_option, server_of
 
 
 @click.command("serve")
@@ -49,7 +49,7 @@ from ale_nats_client.commands import server_of, server_options
     help="While the server runs, keep an entry for it in this folder, or in NATS at "
     "nats://HOST:PORT/BUCKET, for runs that sample from it.",
 )
-@server_options("nats-")
+@login_option
 @click.option("--register-as", metavar="NAME", help="Name of the entry; default: host and process.")
 @click.option(
     "--end-with-stdin",
@@ -70,7 +70,7 @@ def serve(
     register: str | None,
     register_as: str | None,
     end_with_stdin: bool,
-    **nats: Any,
+    nats_login: tuple[str, ...],
 ) -> None:
     """Serve a model over HTTP, as an OpenAI-compatible server, until Ctrl-C.
 
@@ -96,17 +96,17 @@ def serve(
         port=port,
         name=name,
         api_key_env=api_key_env,
-        register=_registry(register, nats),
+        register=_registry(register, nats_login),
         register_as=register_as or "",
         end_with_stdin=end_with_stdin,
     )
     run(section, ctx.obj, endpoint, say=click.echo)
 
 
-def _registry(place: str | None, nats: Mapping[str, Any]) -> Any:
+def _registry(place: str | None, nats_login: Sequence[str]) -> Any:
     """What `--register` names: a folder, or a bucket of NATS."""
     if place is not None and "://" in place:
-        return server_of(place, nats, "--register")
-    if any(nats.values()):
-        raise click.UsageError("the options --nats-... need --register nats://HOST:PORT/BUCKET")
+        return server_of(place, nats_login, "--register")
+    if nats_login:
+        raise click.UsageError("--nats-login needs --register nats://HOST:PORT/BUCKET")
     return None if place is None else Path(place)

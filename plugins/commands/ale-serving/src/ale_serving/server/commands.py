@@ -1,14 +1,14 @@
 """``ale engines`` as click sees it; its work is imported when it runs."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ale.commands import COMPONENT, PATH
-from ale_nats_client.commands import server_of, server_options
+from ale_nats_client.commands import login_option, server_of
 
 _FOLDER = click.option(
     "--folder",
@@ -28,7 +28,7 @@ _KEY = click.option(
 def _in_nats(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a registry for several hosts."""
     text = "The registry is in NATS, for several hosts: nats://HOST:PORT/BUCKET."
-    return click.option("--nats", metavar="URL", help=text)(server_options("nats-")(command))
+    return click.option("--nats", metavar="URL", help=text)(login_option(command))
 
 
 @click.group("engines")
@@ -78,7 +78,8 @@ def start(
     host: str | None,
     api_key_env: str | None,
     folder: Path | None,
-    **nats: Any,
+    nats: str | None,
+    nats_login: tuple[str, ...],
 ) -> None:
     """Start a server, wait until it answers, and leave it running.
 
@@ -93,7 +94,7 @@ def start(
     served = [llm] if llm is not None else ["--config", str(Path(str(config)).absolute())]
     served += [] if host is None else ["--host", host]
     served += [] if api_key_env is None else ["--api-key-env", api_key_env]
-    place = _place(folder, nats)
+    place = _place(folder, nats, nats_login)
     for each in names_for(place, name, count):
         entry = start(place, each, served, gpus=gpus, wait_s=wait)
         click.echo(f"{each}  {entry.url}")
@@ -123,7 +124,9 @@ def install(program: str, build: str | None) -> None:
 @_KEY
 @_in_nats
 @_FOLDER
-def list_(api_key_env: str | None, folder: Path | None, **nats: Any) -> None:
+def list_(
+    api_key_env: str | None, folder: Path | None, nats: str | None, nats_login: tuple[str, ...]
+) -> None:
     """List the servers of a registry: address, model, version, load and start.
 
     Example: ale engines list
@@ -131,7 +134,7 @@ def list_(api_key_env: str | None, folder: Path | None, **nats: Any) -> None:
     from ale_serving.server.listing import listing
 
     key = None if api_key_env is None else os.environ.get(api_key_env)
-    for line in listing(_place(folder, nats), key):
+    for line in listing(_place(folder, nats, nats_login), key):
         click.echo(line)
 
 
@@ -168,13 +171,11 @@ def stop(names: tuple[str, ...], every: bool, folder: Path | None) -> None:
         click.echo(f"{name} is stopped")
 
 
-def _place(folder: Path | None, nats: dict[str, Any] | None = None) -> Any:
+def _place(folder: Path | None, nats: str | None = None, nats_login: Sequence[str] = ()) -> Any:
     from ale_serving.server.places import Place
     from ale_serving.server.running import default_folder
 
-    given = dict(nats or {})
-    url = given.pop("nats", None)
-    if url is None and any(given.values()):
-        raise click.UsageError("the options --nats-... need --nats nats://HOST:PORT/BUCKET")
-    server = None if url is None else server_of(url, given, "--nats")
+    if nats is None and nats_login:
+        raise click.UsageError("--nats-login needs --nats nats://HOST:PORT/BUCKET")
+    server = None if nats is None else server_of(nats, nats_login, "--nats")
     return Place.of((folder or default_folder()).absolute(), server)

@@ -29,7 +29,7 @@ class Place:
         if nats is None:
             register = ["--register", str(folder)]
         else:
-            register = ["--register", nats.url, *arguments(nats, "nats-")]
+            register = ["--register", nats.url, *arguments(nats)]
         return cls(
             folder=folder, registry=registry_at(nats or folder, os.environ), register=register
         )
