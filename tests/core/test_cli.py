@@ -343,6 +343,15 @@ def test_an_unknown_command_names_the_nearest(ale: Ale) -> None:
     assert "no such command 'chekc'; did you mean 'check'?" in done.output
 
 
+def test_a_command_that_is_not_installed_is_named_with_its_package(
+    ale: Ale, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "added", {})
+    done = ale("bench")
+    assert done.exit_code == 2
+    assert "no such command 'bench'; pip install ale-bench; in a clone: pip" in done.output
+
+
 @pytest.mark.parametrize("name", ["run", "check", "plugins", "doctor"])
 def test_every_command_has_help_with_an_example(ale: Ale, name: str) -> None:
     done = ale(name, "--help")

@@ -87,6 +87,24 @@ def test_without_a_trainer_a_run_needs_no_chunker_no_credit_and_no_display(tmp_p
     assert "pip install ale-observe-console" in named
 
 
+@pytest.mark.parametrize(
+    ("section", "package"),
+    [
+        ("tasks: {type: shell}", "ale-tasks-shell"),
+        ("sandbox: {type: docker}", "ale-sandbox-docker"),
+        ("llm: {type: servers}", "ale-llm-policy"),
+        ("launch: {type: slurm}", "ale-slurm"),
+        ("executor: {type: ray}", "ale-ray"),
+        ("observers: [{type: wandb}]", "ale-trackers"),
+    ],
+)
+def test_a_component_that_is_not_installed_is_named_with_its_package(
+    tmp_path: Path, registry: Registry, section: str, package: str
+) -> None:
+    found = problems(tmp_path, registry, f"extends: base.yaml\n{section}\n")
+    assert f"hint      pip install {package}; in a clone: pip install -e ." in found
+
+
 def test_a_config_extends_another_key_by_key(tmp_path: Path, registry: Registry) -> None:
     config = load(tmp_path, registry, "extends: base.yaml\nrun: {rollouts: 4}\n")
     assert config.tasks.options.n == 3

@@ -123,3 +123,28 @@ def test_a_run_that_was_killed_is_resumed_with_what_its_workers_have_finished(
     assert before < 88
     workshop.succeeds("run", "--resume", str(workshop.run))
     assert len(stored(workshop)) == 88
+
+
+def test_a_run_goes_on_with_a_nats_server_that_has_moved(
+    workshop: Any, shell: Any, server: Server, group: WorkerGroup, tmp_path: Path
+) -> None:
+    configure(workshop, shell, server, 48)
+    running = workshop.start("run", "run.yaml")
+    wait_for(lambda: len(_so_far(workshop)) >= 10, "10 episodes", 120)
+    running.signal(signal.SIGTERM)
+    running.ended()
+    before = stored(workshop)
+    assert len(before) < 48
+    group.stop()
+    server.stop()
+    with running_server(tmp_path / "moved") as moved:
+        workers = WorkerGroup(moved.url, tmp_path / "others")
+        workers.start()
+        try:
+            there = f"executor.url={moved.url}"
+            workshop.succeeds("run", "--resume", str(workshop.run), "--set", there)
+        finally:
+            workers.stop()
+    after = stored(workshop)
+    assert len(after) == 48
+    assert before.items() <= after.items(), "none of them was sampled again"

@@ -112,6 +112,15 @@ def test_servers_outlive_runs_and_are_refused_with_weights_of_another(
     assert [line.split()[3] for line in listed[1:]] == ["2", "2"]
     workshop.succeeds("engines", "stop", "--all", *PLACE)
     assert "There is no server" in workshop.ale("engines", "list", *PLACE).out
+    elsewhere = ("--folder", "elsewhere")
+    workshop.succeeds("engines", "start", "--config", "serve.yaml", "--name", "other", *elsewhere)
+    moved = ("--set", "llm.registry=elsewhere", "--set", "run.steps=3")
+    workshop.succeeds("run", "--resume", str(first), *moved)
+    workshop.succeeds("engines", "stop", "--all", *elsewhere)
+    newest = [turns for id, turns in workshop.sampled(first).items() if id.startswith("2-")]
+    assert len(newest) == 8
+    assert all({*turn["policy_versions"]} == {2} for turns in newest for turn in turns)
+    assert len(trained(first)) == 3
 
 
 def test_weights_that_have_no_room_in_shared_memory_are_named_before_the_run(

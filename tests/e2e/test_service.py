@@ -233,7 +233,7 @@ def use(running: Service, *, kill: bool = False) -> None:
     lines = running.compose(*in_worker, "cat", "runs/sampled/episodes.jsonl").splitlines()
     made = [json.loads(line) for line in lines]
     names = {each["metadata"]["worker"].partition("-")[0] for each in made}
-    assert names <= set(running.containers("worker"))
+    assert names == set(running.containers("worker")), "each of the workers has taken some"
     with_keys = [option for key in KEYS.values() for option in ("-e", key)]
     assert found(running, "-e", "Say something to Ann") != []
     assert found(running, *with_keys) == []

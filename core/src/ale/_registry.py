@@ -5,6 +5,7 @@ name. Here a package that fails is recorded with its traceback, and the others s
 """
 
 import inspect
+import json
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -64,6 +65,8 @@ FORMER: Mapping[str, str] = {
     f"ale-{part}": package for package, parts in _MERGED.items() for part in parts.split()
 }
 """Packages that have gone into another: what they registered is found by either full name."""
+_PACKAGES = Path(__file__).with_name("_packages.json")
+"""Components by kind, and commands, each with its package; written by ``nox -s reference``."""
 _NOUNS = {
     "tasks": "task source",
     "credit": "credit scheme",
@@ -310,6 +313,17 @@ def successor(name: str) -> str:
     """End of an error about a package that has gone into another, by its name or its module's."""
     package = name.partition(".")[0].replace("_", "-")
     return f"; {package} is a part of {FORMER[package]} now" if package in FORMER else ""
+
+
+def how_to_install(kind: str, name: str) -> str | None:
+    """How to get what one of this repository's packages registers; None if it has no such name.
+
+    Args:
+        kind: one of `KINDS`, or ``command``.
+    """
+    packages = json.loads(_PACKAGES.read_text())
+    package = packages.get(kind, {}).get(name)
+    return None if package is None else f"pip install {package}; in a clone: pip install -e ."
 
 
 def functions_in(module: object) -> list["Function"]:

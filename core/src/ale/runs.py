@@ -28,7 +28,7 @@ from ale._config.model import (
 from ale._config.plugin_files import KEY as PLUGINS
 from ale._config.plugin_files import load_plugin_files
 from ale._config.source import merge, parse_overrides, read_source
-from ale._registry import Registration, Registry
+from ale._registry import Registration, Registry, how_to_install
 from ale._run.crediting import Crediting
 from ale._run.evaluation import END_OF_DEMONSTRATIONS
 from ale._run.interrupt import CANCELLING, FINISHING, TERMINATED
@@ -365,7 +365,7 @@ def find_component(registry: Registry, kind: str, name: str, *, option: str) -> 
         return registry.find(kind, name)
     except PluginError as error:
         known = registry.names(kind)
-        hint = nearest(name, known) if name not in known else None
+        hint = how_to_install(kind, name) or nearest(name, known) if name not in known else None
         raise InputError.of(str(error), file=option, hint=hint) from None
 
 

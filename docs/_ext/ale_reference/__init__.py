@@ -7,6 +7,7 @@ For Sphinx alone, `setup` adds the READMEs of the packages as pages, and turns t
 a page into the navigation.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 DOCS = Path(__file__).resolve().parents[2]
+PACKAGES = DOCS.parent / "core" / "src" / "ale" / "_packages.json"
 PICTURE = DOCS / "architecture.svg"
 MAKERS: tuple[Callable[[Registry, Path], Mapping[str, str]], ...] = (
     hooks.parts,
@@ -59,6 +61,7 @@ def wanted() -> Mapping[Path, str]:
     used = {name for text in files.values() for _, name, _, _ in _PART.findall(text)}
     if unused := made.keys() - used:
         raise RuntimeError(f"no page has <!-- generated: NAME --> for {sorted(unused)}")
+    files[PACKAGES] = json.dumps(components.homes(registry), indent=1, sort_keys=True) + "\n"
     files[PICTURE] = architecture.picture(registry, DOCS.parent)
     return files
 

@@ -4,11 +4,12 @@ import inspect
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ale._cli.main import by_section
 from ale._config.describe import describe_options
 from ale._config.model import EvaluationOptions, LaunchOptions, ProcessOptions, RunOptions
 from ale._registry import KINDS, Registration, Registry
 from ale_reference.markup import code, markdown, table
-from ale_reference.packages import folder_of
+from ale_reference.packages import folder_of, folders
 
 TITLES = {
     "tasks": "Task sources",
@@ -38,6 +39,26 @@ def parts(registry: Registry, root: Path) -> Mapping[str, str]:
         "process-options": options_table(ProcessOptions),
         "evaluation-options": options_table(EvaluationOptions),
     }
+
+
+def homes(registry: Registry) -> Mapping[str, Mapping[str, str]]:
+    """The names of components by kind, and the commands, each with its package."""
+    found = {
+        kind: {
+            each.component.name: each.distribution
+            for each in registry.registrations(kind)
+            if each.distribution != "ale-core"
+        }
+        for kind in KINDS
+    }
+    commands = {
+        str(command.name): package.distribution
+        for package, answer in registry.answers("ale_commands")
+        for listed in by_section(answer).values()
+        for command in listed
+        if command.help and package.distribution in folders()
+    }
+    return {**found, "command": commands}
 
 
 def options_table(cls: type) -> str:

@@ -189,12 +189,13 @@ class Commands(ReportingGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, with the nearest name for an unknown command."""
+        from ale._registry import how_to_install
         from ale.errors import nearest
 
         if args and self.get_command(ctx, args[0]) is None:
             if args[0] in _RENAMED:
                 ctx.fail(f"`ale {args[0]}` is now `ale {_RENAMED[args[0]]}`")
-            hint = nearest(args[0], self.list_commands(ctx))
+            hint = how_to_install("command", args[0]) or nearest(args[0], self.list_commands(ctx))
             message = f"no such command '{args[0]}'" + (f"; {hint}" if hint else "")
             ctx.fail(message + self.registry.suspects())
         if args and args[0] not in _BUILT_IN and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:

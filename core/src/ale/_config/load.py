@@ -25,7 +25,7 @@ from ale._config.model import (
 from ale._config.plugin_files import KEY as PLUGINS
 from ale._config.plugin_files import load_plugin_files
 from ale._config.source import merge, parse_overrides, read_source
-from ale._registry import Registration, Registry
+from ale._registry import Registration, Registry, how_to_install
 from ale.errors import InputError, PluginError, Problem
 from ale.strict import Node, describe, from_plain, nearest, structure
 from ale.strict._problems import Problems
@@ -37,12 +37,8 @@ _DEFAULTS: dict[str, Any] = {
     "credit": {"type": "ipa"},
     "observers": [{"type": "console"}],
 }
-_FROM = {
-    "chunker": "ale-chunkers",
-    "credit": "ale-credit",
-    "observers": "ale-observe-console",
-}
-"""Packages of the defaults that the core does not have itself."""
+_NOT_HERE = {"chunker", "credit", "observers"}
+"""Sections whose defaults the core does not have itself."""
 _OPTIONAL = ("llm", "starts", "trainer", "launch")
 _PARTS = (*PARTS, "launch")
 SECTIONS = (*_PARTS, "middleware", "evaluation", "observers", "run", PLUGINS)
@@ -189,11 +185,11 @@ def _with_defaults(node: Node, registry: Registry) -> Node:
     assert node.mapping is not None
     written = {key: child for key, child in node.mapping.items() if child.value is not None}
     launch = {"launch": {"type": "local"}} if "launch" in written else {}
-    needed = _FROM.keys() - {"observers"} if "trainer" in written else set()
+    needed = _NOT_HERE - {"observers"} if "trainer" in written else set()
     chosen = {
         key: value
         for key, value in _DEFAULTS.items()
-        if key not in _FROM or key in written or key in needed or _has(registry, key, value)
+        if key not in _NOT_HERE or key in written or key in needed or _has(registry, key, value)
     }
     defaults = from_plain({**chosen, **launch}, file=node.file)
     return merge(defaults, Node(written, node.file, node.line))
@@ -231,7 +227,7 @@ def _unmet_needs(node: Node, picked: dict[str, Any]) -> list[Problem]:
 
 def _part(root: Node, kind: str, registry: Registry, hint: str | None) -> Selected | None:
     node = root.get(kind)
-    if node is None and kind in (*_OPTIONAL, *_FROM):
+    if node is None and kind in (*_OPTIONAL, *_NOT_HERE):
         return None
     if node is None:
         names = ", ".join(registry.names(kind))
@@ -343,15 +339,8 @@ def select(node: Node, kind: str, registry: Registry, *, path: str) -> Selected:
 
 
 def _remedy(kind: str, name: str, names: Sequence[str]) -> str | None:
-    """A hint for a missing component: the package of the core's default, if that is missing, or the
-    nearest name.
-    """
-    section = "observers" if kind == "observer" else kind
-    default = _DEFAULTS.get(section) if section in _FROM else None
-    part = default[0] if isinstance(default, list) else default
-    if part is not None and part["type"] == name:
-        return f"pip install {_FROM[section]}; in a clone: pip install -e ."
-    return nearest(name, names)
+    """A hint for a missing component: the package that has it, or the nearest name."""
+    return how_to_install(kind, name) or nearest(name, names)
 
 
 def _as_mapping(node: Node, path: str) -> str:

@@ -104,9 +104,14 @@ class Learner:
         return len(self._waiting)
 
     @property
+    def batch(self) -> int:
+        """Number of groups that a step learns from."""
+        return self._loop.config.run.tasks_per_step or 1
+
+    @property
     def ready(self) -> bool:
         """Are enough groups waiting for a step?"""
-        return len(self._waiting) >= (self._loop.config.run.tasks_per_step or 1)
+        return self.waiting >= self.batch
 
     def begun(self, step: int) -> bool:
         """Were the groups of a step chosen? The step may not have learned from them yet."""

@@ -40,6 +40,18 @@ def test_a_batch_is_learned_from_and_a_better_policy_is_deployed(place: Place) -
     assert "version 1 deployed" in place.said
 
 
+def test_each_full_group_of_the_next_batch_is_said_once(place: Place) -> None:
+    place.write()
+    with place.recording() as giver:
+        for reward in BETTER[:3]:
+            giver.give(reward)
+        place.run(lambda: "1 of 2 groups for version 1" in place.said)
+        giver.give(BETTER[3])
+        place.run(lambda: place.decisions)
+    said = [each for each in place.said if "groups for" in each]
+    assert said == ["1 of 2 groups for version 1", "2 of 2 groups for version 1"]
+
+
 def test_a_loop_does_not_say_how_many_episodes_it_will_have(place: Place) -> None:
     place.write(sections={"observers": [{"type": "started"}]})
     place.run(lambda: place.served)

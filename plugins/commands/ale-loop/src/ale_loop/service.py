@@ -48,6 +48,8 @@ class Service:
     _decisions: list[Decision] = field(factory=list, init=False)
     _waits: bool = field(default=False, init=False)
     """Was it said that a batch waits for the window?"""
+    _full: int = field(default=0, init=False)
+    """Groups of the next batch that were said to be full."""
     _retry_at: float = field(default=0.0, init=False)
     """After an outage: when a step is tried again, seconds of the clock; 0: there was none."""
 
@@ -62,6 +64,7 @@ class Service:
         await self.begin()
         while not self.learner.draining:
             self.intake.take(self.learner)
+            self._say_how_full()
             await self.restore_asked()
             await self.serve()
             if self._may_learn():
@@ -88,6 +91,14 @@ class Service:
     async def serve(self) -> bool:
         """Hand over the deployed version, which is loaded, where servers lack it."""
         return await self.serving.give(self.deployed, self.learner.snapshot())
+
+    def _say_how_full(self) -> None:
+        """Tell how much of the next batch there is, each time that another group of it is full."""
+        full, batch = min(self.learner.waiting, self.learner.batch), self.learner.batch
+        if full > self._full:
+            version = decided(self._decisions) + 1
+            self.report(f"{full} of {batch} groups for version {version}")
+        self._full = full
 
     def _may_learn(self) -> bool:
         version = decided(self._decisions) + 1
