@@ -104,6 +104,20 @@ def test_the_table_of_ppo_has_its_margin_and_what_its_critic_explained(study: Mo
     assert "| 0 | 10% | 25% | 60% | 80% | +55 | 0.00, 0.60 |" in study.ppo_table(results, steps)
 
 
+def test_filtered_imitation_stands_beside_ipa_and_is_no_control(study: ModuleType) -> None:
+    def row(run: str, after: int, temperature: float, successes: int) -> Any:
+        return study.Result(0, run, after, temperature, successes, 100)
+
+    results = [
+        *(row("quickstart", 24, t, 10) for t in (0.0, 0.3, 0.6, 1.0)),
+        *(row("quickstart", 36, t, n) for t, n in ((0.0, 98), (1.0, 90))),
+        *(row(run, 12, 0.0, n) for run, n in (("imitation", 25), ("weight-one", 9))),
+    ]
+    assert len(list(study.filtered_table(results))) == 2
+    results += [row("filtered-imitation", 12, t, n) for t, n in ((0.0, 97), (1.0, 80))]
+    assert list(study.filtered_table(results))[2:] == ["| 0 | 25% | 90% | 98% | 80% | 97% |"]
+
+
 def test_the_pages_have_the_tables_of_the_stored_results(study: ModuleType) -> None:
     results, steps = study.stored(), study.stored_steps()
     assert results, "docs/study/quickstart.csv"

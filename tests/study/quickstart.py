@@ -1,8 +1,9 @@
-"""The quickstart and its controls over seeds, and PPO with a critic from the same starts.
+"""The quickstart and its controls over seeds; PPO and filtered imitation from the same starts.
 
     python tests/study/quickstart.py                   # what is missing, then the tables
     python tests/study/quickstart.py --seeds 10 11     # of these seeds
     python tests/study/quickstart.py --ppo 20 21 22    # PPO, after the seeds
+    python tests/study/quickstart.py --filtered 20 21  # imitation of own successes, after the seeds
     python tests/study/quickstart.py --moments 10 11   # with and without fresh moments
     python tests/study/quickstart.py --collect         # the tables of what is stored
 
@@ -76,6 +77,16 @@ WITH_A_CRITIC = (
     "trainer.critic={type: head, lr: 5.0e-3}",
 )
 """The same for PPO: as many tasks, rollouts and updates, and the same rates, as the others have."""
+FILTERED = "filtered-imitation"
+ON_SUCCESSES = (
+    *_FROM_START,
+    "evaluation.temperatures=[0, 1]",
+    "starts.demonstrations=0",
+    "credit={type: filtered-imitation, unfinished: failure}",
+    "trainer.objective=reinforce",
+)
+"""Imitation of the policy's own successes: what IPA has to be above, for the reward to be not all
+that teaches."""
 FRESH: Mapping[str, Sequence[str]] = {
     "fresh": (),
     "kept": ("trainer.imitation.fresh_moments=false",),
@@ -130,10 +141,11 @@ def run_seed(seed: int, folder: Path) -> None:
         add(name, seed, _run(name, seed, folder, (*overrides, f"llm.model={model}")))
 
 
-def run_ppo(seed: int, folder: Path) -> None:
-    """Run PPO with a seed whose quickstart has been run; resumes what is there."""
+def run_arm(name: str, seed: int, folder: Path) -> None:
+    """Run PPO or filtered imitation with a seed whose quickstart has been run; resumes."""
     model = folder / f"start-{seed}"
-    add(PPO, seed, _run(PPO, seed, folder, (*WITH_A_CRITIC, f"llm.model={model}")))
+    overrides = {PPO: WITH_A_CRITIC, FILTERED: ON_SUCCESSES}[name]
+    add(name, seed, _run(name, seed, folder, (*overrides, f"llm.model={model}")))
 
 
 def run_moments(seed: int, folder: Path) -> None:
@@ -255,6 +267,8 @@ class Seed:
     """At the end of the quickstart, by temperature."""
     ppo: Mapping[float, float]
     """At the end of PPO, by temperature."""
+    filtered: Mapping[float, float]
+    """At the end of filtered imitation, by temperature."""
 
     @property
     def best_control(self) -> float | None:
@@ -275,13 +289,14 @@ def by_seed(results: Sequence[Result]) -> Iterator[Seed]:
     for seed in sorted({one.seed for one in results if one.run == MAIN}):
         own = [one for one in results if one.seed == seed]
         *_, demonstrated, end = sorted({one.after for one in own if one.run == MAIN})
-        last = {run: _of(own, run, end - demonstrated) for run in (*CONTROLS, PPO)}
+        last = {run: _of(own, run, end - demonstrated) for run in (*CONTROLS, PPO, FILTERED)}
         yield Seed(
             seed=seed,
             start=_of(own, MAIN, demonstrated),
             controls={name: last[name][0.0] for name in CONTROLS if last[name]},
             trained=_of(own, MAIN, end),
             ppo=last[PPO],
+            filtered=last[FILTERED],
         )
 
 
@@ -342,6 +357,20 @@ def ppo_table(results: Sequence[Result], steps: Sequence[Step]) -> Iterator[str]
             yield f"| {' | '.join([str(one.seed), *cells, margin, explained])} |"
 
 
+def filtered_table(results: Sequence[Result]) -> Iterator[str]:
+    """IPA beside filtered imitation, for the seeds that have both."""
+    yield "| seed | best control | IPA, at 1 | IPA, greedy | filtered, at 1 | filtered, greedy |"
+    yield f"|---|{'---:|' * 5}"
+    for one in by_seed(results):
+        if one.filtered:
+            shares = [
+                one.best_control,
+                *(of[t] for of in (one.trained, one.filtered) for t in (1.0, 0.0)),
+            ]
+            cells = ["-" if share is None else f"{share:.0%}" for share in shares]
+            yield f"| {' | '.join([str(one.seed), *cells])} |"
+
+
 def moments_table(results: Sequence[Result]) -> Iterator[str]:
     """Greedy success with each seed, when the demonstrations end and at the end."""
     yield "| seed | start | moments kept | fresh moments |"
@@ -357,6 +386,7 @@ def placed(page: str, results: Sequence[Result], steps: Sequence[Step]) -> str:
     """A page with the tables between the marks that it has."""
     moments = moments_table(stored(MOMENTS))
     tables = {"quickstart": table(results), "ppo": ppo_table(results, steps), "moments": moments}
+    tables["filtered"] = filtered_table(results)
     for name, lines in tables.items():
         before, mark, rest = page.partition(f"<!-- table {name} -->\n")
         if mark:
@@ -370,6 +400,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
     parser.add_argument("--ppo", type=int, nargs="*", default=[], help="seeds that PPO is run with")
+    parser.add_argument("--filtered", type=int, nargs="*", default=[], help="seeds to imitate with")
     parser.add_argument("--moments", type=int, nargs="*", default=[], help="seeds to compare with")
     parser.add_argument("--collect", action="store_true", help="run nothing")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "quickstart")
@@ -378,8 +409,9 @@ def main() -> None:
     if not given.collect:
         for seed in given.seeds:
             run_seed(seed, folder)
-        for seed in given.ppo:
-            run_ppo(seed, folder)
+        for name, seeds in ((PPO, given.ppo), (FILTERED, given.filtered)):
+            for seed in seeds:
+                run_arm(name, seed, folder)
         for seed in given.moments:
             run_moments(seed, folder)
     for page in PAGES:

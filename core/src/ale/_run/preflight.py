@@ -13,7 +13,14 @@ from ale._run.loop import planned_episodes
 from ale._run.parts import Parts, Tasks, missing_features
 from ale._run.timeouts import Supervisor
 from ale.errors import AleError, InputError, Problem
-from ale.protocols import Checkable, CheckableBackend, CheckableExecutor, SandboxBackend
+from ale.protocols import (
+    Checkable,
+    CheckableBackend,
+    CheckableExecutor,
+    ExplainsObjective,
+    ObjectiveFacts,
+    SandboxBackend,
+)
 from ale.text import counted
 from ale.types import Task
 
@@ -230,3 +237,25 @@ async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int =
 def _limits(config: RunConfig, parts: Parts) -> Iterator[Problem]:
     if not parts.executor.remote:
         yield from limit_problems(config.run.concurrency, parts.sandbox)
+
+
+def explain(parts: Parts, rollouts: int) -> ObjectiveFacts | None:
+    """The trainer's facts about its objective; None without a trainer that can tell."""
+    if parts.credit is None or not isinstance(parts.trainer, ExplainsObjective):
+        return None
+    return parts.trainer.explain_objective(parts.credit, rollouts)
+
+
+def idle_notes(facts: ObjectiveFacts | None) -> Iterator[str]:
+    """One note about the parts that can't act; none if each can."""
+    if facts is None:
+        return
+    by_reason: dict[str, list[str]] = {}
+    for part in facts.parts:
+        if part.idle:
+            by_reason.setdefault(part.idle, []).append(part.name)
+    if not by_reason:
+        return
+    named = "; ".join(f"{', '.join(names)} ({why})" for why, names in by_reason.items())
+    reduced = f". What is left is {facts.reduces_to}" if facts.reduces_to else ""
+    yield f"of the objective {facts.name} never act here: {named}{reduced}"

@@ -42,7 +42,14 @@ from ale._run.manifest import (
 )
 from ale._run.parts import Parts, Tasks, WorkerParts, build_parts, prepare, read_tasks
 from ale._run.plan import refill_problems, starts_of_step
-from ale._run.preflight import check_tasks, is_complete, isolation_notes, preflight
+from ale._run.preflight import (
+    check_tasks,
+    explain,
+    idle_notes,
+    is_complete,
+    isolation_notes,
+    preflight,
+)
 from ale._run.run import Run
 from ale._run.stream import exceeds_staleness, stream_problems
 from ale._run.timeouts import CLEANUP_S, Supervisor
@@ -50,7 +57,13 @@ from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
-from ale.protocols import ComparesRollouts, IgnoresDemonstrations, RestoringScheme, Start
+from ale.protocols import (
+    ComparesRollouts,
+    IgnoresDemonstrations,
+    ObjectiveFacts,
+    RestoringScheme,
+    Start,
+)
 from ale.strict import from_plain
 from ale.text import tell
 from ale.types import Split, Task
@@ -136,6 +149,8 @@ class Prepared:
     """Notes for the user before the run starts, one line each."""
     given: bool = False
     """Its training episodes come from elsewhere (`ale.learning`); its tasks are not run."""
+    objective: ObjectiveFacts | None = None
+    """The trainer's facts about its objective in this run."""
 
 
 def check_run(config: RunConfig, name: str, host: Host, directory: Path | None = None) -> Prepared:
@@ -175,13 +190,21 @@ def _checked(config: RunConfig, name: str, host: Host, directory: Path | None) -
     if parts.starts is not None:  # fail early if the scheme can't plan these tasks
         starts = starts_of_step(tasks["train"], config.run, 0, parts.starts)
         _check_demonstrations(parts, starts)
+    objective = explain(parts, config.run.rollouts)
     notes = (
         *config.notes,
         *isolation_notes(config, parts.sandbox, tasks),
         *_lone_rollouts(config, parts, starts),
+        *idle_notes(objective),
     )
     return Prepared(
-        config=config, parts=parts, tasks=tasks, context=context, path=path, notes=notes
+        config=config,
+        parts=parts,
+        tasks=tasks,
+        context=context,
+        path=path,
+        notes=notes,
+        objective=objective,
     )
 
 
@@ -268,6 +291,7 @@ def start(ready: Prepared, host: Host) -> Run:
         "config": config.resolved,
         **({"plugins": config.plugins} if config.plugins else {}),
         **({"given": True} if ready.given else {}),
+        **({} if ready.objective is None else {"objective": ready.objective}),
         "environ_source": config.environ_source,
         "seed": config.run.seed,
         "n_tasks": len(ready.tasks["train"]),

@@ -37,7 +37,10 @@ from ale.protocols.training import (
     CreditScheme,
     CriticCredit,
     CriticTrainer,
+    ExplainsObjective,
     IgnoresDemonstrations,
+    ObjectiveFacts,
+    ObjectivePart,
     Trainer,
 )
 
@@ -62,6 +65,7 @@ __all__ = [
     "CriticTrainer",
     "Executor",
     "Expert",
+    "ExplainsObjective",
     "HasAgentUser",
     "HasServiceContainers",
     "IgnoresDemonstrations",
@@ -75,6 +79,8 @@ __all__ = [
     "MiddlewareContext",
     "NeedsTools",
     "Objective",
+    "ObjectiveFacts",
+    "ObjectivePart",
     "OpensSiblings",
     "Policy",
     "Process",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from attrs import frozen
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from ale.protocols.llm import LLM
@@ -65,6 +67,44 @@ class IgnoresDemonstrations(Protocol):
     begin with demonstrations (`Start.demonstration`) is refused with it."""
 
     ignores_demonstrations: Literal[True]
+
+
+@frozen(kw_only=True)
+class ObjectivePart:
+    """A part of an objective, such as a clip or a mask, in one run."""
+
+    name: str
+    idle: str = ""
+    """Why it can change no gradient with the run's settings; empty if it can."""
+    metrics: Mapping[str, float]
+    """Metrics of a step, each with the value that it has while the part changes nothing: 0 of a
+    share, 1 of a ratio."""
+
+
+@frozen(kw_only=True)
+class ObjectiveFacts:
+    """Facts about an objective with the settings of one run; the manifest stores them."""
+
+    name: str
+    parts: tuple[ObjectivePart, ...] = ()
+    reduces_to: str = ""
+    """The simpler loss that has the same gradient with these settings, in words; empty if none is
+    known."""
+
+
+@runtime_checkable
+class ExplainsObjective(Protocol):
+    """A trainer that can tell which parts of its objective can't act in a
+    run. `ale check` and the start of a run say so, and `ale show` and the report which did not."""
+
+    def explain_objective(self, credit: CreditScheme, rollouts: int) -> ObjectiveFacts | None:
+        """Facts about the objective; None if there is nothing to tell. Called after `attach`.
+
+        Args:
+            credit: the run's scheme, to see what weights it can give.
+            rollouts: the number of a group.
+        """
+        ...
 
 
 @runtime_checkable

@@ -5,7 +5,18 @@ from ale.protocols import ComparesRollouts, CreditScheme
 from ale.testing.credit import CreditContract
 from ale_credit.plugin import ale_credit_schemes
 
-NAMES = ("ipa", "ipa-lite", "reinforce", "grpo", "dr-grpo", "rloo", "weight-one", "repair", "gae")
+NAMES = (
+    "ipa",
+    "ipa-lite",
+    "reinforce",
+    "grpo",
+    "dr-grpo",
+    "rloo",
+    "weight-one",
+    "filtered-imitation",
+    "repair",
+    "gae",
+)
 VARIANTS = (
     ("ipa", {"gamma": 1e-300}),
     ("ipa", {"terminal_reward": "all-or-nothing", "failure_reward": -1.0}),
@@ -15,6 +26,7 @@ VARIANTS = (
     ("grpo", {"std": "population", "eps": 1e-12}),
     ("repair", {"baseline": "none", "repair_bonus": 0.0}),
     ("repair", {"baseline": "batch", "gamma": 1e-300}),
+    ("filtered-imitation", {"unfinished": "failure"}),
     ("gae", {"unit": "token", "gamma": 0.9}),
     ("gae", {"unit": "turn", "lam": 0.0}),
     *((name, {}) for name in NAMES),

@@ -22,9 +22,10 @@ from ale.types import (
     Usage,
     replace,
 )
-from ale_credit.chunk_schemes import Ipa, IpaLite, Reinforce, WeightOne
+from ale_credit.chunk_schemes import FilteredImitation, Ipa, IpaLite, Reinforce, WeightOne
 from ale_credit.group_schemes import DrGrpo, Grpo, Rloo
 from ale_credit.options import (
+    FilteredImitationOptions,
     GrpoOptions,
     IpaLiteOptions,
     IpaOptions,
@@ -375,3 +376,21 @@ def test_weight_one_is_the_same_for_a_success_and_a_failure() -> None:
     assert [credit.weights for credit in WeightOne().assign(group)] == [
         (1.0,) * len(rollout.chunks) for rollout in group.rollouts
     ]
+
+
+def test_filtered_imitation_weighs_successes_alone_and_every_chunk_of_them_alike() -> None:
+    scheme = FilteredImitation(FilteredImitationOptions())
+    credits = scheme.assign(group(1.0, 0.99, 0.0))
+    assert [credit.weights for credit in credits] == [(1.0,) * 3, (0.0,) * 3, (0.0,) * 3]
+    assert [credit.skipped is None for credit in credits] == [True, False, False]
+
+
+def test_filtered_imitation_can_leave_out_successes_that_a_limit_ended() -> None:
+    played = rollout(1.0, acts(False, False))
+    cut_off = replace(played.episode.trajectory, stop=Stop(reason="max_turns"))
+    stopped = group_of([replace(played, episode=replace(played.episode, trajectory=cut_off))])
+    whole = FilteredImitation(FilteredImitationOptions())
+    finished = FilteredImitation(FilteredImitationOptions(unfinished="failure"))
+    assert one(whole, stopped).weights == (1.0, 1.0)
+    assert one(finished, stopped).weights == (0.0, 0.0)
+    assert one(finished, group(1.0)).weights == (1.0, 1.0, 1.0)

@@ -2,8 +2,14 @@
 
 from collections.abc import Sequence
 
+from ale.runs import SUCCESS
 from ale.types import Credit, Group, Rollout
-from ale_credit.options import IpaLiteOptions, IpaOptions, ReinforceOptions
+from ale_credit.options import (
+    FilteredImitationOptions,
+    IpaLiteOptions,
+    IpaOptions,
+    ReinforceOptions,
+)
 from ale_credit.returns import (
     NO_CHUNKS,
     error_counts,
@@ -147,4 +153,34 @@ class WeightOne:
             returns=ones,
             weights=ones,
             skipped=None if ones else NO_CHUNKS,
+        )
+
+
+class FilteredImitation:
+    """The weight 1 for every chunk of a success, and 0 for every other episode.
+
+    The control for a claim that credit within an episode, or the weight of failures, helps: with an
+    objective without a ratio, its gradient is that of imitating the policy's own successes. A
+    success is a reward of 1. The returns repeat the weights.
+    """
+
+    def __init__(self, options: FilteredImitationOptions) -> None:
+        self._options = options
+
+    def assign(self, group: Group) -> Sequence[Credit]:
+        """Weights of 1 or 0."""
+        return [self._credit(rollout) for rollout in group.rollouts]
+
+    def _credit(self, rollout: Rollout) -> Credit:
+        kept = reward_of(rollout.episode) == SUCCESS
+        if self._options.unfinished == "failure":
+            kept = kept and rollout.episode.trajectory.stop.reason == "finished"
+        weights = (1.0 if kept else 0.0,) * len(rollout.chunks)
+        return Credit(
+            episode_id=rollout.episode.id,
+            scheme="filtered-imitation",
+            rewards=weights,
+            returns=weights,
+            weights=weights,
+            skipped=skipped(weights, "the episode is no success"),
         )

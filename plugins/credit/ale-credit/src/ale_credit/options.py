@@ -113,6 +113,19 @@ class ReinforceOptions:
 
 
 @frozen(kw_only=True)
+class FilteredImitationOptions:
+    """Successes weigh 1, other episodes nothing."""
+
+    unfinished: Literal["score", "failure"] = field(
+        default="score",
+        metadata=doc(
+            "An episode that a limit ended before its agent finished counts by its 'score', or as "
+            "a 'failure', whatever the grade."
+        ),
+    )
+
+
+@frozen(kw_only=True)
 class OverlongOptions:
     """Soft overlong punishment (DAPO, arXiv:2503.14476, Eq. 13), added to an episode's reward."""
 

@@ -58,6 +58,12 @@ def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
             summary="The weight 1 for every chunk, whatever its reward: a control.",
         ),
         Component(
+            "filtered-imitation",
+            "ale_credit.options:FilteredImitationOptions",
+            "ale_credit.chunk_schemes:FilteredImitation",
+            summary="The weight 1 for every chunk of a success, else 0: a control.",
+        ),
+        Component(
             "repair",
             "ale_credit.options:RepairOptions",
             "ale_credit.repair:Repair",

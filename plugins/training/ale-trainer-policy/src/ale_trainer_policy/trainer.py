@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from attrs import define, evolve, field
 
 from ale.errors import AleError, InputError, PluginError, StoreError
 from ale.plugin import BuildContext
-from ale.protocols import LLM, Objective
+from ale.protocols import LLM, CreditScheme, Objective, ObjectiveFacts
 from ale.types import Batch, PolicySnapshot, StepReport
+from ale_trainer_policy.acting import Setting, explain, objective_name
 from ale_trainer_policy.bad_batches import BadBatches
 from ale_trainer_policy.checkpoint import State
 from ale_trainer_policy.critic import make_critic
@@ -46,7 +48,12 @@ from ale_trainer_policy.worker_group import WorkerGroup, make_learner
 from ale_training import checkpoint
 from ale_training.lora import check_without_adapters
 from ale_training.memory import naming_lack_of_memory
-from ale_training.policy import policy_of, sampled_temperature, training_device
+from ale_training.policy import (
+    other_engine,
+    policy_of,
+    sampled_temperature,
+    training_device,
+)
 from ale_training.quantised import is_quantised
 
 
@@ -79,6 +86,7 @@ class PolicyTrainer:
         self._fingerprint = ""
         self._version = 0
         self._fresh_moments_next = False
+        self._same_numerics = False
         self._snapshot: PolicySnapshot | None = None
 
     @property
@@ -102,6 +110,11 @@ class PolicyTrainer:
             check_quantised(self._options)
         if isinstance(self._options, PolicyOptions):
             check_engine(llm, self._options)
+        self._same_numerics = (
+            other_engine(llm) is None
+            and not is_quantised(policy.model)
+            and _in_fp32(self._options, policy.model)
+        )
         given, uses_ratio = self._options.temperature, self._target.uses_ratio
         temperature = sampled_temperature(given, llm, uses_ratio=uses_ratio)
         self._options = evolve(self._options, temperature=temperature)
@@ -132,6 +145,20 @@ class PolicyTrainer:
                 return
             self._learner = make_learner(model, self._options, critic, device)
         self._old_policy.store_version(self._version, self._learner)
+
+    def explain_objective(self, credit: CreditScheme, rollouts: int) -> ObjectiveFacts | None:
+        """Facts about the objective with these options; None if the credit is not used."""
+        options = self._options
+        if not isinstance(options, PolicyOptions):
+            return None
+        setting = Setting(
+            old_policy=options.old_policy or "recompute",
+            several_updates=options.epochs * options.minibatches > 1,
+            stale=self._context.staleness > 0,
+            same_numerics=self._same_numerics,
+        )
+        name = objective_name(options.objective)
+        return explain(self._objective, name, setting, credit, rollouts)
 
     async def step(self, batch: Batch) -> StepReport:
         """Train on one batch, in a thread.
@@ -389,6 +416,13 @@ class PolicyTrainer:
         if self._learner is None or self._random_state is None:
             raise AleError("the trainer has no model: call attach first")
         return self._learner, self._random_state
+
+
+def _in_fp32(options: LearnOptions, model: Any) -> bool:
+    """Does the trainer compute as the sampler does, in float32 and without dropout?"""
+    exact = all(each.dtype == torch.float32 for each in model.parameters())
+    dropout = options.lora is not None and options.lora.dropout > 0
+    return options.precision == "fp32" and exact and not dropout
 
 
 def _check_sendable(objective: Objective) -> None:

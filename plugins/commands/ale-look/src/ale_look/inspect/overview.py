@@ -11,6 +11,7 @@ from ale.runs import SUCCESS, Causes, RunReader, holder, learning, model_name
 from ale.strict import nearest
 from ale.text import counted, number, rate_line, seconds, table
 from ale.types import Episode
+from ale_look.inspect.acting import acting_lines
 from ale_look.inspect.kinds import kind_name, kind_of
 from ale_look.inspect.progress import progress_of
 from ale_look.inspect.steps import evaluation_lines, steps_table, training_steps
@@ -84,6 +85,7 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
     learned = progress_of(reader.events())
     steps = training_steps(reader.events())
     evaluations = evaluation_lines(index) if steps else []
+    acting = acting_lines(manifest, steps.values())
     others = [name for name in tasks.others() if not (steps and name in tasks.held_out)]
     lines = [
         f"{manifest['run_id']}: {_state(reader)}",
@@ -98,6 +100,7 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
         *([f"repeated     {_repeated(index.repeated)}"] if index.repeated else []),
         *([f"training     {warning}"] if warning else []),
         *([f"reward rose  {learned.value}: {learned.reason}"] if learned else []),
+        *(f"{'objective' if n == 0 else '':<13}{line}" for n, line in enumerate(acting)),
         *(["", *steps_table(steps, index, every=every_task)] if steps else []),
         *([] if steps and not every_task else ["", *_tasks_table(tasks, every=every_task)]),
     ]

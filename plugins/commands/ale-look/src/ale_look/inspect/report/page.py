@@ -9,6 +9,7 @@ from ale.intervals import wilson
 from ale.runs import PARTS, RunReader, model_name
 from ale.text import counted, number, seconds
 from ale_figures.charts import Chart, render
+from ale_look.inspect.acting import acting_lines
 from ale_look.inspect.kinds import kind_name
 from ale_look.inspect.overview import lost_episodes
 from ale_look.inspect.report.curves import constants, episode_charts, metric_charts
@@ -208,6 +209,12 @@ def _about(facts: Facts) -> Iterator[tuple[str, str]]:
     for key in ("seed", "n_tasks", "host", "sandbox"):
         if key in facts.manifest:
             yield key, _plain(facts.manifest[key])
+    steps: dict[int, dict[str, float]] = {}
+    for name, values in facts.metrics.items():
+        for step, value in values.items():
+            steps.setdefault(step, {})[name] = value
+    for line in acting_lines(facts.manifest, steps.values()):
+        yield "objective", line
     for reason, count in facts.stops.most_common():
         yield f"agent ended: {reason}", f"{count:,}"
 
