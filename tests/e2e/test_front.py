@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -251,6 +252,6 @@ def test_the_smallest_agent(tmp_path: Path) -> None:
         [sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    assert "sum-10 1.0 " in done.stdout
-    assert "sum-100 0.0 ['echo 5000 > sum.txt', 'DONE']" in done.stdout
-    assert "success 0.50, 95% interval 0.09 0.91" in done.stdout
+    assert {"('55', 1.0)", "('5050', 0.0)"} <= {*re.findall(r"\(.*?\)", done.stdout)}
+    assert done.stdout.endswith("success 0.50\n")
+    assert len(script.read_text().splitlines()) <= 40

@@ -62,6 +62,7 @@ TYPES = (
 PROTOCOLS = (
     *("task", "sandbox", "llm", "agent", "start", "training", "objective", "executor", "launcher"),
     "middleware",
+    "members",
 )
 TITLES = {
     "task": "Tasks",
@@ -79,6 +80,7 @@ TITLES = {
     "objective": "Objectives",
     "launcher": "Launchers",
     "middleware": "Middleware",
+    "members": "Members",
     "job": "Jobs",
     "event": "Events",
     "_record": "Making a record",

@@ -83,7 +83,7 @@ async def _spec(session: Session) -> RunSpec:
     """The record from which a worker in another process builds the run's parts."""
     config, llm = session.config, session.parts.llm
     resolved = {name: config.resolved[name] for name in WORKER_SECTIONS if name in config.resolved}
-    if isinstance(llm, ServedPolicy):
+    if isinstance(llm, ServedPolicy) and session.parts.executor.remote:
         resolved["llm"] = {**resolved["llm"], **await llm.client_options()}
     return RunSpec(
         run_id=session.context.run_id,

@@ -5,8 +5,7 @@ import math
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, partial
-from inspect import get_annotations
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,7 @@ from ale.protocols import (
     StartScheme,
     TaskSource,
     Trainer,
+    missing,
 )
 from ale.strict import Node, from_plain, read_yaml
 from ale.strict._problems import Problems
@@ -119,28 +119,14 @@ def _product_errors(product: object, kind: str) -> list[str]:
     if kind == "observer":
         return observer_errors(product)
     protocol = PROTOCOLS[kind]
-    missing = [name for name in _members(protocol) if not _has(product, name)]
-    if missing:
+    if lacking := missing(product, protocol):
         found = f"an object of type {type(product).__qualname__}, which is no {protocol.__name__}"
-        return [f"its build returned {found}: {', '.join(missing)} missing"]
+        return [f"its build returned {found}: {', '.join(lacking)} missing"]
     if isinstance(product, SandboxBackend) and not isinstance(product.capabilities, Capabilities):
         return [
             f"its capabilities are {product.capabilities!r}, expected an ale.types.Capabilities"
         ]
     return []
-
-
-@cache
-def _members(protocol: type) -> list[str]:
-    """Public methods and attributes of a protocol class, those of its bases included."""
-    bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False)]
-    names = {name for base in bases for name in (*vars(base), *get_annotations(base))}
-    return sorted(name for name in names if not name.startswith("_"))
-
-
-def _has(product: object, name: str) -> bool:
-    # The class first: a property must not be computed here.
-    return hasattr(type(product), name) or hasattr(product, name)
 
 
 def observer_errors(product: object) -> list[str]:

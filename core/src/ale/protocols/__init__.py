@@ -9,7 +9,16 @@ part.
 from ale.protocols.agent import Agent, AgentContext, Recorder, SparesSandbox
 from ale.protocols.executor import CheckableExecutor, Executor, RunningRun, Workers
 from ale.protocols.launcher import LOGS, LOST, Launch, Launched, Launcher, Process, Role
-from ale.protocols.llm import LLM, Checkable, KnowsTokenizer, Policy, ServedPolicy
+from ale.protocols.llm import (
+    LLM,
+    Checkable,
+    KnowsTokenizer,
+    Policy,
+    PolicyModel,
+    ServedPolicy,
+    TrainablePolicy,
+)
+from ale.protocols.members import missing
 from ale.protocols.middleware import Middleware, MiddlewareContext, Rewritten
 from ale.protocols.objective import Objective, Terms, Tokens
 from ale.protocols.sandbox import (
@@ -83,6 +92,7 @@ __all__ = [
     "ObjectivePart",
     "OpensSiblings",
     "Policy",
+    "PolicyModel",
     "Process",
     "Recorder",
     "Restoring",
@@ -103,6 +113,8 @@ __all__ = [
     "TaskSource",
     "Terms",
     "Tokens",
+    "TrainablePolicy",
     "Trainer",
     "Workers",
+    "missing",
 ]

@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
     from typing import Any
 
-    from ale.types import Completion, CompletionRequest, LLMCapabilities, Message, PolicySnapshot
+    from ale.types import (
+        Completion,
+        CompletionRequest,
+        HandOver,
+        LLMCapabilities,
+        Message,
+        PolicySnapshot,
+        Sampling,
+    )
 
 
 @runtime_checkable
@@ -63,7 +72,10 @@ class KnowsTokenizer(Protocol):
 
 @runtime_checkable
 class Policy(LLM, Protocol):
-    """A language model that can be trained: it is exact to the token, and its weights change."""
+    """A language model whose weights change, and which is exact to the token.
+
+    A trainer of this framework needs a `TrainablePolicy`.
+    """
 
     @property
     def policy_version(self) -> int:
@@ -72,6 +84,8 @@ class Policy(LLM, Protocol):
 
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         """Sample from these weights: every token from now on carries their version.
+
+        `PolicySnapshot.hand_over` says how they are given.
 
         Answers being sampled continue with the new weights; `TokenTrace.policy_versions` says
         which token came from which.
@@ -95,14 +109,93 @@ class Policy(LLM, Protocol):
 
 
 @runtime_checkable
+class PolicyModel(Protocol):
+    """The model of a policy, in this process: what a trainer trains or copies."""
+
+    @property
+    def model(self) -> Any:
+        """A causal language model of transformers.
+
+        With adapters, a trainer adds them to this object.
+        """
+        ...
+
+    @property
+    def tokenizer(self) -> Any:
+        """Its fast tokenizer of transformers, for exports and for trainers that use TRL."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies architecture and vocabulary, not weights; checkpoints of another are refused.
+
+        Equal each time that the same policy is built.
+        """
+        ...
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held while the model runs, or its weights are read or changed.
+
+        A trainer that trains the model in place holds it for a whole step.
+        """
+        ...
+
+
+@runtime_checkable
+class TrainablePolicy(Policy, Protocol):
+    """A policy that trainers of this process train.
+
+    `ale.testing.policy.TrainablePolicyContract` trains it.
+    """
+
+    @property
+    def policy(self) -> PolicyModel:
+        """The model that is trained."""
+        ...
+
+    @property
+    def sampling(self) -> Sampling:
+        """The defaults of every request. A trainer scores at this temperature."""
+        ...
+
+    @property
+    def same_engine(self) -> bool | None:
+        """True if sampled log-probabilities are those of `policy`, up to rounding of its own type.
+
+        If not, a trainer needs a correction. None if it is not known.
+        """
+        ...
+
+    @property
+    def training_device(self) -> str:
+        """Device on which trainers compute, as torch names it.
+
+        It differs from that of the weights if another process samples: these then stay in the
+        processor's memory, and if they are sharded, no GPU needs to hold them whole.
+        """
+        ...
+
+    @property
+    def hand_overs(self) -> frozenset[HandOver]:
+        """The ways in which `load_policy` takes weights. A trainer with another one is refused."""
+        ...
+
+    def attached(self) -> None:
+        """A trainer has been attached, and will change the weights. Nothing was sampled so far."""
+        ...
+
+
+@runtime_checkable
 class ServedPolicy(Policy, Protocol):
     """A policy whose weights are on servers that other processes can ask."""
 
     async def client_options(self) -> Mapping[str, Any]:
         """Options with which the same component asks the same servers from another process.
 
-        They replace the options in the config, and contain no secret. Called once the run has
-        started. The run's own servers have to be started now, as this process may never ask them.
+        They replace the options in the config, and contain no secret. Called before anything is
+        sampled, if episodes run in other processes. The run's own servers have to be started now,
+        as this process may never ask them.
 
         Raises:
             LLMError: the servers can't be started.

@@ -45,11 +45,19 @@ from ale.types.task import (
     EnvironmentKind,
     Task,
 )
-from ale.types.training import Batch, CreditedGroup, PolicySnapshot, StepReport
+from ale.types.training import (
+    HAND_OVERS,
+    Batch,
+    CreditedGroup,
+    HandOver,
+    PolicySnapshot,
+    StepReport,
+)
 from ale.types.trajectory import Observation, Replaced, Stop, StopReason, Trajectory, Turn
 
 __all__ = [
     "ENVIRONMENT_KINDS",
+    "HAND_OVERS",
     "Batch",
     "BatchStatistics",
     "Capabilities",
@@ -75,6 +83,7 @@ __all__ = [
     "ForkCost",
     "Gae",
     "Group",
+    "HandOver",
     "IsolationLevel",
     "Job",
     "LLMCapabilities",

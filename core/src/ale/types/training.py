@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 from attrs import field
 
@@ -70,12 +70,35 @@ class StepReport:
     metrics: Mapping[str, float] = field(factory=dict)
 
 
+HandOver = Literal["in-place", "tensors", "folder"]
+"""The ways in which a trainer hands weights to the model that samples; there are no others.
+
+``in-place``: the model that the policy has (`ale.protocols.PolicyModel.model`) is the one that was
+trained, so nothing is handed over. ``tensors``: by the names of this model's parameters, with
+adapters merged; tied ones may be there under each of their names. ``folder``: these tensors in
+files of safetensors.
+"""
+
+HAND_OVERS: frozenset[HandOver] = frozenset(get_args(HandOver))
+
+
 @record
 class PolicySnapshot:
     """An immutable version of the policy. A new version is a new name; none is ever reused."""
 
     version: int
     path: str | None = None
-    """Folder with its weights; None if they are only in this process, or nowhere (an export)."""
-    weights: Any = field(default=None, repr=False, eq=False)
-    """The weights in memory, in a form that trainer and model agree on. Never stored."""
+    """Folder with its weights, if they are handed over as files."""
+    weights: Mapping[str, Any] | None = field(default=None, repr=False, eq=False)
+    """Its weights by name, if they are handed over as tensors. Never stored."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.path is not None and self.weights is not None:
+            raise ValueError("a snapshot has a 'path' or 'weights', not both")
+
+    @property
+    def hand_over(self) -> HandOver:
+        """How the weights are handed over."""
+        if self.weights is not None:
+            return "tensors"
+        return "in-place" if self.path is None else "folder"

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from ale.errors import InputError
-from ale.types import LLMCapabilities
-from ale_training.policy import policy_of, sampled_temperature
+from ale.protocols import TrainablePolicy, missing
+from ale.types import LLMCapabilities, Sampling
+from ale_training.policy import attach, sampled_temperature, trainable
 from ale_training.testing import InProcessLLM
 
 
@@ -20,22 +21,38 @@ class Served:
     [
         (None, "needs section 'llm'"),
         (Served(token_ids=False), "Served gives no token ids"),
-        (Served(token_ids=True), "Served does not run in this process"),
+        (Served(token_ids=True), "Served can't be trained in this process: it lacks 'aclose', "),
     ],
     ids=["none", "no-ids", "elsewhere"],
 )
 def test_a_model_that_can_not_be_trained_is_refused_with_a_way_out(llm: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        policy_of(llm)
+        trainable(llm)
     [problem] = caught.value.problems
     assert problem.path == "trainer.type"
     assert problem.expected
     assert problem.hint
 
 
-def test_the_policy_is_that_of_the_model_component() -> None:
-    llm: Any = InProcessLLM("model")
-    assert policy_of(llm).model == "model"
+MEMBERS = [each for each in missing(object(), TrainablePolicy) if each != "capabilities"]
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_missing_member_is_named(name: str) -> None:
+    able = LLMCapabilities(token_ids=True)
+    mine: Any = type("Mine", (), {**dict.fromkeys(MEMBERS), "capabilities": able})
+    assert trainable(mine())
+    delattr(mine, name)
+    with pytest.raises(InputError, match=f"the model Mine can't be trained .* lacks '{name}' of"):
+        trainable(mine())
+
+
+def test_a_policy_that_does_not_take_weights_in_this_way_is_refused() -> None:
+    llm = InProcessLLM("model")
+    attach(llm, "tensors")
+    llm.hand_overs = frozenset(("in-place",))
+    with pytest.raises(InputError, match="as tensors, which the model InProcessLLM does not take"):
+        attach(llm, "tensors")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +77,7 @@ def test_the_temperature_is_the_samplers_or_the_given_one_where_it_states_none()
     llm: Any = InProcessLLM("model", temperature=0.7)
     assert sampled_temperature(None, llm) == 0.7
     assert sampled_temperature(0.7, llm) == 0.7
-    del llm.sampling
+    llm.sampling = Sampling()
     with pytest.raises(InputError, match="does not state its sampling temperature"):
         sampled_temperature(None, llm)
     assert sampled_temperature(0.5, llm) == 0.5

@@ -1,15 +1,14 @@
 """The contract kit, for both decoders, and what is offered."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 
 import pytest
-import pytest_asyncio
 import torch
 
 from ale.errors import InputError
 from ale.plugin import BuildContext
-from ale.protocols import LLM, Policy
-from ale.testing.llm import LLMContract
+from ale.protocols import TrainablePolicy
+from ale.testing.policy import TrainablePolicyContract
 from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.options import PolicyOptions, TinyOptions
 from ale_llm_policy.plugin import ale_llms, probe
@@ -17,24 +16,20 @@ from ale_llm_policy.plugin import ale_llms, probe
 TINY = TinyOptions(layers=1, width=32, heads=2, kv_heads=1, head_dim=16, mlp=32, vocabulary=330)
 
 
-def build(**options: object) -> LLM:
+def build(**options: object) -> TrainablePolicy:
     return ale_llms()[0].build(PolicyOptions(tiny=TINY, **options), BuildContext(seed=1))
 
 
-class TestPacked(LLMContract):
-    @pytest_asyncio.fixture
-    async def llm(self) -> AsyncIterator[LLM]:
-        llm = build(max_tokens=32)
-        yield llm
-        await llm.aclose()
+class TestPacked(TrainablePolicyContract):
+    @pytest.fixture
+    def make_policy(self) -> Callable[[], TrainablePolicy]:
+        return lambda: build(max_tokens=32)
 
 
-class TestModules(LLMContract):
-    @pytest_asyncio.fixture
-    async def llm(self) -> AsyncIterator[LLM]:
-        llm = build(max_tokens=32, decoder="modules")
-        yield llm
-        await llm.aclose()
+class TestModules(TrainablePolicyContract):
+    @pytest.fixture
+    def make_policy(self) -> Callable[[], TrainablePolicy]:
+        return lambda: build(max_tokens=32, decoder="modules")
 
 
 def test_who_only_checks_a_config_takes_no_memory_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,10 +39,6 @@ def test_who_only_checks_a_config_takes_no_memory_of_a_gpu(monkeypatch: pytest.M
     llm = ale_llms()[0].build(PolicyOptions(tiny=TINY), BuildContext(checking=True))
     assert isinstance(llm, PolicyLLM)
     assert (llm.policy.device.type, llm.policy.dtype) == ("cpu", torch.bfloat16)
-
-
-def test_it_is_a_policy() -> None:
-    assert isinstance(build(), Policy)
 
 
 def test_torch_is_found_without_importing_it() -> None:

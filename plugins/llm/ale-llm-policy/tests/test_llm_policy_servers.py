@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,26 @@ import torch
 
 from ale.errors import AleError, InputError, LLMError
 from ale.plugin import BuildContext
-from ale.protocols import LLM, ServedPolicy
-from ale.strict import read_yaml, structure
-from ale.testing.llm import LLMContract
+from ale.protocols import ServedPolicy, TrainablePolicy
+from ale.strict import Node, read_yaml, structure
+from ale.testing.policy import TrainablePolicyContract
 from ale.testing.waiting import until
 from ale.types import CompletionRequest, Message, PolicySnapshot, Sampling
 from ale_llm_policy.build import build_servers, wrap_policy
 from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.options import Following, PolicyOptions, ServersOptions
 from ale_llm_policy.plugin import ale_llms
-from ale_llm_policy.pretrained import TorchPolicy, load_policy
+from ale_llm_policy.pretrained import TinyShape, TorchPolicy, load_policy
 from ale_llm_policy.servers import ServersLLM
 from ale_llm_policy.testing import CORPUS, forward_logits, new_policy, request
 from ale_nats_client.options import ServerOptions
+from ale_servers.gateway import Model
+from ale_servers.hosted import HostedLLM
+from ale_servers.program import Answered
+from ale_servers.records import SampleRequest, Weights
+from ale_servers.supervisor import Command
 from ale_servers.testing.serving import serving
-from ale_training.policy import policy_of
+from ale_training.policy import attach
 
 
 class Lab:
@@ -73,10 +78,10 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
             await llm.aclose()
 
 
-class TestServers(LLMContract):
+class TestServers(TrainablePolicyContract):
     @pytest.fixture
-    def llm(self, lab: Lab) -> LLM:
-        return lab.connect(max_tokens=32)
+    def make_policy(self, lab: Lab) -> Callable[[], TrainablePolicy]:
+        return lambda: lab.connect(max_tokens=32)
 
 
 def test_it_is_a_policy_and_asks_nobody_when_it_is_built(tmp_path: Path) -> None:
@@ -255,7 +260,7 @@ async def test_a_server_with_other_weights_or_another_model_is_refused(lab: Lab)
 
 async def test_a_run_that_will_train_holds_its_servers_from_its_start(lab: Lab) -> None:
     trains = lab.connect()
-    assert policy_of(trains) is trains.policy  # as a trainer does that is attached
+    attach(trains, "in-place")
     await trains.check()
     lab.run_id = "another-run"
     other = lab.connect()
@@ -349,7 +354,7 @@ def test_the_model_of_own_servers_is_the_plain_one_though_adapters_were_added(
     before = {name: weight.clone() for name, weight in llm.policy.base.named_parameters()}
     inject_adapter_in_model(LoraConfig(r=4, target_modules="all-linear"), llm.policy.model)
     assert llm._own is not None
-    llm._own.commands(llm.policy, llm._first)
+    llm._own.write(llm.policy, llm._first)
     saved = load_policy(str(tmp_path / "servers" / "model"))
     after = dict(saved.base.named_parameters())
     assert after.keys() == before.keys()
@@ -380,7 +385,8 @@ def test_each_own_server_has_its_own_gpus(tmp_path: Path) -> None:
     options = ServersOptions(start=2, gpus=("1", "2,3"))
     llm = build_servers(options, BuildContext(run_directory=tmp_path))
     assert llm._own is not None
-    commands = llm._own.commands(llm.policy, llm._first)
+    llm._own.write(llm.policy, llm._first)
+    commands = llm._own.commands()
     assert [each.environ["CUDA_VISIBLE_DEVICES"] for each in commands] == ["1", "2,3"]
     # The workers of an executor sample from the same servers, and start none.
     assert (llm._client["start"], llm._client["gpus"]) == (0, [])
@@ -403,6 +409,83 @@ async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
         await llm.complete(request("a"))
     await llm.aclose()
     assert not (tmp_path / "weights").exists()
+
+
+class OneToken:
+    """A `Program` that samples one token, and says from which weights."""
+
+    def __init__(self) -> None:
+        self.label = ""
+
+    async def is_ready(self) -> bool:
+        return True
+
+    async def begin(self, label: str) -> None:
+        self.label = label
+
+    async def sample(self, request: SampleRequest, model: str | None) -> Answered:
+        return Answered(ids=(7,), logprobs=(-1.0,), labels=(self.label,), reason="length")
+
+    async def load(self, weights: Weights, label: str) -> None:
+        self.label = label
+
+    async def _done(self, *_: Any) -> None: ...
+
+    check = pause = resume = abort = _done
+
+
+def program(monkeypatch: pytest.MonkeyPatch, *argv: str) -> None:
+    """Let every own server be such a program; its process runs the command."""
+
+    def build(section: Node, *_: Any) -> tuple[None, HostedLLM]:
+        model = section.get("model")
+        assert model is not None
+        served = Model(
+            folder=Path(str(model.value)),
+            name="one",
+            context=99,
+            vocabulary=330,
+            max_running=4,
+            start_s=60,
+        )
+        command = Command(argv=argv, log=Path("/dev/null"))
+        return None, HostedLLM(served, command, "http://one", lambda _: OneToken())
+
+    monkeypatch.setattr("ale_llm_policy.servers.build_choice", build)
+
+
+async def test_a_program_of_the_run_s_own_is_asked_without_a_server_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(monkeypatch, "sleep", "600")
+    options = ServersOptions(start=1, server={"type": "vllm-server"}, refresh_s=0.05)
+    llm = build_servers(options, BuildContext(run_directory=tmp_path))
+    first = await llm.complete(request("a"))
+    other = dict(new_policy(seed=9, shape=TinyShape()).model.named_parameters())
+    await llm.load_policy(PolicySnapshot(version=3, weights=other))
+    second = await llm.complete(request("a"))
+    versions = [each.tokens and each.tokens.policy_versions for each in (first, second)]
+    assert versions == [(0,), (3,)]
+    assert not (tmp_path / "servers" / "registry").exists(), "nobody else finds it"
+    with pytest.raises(AleError, match="for this process alone"):
+        await llm.client_options()
+    (task,) = [each.supervising for each in llm._programs.values()]
+    await llm.aclose()
+    assert task is not None
+    assert task.done()
+
+
+async def test_a_program_of_the_run_s_own_that_always_ends_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    program(monkeypatch, "sh", "-c", "echo out of memory; exit 2")
+    monkeypatch.setattr(OneToken, "is_ready", OneToken._done)
+    options = ServersOptions(start=1, server={"type": "vllm-server"}, timeout_s=300.0)
+    llm = build_servers(options, BuildContext(run_directory=tmp_path))
+    with pytest.raises(LLMError, match=r"are not started again\n.*own-0.log:\nout of memory"):
+        await asyncio.wait_for(llm.complete(request("a")), timeout=60.0)
+    assert any("own-0: the server ended with status 2" in each for each in caplog.messages)
+    await llm.aclose()
 
 
 async def test_own_servers_that_end_for_good_are_not_waited_for(

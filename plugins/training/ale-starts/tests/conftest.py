@@ -54,7 +54,7 @@ class Backwards(FakePolicy):
 
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         await super().load_policy(snapshot)
-        self.known = snapshot.weights
+        self.known = (snapshot.weights or {"known": 0})["known"]
 
     def _say(self, request: CompletionRequest) -> Message:
         at = request.turn
@@ -85,7 +85,7 @@ class Teacher:
         return StepReport(step=batch.step, policy_version=self.version)
 
     def snapshot(self) -> PolicySnapshot:
-        return PolicySnapshot(version=self.version, weights=self.known)
+        return PolicySnapshot(version=self.version, weights={"known": self.known})
 
     def save(self, directory: Path) -> None:
         (directory / "state").write_text(json.dumps([self.version, self.known]))

@@ -24,6 +24,7 @@ from ale_trainer_policy.options import LoraOptions, PolicyOptions, SftOptions
 from ale_trainer_policy.plugin import ale_trainers
 from ale_trainer_policy.worker_group import WorkerGroup
 from ale_training import checkpoint
+from ale_training.testing import InProcessLLM
 
 IDS = torch.tensor([[3, 9, 1, 7, 30, 2, 8, 8]])
 TRAINERS = {component.name: component for component in ale_trainers()}
@@ -39,18 +40,14 @@ class StandInOptions:
     max_tokens: int = field(default=512, metadata=doc("Of an answer."))
 
 
-class StandIn:
+class StandIn(InProcessLLM):
     """As ale-llm-policy's component, which this package's tests can't install."""
 
-    def __init__(self, llm: Any, tokenizer: Any) -> None:
-        self.capabilities, self.sampling, self.policy = llm.capabilities, llm.sampling, llm.policy
-        self.policy.tokenizer = tokenizer
+    def __init__(self, model: Any, fingerprint: str) -> None:
+        super().__init__(model, _tokenizer(), fingerprint=fingerprint)
         self.policy.save = self.save
         self.policy.load_weights = self.load_weights
         self.closed = 0
-
-    async def complete(self, request: Any) -> Any:
-        raise AssertionError("nothing is sampled here")
 
     def save(self, directory: Path) -> None:
         self.policy.model.save_pretrained(directory)
@@ -84,8 +81,7 @@ def maker(lab: Any) -> Any:
             model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
         else:
             raise InputError([Problem(message=f"no {options.model}", path="llm.model")])
-        llm = lab.InProcessLLM(model, fingerprint=f"tiny-{options.width}")
-        made.append(StandIn(llm, _tokenizer()))
+        made.append(StandIn(model, f"tiny-{options.width}"))
         return made[-1]
 
     component = Component("stand-in", StandInOptions, build, summary="In this process.")

@@ -46,7 +46,7 @@ async def test_the_temperature_is_the_samplers(lab: Any) -> None:
 @pytest.mark.parametrize("critic", [None, CriticOptions(type="model")])
 def test_a_copy_is_trained_where_the_component_says(lab: Any, critic: CriticOptions | None) -> None:
     llm = lab.InProcessLLM(lab.tiny_model())
-    llm.training_device = torch.device("meta")
+    llm.training_device = "meta"
     trainer = attached(llm, sync="copy", critic=critic, objective="grpo")
     parts = trainer._learner.model, trainer._reference.model, trainer._learner.critic
     trained = [each for part in parts if part is not None for each in part.parameters()]

@@ -69,7 +69,7 @@ class Serving:
 
     def check(self, snapshot: PolicySnapshot) -> None:
         """Raises `InputError` where the trainer's snapshots have no weights to hand over."""
-        if self.policy is not None and snapshot.weights is None and snapshot.path is None:
+        if self.policy is not None and snapshot.hand_over == "in-place":
             message = "the trainer gives no weights that servers could be given"
             hint = "trainer: {type: policy, sync: copy}"
             raise InputError.of(message, path="trainer", hint=hint)

@@ -88,9 +88,14 @@ class Gateway:
         self._removals: dict[str, asyncio.Task[None]] = {}
         """Removals of adapters that requests still use, by the adapters' names in the program."""
         self._restarting = False
+        self._beginning: asyncio.Task[None] | None = None
         self._deadline = 0.0
         """Deadline of the start, by the event loop's clock."""
         self._instance, self._since = "", time.time()
+
+    def begin(self) -> None:
+        """Start the program now. Until it answers, requests are refused instead of held."""
+        self._beginning = self._begin_beside(self.started())
 
     async def started(self) -> None:
         """Wait until the program answers.
@@ -156,7 +161,8 @@ class Gateway:
         """The first caller starts the program; others are refused while it starts again."""
         ready = self._ready
         starting = self._running is not None and ready is not None and not ready.done()
-        if self._restarting or starting:
+        begins = self._beginning is not None and not self._beginning.done()
+        if self._restarting or starting or begins:
             raise NotSampledError("the server program is starting")
         await self.started()
 

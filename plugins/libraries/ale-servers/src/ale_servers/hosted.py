@@ -1,10 +1,17 @@
-"""The model component of a server program: its chat API, and a gateway for clients with ids."""
+"""The model component of a server program: its chat API, and a gateway for clients with ids.
 
+A run asks programs of its own through this component, in its own process. `ale serve` puts it
+behind HTTP, for clients in other processes.
+"""
+
+import asyncio
 import json
 import logging
 import sys
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 
 from attrs import evolve
 
@@ -49,9 +56,27 @@ class HostedLLM:
         self.asked = Asked(url, self._connections, key)
         self.server = Gateway(model, program(self.asked), self._run)
         """Samples for clients that have ids."""
+        self.supervising: asyncio.Task[None] | None = None
+        """Keeps the program running, and ends when it gives up. None: it was not started yet."""
+        self._report: Callable[[str], None] = log.warning
+        self._failures: int | None = None
 
-    def _run(self, on_start: OnStart) -> AbstractAsyncContextManager[object]:
-        return supervised(self.command, log.warning, on_start)
+    def own(self, output: Path, *, failures: int) -> None:
+        """Make it a server of this process alone. Called before the first request.
+
+        Args:
+            output: file for the program's output; its name is in messages about the program.
+            failures: as for `supervised`.
+        """
+        self.command = evolve(self.command, log=output)
+        self._report = partial(log.warning, "%s: %s", output.stem)
+        self._failures = failures
+
+    @asynccontextmanager
+    async def _run(self, on_start: OnStart) -> AsyncIterator[None]:
+        kept = supervised(self.command, self._report, on_start, failures=self._failures)
+        async with kept as self.supervising:
+            yield
 
     @property
     def capabilities(self) -> LLMCapabilities:

@@ -103,6 +103,16 @@ class InferenceServer(Protocol):
 
 
 @runtime_checkable
+class HasServer(Protocol):
+    """A model component that is also a server for training, which `ale serve` then offers."""
+
+    @property
+    def server(self) -> InferenceServer:
+        """Samples for clients that have ids."""
+        ...
+
+
+@runtime_checkable
 class Leased(Protocol):
     """A client of a server may also be this: then the server knows which run changes its weights.
 

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import cast
 
 from attrs import frozen
 
 from ale.errors import InputError, Problem
-from ale.protocols import LLM
-from ale.types import Sampling
-
-if TYPE_CHECKING:
-    import torch
+from ale.protocols import LLM, TrainablePolicy, missing
+from ale.types import HandOver, Sampling
 
 
-class InProcess(Protocol):
-    """The attribute `policy` of a model component that runs in this process."""
-
-    model: Any
-    """A transformers causal model."""
-    tokenizer: Any
-    version: int
-    fingerprint: str
-    """Fingerprint of architecture and vocabulary, not of weights."""
-    lock: AbstractContextManager[Any]
-    """Held while the model runs or its weights change."""
-
-
-def policy_of(llm: LLM | None) -> InProcess:
-    """The policy of a model component, for a trainer that will train it.
-
-    A component that has to prepare for this has a method `attached`, which is called.
+def trainable(llm: LLM | None) -> TrainablePolicy:
+    """The model component as one that can be trained.
 
     Raises:
-        InputError: the component has no policy, or records no token ids.
+        InputError: it lacks members of `TrainablePolicy`, which are named, or gives no token ids.
     """
     if llm is None:
         raise _refused("this trainer needs section 'llm': it trains the model that samples")
@@ -43,23 +24,38 @@ def policy_of(llm: LLM | None) -> InProcess:
             f"the model {type(llm).__name__} gives no token ids, and nothing is tokenised again "
             "to replace them"
         )
-    policy = getattr(llm, "policy", None)
-    if attached := getattr(llm, "attached", None):
-        attached()
-    if policy is None or not hasattr(policy, "model"):
-        raise _refused(f"the model {type(llm).__name__} does not run in this process")
-    found: InProcess = policy
-    return found
+    if lacking := missing(llm, TrainablePolicy):
+        names = ", ".join(f"'{each}'" for each in lacking)
+        raise _refused(
+            f"the model {type(llm).__name__} can't be trained in this process: it lacks {names} of "
+            "ale.protocols.TrainablePolicy"
+        )
+    return cast(TrainablePolicy, llm)
 
 
-def training_device(llm: LLM | None) -> torch.device:
-    """The device on which the model of a component is trained.
+def attach(policy: TrainablePolicy, hand_over: HandOver) -> None:
+    """Begin to train a policy, which will get its weights in this way.
 
-    A component that does not itself sample names it in its attribute `training_device` and keeps
-    its weights in the processor's memory: if they are sharded, no GPU needs to hold them whole.
+    Raises:
+        InputError: it does not take weights in this way.
     """
-    given: torch.device | None = getattr(llm, "training_device", None)
-    return given or next(policy_of(llm).model.parameters()).device
+    if hand_over not in policy.hand_overs:
+        taken = ", ".join(sorted(policy.hand_overs)) or "in no way"
+        raise InputError.of(
+            f"this trainer hands over its weights {_HOW[hand_over]}, which the model "
+            f"{type(policy).__name__} does not take",
+            path="trainer.type",
+            expected=f"a trainer that hands over in one of these ways: {taken}",
+            hint="trainer: {type: policy, sync: same} is in-place, sync: copy is tensors",
+        )
+    policy.attached()
+
+
+_HOW: dict[HandOver, str] = {
+    "in-place": "in place",
+    "tensors": "as tensors",
+    "folder": "in a folder",
+}
 
 
 def _refused(message: str) -> InputError:
@@ -80,17 +76,13 @@ class OtherEngine:
     message: str
 
 
-def other_engine(llm: LLM | None) -> OtherEngine | None:
+def other_engine(policy: TrainablePolicy) -> OtherEngine | None:
     """Facts about an engine that computes probabilities differently from a trainer.
-
-    Args:
-        llm: the model that samples. Its attribute `same_engine` says whether it computes as a
-            trainer in this process does; None: not known. Without the attribute, it does.
 
     Returns:
         None if both compute in the same way.
     """
-    same: bool | None = getattr(llm, "same_engine", True)
+    same = policy.same_engine
     if same:
         return None
     known = "the model is sampled in" if same is False else "servers of a registry may run"
@@ -98,22 +90,24 @@ def other_engine(llm: LLM | None) -> OtherEngine | None:
     return OtherEngine(same is False, message)
 
 
-def sampled_temperature(given: float | None, llm: LLM | None, *, uses_ratio: bool = True) -> float:
+def sampled_temperature(
+    given: float | None, policy: TrainablePolicy, *, uses_ratio: bool = True
+) -> float:
     """The temperature to score at: the sampler's own.
 
     Args:
         given: ``trainer.temperature``.
-        llm: the model that samples; its attribute `sampling` has the defaults of every request.
+        policy: the model that samples.
         uses_ratio: log-probabilities are compared with the sampler's, so both must come from the
             same distribution. Imitation may use any temperature.
 
     Raises:
         InputError: the distributions differ, or no temperature is given anywhere.
     """
-    sampling = getattr(llm, "sampling", None)
-    if sampling is None or sampling.temperature is None:
+    sampling = policy.sampling
+    if sampling.temperature is None:
         if given is None:
-            message = f"the model {type(llm).__name__} does not state its sampling temperature"
+            message = f"the model {type(policy).__name__} does not state its sampling temperature"
             expected = "trainer.temperature: that of the sampler"
             raise InputError.of(message, path="trainer.temperature", expected=expected)
         return given

@@ -3,22 +3,24 @@
 import threading
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from ale.types import (
+    HAND_OVERS,
     Batch,
     BatchStatistics,
     Chunk,
     Completion,
+    CompletionRequest,
     Credit,
     CreditedGroup,
     Episode,
     Group,
     LLMCapabilities,
     Message,
+    PolicySnapshot,
     Rollout,
     Sampling,
     Span,
@@ -28,22 +30,50 @@ from ale.types import (
 )
 
 
+@define(kw_only=True, slots=False)
+class Model:
+    """A `PolicyModel`."""
+
+    model: Any
+    tokenizer: Any = None
+    fingerprint: str = "tiny"
+    lock: Any = field(factory=threading.RLock)
+
+
 class InProcessLLM:
-    """The part of a model component that a trainer uses."""
+    """A `TrainablePolicy` that is trained, and never asked."""
 
     capabilities = LLMCapabilities(token_ids=True, logprobs=True)
+    hand_overs = HAND_OVERS
 
     def __init__(
         self, model: Any, tokenizer: Any = None, *, fingerprint: str = "tiny", **sampling: float
     ) -> None:
-        self.policy = SimpleNamespace(
-            model=model,
-            tokenizer=tokenizer,
-            version=0,
-            fingerprint=fingerprint,
-            lock=threading.RLock(),
-        )
+        self.policy_version = 0
+        self.policy = Model(model=model, tokenizer=tokenizer, fingerprint=fingerprint)
+        self.same_engine: bool | None = True
+        self.training_device = "cpu"
+        if hasattr(model, "parameters"):
+            self.training_device = str(next(model.parameters()).device)
         self.sampling = Sampling(**{"temperature": 1.0, "top_p": 1.0, **sampling})  # type: ignore[arg-type]
+
+    def attached(self) -> None:
+        """Does nothing."""
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """Nothing is sampled here."""
+        raise AssertionError("nothing is sampled here")
+
+    async def force(self, request: CompletionRequest, answer: Message) -> Completion:
+        """As `complete`."""
+        raise AssertionError("nothing is scored here")
+
+    async def load_policy(self, snapshot: PolicySnapshot) -> None:
+        """Take the version alone."""
+        self.policy_version = snapshot.version
+
+    async def aclose(self) -> None:
+        """Does nothing."""
 
 
 @frozen(kw_only=True)

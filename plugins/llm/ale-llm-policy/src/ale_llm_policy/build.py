@@ -93,7 +93,7 @@ def build_servers(options: ServersOptions, context: BuildContext) -> ServersLLM:
         registry,
         _channel(options, folder, device),
         origin=None if address is None else WeightOrigin(folder, address),
-        training_device=device,
+        training_device=str(device),
         run=context.run_id,
         following=options.follow,
         options=PoolOptions(

@@ -3,14 +3,17 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from attrs import define, field
 
 from ale.errors import ContextLengthError, LLMError, ToolsUnsupportedError
 from ale.types import (
+    HAND_OVERS,
     Completion,
     CompletionRequest,
     FinishReason,
+    HandOver,
     LLMCapabilities,
     Message,
     PolicySnapshot,
@@ -24,6 +27,7 @@ from ale_llm_policy.pretrained import TorchPolicy
 from ale_llm_policy.server import EngineServer
 from ale_llm_policy.sessions import Sessions
 from ale_servers.records import Sampled, SampleRequest
+from ale_training.quantised import is_quantised
 
 _LONG = 1 << 18
 """Characters that take a good part of a second to tokenise."""
@@ -34,7 +38,7 @@ class TokenLLM:
     """Turns messages into ids, and sampled ids into messages, whatever samples the ids."""
 
     policy: TorchPolicy
-    """Model, tokenizer and template; read by trainers."""
+    """Model, tokenizer and template."""
     _defaults: Sampling = field(kw_only=True)
     """For options that a request leaves open; all set."""
     _context: int = field(kw_only=True)
@@ -62,7 +66,7 @@ class TokenLLM:
 
     @property
     def sampling(self) -> Sampling:
-        """Sampling defaults of every request; read by trainers."""
+        """As `TrainablePolicy.sampling`; all are set."""
         return self._defaults
 
     @property
@@ -191,7 +195,9 @@ class TokenLLM:
 
 @define(eq=False, repr=False, slots=False)
 class PolicyLLM(TokenLLM):
-    """Samples from a policy in this process. A `Policy`."""
+    """Samples from a policy in this process. A `TrainablePolicy`."""
+
+    same_engine: ClassVar[bool] = True
 
     engine: Engine
     """Samples from it."""
@@ -205,24 +211,35 @@ class PolicyLLM(TokenLLM):
         )
         """Gives the same engine to clients that have ids, such as those of `ale serve`."""
 
+    @property
+    def training_device(self) -> str:
+        """That of the weights."""
+        return str(self.policy.device)
+
+    @property
+    def hand_overs(self) -> frozenset[HandOver]:
+        """All, unless the weights are quantised: these take none."""
+        return frozenset(("in-place",)) if is_quantised(self.policy.base) else HAND_OVERS
+
+    def attached(self) -> None:
+        """Does nothing: the weights are nobody else's."""
+
     async def _sample(self, asked: SampleRequest, session: str) -> Sampled:
         return await self.server.run(asked)
 
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         """Sample from these weights, starting with the next decoding step.
 
-        `snapshot.weights` is this policy if the model already has the weights, or a mapping of
-        names to tensors, which are copied in place. If it is None, `snapshot.path` is read; if
-        that is None too, the model already has the weights.
+        Tensors are copied in place.
 
         Raises:
             InputError: the weights do not fit this model.
         """
 
         def change() -> None:
-            if snapshot.weights is not None and snapshot.weights is not self.policy:
+            if snapshot.weights is not None:
                 self.policy.load_weights(snapshot.weights)
-            elif snapshot.weights is None and snapshot.path is not None:
+            elif snapshot.path is not None:
                 self.policy.load_weights(snapshot.path)
             self.policy.version = snapshot.version
 

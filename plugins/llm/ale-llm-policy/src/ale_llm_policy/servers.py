@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import torch
 from attrs import define, field, frozen
 from torch import Tensor
 
@@ -18,22 +17,26 @@ from ale.errors import AleError, InputError, LLMError
 from ale.plugin import BuildContext
 from ale.runs import Registry, build_choice
 from ale.strict import from_plain
-from ale.types import LLMCapabilities, PolicySnapshot
+from ale.types import HAND_OVERS, HandOver, LLMCapabilities, PolicySnapshot
 from ale_llm_policy.channels import Channel, FolderWeights
 from ale_llm_policy.model import TokenLLM
 from ale_llm_policy.options import Following
 from ale_llm_policy.pretrained import TorchPolicy, weights
 from ale_servers.client import Connections, HTTPServer
+from ale_servers.hosted import HostedLLM
 from ale_servers.origin import WeightOrigin
 from ale_servers.pool import PoolOptions, ServerPool
-from ale_servers.records import Sampled, SampleRequest, Weights
-from ale_servers.registry import FolderRegistry
+from ale_servers.protocol import InferenceServer
+from ale_servers.records import Entry, Sampled, SampleRequest, Weights
+from ale_servers.registry import Addresses, FolderRegistry
 from ale_servers.registry import Registry as ServerRegistry
 from ale_servers.supervisor import Command, last_lines, serve_command, supervised
 from ale_training.lora import full_weights
 
 log = logging.getLogger(__name__)
 
+_START_S = 1.0
+"""Seconds between looks at whether an own server has been started."""
 _FAILURES = 5
 """A run gives up a server of its own that ends so many times in a row, soon after its start."""
 
@@ -78,34 +81,64 @@ class OwnServers:
             return f"the run's own servers can't be started: {said}" if said else None
         return None
 
-    def commands(self, policy: TorchPolicy, named: Mapping[str, Tensor]) -> list[Command]:
-        """The commands to run, after writing the model into the folder.
+    @property
+    def logs(self) -> list[Path]:
+        """Their outputs."""
+        return [self.folder / f"own-{number}.log" for number in range(self.n)]
+
+    def programs(self) -> list[HostedLLM]:
+        """The servers as programs that this process asks itself; empty if `ale serve` has to.
+
+        Their model has been written. A policy would compute in this process.
+        """
+        if self.section["type"] == "policy":
+            return []
+        made = []
+        for log_file, environ in zip(self.logs, self._environments(), strict=True):
+            context = BuildContext(environ=environ)
+            _, llm = build_choice(from_plain(self._served()), "llm", Registry.installed(), context)
+            if not isinstance(llm, HostedLLM):
+                return []
+            llm.own(log_file, failures=_FAILURES)
+            made.append(llm)
+        return made
+
+    def write(self, policy: TorchPolicy, named: Mapping[str, Tensor]) -> None:
+        """Write the model into the folder.
 
         Args:
             policy: model, tokenizer and template.
             named: its weights by the names of the plain model; adapters may have been added to it.
         """
-        model = self.folder / "model"
-        policy.save(model, named)
+        policy.save(self.folder / "model", named)
+
+    def commands(self) -> list[Command]:
+        """The commands of `ale serve`, for servers that other processes ask too."""
         config = self.folder / "serve.yaml"
         register = ("--register", str(self.registry.folder))
-        gpus = [{"CUDA_VISIBLE_DEVICES": each} for each in self.gpus] or [{}] * self.n
-        config.write_text(json.dumps({"llm": {**self.section, "model": str(model.absolute())}}))
+        config.write_text(json.dumps({"llm": self._served()}))
         return [
             Command(
-                argv=serve_command(("--config", str(config)), register, f"own-{number}"),
-                log=self.folder / f"own-{number}.log",
-                environ={**self.environ, **visible},
+                argv=serve_command(("--config", str(config)), register, log_file.stem),
+                log=log_file,
+                environ=environ,
             )
-            for number, visible in enumerate(gpus)
+            for log_file, environ in zip(self.logs, self._environments(), strict=True)
         ]
+
+    def _served(self) -> dict[str, Any]:
+        return {**self.section, "model": str((self.folder / "model").absolute())}
+
+    def _environments(self) -> list[dict[str, str]]:
+        gpus = [{"CUDA_VISIBLE_DEVICES": each} for each in self.gpus] or [{}] * self.n
+        return [{**self.environ, **visible} for visible in gpus]
 
 
 @define(eq=False, repr=False, slots=False)
 class ServersLLM(TokenLLM):
-    """Samples from servers. A `Policy`: each `load_policy` gives them the weights.
+    """Samples from servers. A `TrainablePolicy`: each `load_policy` gives them the weights.
 
-    Its own policy renders prompts, reads answers, and is the model that a trainer trains.
+    Its own policy renders prompts, reads answers, and is what a trainer trains.
     """
 
     _registry: ServerRegistry
@@ -114,9 +147,8 @@ class ServersLLM(TokenLLM):
     """Hands the weights over."""
     _origin: WeightOrigin | None = field(kw_only=True)
     """Hands out the folder of the channel, if servers may be unable to read it."""
-    training_device: torch.device = field(kw_only=True)
-    """Where a trainer computes with the model, whose weights stay in the processor's memory until
-    then. Read by trainers."""
+    training_device: str = field(kw_only=True)
+    """As `TrainablePolicy.training_device`; the weights are in the processor's memory."""
     _run: str = field(kw_only=True)
     """Id of the run."""
     _following: Following | None = field(kw_only=True)
@@ -152,14 +184,13 @@ class ServersLLM(TokenLLM):
         self._pool: ServerPool | None = None
         self._running = contextlib.AsyncExitStack()
         self._supervised: list[asyncio.Task[None]] = []
+        self._programs: dict[str, HostedLLM] = {}
+        """Own servers that this process asks itself, by URL."""
         self._written = False
         self._attached = False
 
     def attached(self) -> None:
-        """A trainer of this process will change the weights: hold the servers from the start.
-
-        Called by trainers.
-        """
+        """Hold the servers from the start."""
         self._attached = True
 
     @property
@@ -169,11 +200,13 @@ class ServersLLM(TokenLLM):
 
     @property
     def same_engine(self) -> bool | None:
-        """Is each token's probability computed as a trainer of this policy does? Read by trainers.
-
-        None if the servers were started by somebody else.
-        """
+        """As `TrainablePolicy.same_engine`; None if the servers were started by somebody else."""
         return None if self._own is None else self._own.section["type"] == "policy"
+
+    @property
+    def hand_overs(self) -> frozenset[HandOver]:
+        """All, but adapters alone come from the model of this process."""
+        return frozenset(("in-place",)) if self._options.adapter else HAND_OVERS
 
     def obstacle(self) -> str | None:
         """Why this can't work on this machine, as far as it is known without asking a server."""
@@ -204,7 +237,7 @@ class ServersLLM(TokenLLM):
         Raises:
             LLMError: own servers can't be started.
         """
-        pool = await self._opened()
+        pool = await self._opened(shared=True)
         if self._options.take_over:
             await self._publish(pool)
         await pool.start()
@@ -220,8 +253,7 @@ class ServersLLM(TokenLLM):
         try:
             return await self._answered(pool.sample(asked, session))
         except LLMError as error:
-            logs = [self._own.folder / f"own-{number}.log" for number in range(self._own.n)]
-            ends = "\n".join(f"{log}:\n{last_lines(log)}" for log in logs)
+            ends = "\n".join(f"{log}:\n{last_lines(log)}" for log in self._own.logs)
             raise type(error)(f"{error}\n{ends}") from error
 
     async def _answered(self, answer: Coroutine[Any, Any, Sampled]) -> Sampled:
@@ -229,10 +261,13 @@ class ServersLLM(TokenLLM):
         asking = asyncio.ensure_future(answer)
         try:
             while not asking.done():
-                running = [each for each in self._supervised if not each.done()]
+                kept = [*self._supervised, *(each.supervising for each in self._programs.values())]
+                running = [each for each in kept if each is None or not each.done()]
                 if not running:
                     raise LLMError("the run's own servers have ended, and are not started again")
-                await asyncio.wait({asking, *running}, return_when="FIRST_COMPLETED")
+                tasks = {asking, *filter(None, running)}
+                timeout = _START_S if None in running else None
+                await asyncio.wait(tasks, timeout=timeout, return_when="FIRST_COMPLETED")
             return asking.result()
         finally:
             asking.cancel()
@@ -240,9 +275,7 @@ class ServersLLM(TokenLLM):
     async def load_policy(self, snapshot: PolicySnapshot) -> None:
         """Give all servers these weights, and sample from them.
 
-        `snapshot.weights` is this policy if its model has the weights, or a mapping of names to
-        tensors. If it is None, `snapshot.path` is read; if that is None too, the model has the
-        weights. After a mapping, the model's own weights, now outdated, are dropped.
+        After tensors, the model's own weights, now outdated, are dropped.
 
         Raises:
             InputError: the weights do not fit this model.
@@ -258,7 +291,7 @@ class ServersLLM(TokenLLM):
         else:
             await pool.update(published)
         self.policy.version = snapshot.version
-        if snapshot.weights not in (None, self.policy):
+        if snapshot.hand_over == "tensors":
             with self.policy.lock:
                 weights.drop(self.policy.base)
             self._first = {}
@@ -275,14 +308,20 @@ class ServersLLM(TokenLLM):
         if self._written:
             self._channel.remove()
 
-    async def _opened(self) -> ServerPool:
+    async def _opened(self, *, shared: bool = False) -> ServerPool:
+        """The pool; own servers are started before.
+
+        Args:
+            shared: other processes will ask own servers too.
+        """
         async with self._opening:
             if self._pool is None:
                 if self._origin is not None:
                     await self._origin.started()  # now, when a wrong address loses no work
+                await self._start_own(shared=shared)
                 pool = ServerPool(
-                    self._registry,
-                    lambda entry: HTTPServer(entry, self._connections),
+                    Addresses([*self._programs]) if self._programs else self._registry,
+                    self._connected,
                     fingerprint=self.policy.fingerprint,
                     initial=self._initial,
                     run=self._run,
@@ -290,15 +329,27 @@ class ServersLLM(TokenLLM):
                     options=self._options,
                     holds=self._attached,
                 )
-                await self._start_own()
                 self._pool = pool
+            elif shared and self._programs:
+                raise AleError("the run's own servers were started for this process alone")
         return self._pool
 
-    async def _start_own(self) -> None:
+    def _connected(self, entry: Entry) -> InferenceServer:
+        program = self._programs.get(entry.url)
+        return HTTPServer(entry, self._connections) if program is None else program.server
+
+    async def _start_own(self, *, shared: bool) -> None:
         if self._own is None:
             return
-        commands = self._own.commands
-        for command in await asyncio.to_thread(commands, self.policy, self._first):
+        await asyncio.to_thread(self._own.write, self.policy, self._first)
+        if not shared:
+            for each in await asyncio.to_thread(self._own.programs):
+                self._programs[each.asked.url] = each
+                self._running.push_async_callback(each.aclose)
+                each.server.begin()
+        if self._programs:
+            return
+        for command in await asyncio.to_thread(self._own.commands):
             report = partial(log.warning, "%s: %s", command.log.stem)
             kept = supervised(command, report, failures=_FAILURES)
             self._supervised.append(await self._running.enter_async_context(kept))
@@ -313,6 +364,10 @@ class ServersLLM(TokenLLM):
     async def _published(self, snapshot: PolicySnapshot) -> Weights:
         """Write the weights, and hand them out."""
         published = await asyncio.to_thread(self._write, snapshot)
+        sent = published.broadcast
+        if self._programs and sent is not None and not sent.host:  # they are on this machine
+            sent = msgspec.structs.replace(sent, host="127.0.0.1")
+            published = msgspec.structs.replace(published, broadcast=sent)
         origin = None if self._origin is None else await self._origin.started()
         return msgspec.structs.replace(published, run=self._run, origin=origin)
 
@@ -320,7 +375,7 @@ class ServersLLM(TokenLLM):
         self._written = True
         if not self._options.adapter:
             return self._channel.publish(snapshot.version, self._tensors(snapshot))
-        if snapshot.weights not in (None, self.policy) or snapshot.path is not None:
+        if snapshot.hand_over != "in-place":
             raise AleError("llm.adapter: only adapters of this process's model can be given alone")
         assert isinstance(self._channel, FolderWeights)
         published = self._channel.publish_adapter(snapshot.version, self.policy)
@@ -328,14 +383,18 @@ class ServersLLM(TokenLLM):
 
     def _tensors(self, snapshot: PolicySnapshot) -> dict[str, Tensor]:
         """The weights by the names of the plain model: tied ones once, adapters merged."""
-        given = snapshot.weights
-        if given is None and snapshot.path is not None:
+        given: Mapping[str, Tensor]
+        if snapshot.path is not None:
             given = weights.read(Path(snapshot.path))
-        if given is None or given is self.policy:
+        elif snapshot.weights is not None:
+            given = snapshot.weights
+        else:
             if not self._first:
                 raise AleError("the model's own weights were dropped when others were handed over")
             with self.policy.lock:
-                given = full_weights(self.policy.base)
-        else:
-            weights.check(self.policy.base, given)
+                return self._plain(full_weights(self.policy.base))
+        weights.check(self.policy.base, given)
+        return self._plain(given)
+
+    def _plain(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: given[name] for name in self._names}

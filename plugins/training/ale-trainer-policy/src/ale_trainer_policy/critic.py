@@ -12,10 +12,10 @@ from attrs import frozen
 from torch import Tensor
 
 from ale.errors import InputError
+from ale.protocols import PolicyModel
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.models import copied, loaded_model, set_trained
 from ale_trainer_policy.options import LearnOptions
-from ale_training.policy import InProcess
 
 
 class Critic(torch.nn.Module):
@@ -94,7 +94,7 @@ def value_loss(
 
 
 def make_critic(
-    policy: InProcess, options: LearnOptions, chosen: CriticOptions | None
+    policy: PolicyModel, options: LearnOptions, chosen: CriticOptions | None
 ) -> Critic | None:
     """The critic that the options choose, if any; called before the policy gets adapters.
 

@@ -16,6 +16,7 @@ import attrs
 from ale.errors import InputError, StoreError
 from ale.files import replacing, store_errors
 from ale.plugin import BuildContext
+from ale.protocols import PolicyModel
 from ale.runs import Checkpoints, Registry, RunReader, apply_overrides, build_choice
 from ale.strict import Node, from_plain, structure
 from ale.text import counted
@@ -26,7 +27,7 @@ from ale_trainer_policy.options import TRAINERS, LearnOptions
 from ale_trainer_policy.stored import check_shards, read_weights
 from ale_training.checkpoint import check_digest, read_state
 from ale_training.lora import LoraOptions
-from ale_training.policy import InProcess, policy_of
+from ale_training.policy import trainable
 
 _OWN = "ale-trainer-policy"
 _IN_THE_FOLDER = ("type", "model", "tiny", "chat_template")
@@ -34,7 +35,7 @@ _IN_THE_FOLDER = ("type", "model", "tiny", "chat_template")
 
 
 @runtime_checkable
-class SavablePolicy(InProcess, Protocol):
+class SavablePolicy(PolicyModel, Protocol):
     """A policy that can be saved; ale-llm-policy's `TorchPolicy` is one."""
 
     def load_weights(self, source: Any) -> None:
@@ -216,7 +217,7 @@ def _policy(section: Node, seed: int, registry: Registry) -> Iterator[SavablePol
     context = BuildContext(seed=seed, environ=dict(os.environ))
     _, llm = build_choice(section, "llm", registry, context)
     try:
-        policy = policy_of(llm)
+        policy = trainable(llm).policy
         if not isinstance(policy, SavablePolicy):
             message = f"the model {type(llm).__name__} has a policy that can't be saved"
             raise section.error(message, path="llm.type")

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from ale.errors import InputError, Problem
+from ale.protocols import PolicyModel
 from ale_trainer_policy.logit_slices import check_head
 from ale_trainer_policy.options import LearnOptions
 from ale_trainer_policy.placement import view
 from ale_training.lora import LoraOptions, check_targets, lora_config
-from ale_training.policy import InProcess
 
 _SAMPLED = 64
 """Number of values of each frozen tensor that a fingerprint includes."""
 
 
-def prepare(policy: InProcess, options: LearnOptions) -> Any:
+def prepare(policy: PolicyModel, options: LearnOptions) -> Any:
     """The model to train, with `requires_grad` set on the trained parameters.
 
     Raises:
@@ -91,7 +91,7 @@ def _check_attention(model: Any, options: LearnOptions) -> None:
     raise InputError.of(message, path="trainer.packing", expected=expected)
 
 
-def reference_model(policy: InProcess, folder: Path | None, options: LearnOptions) -> Any:
+def reference_model(policy: PolicyModel, folder: Path | None, options: LearnOptions) -> Any:
     """The KL's reference model, without gradients: the present policy, or a folder's model.
 
     Raises:
@@ -106,7 +106,7 @@ def reference_model(policy: InProcess, folder: Path | None, options: LearnOption
 
 
 def loaded_model(
-    policy: InProcess, folder: Path, options: LearnOptions, path: str, *, head: bool = True
+    policy: PolicyModel, folder: Path, options: LearnOptions, path: str, *, head: bool = True
 ) -> Any:
     """A folder's model, on the policy's device and in its precision.
 
@@ -157,7 +157,7 @@ def add_adapters(model: Any, options: LoraOptions) -> None:
         parameter.requires_grad_("lora_" in name)
 
 
-def fingerprint_of(policy: InProcess, options: LearnOptions) -> str:
+def fingerprint_of(policy: PolicyModel, options: LearnOptions) -> str:
     """Identifies the model and its trained parameters; a checkpoint is valid only for these.
 
     With adapters it includes the frozen weights: they are not in the checkpoint, and may be the

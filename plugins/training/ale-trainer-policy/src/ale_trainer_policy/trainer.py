@@ -48,12 +48,7 @@ from ale_trainer_policy.worker_group import WorkerGroup, make_learner
 from ale_training import checkpoint
 from ale_training.lora import check_without_adapters
 from ale_training.memory import naming_lack_of_memory
-from ale_training.policy import (
-    other_engine,
-    policy_of,
-    sampled_temperature,
-    training_device,
-)
+from ale_training.policy import attach, other_engine, sampled_temperature, trainable
 from ale_training.quantised import is_quantised
 
 
@@ -98,31 +93,34 @@ class PolicyTrainer:
         """Take the model that samples.
 
         Raises:
-            InputError: the model gives no token ids, does not run in this process, samples from a
-                different distribution than the one to be trained or in another engine without a
-                correction, has quantised weights that the options would train, or has adapters.
+            InputError: the model is no `TrainablePolicy`, gives no token ids, does not take the
+                weights of ``sync``, samples from a different distribution than the one to be
+                trained or in another engine without a correction, has quantised weights that the
+                options would train, or has adapters.
         """
-        policy = policy_of(llm)
+        sampler = trainable(llm)
+        policy = sampler.policy
         check_without_adapters(policy.model, path="llm.model")
         if self._options.processes > 1:
             _check_sendable(self._objective)
         if is_quantised(policy.model):
             check_quantised(self._options)
+        attach(sampler, "in-place" if self._options.sync == "same" else "tensors")
         if isinstance(self._options, PolicyOptions):
-            check_engine(llm, self._options)
+            check_engine(sampler, self._options)
         self._same_numerics = (
-            other_engine(llm) is None
+            other_engine(sampler) is None
             and not is_quantised(policy.model)
             and _in_fp32(self._options, policy.model)
         )
         given, uses_ratio = self._options.temperature, self._target.uses_ratio
-        temperature = sampled_temperature(given, llm, uses_ratio=uses_ratio)
+        temperature = sampled_temperature(given, sampler, uses_ratio=uses_ratio)
         self._options = evolve(self._options, temperature=temperature)
         # Attention is exchanged and weights change in place, so nothing may sample meanwhile.
         self._model_lock = policy.lock if self._options.sync == "same" else nullcontext()
         self._fingerprint = fingerprint_of(policy, self._options)
-        self._version = int(policy.version)
-        device = training_device(llm)
+        self._version = sampler.policy_version
+        device = torch.device(sampler.training_device)
 
         def reference(folder: Path | None) -> Scorer:
             model = reference_model(policy, folder, self._options)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from ale.errors import InputError
 from ale.plugin import BuildContext
-from ale.protocols import LLM
+from ale.protocols import TrainablePolicy
 from ale.types import Batch
 from ale_trainer_trl.learning.learner import Learner, Settings
 from ale_trainer_trl.options import DpoOptions, GrpoOptions
@@ -24,7 +24,7 @@ def dpo_trainer(options: DpoOptions, context: BuildContext) -> TrlTrainer:
         measured = learner.dpo_update(found.pairs) if found.pairs else {}
         return {**found.counts, **measured}
 
-    def settings(_: LLM | None) -> Settings:
+    def settings(_: TrainablePolicy) -> Settings:
         return Settings(
             options=options,
             seed=context.seed,
@@ -61,8 +61,8 @@ def grpo_trainer(options: GrpoOptions, context: BuildContext) -> TrlTrainer:
         measured = learner.grpo_update(found.groups) if found.signal else {}
         return {**found.counts, **measured}
 
-    def settings(llm: LLM | None) -> Settings:
-        _check_engine(llm)
+    def settings(policy: TrainablePolicy) -> Settings:
+        _check_engine(policy)
         return Settings(
             options=options,
             seed=context.seed,
@@ -72,16 +72,16 @@ def grpo_trainer(options: GrpoOptions, context: BuildContext) -> TrlTrainer:
                 "scale_rewards": options.scale_rewards,
                 "epsilon": options.epsilon,
                 "epsilon_high": options.epsilon_high,
-                "temperature": sampled_temperature(options.temperature, llm),
+                "temperature": sampled_temperature(options.temperature, policy),
             },
         )
 
     return TrlTrainer("grpo", settings, update)
 
 
-def _check_engine(llm: LLM | None) -> None:
+def _check_engine(policy: TrainablePolicy) -> None:
     """Raise `InputError` if another engine samples; warn if another engine might."""
-    other = other_engine(llm)
+    other = other_engine(policy)
     if other is None:
         return
     message = f"{other.message}: TRL's GRPO has no correction for that here"

@@ -11,13 +11,13 @@ from typing import ClassVar, Literal
 from attrs import define
 
 from ale.errors import AleError, InputError, StoreError
-from ale.protocols import LLM
+from ale.protocols import LLM, TrainablePolicy
 from ale.types import Batch, PolicySnapshot, StepReport
 from ale_trainer_trl.learning.learner import Learner, Settings
 from ale_training import checkpoint
 from ale_training.lora import check_without_adapters
 from ale_training.memory import naming_lack_of_memory
-from ale_training.policy import policy_of, training_device
+from ale_training.policy import attach, trainable
 from ale_training.quantised import is_quantised
 
 _LESS_MEMORY = (
@@ -37,7 +37,7 @@ class TrlTrainer:
 
     _name: str
     """The name that it is registered under; a checkpoint of another trainer is refused."""
-    _settings: Callable[[LLM | None], Settings]
+    _settings: Callable[[TrainablePolicy], Settings]
     """Gives the learner's settings for the model that samples; raises `InputError` where this
     model's samples can't be trained on."""
     _update: Update
@@ -56,20 +56,22 @@ class TrlTrainer:
         """Copy the model that samples.
 
         Raises:
-            InputError: the model gives no token ids, does not run in this process, samples in a
-                way that this trainer can't score, or has quantised weights or adapters.
+            InputError: the model is no `TrainablePolicy`, gives no token ids, samples in a way that
+                this trainer can't score, or has quantised weights or adapters.
         """
-        policy = policy_of(llm)
+        sampler = trainable(llm)
+        policy = sampler.policy
         check_without_adapters(policy.model, path="llm.model")
         if is_quantised(policy.model):
             message = "the model's weights are quantised, and this trainer hands over whole ones"
             hint = "trainer: {type: policy, lora: {r: 16}}; or no llm.quantise"
             raise InputError.of(message, path="trainer.type", hint=hint)
-        settings = self._settings(llm)
-        model = copy.deepcopy(getattr(policy, "base", policy.model))
-        self._learner = Learner(model.to(training_device(llm)), policy.tokenizer, settings)
+        attach(sampler, "tensors")
+        settings = self._settings(sampler)
+        model = copy.deepcopy(policy.model)
+        self._learner = Learner(model.to(sampler.training_device), policy.tokenizer, settings)
         self._fingerprint = f"{policy.fingerprint}/{settings.options.lora}"
-        self._version = int(policy.version)
+        self._version = sampler.policy_version
 
     async def step(self, batch: Batch) -> StepReport:
         """Train on one batch, in a thread.

@@ -20,7 +20,7 @@ from ale.protocols import LLM
 from ale_openai_wire import Admission
 from ale_openai_wire.listening import BODY_S, MOST_BODY, is_one_of
 from ale_servers.fetching import FetchedWeights
-from ale_servers.protocol import InferenceServer
+from ale_servers.protocol import HasServer, InferenceServer
 from ale_servers.web import guarded, routes, while_connected
 from ale_serving.serve import wire
 
@@ -56,9 +56,8 @@ class Served:
 
     @property
     def inference(self) -> InferenceServer | None:
-        """The model as a server for training; None where it does not sample by token ids."""
-        server = getattr(self.llm, "server", None)
-        return server if isinstance(server, InferenceServer) else None
+        """The model as a server for training; None if it does not sample by token ids."""
+        return self.llm.server if isinstance(self.llm, HasServer) else None
 
     async def _health(self, request: Request) -> Response:
         self._admit(request)
