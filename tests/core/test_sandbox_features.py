@@ -1,12 +1,22 @@
 """Features that a task requires of its sandbox are checked before anything is started."""
 
-from typing import get_args
+from typing import Any, get_args
 
 from ale._run.episode import sandbox_spec
 from ale._run.parts import missing_features
 from ale.protocols import FEATURES
 from ale.testing.fakes import FolderBackend
-from ale.types import Capabilities, Environment, SandboxFeature, Task, replace
+from ale.types import (
+    Capabilities,
+    Constraints,
+    Environment,
+    SandboxFeature,
+    SandboxSpec,
+    Task,
+    replace,
+)
+
+from .conftest import make_tasks
 
 
 class _Backend(FolderBackend):
@@ -50,6 +60,34 @@ def test_a_sandbox_is_told_what_the_task_and_its_steps_require() -> None:
     whole = Environment(requires=("list-sessions", "change-network"))
     spec = sandbox_spec(Task(id="t", goal="", environment=whole, steps=(step, step)), {})
     assert spec.requires == ("list-sessions", "change-network")
+
+
+async def test_a_sandbox_is_opened_with_the_limits_and_the_network_of_its_task(
+    bench: Any, workplace: Any
+) -> None:
+    environment = {"workdir": "there", "env": {"K": "v"}, "cpus": 0.5, "memory_mb": 64}
+    opened: dict[str, SandboxSpec] = {}
+
+    def tasks(n: int) -> list[Task]:
+        return [
+            replace(
+                task, environment=Environment(**environment), constraints=Constraints(network=on)
+            )
+            for task, on in zip(make_tasks(n), (False, None, True), strict=True)
+        ]
+
+    def open_hook(spec: SandboxSpec) -> None:
+        opened[spec.tags["episode"]] = spec
+
+    bench.tasks, bench.open_hook = tasks, open_hook
+    await workplace.ran(workplace.config(n=3))
+    assert {id: spec.network for id, spec in opened.items()} == {
+        "0-t0-0": False,
+        "0-t1-0": None,
+        "0-t2-0": True,
+    }
+    for spec in opened.values():
+        assert {name: getattr(spec, name) for name in environment} == environment
 
 
 def test_every_feature_has_a_protocol() -> None:
