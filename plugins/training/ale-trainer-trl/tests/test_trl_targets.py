@@ -162,6 +162,24 @@ def test_an_episode_in_several_contexts_counts_in_the_mean_and_is_not_trained(la
     ]
 
 
+def test_what_is_as_long_as_the_maximum_is_trained_and_what_is_longer_is_not(lab: Any) -> None:
+    def episode(n: int, reward: float) -> Any:
+        turn = lab.TokenTurn(prompt=[1], output=[5] * (n - 1))
+        return lab.TokenEpisode(turns=[turn], reward=reward, weights=[0.5])
+
+    batch = lab.batch_of(lab.credited(episode(8, 1.0), episode(9, 0.0)))
+    ((fits, longer),) = groups_of(batch, GrpoOptions(max_length=8)).groups
+    assert (list(fits.mask), list(longer.mask)) == ([1] * 7, [0])
+    by_credit = groups_of(batch, GrpoOptions(max_length=8, advantage="credit"))
+    ((only,),) = by_credit.groups
+    assert list(only.ids) == [5] * 7
+    assert by_credit.counts["episodes_too_long"] == 1
+    pairs = lab.batch_of(lab.credited(episode(8, 1.0), episode(2, 0.0)))
+    assert len(pairs_of(pairs, DpoOptions(max_length=8)).pairs) == 1
+    longer_pair = lab.batch_of(lab.credited(episode(9, 1.0), episode(2, 0.0)))
+    assert pairs_of(longer_pair, DpoOptions(max_length=8)).pairs == []
+
+
 def test_a_group_of_one_and_an_episode_without_tokens_have_no_signal(lab: Any) -> None:
     group = lab.credited(
         lab.TokenEpisode(turns=[lab.TokenTurn(prompt=[1], output=[2])], reward=1.0)

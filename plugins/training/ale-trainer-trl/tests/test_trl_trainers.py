@@ -17,6 +17,7 @@ from ale.protocols import IgnoresDemonstrations, Trainer
 from ale.testing.trainer import TrainerContract
 from ale.types import Batch
 from ale_trainer_trl.learning import LoraOptions
+from ale_trainer_trl.learning.learner import Learner
 from ale_trainer_trl.options import DpoOptions, GrpoOptions
 from ale_trainer_trl.plugin import ale_trainers
 
@@ -203,6 +204,63 @@ async def test_nothing_is_learned_from_demonstrations_and_a_run_is_told(
     trainer = attached(lab.llm(), name, **fields)
     assert (await trainer.step(lab.batch_of(shown))).metrics["updates"] == 0
     assert isinstance(trainer, IgnoresDemonstrations)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "expected"),
+    [
+        (
+            "dpo",
+            {"loss": "hinge", "label_smoothing": 0.2, "beta": 0.37, "epochs": 3, "batch_size": 2},
+            {
+                "loss_type": ["hinge"],
+                "label_smoothing": 0.2,
+                "beta": 0.37,
+                "num_train_epochs": 3,
+                "per_device_train_batch_size": 2,
+            },
+        ),
+        (
+            "grpo",
+            {
+                "loss": "bnpo",
+                "scale_rewards": "batch",
+                "epsilon": 0.13,
+                "epsilon_high": 0.29,
+                "iterations": 3,
+                "batch_size": 2,
+            },
+            {
+                "loss_type": "bnpo",
+                "scale_rewards": "batch",
+                "epsilon": 0.13,
+                "epsilon_high": 0.29,
+                "num_iterations": 3,
+                "max_steps": 3,
+                "beta": 0.0,
+                "per_device_train_batch_size": 2,
+                "gradient_accumulation_steps": 3,
+            },
+        ),
+    ],
+)
+async def test_each_option_reaches_trl(
+    lab: Any, monkeypatch: pytest.MonkeyPatch, name: str, fields: Any, expected: Any
+) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(Learner, "_run_trainer", lambda _, trainer: made.append(trainer) or {})
+    options = OPTIONS[name](lora=None, learning_rate=3e-4, max_grad_norm=0.6, **fields)
+    trainer = COMPONENTS[name].build(options, BuildContext(seed=11))
+    trainer.attach(lab.llm())
+    await trainer.step(lab.contrast())
+    (trl,) = made
+    assert {key: getattr(trl.args, key) for key in expected} == expected
+    assert (trl.args.learning_rate, trl.args.max_grad_norm, trl.args.seed) == (3e-4, 0.6, 11)
+    (group,) = trl.optimizer.param_groups
+    assert (group["lr"], group["weight_decay"]) == (3e-4, 0.0)
+    if name == "dpo":
+        own, reference = trl.model.parameters(), trl.ref_model.parameters()
+        assert all(a is not b for a, b in zip(own, reference, strict=True)), "a copy"
 
 
 async def test_iterations_are_updates_on_the_same_episodes(lab: Any) -> None:
