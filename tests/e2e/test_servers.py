@@ -79,7 +79,6 @@ def test_servers_sample_what_the_policy_itself_would_to_the_bit(workshop: Any, c
     os.kill(one_server_of(running.process.pid), signal.SIGKILL)
     done = running.ended()
     assert done.code == 0, done.text  # the other server answers what this one was asked
-    assert len(so_far(workshop.runs[-1])) == 24
     here, *others = workshop.runs
     assert len(trained(here)) > 0
     for there in others:

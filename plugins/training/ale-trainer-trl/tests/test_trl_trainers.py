@@ -17,6 +17,7 @@ from ale.protocols import IgnoresDemonstrations, Trainer
 from ale.testing.trainer import TrainerContract
 from ale.types import Batch
 from ale_trainer_trl.learning import LoraOptions
+from ale_trainer_trl.learning.groups import GroupTrainer
 from ale_trainer_trl.learning.learner import Learner
 from ale_trainer_trl.options import DpoOptions, GrpoOptions
 from ale_trainer_trl.plugin import ale_trainers
@@ -263,6 +264,46 @@ async def test_each_option_reaches_trl(
         assert all(a is not b for a, b in zip(own, reference, strict=True)), "a copy"
 
 
+@pytest.fixture
+def scored(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What TRL computes a loss of, step by step."""
+    made: list[Any] = []
+    score = GroupTrainer._generate_and_score_completions
+
+    def recorded(trainer: Any, inputs: Any) -> Any:
+        made.append(score(trainer, inputs))
+        return made[-1]
+
+    monkeypatch.setattr(GroupTrainer, "_generate_and_score_completions", recorded)
+    return made
+
+
+def answered(lab: Any, reward: float, weights: Sequence[float] = (0.0,)) -> Any:
+    turn = lab.TokenTurn(prompt=[1, 2, 3], output=[20, 21])
+    return lab.TokenEpisode(turns=[turn], reward=reward, weights=list(weights))
+
+
+async def test_what_fills_up_a_smaller_group_counts_in_no_mean_and_in_no_loss(
+    lab: Any, scored: list[Any]
+) -> None:
+    two = lab.credited(answered(lab, 1.0), answered(lab, 0.0))
+    four = lab.credited(*(answered(lab, reward) for reward in (1.0, 0.0, 0.0, 0.0)))
+    await attached(lab.llm(), "grpo", scale_rewards="none").step(lab.batch_of(two, four))
+    (found,) = scored
+    n_trained = (found["completion_mask"] * found["tool_mask"]).sum(dim=1).tolist()
+    assert n_trained == [2, 2, 0, 0, 2, 2, 2, 2]
+    own = [a for a, n in zip(found["advantages"].tolist(), n_trained, strict=True) if n]
+    assert own == [0.5, -0.5, 0.75, -0.25, -0.25, -0.25]
+
+
+async def test_with_credits_each_token_has_the_weight_of_its_chunk_and_not_the_groups_advantage(
+    lab: Any, scored: list[Any]
+) -> None:
+    group = lab.credited(answered(lab, 1.0, [0.25]), answered(lab, 1.0, [-0.75]))
+    await attached(lab.llm(), "grpo", advantage="credit").step(lab.batch_of(group))
+    assert scored[0]["advantages"].tolist() == [[0.25, 0.25], [-0.75, -0.75]]
+
+
 async def test_iterations_are_updates_on_the_same_episodes(lab: Any) -> None:
     report = await attached(lab.llm(), "grpo", iterations=3).step(lab.contrast())
     assert report.metrics["updates"] == 3
@@ -280,7 +321,13 @@ async def test_a_checkpoint_holds_an_adapter_that_loads_again(lab: Any, tmp_path
     adapted = PeftModel.from_pretrained(lab.make_model(), str(tmp_path / "adapter")).eval()
     assert logp(adapted, ids, 3) == pytest.approx(logp(merged, ids, 3), abs=1e-4)
     assert logp(adapted, ids, 3) != pytest.approx(logp(llm.policy.model, ids, 3), abs=1e-4)
-    assert json.loads((tmp_path / "trainer.json").read_text())["version"] == 1
+    stored = json.loads((tmp_path / "trainer.json").read_text())
+    assert (stored["version"], stored["updates"]) == (1, 1)
+    resumed = attached(llm, "dpo")
+    resumed.load(tmp_path)
+    resumed.save(tmp_path / "again")
+    again = json.loads((tmp_path / "again" / "trainer.json").read_text())
+    assert (again["version"], again["updates"]) == (1, 1)
 
 
 async def test_a_checkpoint_of_other_adapters_is_refused(lab: Any, tmp_path: Path) -> None:

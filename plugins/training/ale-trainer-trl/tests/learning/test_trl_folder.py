@@ -14,6 +14,7 @@ from attrs import evolve
 from ale.errors import InputError, StoreError
 from ale_trainer_trl.learning import DpoTraining, LoraOptions, Progress, StoppedError, train
 from ale_trainer_trl.learning.models import load_model
+from ale_trainer_trl.learning.output import identity
 
 # PEFT asks transformers under a name that is on its way out.
 pytestmark = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")
@@ -35,6 +36,31 @@ def asked(base: Path, tmp_path: Path, write_rows: Callable[..., Path], lab: Any)
 def stopped_after(n: int) -> Callable[[], bool]:
     calls = iter(range(1, 100))
     return lambda: next(calls) == n
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"learning_rate": 3e-3},
+        {"epochs": 7},
+        {"batch_size": 3},
+        {"gradient_accumulation": 3},
+        {"max_grad_norm": 0.3},
+        {"seed": 9},
+        {"beta": 0.3},
+        {"loss": "ipo"},
+        {"max_length": 99},
+        {"lora": None},
+        {"model_name_or_path": "another"},
+    ],
+)
+def test_a_training_with_another_value_of_what_makes_the_weights_is_another(
+    asked: DpoTraining, change: dict[str, Any]
+) -> None:
+    assert identity(evolve(asked, **change), "data") != identity(asked, "data")
+    assert identity(asked, "other data") != identity(asked, "data")
+    free = {"save_steps": 5, "log_steps": 5, "resume": "never", "merge": True}
+    assert identity(evolve(asked, **free), "data") == identity(asked, "data")
 
 
 def test_a_second_training_in_the_folder_is_refused_and_the_first_goes_on(
