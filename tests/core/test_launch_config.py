@@ -147,8 +147,10 @@ def test_the_same_command_creates_a_run_and_then_continues_it(ale: Ale, tmp_path
 def test_a_run_can_be_created_where_its_launcher_has_put_the_logs(ale: Ale, tmp_path: Path) -> None:
     (tmp_path / "one" / LOGS).mkdir(parents=True)
     (tmp_path / "one" / LOGS / "run.log").write_text("starting\n")
+    (tmp_path / "one").chmod(0o755)
     assert ale("run", "c.yaml", "--directory", "one").exit_code == 0
     assert (tmp_path / "one" / "manifest.json").exists()
+    assert (tmp_path / "one").stat().st_mode & 0o777 == 0o700, "nobody else reads it"
 
 
 def test_a_folder_with_anything_else_is_refused(ale: Ale, tmp_path: Path) -> None:

@@ -156,6 +156,7 @@ class RunDirectory:
         """
         written = _pretty({"schema": SCHEMA, **manifest}, redactor)
         if path.is_dir() and {each.name for each in path.glob("[!.]*")} == {LOGS}:
+            restrict(path)
             write_whole(path / "manifest.json", written, private=True)
             return cls(path, redactor)
         # Renamed once it has a manifest: without one it could not be resumed.
