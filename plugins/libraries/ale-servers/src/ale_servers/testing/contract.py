@@ -99,6 +99,11 @@ def wrong_in_memory(good: Weights, replaced: Weights) -> list[Weights]:
     ]
 
 
+def _files(weights: Weights) -> list[Path]:
+    """Those with values of weights in a folder."""
+    return [file for file in Path(weights.folder).iterdir() if file.suffix != ".json"]
+
+
 class Kit:
     """The fixtures that a kit has to be given."""
 
@@ -135,16 +140,18 @@ class ServerContract(Kit):
     @pytest.fixture
     def wrong(self, lab: ServerLab, tmp_path: Path) -> Sequence[Weights]:
         """Weights that the server can't take. Override it where weights are not in folders."""
-        good = lab.publish(1)
-        broken = lab.publish(2)
-        for file in Path(broken.folder).iterdir():
-            if file.suffix != ".json":
-                file.write_bytes(file.read_bytes()[:-7])
+        good, broken, changed = lab.publish(1), lab.publish(2), lab.publish(4)
+        for file in _files(broken):
+            file.write_bytes(file.read_bytes()[:-7])
+        for file in _files(changed):
+            content = file.read_bytes()
+            file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         return [
             msgspec.structs.replace(good, folder=str(tmp_path / "nowhere")),
             msgspec.structs.replace(good, digest="0" * 64),
             msgspec.structs.replace(good, version=3),
             broken,
+            changed,
         ]
 
     async def _interrupted(
