@@ -57,6 +57,16 @@ def test_each_process_gets_gpus_of_its_own(launch: Callable[..., Launch]) -> Non
     assert environ["CUDA_VISIBLE_DEVICES"] == "c,d"
 
 
+def test_each_process_gets_cores_of_its_own(
+    launch: Callable[..., Launch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 2, 3, 5, 7})
+    server = Process(name="s", role="server", command=("true",), count=2, cpus=1)
+    slots = assign(launch("", server, cpus=1), ranks=2, gpus=())
+    assert {slot.name: slot.cores for slot in slots} == {"run": (0, 2), "s-0": (3,), "s-1": (5,)}
+    assert slots[1].environ(launch(""))["OMP_NUM_THREADS"] == "1"
+
+
 def test_a_process_that_asks_for_no_gpu_sees_none(launch: Callable[..., Launch]) -> None:
     (slot,) = assign(launch(""), ranks=1, gpus=["0"])
     assert slot.environ(launch(""))["CUDA_VISIBLE_DEVICES"] == ""
