@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from ale.errors import AleError, InputError
-from ale_nats_client.client import connect
+from ale_nats_client.client import close, connect
 from ale_nats_client.commands import arguments, login_option, server_of
 from ale_nats_client.options import ServerOptions
-from ale_nats_client.testing import free_port
+from ale_nats_client.testing import free_port, require_server, running_server
 
 
 @click.command()
@@ -90,3 +90,14 @@ async def test_a_password_is_not_sent_to_a_server_without_tls() -> None:
         with pytest.raises(AleError, match=f"{url}: TLS failed: the server does not speak TLS;"):
             await connect(options, {"U": "run", "P": "secret"})
     assert received == b""
+
+
+async def test_any_server_of_several_will_do(tmp_path: Path) -> None:
+    require_server()
+    with running_server(tmp_path) as server:
+        url = f"nats://127.0.0.1:{free_port()},{server.url}"
+        client = await connect(ServerOptions(url=url), {}, name="ale run one")
+        assert client.is_connected
+        assert client.options["name"] == "ale run one"
+        await close(client)
+        assert client.is_closed
