@@ -2,12 +2,20 @@
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import pytest
 
 from ale.testing.builders import trajectory, turn
-from ale.testing.credit import CreditContract, assert_credits, group_of, rollout
+from ale.testing.credit import (
+    CreditContract,
+    agreement,
+    assert_credits,
+    group_of,
+    known_worth,
+    rollout,
+)
 from ale.types import Credit, Group, replace
 
 Assign = Callable[[Group], Sequence[Credit]]
@@ -145,3 +153,33 @@ def test_the_kit_fails_a_scheme_that_changes_its_input() -> None:
 
     with pytest.raises(AssertionError):
         CreditContract().test_assigning_leaves_the_group_as_it_was(Same(spoil))
+
+
+def _knowing(shift: int) -> Same:
+    """The exact worth of each chunk, or that of another chunk of the episode."""
+    _, values = known_worth(rollouts=100_000, seed=0)
+
+    def assign(group: Group) -> list[Credit]:
+        found = []
+        for credit in _right(group):
+            each = values.episodes[credit.episode_id]
+            v = [won / n for won, n in zip(each.successes, each.trials, strict=True)]
+            worth = [b - a for a, b in pairwise(v)]
+            found.append(replace(credit, weights=(*worth[shift:], *worth[:shift])))
+        return found
+
+    return Same(assign)
+
+
+def test_credit_of_whole_episodes_orders_their_chunks_by_chance() -> None:
+    found = agreement(Same())
+    assert found.order.value == 0.5
+    assert found.pearson.value < 0.6
+
+
+def test_the_worth_itself_agrees_and_one_chunk_further_it_does_not() -> None:
+    right, shifted = agreement(_knowing(0)), agreement(_knowing(1))
+    assert right.order.value > 0.88
+    assert right.pearson.value > 0.85
+    assert shifted.order.value < 0.6
+    assert shifted.pearson.high < right.pearson.low

@@ -59,6 +59,7 @@ _RENAMED = {
     "score": "data score",
     "server": "engines",
     "traj": "runs",
+    "values": "data values",
     "worker": "workers run",
 }
 """Commands that had names of their own, for who types one."""

@@ -7,7 +7,16 @@ from ale._run.plan import EpisodePlan
 from ale._run.timeouts import OverdueError, Supervisor
 from ale.errors import AleError, ContextLengthError, LLMError
 from ale.middleware import WrappedLLM
-from ale.protocols import LLM, Agent, AgentContext, Policy, Restoring, Start
+from ale.protocols import (
+    LLM,
+    Agent,
+    AgentContext,
+    Expert,
+    Policy,
+    RecordedExpert,
+    Restoring,
+    Start,
+)
 from ale.types import (
     Completion,
     CompletionRequest,
@@ -53,7 +62,7 @@ class ExpertGuidedLLM(WrappedLLM):
         if self._expert is not None:
             answer = self._expert.answer(request)
             if answer is not None:
-                return await self._policy.force(request, answer)
+                return await self._forced(self._expert, request, answer)
             self._expert = None
             if self._expert_finished is not None:
                 await self._expert_finished()
@@ -62,6 +71,14 @@ class ExpertGuidedLLM(WrappedLLM):
             if answer is not None:
                 self.expert_next = await self._tokens_of(request, answer)
         return await self._policy.complete(request)
+
+    async def _forced(
+        self, expert: Expert, request: CompletionRequest, answer: Message
+    ) -> Completion:
+        forced = await self._policy.force(request, answer)
+        if isinstance(expert, RecordedExpert):
+            return replace(forced, finish_reason=expert.finish_reason(request))
+        return forced
 
     async def _tokens_of(self, request: CompletionRequest, answer: Message) -> Mapping[str, Any]:
         try:

@@ -320,7 +320,7 @@ class _Part(TypedDict):
 
 
 class _Config(TypedDict):
-    chunker: _Part
+    chunker: NotRequired[_Part]
     sandbox: NotRequired[_Part]
     llm: NotRequired[_Part]
     agent: NotRequired[_Part]

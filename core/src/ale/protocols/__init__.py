@@ -37,7 +37,14 @@ from ale.protocols.sandbox import (
     Session,
     SwitchesUser,
 )
-from ale.protocols.start import Expert, Restoring, RestoringScheme, Start, StartScheme
+from ale.protocols.start import (
+    Expert,
+    RecordedExpert,
+    Restoring,
+    RestoringScheme,
+    Start,
+    StartScheme,
+)
 from ale.protocols.task import Criterion, NeedsTools, RunsPrograms, TaskSource
 from ale.protocols.training import (
     BackgroundSaver,
@@ -94,6 +101,7 @@ __all__ = [
     "Policy",
     "PolicyModel",
     "Process",
+    "RecordedExpert",
     "Recorder",
     "Restoring",
     "RestoringScheme",

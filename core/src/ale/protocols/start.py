@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from ale.protocols.sandbox import Sandbox
-    from ale.types import CompletionRequest, Episode, Message, Task
+    from ale.types import CompletionRequest, Episode, FinishReason, Message, Task
 
 
 class Expert(Protocol):
@@ -26,6 +26,16 @@ class Expert(Protocol):
             ReplayError: the observations differ from those that the expert saw. The episode is
                 broken.
         """
+        ...
+
+
+@runtime_checkable
+class RecordedExpert(Expert, Protocol):
+    """An expert whose answers were recorded. An agent that tells an answer
+    that was cut off at the token limit from a whole one is shown it as it was."""
+
+    def finish_reason(self, request: CompletionRequest) -> FinishReason:
+        """Why the answer that `Expert.answer` gives to this request ended."""
         ...
 
 

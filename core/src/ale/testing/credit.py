@@ -11,6 +11,7 @@ from ale.testing import builders
 from ale.testing.chunker import random_trajectory
 from ale.testing.fakes import FakeChunker
 from ale.types import Chunk, Credit, Episode, Group, Rollout, Trajectory
+from ale.values import Agreement, EpisodeValues, Measured, Values, compare, valued
 
 _REWARDS = (0.0, 0.0, 1.0, 1.0, 1.0, 0.5, 1 / 3, 0.1)
 
@@ -62,6 +63,74 @@ def assert_credits(group: Group, credits: Sequence[Credit]) -> None:
         if credit.skipped is not None:
             assert credit.skipped, "the reason for skipping is empty"
             assert not any(credit.weights), "skipped, but with weights"
+
+
+def agreement(scheme: CreditScheme, *, rollouts: int = 32, seed: int = 0) -> Agreement:
+    """How well the weights of a scheme agree with the worth of chunks, where it is known.
+
+    The episodes are of a policy that makes three choices and then finishes; a task is done if two
+    of the choices are right. Nothing is sampled but counts, so this takes milliseconds.
+    Credit of whole episodes alone puts half of the pairs of chunks in the right order.
+
+    Args:
+        scheme: it gets groups of eight rollouts, a chunk for each turn.
+        rollouts: from each state.
+        seed: of choices and counts.
+
+    Returns:
+        The scores; see `ale.values.Agreement`.
+    """
+    groups, values = known_worth(rollouts=rollouts, seed=seed)
+    name = type(scheme).__name__
+    pairs = [
+        (one, [credit])
+        for group in groups
+        for one, credit in zip(group.rollouts, scheme.assign(group), strict=True)
+    ]
+    return compare(values, valued(values, pairs, [name])).schemes[0]
+
+
+_CHOICES, _RIGHT = 3, 2 / 3
+
+
+def _value(choices: Sequence[int], task: int) -> float:
+    """V after some choices: 0 has the probability 2/3; a task's bits are its right choices."""
+    if len(choices) == _CHOICES:
+        return float(sum(c == (task >> k) % 2 for k, c in enumerate(choices)) >= 2)
+    after = [_value([*choices, choice], task) for choice in (0, 1)]
+    return _RIGHT * after[0] + (1 - _RIGHT) * after[1]
+
+
+def known_worth(*, rollouts: int, seed: int) -> tuple[list[Group], Values]:
+    """Eight groups of eight episodes, and counts of successes from each of their states."""
+    chooses, rng = random.Random(f"choices {seed}"), random.Random(f"counts {seed}")
+    counts: dict[tuple[int, tuple[int, ...]], int] = {}
+    groups, episodes = [], {}
+    for task in range(8):
+        made = []
+        for number in range(8):
+            choices = tuple(int(chooses.random() > _RIGHT) for _ in range(_CHOICES))
+            prefixes = [choices[:k] for k in range(_CHOICES + 1)]
+            for prefix in prefixes:
+                v = _value(prefix, task)
+                won = sum(rng.random() < v for _ in range(rollouts))
+                counts.setdefault((task, prefix), won)
+            reward = _value(choices, task)
+            turns = [builders.turn(str(choice)) for choice in (*choices, "finish")]
+            episode = builders.episode(
+                reward, *turns, task_id=f"t{task}", rollout=number, episode_id=f"0-t{task}-{number}"
+            )
+            made.append((episode, chunk_per_turn(episode.trajectory)))
+            episodes[episode.id] = EpisodeValues(
+                episode_id=episode.id,
+                task_id=episode.task_id,
+                states=(*("s" + "".join(map(str, p)) for p in prefixes), f"end{number}"),
+                successes=(*(counts[task, p] for p in prefixes), int(reward)),
+                trials=(*(rollouts,) * (_CHOICES + 1), 1),
+            )
+        groups.append(builders.group(*made))
+    measured = Measured(rollouts=rollouts, policy="known", tokenizer="", sandbox="")
+    return groups, Values(measured=measured, episodes=episodes)
 
 
 class CreditContract:

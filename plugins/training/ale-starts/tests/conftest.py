@@ -154,9 +154,13 @@ class Shop:
     def __init__(self) -> None:
         self.tasks: Sequence[Task] = [make_task()]
         self.models: list[Backwards] = []
+        self.answer: Callable[[CompletionRequest], Message] | None = None
+        """In place of what the policy knows."""
 
     def _model(self) -> Backwards:
         self.models.append(Backwards())
+        if self.answer is not None:
+            self.models[-1]._answer = self.answer
         return self.models[-1]
 
     @hookimpl
@@ -205,9 +209,11 @@ class Workplace:
         clocks = {"clock": ManualClock(), "monotonic": ManualClock(0.0)}
         return Host(registry=self.registry, report=lambda _: None, clocks=clocks)
 
-    def prepared(self, starts: dict[str, Any], *, agent: str = "talker", **run: Any) -> Run:
-        """A run with these starts."""
-        plain = {
+    def prepared(
+        self, starts: dict[str, Any], *, agent: str = "talker", trains: bool = True, **run: Any
+    ) -> Run:
+        """A run with these starts, which trains or samples only."""
+        plain: dict[str, Any] = {
             "tasks": {"type": "list"},
             "llm": {"type": "backwards"},
             "agent": {"type": agent},
@@ -218,6 +224,8 @@ class Workplace:
             "starts": starts,
             "run": {"directory": str(self.directory), **run},
         }
+        for section in () if trains else ("chunker", "credit", "trainer"):
+            del plain[section]
         outside = self.outside()
         config = structure_config(from_plain(plain), self.registry)
         return start(check_run(config, "test", outside), outside)

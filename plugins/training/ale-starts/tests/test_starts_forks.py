@@ -98,3 +98,16 @@ def test_a_run_without_starts_and_a_task_that_is_not_there_are_said(write: Any) 
 
 def test_a_run_that_is_none_is_bad_input(tmp_path: Path) -> None:
     assert isinstance(forks(str(tmp_path / "absent")).exception, InputError)
+
+
+def test_a_turn_that_ruins_what_always_succeeded_is_marked(write: Any) -> None:
+    run = write(
+        *rollouts("t", "", *won(12, 12)),
+        *rollouts("t", "p1of4", *won(0, 12)),
+        *rollouts("t", "p2of4", *won(0, 12)),
+        *rollouts("t", "p3of4", *won(1, 12)),
+    )
+    rows = [line.split("  ") for line in forks(run).output.splitlines()[2:6]]
+    marked = [("harmful" in row, "crucial" in row) for row in rows]
+    assert marked == [(True, False), (False, False), (False, False), (False, False)]
+    assert "3.7e-07  harmful" in forks(run).output

@@ -1,5 +1,6 @@
 """Options of the credit schemes."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 from attrs import Attribute, field, frozen
@@ -122,6 +123,15 @@ class FilteredImitationOptions:
             "An episode that a limit ended before its agent finished counts by its 'score', or as "
             "a 'failure', whatever the grade."
         ),
+    )
+
+
+@frozen(kw_only=True)
+class OracleOptions:
+    """The measured worth of each chunk."""
+
+    values: Path = field(
+        metadata=doc("File of values that `ale data values` wrote: values.jsonl of a run.")
     )
 
 

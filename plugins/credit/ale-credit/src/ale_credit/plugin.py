@@ -64,6 +64,12 @@ def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
             summary="The weight 1 for every chunk of a success, else 0: a control.",
         ),
         Component(
+            "oracle",
+            "ale_credit.options:OracleOptions",
+            "ale_credit.measured:Oracle",
+            summary="The measured worth of each chunk of a stored episode: an upper bound.",
+        ),
+        Component(
             "repair",
             "ale_credit.options:RepairOptions",
             "ale_credit.repair:Repair",

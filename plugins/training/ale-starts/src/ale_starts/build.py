@@ -4,7 +4,14 @@ from ale.plugin import BuildContext
 from ale.protocols import StartScheme
 from ale.runs import RunReader
 from ale_starts.demonstrations import Experts, OwnSuccesses, ReferenceSolutions, stored_successes
-from ale_starts.options import ExpertOptions, InitialOptions, ParallelOptions, RollbackOptions
+from ale_starts.options import (
+    ExpertOptions,
+    InitialOptions,
+    ParallelOptions,
+    PrefixOptions,
+    RollbackOptions,
+)
+from ale_starts.prefixes import Prefixes
 from ale_starts.restoring.scheme import ForkedStarts
 from ale_starts.schemes import Initial, Parallel, Rollback, WithDemonstrations
 
@@ -25,6 +32,11 @@ def parallel(options: ParallelOptions, context: BuildContext) -> StartScheme:
     experts, required = experts_of(options)
     scheme = Parallel(options, experts, required=required, seed=context.seed)
     return _with_options(scheme, options, experts)
+
+
+def prefixes(options: PrefixOptions, context: BuildContext) -> StartScheme:
+    """The scheme ``prefixes``."""
+    return Prefixes(options)
 
 
 def _with_options(scheme: StartScheme, options: ExpertOptions, experts: Experts) -> StartScheme:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from attrs import frozen
 
 from ale.errors import ReplayError
-from ale.types import CompletionRequest, Message, ToolCall, ToolSpec, Turn, replace
+from ale.types import CompletionRequest, FinishReason, Message, ToolCall, ToolSpec, Turn, replace
 
 Check = Literal["exact", "exit_code", "off"]
 
@@ -88,6 +88,7 @@ class Exchange:
 
     answer: Message
     observed: tuple[str, ...]
+    finish_reason: FinishReason = "stop"
 
 
 def exchanges(turns: Sequence[Turn]) -> tuple[Exchange, ...]:
@@ -101,7 +102,11 @@ def _exchange(number: int, turn: Turn) -> Exchange:
         replace(call, id=_call_id(number, i)) for i, call in enumerate(message.tool_calls)
     )
     observed = tuple(observation.content for observation in turn.observations)
-    return Exchange(answer=replace(message, tool_calls=calls), observed=observed)
+    return Exchange(
+        answer=replace(message, tool_calls=calls),
+        observed=observed,
+        finish_reason=turn.completion.finish_reason,
+    )
 
 
 @frozen(kw_only=True)
@@ -125,6 +130,10 @@ class EpisodeExpert:
         if turn > 0 and self.check != "off":
             self._compare(turn - 1, request)
         return self.exchanges[turn].answer if turn < self.upto else None
+
+    def finish_reason(self, request: CompletionRequest) -> FinishReason:
+        """The recorded reason: an agent treats an answer that was cut off in another way."""
+        return self.exchanges[request.turn].finish_reason
 
     def _compare(self, turn: int, request: CompletionRequest) -> None:
         recorded = self.exchanges[turn].observed

@@ -2,7 +2,7 @@
 
 from ale.errors import InputError, nearest
 from ale.text import counted, shorten, table
-from ale_figures.forks import Curve, Curves
+from ale_figures.forks import Curve, Curves, Fork
 
 _MAX_TEXT = 60
 
@@ -27,7 +27,7 @@ def forks_table(found: Curves, *, level: float, task_id: str | None = None) -> s
             "after p: rollouts that started after the expert's first p turns; 0 is the task's own "
             "beginning.",
             f"crucial: success before is lower than after, by Fisher's exact test, one-sided, at "
-            f"{level:g} over all forks of a table (Holm).",
+            f"{level:g} over all forks of a table (Holm); harmful: likewise, higher.",
             "Counts are pooled over training steps, so over versions of the policy.",
         ]
     if plain:
@@ -53,14 +53,22 @@ def _curve(curve: Curve) -> str:
                 f"{point.successes} of {point.trials}",
                 f"{100 * point.successes / point.trials:.0f}%",
                 f"{100 * low:.0f} to {100 * high:.0f}",
-                "" if fork is None else f"{fork.p_value:.2g}",
-                "crucial" if fork is not None and fork.crucial else "",
+                "" if fork is None else f"{_p_value(fork):.2g}",
+                "" if fork is None else _mark(fork),
                 shorten(_next(curve, number), _MAX_TEXT),
             ]
         )
     header = ["after p", "success", "rate", "95%", "p-value", "fork", "the expert's next"]
     title = f"{curve.task_id}, expert{tag} of {curve.turns} turns"
     return f"{title}\n{table(header, rows, right=(0, 1, 2, 3, 4))}"
+
+
+def _p_value(fork: Fork) -> float:
+    return fork.p_harm if fork.harmful else fork.p_value
+
+
+def _mark(fork: Fork) -> str:
+    return "harmful" if fork.harmful else "crucial" if fork.crucial else ""
 
 
 def _next(curve: Curve, number: int) -> str:

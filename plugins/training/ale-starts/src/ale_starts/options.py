@@ -139,3 +139,30 @@ class ParallelOptions(ExpertOptions):
         validator=ge(1),
         metadata=doc("Number of starts of a task in a step; its rollouts are split among them."),
     )
+
+
+@frozen(kw_only=True)
+class PrefixOptions:
+    """Start after every prefix of stored episodes, successes and failures."""
+
+    run: Path = field(metadata=doc("Directory of the run with the episodes."))
+    episodes: int = field(
+        default=100, validator=ge(1), metadata=doc("Most episodes whose states are started from.")
+    )
+    per_task: int = field(
+        default=4,
+        validator=ge(1),
+        metadata=doc("Most episodes of one task, successes and failures in turn."),
+    )
+    step: int | None = field(
+        default=None,
+        validator=optional(ge(0)),
+        metadata=doc("Take the episodes of this training step; null: of all."),
+    )
+    check: Literal["exact", "exit_code", "off"] = field(
+        default="exact",
+        metadata=doc(
+            "What must equal the recording when an episode is replayed: each observation's text, "
+            "its exit codes, or nothing."
+        ),
+    )

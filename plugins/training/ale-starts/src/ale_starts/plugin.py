@@ -1,4 +1,4 @@
-"""Registers the start schemes and the command ``forks``."""
+"""Registers the start schemes and the commands ``show forks`` and ``data values``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def ale_starts() -> Sequence[Component[Any, StartScheme]]:
-    """Register ``initial``, ``rollback`` and ``parallel``."""
+    """Register ``initial``, ``rollback``, ``parallel`` and ``prefixes``."""
     return [
         Component(
             "initial",
@@ -35,12 +35,18 @@ def ale_starts() -> Sequence[Component[Any, StartScheme]]:
             "ale_starts.build:parallel",
             summary="Starts at several of an expert's turns at once, drawn for each step.",
         ),
+        Component(
+            "prefixes",
+            "ale_starts.options:PrefixOptions",
+            "ale_starts.build:prefixes",
+            summary="Starts after every prefix of stored episodes, to measure values.",
+        ),
     ]
 
 
 @hookimpl
 def ale_commands() -> Mapping[str, Sequence[click.Command]]:
-    """Register ``ale show forks``."""
-    from ale_starts.commands import show
+    """Register ``ale show forks`` and ``ale data values``."""
+    from ale_starts.commands import data, show
 
-    return {"Look": [show]}
+    return {"Look": [show], "Data and training": [data]}

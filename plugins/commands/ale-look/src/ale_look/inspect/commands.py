@@ -84,7 +84,6 @@ def run_or_episode(run: Path, episode: str | None, full: bool, every: bool) -> N
     "--scheme",
     "schemes",
     multiple=True,
-    required=True,
     metavar=COMPONENT,
     help="A credit scheme; repeatable to compare: --scheme ipa:gamma=0.9 --scheme grpo.",
 )
@@ -97,6 +96,12 @@ def run_or_episode(run: Path, episode: str | None, full: bool, every: bool) -> N
     show_default=True,
     help="Maximum number of episodes to show.",
 )
+@click.option(
+    "--against",
+    type=click.Choice(["values"]),
+    help="Score schemes against the measured worth of chunks: see `ale data values`. Without "
+    "--scheme, every installed one.",
+)
 @click.pass_obj
 def credit(
     registry: "Registry",
@@ -105,6 +110,7 @@ def credit(
     chunker: str | None,
     episode: str | None,
     limit: int,
+    against: str | None,
 ) -> None:
     """Compare credit schemes on the same stored episodes of RUN, chunk by chunk.
 
@@ -114,12 +120,23 @@ def credit(
     Examples:
       ale show credit runs/20260101-120000-3f2a-quickstart --scheme ipa --scheme grpo
       ale show credit RUN --scheme ipa:gamma=0.5 --scheme ipa:gamma=1 --episode basics-ls
+      ale show credit RUN --against values
     """
     from ale.runs import RunReader
     from ale_look.inspect.compare import compare_all, compare_episode
     from ale_look.inspect.recrediting import creditings
 
     reader = RunReader(run)
+    if against is not None:
+        from ale_look.inspect.against import against_values
+
+        if episode is not None:
+            raise click.UsageError("--against is over all episodes with values: give no --episode")
+        for part in against_values(reader, schemes, registry, chunker):
+            click.echo(part)
+        return
+    if not schemes:
+        raise click.UsageError("give a --scheme, or --against values for every one")
     compared = creditings(reader, schemes, registry, chunker=chunker)
     if episode is not None:
         click.echo(compare_episode(reader, compared, episode))

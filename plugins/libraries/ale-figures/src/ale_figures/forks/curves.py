@@ -1,7 +1,8 @@
 """Success before and after each turn of an expert, and which turns are crucial forks.
 
 Chunk f is crucial if success from before it is significantly lower than from after it
-(arXiv:2512.24873, 3.2.4.4). The paper names no test; the one here is Fisher's exact test.
+(arXiv:2512.24873, 3.2.4.4), and harmful if it is higher. The paper names no test; the one here is
+Fisher's exact test, one-sided, in each direction by itself.
 """
 
 import itertools
@@ -44,6 +45,10 @@ class Fork:
     """One-sided, for equal success before and after; not yet corrected."""
     crucial: bool
     """Significant after correction for all forks of the curve."""
+    p_harm: float = 1.0
+    """Likewise, for success that is lower after than before."""
+    harmful: bool = False
+    """`p_harm` is significant after correction for all forks of the curve."""
 
     @property
     def turns(self) -> range:
@@ -173,10 +178,24 @@ def _forks(points: Sequence[Point], level: float) -> tuple[Fork, ...]:
         fisher(before.successes, before.trials, after.successes, after.trials)
         for before, after in pairs
     ]
-    crucial = {number for number, p in enumerate(holm(found)) if p <= level}
+    harm = [
+        fisher(after.successes, after.trials, before.successes, before.trials)
+        for before, after in pairs
+    ]
+    crucial, harmful = (
+        [p <= level for p in holm(p_values)] if p_values else [] for p_values in (found, harm)
+    )
+    columns = zip(pairs, found, crucial, harm, harmful, strict=True)
     return tuple(
-        Fork(before=before, after=after, p_value=p_value, crucial=number in crucial)
-        for number, ((before, after), p_value) in enumerate(zip(pairs, found, strict=True))
+        Fork(
+            before=before,
+            after=after,
+            p_value=p_value,
+            crucial=is_crucial,
+            p_harm=p_harm,
+            harmful=is_harmful,
+        )
+        for (before, after), p_value, is_crucial, p_harm, is_harmful in columns
     )
 
 

@@ -25,11 +25,17 @@ def fork_rows(facts: Facts) -> dict[str, Any]:
     """A row per fork; none where there are no two places to compare."""
     found = [(curve, fork) for curve in facts.forks.curves for fork in curve.forks]
     if len(found) > _ROWS:
-        found.sort(key=lambda row: (not row[1].crucial, row[1].p_value))
+        found.sort(
+            key=lambda row: (
+                not (row[1].crucial or row[1].harmful),
+                min(row[1].p_value, row[1].p_harm),
+            )
+        )
     return {
         "forks": [_row(curve, fork) for curve, fork in found[:_ROWS]],
         "n_forks": len(found),
         "n_crucial": sum(fork.crucial for _, fork in found),
+        "n_harmful": sum(fork.harmful for _, fork in found),
         "level": LEVEL,
     }
 
