@@ -154,7 +154,7 @@ class ObjectiveContract:
         for each in fields(Terms):
             value = getattr(terms, each.name)
             if value is not None and each.name != "loss":
-                assert not value.requires_grad, f"{each.name} has a gradient"
+                assert not value.requires_grad, f"{each.name} has a gradient: detach it"
                 assert value.shape == (() if each.name in _SCALARS else given.logp.shape), each.name
 
     @pytest.mark.parametrize("seed", range(6))
