@@ -344,28 +344,46 @@ def test_a_time_is_a_date_or_how_long_ago(folder: Path, ale: Ale) -> None:
 
 
 def test_a_sample_is_the_same_for_the_same_seed(folder: Path, ale: Ale) -> None:
-    drawn = [ale("runs", "sample", "--limit", 2, "--seed", 4).stdout for _ in range(2)]
+    flags = ("runs", "episodes", "--sort", "random", "--limit", 2, "--seed")
+    drawn = [ale(*flags, 4).stdout for _ in range(2)]
     assert drawn[0] == drawn[1]
     assert len(drawn[0].splitlines()) == 3
+    others = {ale(*flags, seed).stdout for seed in range(8)}
+    assert len(others) > 1
+    ale(*flags, 4, "--out", "drawn.jsonl")
+    assert all(row["episode"]["id"] in drawn[0] for row in _rows(Path("drawn.jsonl")))
+    assert "--seed is for --sort random" in ale("runs", "episodes", "--seed", 4).stderr
+
+
+@pytest.mark.parametrize(
+    ("former", "now"), [("sample", "episodes --sort random"), ("export", "episodes --out PATH")]
+)
+def test_a_command_that_is_a_part_of_another_says_so(ale: Ale, former: str, now: str) -> None:
+    done = ale("runs", former, "--limit", 2)
+    assert (done.exit_code, f"is now `ale runs {now}`" in done.stderr) == (2, True)
+
+
+def _rows(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_exported_episodes_are_those_of_the_run(folder: Path, ale: Ale, tmp_path: Path) -> None:
-    done = ale("runs", "export", "--graded", "--out", "found.jsonl")
+    done = ale("runs", "episodes", "--graded", "--out", "found.jsonl")
     assert done.stdout == "2 episodes in found.jsonl\n"
     rows = [json.loads(line) for line in (tmp_path / "found.jsonl").read_text().splitlines()]
     stored = (folder / "first" / "episodes.jsonl").read_text().splitlines()
     assert [row["episode"] for row in rows] == [json.loads(line) for line in stored[:2]]
     assert [row["run"] for row in rows] == ["first", "first"]
-    ale("runs", "export", "--limit", 1, "--out", "one.jsonl")
+    ale("runs", "episodes", "--limit", 1, "--out", "one.jsonl")
     assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 1
-    assert ale("runs", "export", "--out", "found.csv").exit_code == 2
+    assert ale("runs", "episodes", "--out", "found.csv").exit_code == 2
 
 
 def test_exported_tables_are_read_by_duckdb(folder: Path, ale: Ale, tmp_path: Path) -> None:
     import duckdb
 
-    ale("runs", "export", "--graded", "--out", "tables")
-    ale("runs", "export", "--graded", "--out", "episodes.parquet")
+    ale("runs", "episodes", "--graded", "--out", "tables")
+    ale("runs", "episodes", "--graded", "--out", "episodes.parquet")
     both = duckdb.sql(
         f"""SELECT r.run_id, e.reward, count(*) FROM '{tmp_path}/tables/episodes.parquet' e
         JOIN '{tmp_path}/tables/turns.parquet' t ON t.episode = e.id
@@ -381,16 +399,16 @@ def test_exported_tables_are_read_by_duckdb(folder: Path, ale: Ale, tmp_path: Pa
 def test_only_a_folder_of_exported_tables_is_replaced(
     folder: Path, ale: Ale, tmp_path: Path
 ) -> None:
-    done = ale("runs", "export", "--out", "runs")
+    done = ale("runs", "episodes", "--out", "runs")
     assert (done.exit_code, "runs holds first" in done.stderr) == (2, True)
     assert (folder / "first" / "manifest.json").exists()
     (tmp_path / "file").write_text("precious")
-    assert ale("runs", "export", "--out", "file").exit_code == 2
+    assert ale("runs", "episodes", "--out", "file").exit_code == 2
     assert (tmp_path / "file").read_text() == "precious"
-    assert ale("runs", "export", "--out", "tables").exit_code == 0
-    assert ale("runs", "export", "--limit", 1, "--out", "tables").exit_code == 0
+    assert ale("runs", "episodes", "--out", "tables").exit_code == 0
+    assert ale("runs", "episodes", "--limit", 1, "--out", "tables").exit_code == 0
     (tmp_path / "tables" / "notes.txt").write_text("precious")
-    done = ale("runs", "export", "--out", "tables")
+    done = ale("runs", "episodes", "--out", "tables")
     assert (done.exit_code, "tables holds notes.txt" in done.stderr) == (2, True)
     assert (tmp_path / "tables" / "notes.txt").read_text() == "precious"
 
@@ -400,10 +418,10 @@ def test_an_episode_that_moved_since_is_not_exported_as_another(folder: Path, al
     path = folder / "first" / "episodes.jsonl"
     kept = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(kept[1] + kept[0] + kept[2])
-    done = ale("runs", "export", "--out", "found.jsonl")
+    done = ale("runs", "episodes", "--out", "found.jsonl")
     assert (done.exit_code, "ale runs index --rebuild" in done.stderr) == (2, True)
     ale("runs", "index", "--rebuild")
-    assert ale("runs", "export", "--out", "found.jsonl").exit_code == 0
+    assert ale("runs", "episodes", "--out", "found.jsonl").exit_code == 0
 
 
 def test_the_help_of_ale_imports_no_database() -> None:

@@ -31,6 +31,9 @@ __all__ = ["runs"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_SHOWN = 20
+"""Episodes that are printed without --limit."""
+
 _FILTERS: tuple[Callable[[Any], Any], ...] = (
     click.option("--prompt", metavar="TEXT", help="Part of the task's prompt, in any case."),
     click.option("--task", metavar="ID", help="Id of the task."),
@@ -101,96 +104,78 @@ def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
         click.echo(json.dumps(shown, ensure_ascii=False))
 
 
-_limit = click.option(
-    "--limit",
-    type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    help="Maximum number of episodes.",
-)
-
-
 @runs.command("episodes")
 @_filtered
-@sort_option("reward", "broken episodes")
-@_limit
+@sort_option("reward", "broken episodes", "random")
+@click.option("--seed", type=int, help="Seed of --sort random. Default: 0.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    help="Maximum number of episodes. Default: 20, and with --out all.",
+)
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="PATH",
+    help="Write them: a .jsonl or .parquet file, or (no suffix) a folder with a Parquet file of "
+    "each table.",
+)
 @json_option
-def query(order: Any, limit: int, as_json: bool, **given: Any) -> None:
-    """Show the episodes of the runs in FOLDER that pass all filters; default: runs.
+def episodes(
+    order: Any, seed: int | None, limit: int | None, out: Path | None, as_json: bool, **given: Any
+) -> None:
+    """Show the episodes of the runs in FOLDER that pass all filters, or write them; default: runs.
 
     Each line of JSON has the columns of the table `episodes`, with run and prompt. `ale show RUN
-    EPISODE` shows an episode turn by turn.
+    EPISODE` shows an episode turn by turn. With --sort random, the same seed gives the same
+    episodes as long as the runs are the same.
+
+    A .jsonl file has whole episodes, as `ale data collect` writes them, which the other commands of
+    `ale data` read. Parquet has the tables of the database, for DuckDB, pandas and others. A file
+    that exists is replaced; a folder that exists is replaced only if it holds nothing but such
+    tables.
 
     \b
     Examples:
       ale runs episodes --prompt rename --model qwen2.5-7b-instruct --max-reward 0.5 --after 7d
       ale runs episodes --error "exit code 127" --sort worst --json
       ale runs episodes --text '"no such file"' --tag baseline
+      ale runs episodes --max-reward 0 --sort random --seed 7 --limit 10
+      ale runs episodes --min-reward 1 --out successes.jsonl
+      ale runs episodes --out tables
     """
-    from ale_look.store.finding import find
+    from ale_look.store.finding import find, sample
 
+    if seed is not None and order != "random":
+        raise click.UsageError("--seed is for --sort random")
+    if out is not None and as_json:
+        raise click.UsageError("--out writes, --json prints: give one of them")
     if given["broken"] and order in ("best", "worst"):
         raise click.UsageError("--broken episodes have no reward to sort by: use --sort newest")
-    with _asked(**given) as (connection, filters):
-        rows = find(connection, filters, order, limit + 1)
-    _print(rows[:limit], as_json)
-    if len(rows) > limit:
-        click.echo(f"the first {limit}; --limit shows more", err=True)
 
-
-@runs.command("sample")
-@_filtered
-@_limit
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draw.")
-@json_option
-def sample(limit: int, seed: int, as_json: bool, **given: Any) -> None:
-    """Show a random sample of the episodes that pass all filters.
-
-    The same seed gives the same episodes as long as the runs are the same.
-
-    \b
-    Example:
-      ale runs sample --max-reward 0 --limit 10 --seed 7
-    """
-    from ale_look.store.finding import sample as sampled
+    def found(connection: "Connection", filters: "Filters", most: int) -> list[dict[str, Any]]:
+        if order == "random":
+            return sample(connection, filters, most, seed or 0)
+        return find(connection, filters, order, most)
 
     with _asked(**given) as (connection, filters):
-        rows = sampled(connection, filters, limit, seed)
-    _print(rows, as_json)
+        if out is not None:
+            rows = None if limit is None else found(connection, filters, limit)
+            _write(connection, filters, rows, out)
+            return
+        rows = found(connection, filters, (limit or _SHOWN) + 1)
+    _print(rows[: limit or _SHOWN], as_json)
+    if len(rows) > (limit or _SHOWN):
+        click.echo(f"the first {limit or _SHOWN}; --limit shows more", err=True)
 
 
-@runs.command("export")
-@_filtered
-@click.option(
-    "--out",
-    type=PATH,
-    required=True,
-    metavar="PATH",
-    help="A .jsonl or .parquet file, or (no suffix) a folder with a Parquet file of each table.",
-)
-@click.option("--limit", type=click.IntRange(1), help="Export at most this many, chosen by --seed.")
-@click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed of the choice for --limit."
-)
-def export(out: Path, limit: int | None, seed: int, **given: Any) -> None:
-    """Write the episodes that pass all filters.
-
-    .jsonl has whole episodes, as `ale data collect` writes them, which the other commands of `ale
-    data` read. Parquet has the tables of the database, for DuckDB, pandas and others. A file that
-    exists is replaced; a folder that exists is replaced only if it holds nothing but such tables.
-
-    \b
-    Examples:
-      ale runs export --min-reward 1 --out successes.jsonl
-      ale runs export --out tables
-    """
+def _write(
+    connection: "Connection", filters: "Filters", rows: list[dict[str, Any]] | None, out: Path
+) -> None:
+    """Write these episodes, or all that pass."""
     from ale.text import counted
-    from ale_look.store.exporting import export as exported
-    from ale_look.store.finding import every, numbered, sample
+    from ale_look.store.exporting import export
+    from ale_look.store.finding import every, numbered
 
-    with _asked(**given) as (connection, filters):
-        ids = every(connection, filters)
-        if limit is not None:
-            ids = numbered(row["id"] for row in sample(connection, filters, limit, seed))
-        n = exported(connection, ids, out)
-    click.echo(f"{counted(n, 'episode')} in {out}")
+    ids = every(connection, filters) if rows is None else numbered(row["id"] for row in rows)
+    click.echo(f"{counted(export(connection, ids, out), 'episode')} in {out}")

@@ -25,7 +25,20 @@ _some_runs = click.argument("runs", nargs=-1, required=True, type=RUN)
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-@click.group("runs")
+_RENAMED = {"export": "episodes --out PATH", "sample": "episodes --sort random"}
+"""Commands that had names of their own, for who types one."""
+
+
+class _Runs(click.Group):
+    """The commands of runs, with what the former ones are now."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _RENAMED:
+            ctx.fail(f"`ale runs {cmd_name}` is now `ale runs {_RENAMED[cmd_name]}`")
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group("runs", cls=_Runs)
 def runs() -> None:
     """List stored runs and search their episodes; tag, compare, archive, restore and delete runs.
 

@@ -99,12 +99,12 @@ def run_filters(command: F) -> F:
     return command
 
 
-def sort_option(by: str, without: str) -> Callable[[F], F]:
-    """The option ``--sort``; `without` says what has no `by`."""
+def sort_option(by: str, without: str, *more: str) -> Callable[[F], F]:
+    """The option ``--sort``; `without` says what has no `by`, and `more` are further orders."""
     return click.option(
         "--sort",
         "order",
-        type=click.Choice(["newest", "oldest", "best", "worst"]),
+        type=click.Choice(["newest", "oldest", "best", "worst", *more]),
         default="newest",
         show_default=True,
         help=f"Sort by time or by {by}; best and worst leave out {without}.",
