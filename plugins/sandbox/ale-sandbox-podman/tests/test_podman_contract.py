@@ -1,6 +1,6 @@
 """Podman keeps the contract of every sandbox; in the image there may be nothing but a shell.
 
-With a larger image it is a long test: Docker's tests show both, through the same library.
+With a larger image it is a long test: Docker's tests show that, through the same library.
 """
 
 import pytest
