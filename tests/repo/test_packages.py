@@ -19,7 +19,7 @@ PLUGINS = [path.parent for path in tracked("plugins/*/*/pyproject.toml")]
 KITS = {
     "ale_task_sources": "TaskSourceContract",
     "ale_sandboxes": "SandboxContract",
-    "ale_llms": "(LLM|LLMServer|OpenAIServer)Contract",
+    "ale_llms": "(LLM|LLMServer|OpenAIServer|TrainablePolicy)Contract",
     "ale_agents": "AgentContract",
     "ale_criteria": "CriterionContract",
     "ale_chunkers": "ChunkerContract",
