@@ -42,7 +42,7 @@ from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale.protocols import Start
 from ale.strict import Node, from_plain, structure
-from ale.strict._problems import Problems
+from ale.strict.structuring import Problems
 from ale.types import Episode, Failure, Job, RunSpec, Stage, Stop, Trajectory, replace
 
 __all__ = ["WORKER", "Worker", "broken", "decode", "encode"]

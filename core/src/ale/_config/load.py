@@ -28,7 +28,7 @@ from ale._config.source import merge, parse_overrides, read_source
 from ale._registry import Registration, Registry, how_to_install
 from ale.errors import InputError, PluginError, Problem
 from ale.strict import Node, describe, from_plain, nearest, structure
-from ale.strict._problems import Problems
+from ale.strict.structuring import Problems
 
 _DEFAULTS: dict[str, Any] = {
     "sandbox": {"type": "auto"},

@@ -13,7 +13,7 @@ from attrs import frozen
 from ale._registry import KINDS, Registry, functions_in
 from ale.errors import InputError
 from ale.strict import Node, decoded, nearest_file, structure
-from ale.strict._problems import Problems
+from ale.strict.structuring import Problems
 
 KEY = "plugins"
 

@@ -40,7 +40,7 @@ from ale.protocols import (
     missing,
 )
 from ale.strict import Node, from_plain, read_yaml
-from ale.strict._problems import Problems
+from ale.strict.structuring import Problems
 from ale.types import Capabilities, CriterionSpec, Split, Task
 
 PROTOCOLS: Mapping[str, type] = {

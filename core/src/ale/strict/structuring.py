@@ -17,13 +17,32 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 import attrs
 
 from ale.errors import InputError, PluginError, Problem, nearest
-from ale.strict._problems import Problems
 from ale.strict.node import Node, describe
 
 if TYPE_CHECKING:
     from cattrs import Converter
 
 T = TypeVar("T")
+
+
+class Problems:
+    """The problems of several parts, to raise them all at once."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def collect(self, make: Callable[[], Any]) -> Any:
+        """The result of `make`; None if it raises an `InputError`, whose problems are kept."""
+        try:
+            return make()
+        except InputError as error:
+            self.found += error.problems
+            return None
+
+    def raise_all(self) -> None:
+        """Raise an `InputError` if there are any."""
+        if self.found:
+            raise InputError(self.found)
 
 
 class NameOrPath(str):
