@@ -257,6 +257,14 @@ class RunOptions:
             "grades it. A sandbox that the agent has evidently damaged is graded in either case."
         ),
     )
+    contested: Literal["reward", "failed", "broken"] | None = field(
+        default=None,
+        metadata=doc(
+            "What a score counts as that is another one without the agent's changes to what checks "
+            "run with: its value ('reward'), 0 ('failed'), or nothing, as the episode is 'broken'. "
+            "Default: 0 for what a trainer learns from, else its value."
+        ),
+    )
     stop_after_broken: int | None = field(
         default=3,
         validator=optional(ge(1)),

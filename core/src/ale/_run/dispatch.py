@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from attrs import frozen
 
 from ale._config import RunConfig
+from ale._run import contested
 from ale._run.episode import EpisodeRunner
 from ale._run.manifest import versions
 from ale._run.parts import Parts
@@ -30,6 +31,7 @@ class Jobs:
     workers: Workers
     _plans: dict[str, EpisodePlan]
     """Plans of the jobs that are under way, by id."""
+    _config: RunConfig
 
     async def run(self, plan: EpisodePlan) -> Episode | None:
         """The episode of a plan; None if it was withdrawn.
@@ -45,7 +47,11 @@ class Jobs:
             del self._plans[job.id]
         if episode is not None and getattr(episode, "id", None) != job.id:
             raise PluginError(f"the executor returned {episode!r} for the job {job.id}")
-        return episode
+        if episode is None:
+            return None
+        trains = self._config.trainer is not None
+        as_what = contested.how(self._config.run.contested, trains=trains, episode=episode)
+        return contested.counted(episode, as_what)
 
 
 @asynccontextmanager
@@ -76,7 +82,7 @@ async def executing(session: Session) -> AsyncIterator[Jobs]:
         report=session.say,
     )
     async with session.parts.executor.open(running) as workers:
-        yield Jobs(workers, plans)
+        yield Jobs(workers, plans, session.config)
 
 
 async def _spec(session: Session) -> RunSpec:

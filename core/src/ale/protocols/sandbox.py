@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from ale.types import Capabilities, ExecResult, SandboxFeature, SandboxInfo, SandboxSpec
+    from ale.types import (
+        Capabilities,
+        CarriedChange,
+        ExecResult,
+        SandboxFeature,
+        SandboxInfo,
+        SandboxSpec,
+    )
 
 DEFAULT_OUTPUT_BYTES = 1 << 20
 
@@ -254,6 +261,73 @@ class OpensSiblings(Protocol):
         ...
 
 
+class Guarded(Protocol):
+    """The folder in which a check writes its verdict."""
+
+    def foreign(self, name: str) -> Sequence[str]:
+        """Which processes, in words, may have written a file there that are not the check's own.
+
+        These run a file of the agent's, or were started by one, or their parent has left them.
+        """
+        ...
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """A fresh sandbox with the changes that were made in the agent's."""
+
+    @property
+    def sandbox(self) -> Sandbox: ...
+
+    async def used(self) -> Sequence[CarriedChange]:
+        """The carried files and links that were read, run, followed or changed in it so far, and
+        everything of the image's that was removed, of which nobody can tell.
+
+        It is seen from outside: nothing that runs in the sandbox can hide its own files.
+        """
+        ...
+
+    async def has(self, path: str, *, image: bool = False) -> bool:
+        """Whether there is something at an absolute path; with `image`, in the image alone."""
+        ...
+
+    def guarded(self, folder: str) -> AbstractAsyncContextManager[Guarded]:
+        """Meanwhile, notes who opens files whose names begin with ``reward`` in a folder.
+
+        Raises (on entry):
+            UnsupportedError: the kernel does not show it.
+        """
+        ...
+
+
+@runtime_checkable
+class OpensJudge(Protocol):
+    """The feature ``judge``: a sandbox whose changes can be judged in a fresh one.
+
+    The fresh one has processes and mounts of its own, and the network of this one, whose processes
+    live on. So a server can be reached, and nothing can be traced, killed or written from here.
+    """
+
+    def open_judge(self, without: Collection[str] = ()) -> AbstractAsyncContextManager[Judge]:
+        """A fresh sandbox with the files as they are now; removed on exit.
+
+        Args:
+            without: paths for which it has what the image has. Of a folder all in it; with a slash
+                at its end, the image's content comes back beside the agent's. A name without any
+                slash stands for all files and folders of this name.
+
+        Raises (on entry):
+            UnsupportedError: the engine's files can't be read from here; the message says why.
+            SandboxDamagedError: with these files no sandbox starts.
+            SandboxError: it could not be opened.
+        """
+        ...
+
+    async def left_running(self) -> int:
+        """How many processes run in this sandbox that were started by commands, sessions apart."""
+        ...
+
+
 @runtime_checkable
 class MakesScratchFolders(Protocol):
     """The feature ``scratch-folder``: a sandbox that makes a folder without starting a process."""
@@ -308,6 +382,7 @@ class HasServiceContainers(Protocol):
 FEATURES: Mapping[SandboxFeature, type] = {
     "agent-user": HasAgentUser,
     "change-network": ChangesNetwork,
+    "judge": OpensJudge,
     "list-sessions": ListsSessions,
     "open-sibling": OpensSiblings,
     "scratch-folder": MakesScratchFolders,

@@ -29,6 +29,7 @@ from ale.types.message import (
 )
 from ale.types.sandbox import (
     Capabilities,
+    CarriedChange,
     Enforcement,
     ExecResult,
     ForkCost,
@@ -61,6 +62,7 @@ __all__ = [
     "Batch",
     "BatchStatistics",
     "Capabilities",
+    "CarriedChange",
     "Chunk",
     "Completion",
     "CompletionRequest",

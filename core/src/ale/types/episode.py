@@ -33,6 +33,9 @@ class Score:
     """Folder in the run's directory with files that the criterion saved."""
     timed_out: bool = False
     """A time limit of the criterion ended what it ran; the value counts that as a failure."""
+    contested: float | None = None
+    """The value without what the agent changed of the check's own tools, if that is another one:
+    nobody can tell whether these were its work or a forgery. ``run.contested`` says what counts."""
     unbounded: bool = False
     """The value is on the scale of the task's own tests, not in [0, 1]."""
 

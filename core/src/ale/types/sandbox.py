@@ -13,6 +13,7 @@ Enforcement = Literal["enforced", "best-effort", "none"]
 SandboxFeature = Literal[
     "agent-user",
     "change-network",
+    "judge",
     "list-sessions",
     "open-sibling",
     "scratch-folder",
@@ -61,6 +62,18 @@ class ExecResult:
     truncated: bool = False
     """Output exceeded the limit; head and tail are included."""
     duration_s: float = 0.0
+
+
+@record
+class CarriedChange:
+    """One path that a judge has from the agent's sandbox."""
+
+    path: str
+    """Absolute."""
+    kind: Literal["added", "changed", "removed"]
+    """Against the image. A folder is "removed" if the image's own content of it is."""
+    only_longer: bool = False
+    """The image's file is the beginning of this one."""
 
 
 @record

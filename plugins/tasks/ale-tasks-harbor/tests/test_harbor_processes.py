@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from ale_tasks_harbor.processes import asked_for
 
 from ale.plugin import BuildContext
 from ale.testing.fakes import FolderSandbox
@@ -14,7 +15,6 @@ from ale_tasks_harbor.criterion import TaskTests
 from ale_tasks_harbor.dockerfile import again, background, started
 from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.options import TaskTestsOptions
-from ale_tasks_harbor.processes import asked_for
 from ale_tasks_harbor.source import HarborSource
 
 from .conftest import BENCH, BESIDE, HARBOR, Write

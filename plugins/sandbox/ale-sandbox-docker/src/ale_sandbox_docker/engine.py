@@ -156,16 +156,17 @@ class DockerEngine(Engine):
             "WorkingDir": plan.workdir,
             "Env": [f"{name}={value}" for name, value in plan.env.items()],
             # A third of what the start of a container takes is docker's preparation for a network.
-            "NetworkDisabled": plan.offline,
+            "NetworkDisabled": plan.offline and plan.joins is None,
             "User": plan.user or "",
             "Labels": dict(plan.labels),
-            "Hostname": "sandbox",
+            # That of the other one, where they share a network.
+            **({} if plan.joins else {"Hostname": "sandbox"}),
             # Else an engine that stops, or starts again, waits 10 s for each.
             "StopSignal": "SIGKILL",
             "Healthcheck": {"Test": ["NONE"]},
             "Volumes": {path: {} for path in plan.volumes},
             "HostConfig": {
-                "NetworkMode": self._network() if plan.network else "none",
+                "NetworkMode": self._mode(plan),
                 "CapDrop": ["ALL"],
                 "CapAdd": list(plan.capabilities),
                 "SecurityOpt": _security(plan),
@@ -187,10 +188,19 @@ class DockerEngine(Engine):
                 },
                 "Mounts": [
                     *(_mount("bind", str(path), str(path), True) for path in plan.binds),
+                    *(
+                        _mount(one.kind, one.source, one.target, one.read_only)
+                        for one in plan.shared
+                    ),
                     _mount("volume", plan.shell.name, plan.shell.target, plan.shell.read_only),
                 ],
             },
         }
+
+    def _mode(self, plan: Plan) -> str:
+        if plan.joins is not None:
+            return f"container:{plan.joins}"
+        return self._network() if plan.network else "none"
 
     def kill(self, container: str) -> None:
         """End every process in it."""

@@ -126,7 +126,7 @@ class PodmanEngine(Engine):
     def create(self, plan: Plan) -> str:
         """Make a container; its id. One with a network has a network of its own, of its name, from
         which no other such network is reached."""
-        if not plan.network:
+        if plan.joins is not None or not plan.network:
             return super().create(plan)
         about = {"driver": "bridge", "options": {"isolate": "true"}, "dns_enabled": False}
         made = {"name": plan.name, "labels": dict(plan.labels), **about}

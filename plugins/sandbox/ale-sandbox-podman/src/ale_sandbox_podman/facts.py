@@ -35,6 +35,7 @@ def facts_of(info: Mapping[str, Any]) -> Facts:
         holds_cpu="cpu" in groups,
         root_is_root=not rootless,
         seccomp=host["security"]["seccompEnabled"],
+        layered=info["store"]["graphDriverName"] == "overlay" and not rootless,
         pauses=not rootless or host["cgroupVersion"] == "v2",
     )
 

@@ -32,6 +32,16 @@ def spec_of(plan: Plan) -> dict[str, Any]:
         {"type": "tmpfs", "source": "tmpfs", "destination": path, "options": ["ro"]}
         for path in plan.closed
     ]
+    mounts += [
+        {
+            "type": "bind",
+            "source": one.source,
+            "destination": one.target,
+            "options": ["rbind", "ro" if one.read_only else "rw"],
+        }
+        for one in plan.shared
+        if one.kind == "bind"
+    ]
     return {
         "name": plan.name,
         "image": plan.image,
@@ -43,11 +53,11 @@ def spec_of(plan: Plan) -> dict[str, Any]:
         "httpproxy": False,
         "user": plan.user or "",
         "labels": dict(plan.labels),
-        "hostname": "sandbox",
+        **({} if plan.joins else {"hostname": "sandbox"}),
         "healthconfig": {"Test": ["NONE"]},
         "systemd": "false",
-        "netns": {"nsmode": "bridge" if plan.network else "none"},
-        **({"networks": {plan.name: {}}} if plan.network else {}),
+        "netns": _network(plan),
+        **({"networks": {plan.name: {}}} if plan.network and not plan.joins else {}),
         "cap_drop": ["all"],
         "cap_add": [f"CAP_{name}" for name in plan.capabilities],
         "no_new_privileges": not plan.new_privileges,
@@ -57,6 +67,15 @@ def spec_of(plan: Plan) -> dict[str, Any]:
         "mounts": mounts,
         "volumes": [
             *({"Dest": path} for path in plan.volumes),
+            *(
+                {
+                    "Name": one.source,
+                    "Dest": one.target,
+                    "Options": ["ro" if one.read_only else "rw"],
+                }
+                for one in plan.shared
+                if one.kind == "volume"
+            ),
             {
                 "Name": plan.shell.name,
                 "Dest": plan.shell.target,
@@ -69,6 +88,12 @@ def spec_of(plan: Plan) -> dict[str, Any]:
         "sysctl": dict(plan.sysctls),
         "log_configuration": {"driver": "none"},
     }
+
+
+def _network(plan: Plan) -> dict[str, str]:
+    if plan.joins is not None:
+        return {"nsmode": "container", "value": plan.joins}
+    return {"nsmode": "bridge" if plan.network else "none"}
 
 
 def _limits(plan: Plan) -> dict[str, Any]:

@@ -5,22 +5,27 @@ import json
 import posixpath
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attrs import frozen
 
-from ale.errors import GradingError, NoVerdictError
+from ale.errors import GradingError, NoVerdictError, UnsupportedError
 from ale.files import write_whole
 from ale.plugin import BuildContext
-from ale.protocols import HasServiceContainers, ListsSessions, Sandbox, SwitchesUser
+from ale.protocols import HasServiceContainers, Judge, ListsSessions, Sandbox, SwitchesUser
 from ale.types import ExecResult, Score, Task, Trajectory, replace
+from ale_grading.judging import Place, Scope, judged
 from ale_tasks_harbor import artifacts, parsers, phases, reward, separate_verifier
 from ale_tasks_harbor.capabilities import MAIN, unable
-from ale_tasks_harbor.options import Artifact, SeparateVerifier, TaskTestsOptions
+from ale_tasks_harbor.options import (
+    KEPT_PROCESSES,
+    Artifact,
+    SeparateVerifier,
+    TaskTestsOptions,
+)
 from ale_tasks_harbor.paths import DEFAULT_PATHS, SandboxPaths
-from ale_tasks_harbor.preparation import PreparedSandbox, TestPreparation, Verdict
-from ale_tasks_harbor.processes import KEPT as WHY_KEPT
+from ale_tasks_harbor.preparation import CLEAN, PreparedSandbox, TestPreparation, Verdict
 from ale_tasks_harbor.variables import resolved
 
 NAME = "task_tests"
@@ -31,6 +36,7 @@ ORACLE = "oracle"
 _OUTPUT = 4 << 20
 """Bytes of output that a parser sees: head and tail."""
 _EXCERPT = 800
+_KILLED = 137
 _NAMED = 128
 """Characters of a task's id in the name of a folder, which may have 255 bytes."""
 _SCANNED = 1 << 20
@@ -40,7 +46,6 @@ _NAMES_JSON = re.compile(rb"reward.{0,40}json|\breward[-_]?kit\b", re.S)
 _IN_BASH = 'exec "$(command -v bash || echo sh)" -c "$1"'
 # $1 the script, $2 a user's name or "", $3 "bash" where it is for bash whatever its first line
 # says, then variables. The shell reads no profile.
-_CLEAN = 'command -p env -i "$@" 2>&1'
 _RUN = """
 script=$1 user=$2 shell=$3 && shift 3
 case $user in
@@ -133,6 +138,8 @@ class _Tested:
     result: ExecResult
     verdict: Verdict
     notes: Sequence[str]
+    foreign: Sequence[str] = ()
+    """Who else may have written the verdict."""
 
 
 @frozen(kw_only=True)
@@ -154,19 +161,74 @@ class _Grading:
         options, sandbox = self.options, self.sandbox
         if isinstance(sandbox, SwitchesUser):
             await sandbox.switch_user(None)
-        await self._collect()
         kept = await self._kept(trajectory)
+        await self._collect()
         if self.folder is not None:
             # Before the tests, which may change what they look at.
             await artifacts.keep(sandbox, await self._listed(), self.folder / "artifacts")
-        if options.separate_verifier is None:
-            tested = await self._here(kept)
+        if options.separate_verifier is not None:
+            score = await self._score(await self._separately(options.separate_verifier))
+        elif kept is not None:
+            score = await self._score(await self._here(kept))
         else:
-            tested = await self._separately(options.separate_verifier)
+            score = await self._judged()
         if options.remove_tests:
             await TestPreparation(sandbox, self.places, options.record_key).clear()
+            if kept is None:
+                await sandbox.end_processes()
         await phases.enter(sandbox, options.next_agent_network)
-        return await self._score(tested)
+        return score
+
+    async def _judged(self) -> Score:
+        """Run the tests in a fresh sandbox with the agent's changes, if that can be had."""
+        proxies = await phases.enter(self.sandbox, self.options.tests_network)
+        places = self.places
+        folders = CLEAN["PATH"].split(":")
+        scope = Scope(workdir=self.sandbox.workdir, names=self._tests_name, path=folders)
+
+        async def check(place: Place) -> Score:
+            if place.judge is None:
+                return await self._score(await self._here(None))
+            grading = self
+            if place.kind == "without-tools" and self.folder is not None:
+                grading = replace(self, folder=self.folder / place.kind)
+            tested = await grading._fresh(place.sandbox, place.judge, proxies)
+            return await grading._score(tested)
+
+        never = (places.tests, f"{places.logs}/verifier")
+        return await judged(self.sandbox, check, scope, never)
+
+    def _tests_name(self, path: str) -> bool:
+        """Whether a file of the tests has this path in it."""
+        wanted = path.encode(errors="surrogateescape")
+        return any(wanted in data for data in self._texts())
+
+    def _texts(self) -> Iterator[bytes]:
+        for source in map(Path, self.options.tests):
+            for path in source.rglob("*") if source.is_dir() else [source]:
+                if path.is_file():
+                    with path.open("rb") as file:
+                        yield file.read(_SCANNED)
+
+    async def _fresh(self, sandbox: Sandbox, judge: Judge, env: Mapping[str, str]) -> _Tested:
+        """Run the tests in a judge."""
+        options = self.options
+        preparation = TestPreparation(sandbox, self.places, None)
+        own = await judge.has(self.places.tests, image=True)
+        prepared = await preparation.fresh(tests_in_image=own)
+        await preparation.put(options.tests, options.script)
+        given = {**self.task.environment.env, **env}
+        try:
+            async with judge.guarded(f"{self.places.logs}/verifier") as guard:
+                tested = await self._run(sandbox, preparation, prepared, given, end_processes=True)
+        except UnsupportedError as error:
+            tested = await self._run(sandbox, preparation, prepared, given, end_processes=True)
+            return replace(tested, notes=(*tested.notes, str(error)))
+        names = ("reward.json", "reward.txt") if options.result == "reward" else ()
+        foreign = [who for name in names for who in guard.foreign(name)]
+        if tested.result.exit_code == _KILLED and not tested.result.timed_out:
+            foreign.append("the tests were killed")
+        return replace(tested, foreign=tuple(dict.fromkeys(foreign)))
 
     async def _collect(self) -> None:
         """Run the task's hooks, which may fail. Their processes end with them."""
@@ -183,15 +245,15 @@ class _Grading:
                 await other.exec(hook.command, timeout_s=hook.timeout_s, user=hook.user)
 
     async def _kept(self, trajectory: Trajectory) -> str | None:
-        """A note if the agent's processes keep running; None if all have been ended."""
-        if not self.task.keep_processes:
-            return None
-        if trajectory.stop.reason == "time_limit":
+        """A note if the tests run beside the agent's processes, whatever these may do."""
+        late = trajectory.stop.reason == "time_limit"
+        why = self.task.metadata.get(KEPT_PROCESSES)
+        if late or (why is None and self.options.separate_verifier is not None):
             # Otherwise the agent could finish its work while it is graded.
             await self.sandbox.end_processes()
-            return None
-        why = self.task.metadata.get(WHY_KEPT, "the task asks for them")
-        return f"the agent's processes kept running: {why}"
+            if self.options.restart_command is not None:
+                await self._background(self.options.restart_command)
+        return None if late or why is None else f"the agent's processes kept running: {why}"
 
     async def _listed(self) -> Sequence[Artifact]:
         """The artifacts to store: of the agent's sandbox, and of other services."""
@@ -210,8 +272,6 @@ class _Grading:
         prepared = await preparation.ready()
         if kept is not None:
             prepared = replace(prepared, notes=(*prepared.notes, kept))
-        elif options.restart_command is not None:
-            await self._background(prepared, options.restart_command)
         proxies = await phases.enter(sandbox, options.tests_network)
         await preparation.put(options.tests, options.script)
         env = {**self.task.environment.env, **proxies}
@@ -220,11 +280,9 @@ class _Grading:
         end = kept is None or not options.remove_tests
         return await self._run(sandbox, preparation, prepared, env, end_processes=end)
 
-    async def _background(self, prepared: PreparedSandbox, script: str) -> None:
+    async def _background(self, script: str) -> None:
         """Start the container's own processes again: they were ended with the agent's."""
-        pairs = [f"{name}={value}" for name, value in prepared.environment.items()]
-        argv = ["/bin/sh", "-c", _CLEAN, "ale", *pairs, "/bin/sh", "-c", script]
-        result = await self.sandbox.exec(argv, timeout_s=self.options.restart_timeout_s)
+        result = await self.sandbox.exec(script, timeout_s=self.options.restart_timeout_s)
         if result.exit_code != 0 or result.timed_out:
             raise NoVerdictError(
                 f"the container's own processes could not be started again{_tail(result)}"
@@ -318,6 +376,9 @@ class _Grading:
         else:
             value, detail = self._parsed(result)
         made = _made(value, detail + notes + ("" if value == 1.0 else _tail(result)))
+        if tested.foreign and value > 0:
+            said = f"{made.detail}\n[contested: others may have written it: {_all(tested.foreign)}]"
+            made = replace(made, contested=0.0, detail=said)
         return replace(made, ends_task=bool(below))
 
     async def _rewards(self, tested: _Tested) -> tuple[Mapping[str, float], str]:
@@ -367,6 +428,10 @@ def _may_name(path: Path) -> bool:
 
 def _no_verdict(error: Exception, result: ExecResult) -> NoVerdictError:
     return NoVerdictError(f"{error} (the tests ended with {result.exit_code}){_tail(result)}")
+
+
+def _all(who: Sequence[str]) -> str:
+    return ", ".join("".join(c if c.isprintable() else "?" for c in each) for each in who[:5])
 
 
 def _tail(result: ExecResult) -> str:

@@ -8,8 +8,8 @@ from attrs import field, frozen
 
 from ale.plugin import doc, ge, gt, optional
 
-AUTO = "auto"
-"""Word of ``keep_processes``: decide by the files of each task."""
+KEPT_PROCESSES = "kept_processes"
+"""Key of a task's metadata: why its tests run beside the agent's processes."""
 Result = Literal["reward", "pytest", "swebench", "sweperf", "mlebench", "swelancer"]
 
 
@@ -38,11 +38,10 @@ class HarborOptions:
         metadata=doc("Keep only the first N of the remaining tasks."),
     )
     keep_processes: tuple[str, ...] = field(
-        default=(AUTO,),
+        default=(),
         metadata=doc(
-            "Tasks whose agent's processes keep running during grading; in all other tasks they "
-            "are killed first. Globs of ids, and 'auto' for tasks whose tests or solution use a "
-            "server or a daemon."
+            "Tasks, as globs of ids, whose tests run beside the agent's processes, which can then "
+            "change the verdict. The tests of all others reach them over the network alone."
         ),
     )
     invalid: Literal["skip", "error"] = field(

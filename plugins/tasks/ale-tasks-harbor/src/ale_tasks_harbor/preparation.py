@@ -51,6 +51,7 @@ mkdir -p verifier agent artifacts && chmod 777 verifier && echo made
 """
 # $1 a file: the record is signed, so it does not matter what reads it.
 _SHOW = '[ -f "$1" ] && [ ! -L "$1" ] && cat -- "$1"; :'
+_LOOK = ["/bin/sh", "-c", "id -u 2>/dev/null || echo; exec cat /proc/self/environ"]
 # $1 a folder
 _FULL = 'for file in "$1"/*; do if [ -e "$file" ]; then echo full; break; fi; done'
 # $1 a new folder, then paths
@@ -183,10 +184,10 @@ class TestPreparation:
             await self._sandbox.upload(Path(name) / "logs", self._places.logs)
 
     async def fresh(self, *, tests_in_image: bool) -> PreparedSandbox:
-        """Make ready what no agent has been in.
+        """Make ready what no agent has been in, though files of one's may be there.
 
         Args:
-            tests_in_image: the image has the tests.
+            tests_in_image: the image has a folder for the tests, which is left as it is.
 
         Raises:
             NoVerdictError, SandboxError: as `ready`.
@@ -194,8 +195,10 @@ class TestPreparation:
         await self._empty([] if tests_in_image else [self._places.tests])
         if tests_in_image:
             await self._sh('chmod -R +x -- "$1"', self._places.tests)
-        shown = await self._sandbox.exec(["cat", "/proc/self/environ"], timeout_s=STEP_S)
-        return PreparedSandbox(environment=integrity.variables(shown.stdout))
+        shown = await self._sandbox.exec(_LOOK, timeout_s=STEP_S)
+        uid, _, environment = shown.stdout.partition(b"\n")
+        root = "root" if self._switches and uid.strip() not in (b"", b"0") else None
+        return PreparedSandbox(environment=integrity.variables(environment), root=root)
 
     async def has_artifacts(self) -> bool:
         """Is there anything in the folder that is kept without being named?"""

@@ -11,8 +11,7 @@ from ale.text import counted
 from ale.types import Task, replace
 from ale_tasks_harbor import harbor, terminal_bench
 from ale_tasks_harbor.folder import Folder
-from ale_tasks_harbor.options import AUTO, HarborOptions
-from ale_tasks_harbor.processes import KEPT, asked_for
+from ale_tasks_harbor.options import KEPT_PROCESSES, HarborOptions
 from ale_tasks_harbor.solution import WITHOUT
 from ale_tasks_harbor.values import MISSPELT
 
@@ -73,9 +72,7 @@ class HarborSource:
         for folder, file in task_folders(Folder(path)):
             found = True
             try:
-                task = self._with_processes(
-                    _READERS[file](folder, self._environ, self._key), folder
-                )
+                task = self._with_processes(_READERS[file](folder, self._environ, self._key))
             except InputError as error:
                 self.refused += error.problems
                 continue
@@ -94,15 +91,11 @@ class HarborSource:
             hint = f"a task is a folder with {harbor.FILE} (Harbor) or {terminal_bench.FILE}"
             raise InputError.of("no tasks in here", file=path, hint=hint)
 
-    def _with_processes(self, task: Task, folder: Folder) -> Task:
-        globs = self._options.keep_processes
-        why = "the config says so" if _matches(task.id, globs) else None
-        if why is None and AUTO in globs:
-            why = asked_for(folder)
-        if why is None:
-            return task
-        steps = tuple(_kept(step, why) for step in task.steps)
-        return replace(_kept(task, why), steps=steps)
+    def _with_processes(self, task: Task) -> Task:
+        """Leave the agent's processes to the criterion, whose tests may need to reach them."""
+        chosen = _matches(task.id, self._options.keep_processes)
+        steps = tuple(_kept(step, chosen) for step in task.steps)
+        return replace(_kept(task, chosen), steps=steps)
 
     def _is_chosen(self, task: Task) -> bool:
         options = self._options
@@ -137,8 +130,9 @@ def task_folders(folder: Folder) -> Iterator[tuple[Folder, str]]:
             yield from task_folders(below)
 
 
-def _kept(task: Task, why: str) -> Task:
-    return replace(task, keep_processes=True, metadata={**task.metadata, KEPT: why})
+def _kept(task: Task, chosen: bool) -> Task:
+    why = {KEPT_PROCESSES: "the config says so"} if chosen else {}
+    return replace(task, keep_processes=True, metadata={**task.metadata, **why})
 
 
 def _matches(task_id: str, globs: Sequence[str]) -> bool:

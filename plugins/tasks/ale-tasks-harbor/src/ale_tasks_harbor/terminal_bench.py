@@ -14,6 +14,7 @@ from ale_tasks_harbor import compose, integrity, solution
 from ale_tasks_harbor.capabilities import required
 from ale_tasks_harbor.dockerfile import again, background, started
 from ale_tasks_harbor.folder import Folder
+from ale_tasks_harbor.options import KEPT_PROCESSES
 from ale_tasks_harbor.parsers import PARSERS
 from ale_tasks_harbor.values import Values, read_task, task_id
 
@@ -70,7 +71,6 @@ class _Reader:
             tags=tuple(dict.fromkeys((*root.texts("tags"), *([category] if category else [])))),
             setup_steps=(*started(script), integrity.setup_step(key)),
             criteria=(criterion,),
-            keep_processes=same_shell,
             constraints=Constraints(
                 network=True, time_limit_s=root.seconds("max_agent_timeout_sec", 360.0)
             ),
@@ -81,6 +81,7 @@ class _Reader:
                 "format": "terminal-bench",
                 "difficulty": str(root.values.get("difficulty", "")),
                 "ignored_keys": root.unknown(_KNOWN),
+                **({KEPT_PROCESSES: "its tests run in the agent's shell"} if same_shell else {}),
                 **facts,
             },
         )

@@ -11,18 +11,22 @@ import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import requests
 
 from ale.errors import SandboxError
+from ale_sandboxing.container.carrying import Layers
 from ale_sandboxing.container.engine import (
+    About,
     Build,
     ConflictError,
     Facts,
     Found,
     Image,
+    Mount,
     NotFoundError,
     Plan,
     Stat,
@@ -253,6 +257,34 @@ class Engine(ABC):
             pid=found["Pid"],
             health=health if health in _HEALTH else None,
         )
+
+    def about(self, container: str) -> About:
+        """What a judge must know of a container."""
+        found = self._inspect(container)
+        driver = (found.get("GraphDriver") or {}).get("Data") or {}
+        lower = (driver.get("LowerDir") or "").split(":")
+        layers = None
+        if driver.get("UpperDir") and lower[0]:
+            layers = Layers(upper=Path(driver["UpperDir"]), lower=tuple(map(Path, lower)))
+        mounts = [
+            Mount(
+                kind=one["Type"],
+                source=one["Name"] if one["Type"] == "volume" else one["Source"],
+                target=one["Destination"],
+                read_only=not one["RW"],
+            )
+            for one in found.get("Mounts") or ()
+        ]
+        return About(id=found["Id"], layers=layers, mounts=tuple(mounts))
+
+    @contextlib.contextmanager
+    def paused(self, container: str) -> Iterator[None]:
+        """Nothing in a container runs meanwhile."""
+        self._ask("POST", f"/containers/{container}/pause")
+        try:
+            yield
+        finally:
+            self._ask("POST", f"/containers/{container}/unpause")
 
     def containers(self, label: str) -> Sequence[Found]:
         """Containers with this label, ended ones too."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attrs import evolve, field, frozen
 
@@ -29,10 +29,11 @@ from ale_sandboxing.container.commands import Commands
 from ale_sandboxing.container.engine import ConflictError, Image, NotFoundError, Plan
 from ale_sandboxing.container.files import Files
 from ale_sandboxing.container.images import Images
+from ale_sandboxing.container.judging import ContainerJudge, JudgeOpening
 from ale_sandboxing.container.network import Network, narrowed
 from ale_sandboxing.container.options import ContainerOptions
 from ale_sandboxing.container.orphans import Orphans
-from ale_sandboxing.container.plan import limits_of, plan_of, workdir_of
+from ale_sandboxing.container.plan import container_name, limits_of, plan_of, workdir_of
 from ale_sandboxing.container.pool import WorkerPool
 from ale_sandboxing.container.records import LABEL, Kind, Record, parse
 from ale_sandboxing.container.sandbox import ContainerSandbox
@@ -310,7 +311,7 @@ class ContainerBackend:
             self._lacking[place] = made
         return made
 
-    def _abandon(self, launch: "Future[bool]", box: Box) -> None:
+    def _abandon(self, launch: "Future[Any]", box: Box) -> None:
         """Remove a half-opened sandbox once the thread that opens it has finished."""
         self._orphans.leaving(box.record.id)
         launch.cancel()
@@ -454,6 +455,29 @@ class ContainerBackend:
         except BaseException:
             self._threads.background(lambda: self._engine.remove_image(tag))
             raise
+
+    @contextlib.asynccontextmanager
+    async def judge(self, box: Box, how: JudgeOpening) -> AsyncIterator[ContainerJudge]:
+        """A fresh container with the changes of a sandbox's."""
+        origin = evolve(box.origin, owned=None, composed=None)
+        record = self._new_record(box.spec, origin, "sandbox")
+        about = await self._threads.call(lambda: self._engine.about(box.name))
+        named = evolve(box.plan, name=container_name(record.id), labels=record.labels)
+        made = Box(spec=box.spec, origin=origin, record=record, plan=how.plan(about, named))
+        launch = self._threads.heavy(lambda: how.launch(self._engine, about, made.plan))
+        try:
+            async with box.starting:
+                carried = await asyncio.shield(asyncio.wrap_future(launch))
+            supervisor = await self._supervisor(made)
+            sandbox = self._sandbox(made, supervisor, made_workdir=False)
+            state = await self._threads.call(lambda: self._engine.state(made.name))
+        except BaseException:
+            self._abandon(launch, made)
+            raise
+        try:
+            yield ContainerJudge(sandbox=sandbox, carried=carried, pid=state.pid)
+        finally:
+            await sandbox.close()
 
     async def snapshot(self, box: Box, network: Network) -> str:
         """Keep a sandbox's files, for `restore`."""

@@ -1,5 +1,7 @@
 """Capabilities of an engine's containers, from the engine's facts and the options."""
 
+import os
+
 from ale.types import Capabilities
 from ale_sandboxing.container.engine import Facts
 from ale_sandboxing.container.options import ContainerOptions, capabilities_added
@@ -84,10 +86,17 @@ def capabilities_of(
         system_writable=_system_writable(options),
         features=(
             *("agent-user", "change-network", "list-sessions", "open-sibling", "switch-user"),
+            *(("judge",) if _judges(facts, options) else ()),
             *(("service-containers",) if services else ()),
         ),
         notes=tuple(_notes(facts, options)),
     )
+
+
+def _judges(facts: Facts, options: ContainerOptions) -> bool:
+    """Whether a container's changes can be judged in another: its layers are for root to read."""
+    is_root = facts.root_is_root and os.geteuid() == 0
+    return facts.layered and facts.pauses and is_root and not options.read_only
 
 
 def bounds_ipc(facts: Facts, options: ContainerOptions) -> bool:

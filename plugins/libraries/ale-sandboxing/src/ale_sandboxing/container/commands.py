@@ -255,6 +255,10 @@ class Commands:
         """How many threads the container has, as a limit of processes counts them."""
         return (await self._supervisor.ask(script.COUNT))[0]
 
+    async def running(self) -> int:
+        """How many processes there are that commands have started, or are."""
+        return (await self._supervisor.ask(script.RUNNING))[0]
+
     async def check_open(self) -> None:
         """Raise where the sandbox was closed while a command ran, or its container is no more."""
         if self.closed:

@@ -7,6 +7,7 @@ from typing import Any
 from attrs import field, frozen
 
 from ale.errors import SandboxError
+from ale_sandboxing.container.carrying import Layers
 
 
 class NotFoundError(SandboxError):
@@ -36,6 +37,8 @@ class Facts:
     """A container can be stopped for a moment, which a copy of it needs."""
     parts: bool = True
     """Containers with a network do not reach each other."""
+    layered: bool = False
+    """It keeps the files of containers in overlays, in folders of its own machine."""
     takes_rules: bool = True
     """It can be told which system calls to refuse; else it refuses those of its own list."""
 
@@ -84,6 +87,28 @@ class Volume:
 
 
 @frozen(kw_only=True)
+class Mount:
+    """What else than its layers a container sees."""
+
+    kind: str
+    """``volume``, ``bind`` or ``tmpfs``."""
+    source: str
+    """Name of the volume, or path on the engine's machine."""
+    target: str
+    read_only: bool
+
+
+@frozen(kw_only=True)
+class About:
+    """What is known of a container that is there."""
+
+    id: str
+    layers: Layers | None
+    """None where the engine keeps its files in another way than an overlay."""
+    mounts: Sequence[Mount]
+
+
+@frozen(kw_only=True)
 class Plan:
     """A container to create. What has no field here is off: privileges, health checks."""
 
@@ -117,6 +142,10 @@ class Plan:
     tmpfs: Mapping[str, int] = field(factory=dict)
     """Path to size in bytes."""
     runtime: str | None = None
+    joins: str | None = None
+    """Id of the container whose network is this one's, in place of one of its own."""
+    shared: Sequence[Mount] = ()
+    """Volumes and paths that it has together with that one."""
     filtered: bool = False
     """Its programs are refused the calls of `ale_sandboxing.process.seccomp`."""
     sysctls: Mapping[str, str] = field(factory=dict)

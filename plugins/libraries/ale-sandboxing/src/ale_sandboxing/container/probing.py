@@ -98,6 +98,7 @@ def facts_of(info: Mapping[str, Any]) -> Facts:
         seccomp="seccomp" in options,
         # Without it the kernel passes on what goes from container to container of one bridge.
         parts=info.get("BridgeNfIptables", True),
+        layered=info.get("Driver") == "overlay2",
     )
 
 

@@ -2,8 +2,9 @@
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import time
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from attrs import evolve
@@ -12,7 +13,7 @@ from ale.errors import SandboxDamagedError, SandboxError
 from ale.protocols import ServiceContainer
 from ale.sandboxes import BaseSandbox, Command
 from ale.types import ExecResult, SandboxSpec, replace
-from ale_sandboxing.container import script
+from ale_sandboxing.container import judging, script
 from ale_sandboxing.container.commands import Commands, Running
 from ale_sandboxing.container.files import Files
 from ale_sandboxing.container.mounted import Mounted
@@ -33,6 +34,7 @@ from ale_sandboxing.shell.text import LONGEST_ARGUMENT, as_bytes
 
 if TYPE_CHECKING:
     from ale_sandboxing.container.backend import Box, ContainerBackend
+    from ale_sandboxing.container.judging import ContainerJudge
 
 SHELL = b"/bin/sh"
 _BASH_OPTIONS = (b"--norc", b"--noprofile")
@@ -86,6 +88,7 @@ class ContainerSandbox(BaseSandbox):
         self._made_workdir = made_workdir
         self._user: str | None = None
         self._switched = False
+        self._began: float | None = None
         self._known_users: set[str] = set()
         self._sessions: list[ContainerSession] = []
 
@@ -263,6 +266,8 @@ class ContainerSandbox(BaseSandbox):
 
     async def agent_started(self, user: str | None) -> None:
         """Switch to the agent's user. See `ale.protocols.HasAgentUser`."""
+        if self._began is None:
+            self._began = time.time()  # as the kernel's clock has it, which stamps files
         await self.switch_user(user)
         if user is not None and self._made_workdir:
             await self.files.threads.call(self.files.own_workdir)
@@ -278,6 +283,32 @@ class ContainerSandbox(BaseSandbox):
         tags = {**self._box.spec.tags, **spec.tags}
         spec = narrowed(spec, cut=self._network.cut, hosts=self._network.hosts)
         return self._backend.open(replace(spec, tags=tags))
+
+    def open_judge(
+        self, without: Collection[str] = ()
+    ) -> AbstractAsyncContextManager["ContainerJudge"]:
+        """A fresh container with this one's changes. See `ale.protocols.OpensJudge`."""
+        return judging.opened(self._judge, without)
+
+    @asynccontextmanager
+    async def _judge(self, without: Collection[str]) -> "AsyncIterator[ContainerJudge]":
+        self.check_open()
+        how = judging.JudgeOpening(
+            container=self._box.name,
+            since=self._began or 0.0,
+            still=not await self._commands.running(),
+            without=without,
+        )
+        async with self._backend.judge(self._box, how) as judge:
+            if self._switched:
+                await judge.sandbox.switch_user(self._user)
+            yield judge
+
+    async def left_running(self) -> int:
+        """How many processes commands have left. See `ale.protocols.OpensJudge`."""
+        self.check_open()
+        own = sum(session.processes for session in self.sessions)
+        return max(0, await self._commands.running() - own)
 
     async def service(self, name: str) -> ServiceContainer:
         """Another container of the task, by the name of its service.

@@ -91,6 +91,7 @@ kill_tagged() { sweep "$1"; echo "k $killed $left"; }
 kill_all() { tagged; set -- $found; kill -9 -1; sweep; echo "k $# $left"; }
 look() { holds "$1" "$2"; echo "k $found 0"; }
 answer() { echo 'k 0 0'; }
+running() { tagged; set -- $found; echo "k $# 0"; }
 count() { set -- /proc/[0-9]*/task/[0-9]*; echo "k $# 0"; }
 limit_of self
 base=$hard
@@ -212,6 +213,9 @@ KILL_ALL = b"kill_all\n"
 ANSWER = b"answer\n"
 """Nothing but an answer."""
 
+
+RUNNING = b"running\n"
+"""Prints how many processes of commands there are."""
 
 COUNT = b"count\n"
 """Prints how many threads there are."""

@@ -81,6 +81,11 @@ class ContainerSession:
         """True once the shell has ended."""
         return self._running.job.ended.done()
 
+    @property
+    def processes(self) -> int:
+        """How many processes it has itself: its shell and the holders."""
+        return 0 if self.closed else 1 + len(self._holders)
+
     async def start(self) -> None:
         """Wait until the shell reads its script, and learn which process is its holder.
 

@@ -1,0 +1,145 @@
+"""Opens a fresh container with the changes of another one, in whose network it runs."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import evolve, frozen
+
+from ale.errors import SandboxDamagedError, SandboxError, UnsupportedError
+from ale.types import CarriedChange
+from ale_sandboxing.container.api import Engine
+from ale_sandboxing.container.carrying import Carried, Layers
+from ale_sandboxing.container.engine import About, Mount, Plan
+from ale_sandboxing.container.guard import Guard
+from ale_sandboxing.container.sealed import FOLDER
+
+if TYPE_CHECKING:
+    from ale_sandboxing.container.sandbox import ContainerSandbox
+
+_ALL = ("/",)
+"""Changes of which nothing is left."""
+
+
+@frozen(kw_only=True)
+class ContainerJudge:
+    """See `ale.protocols.Judge`."""
+
+    sandbox: "ContainerSandbox"
+    carried: Carried
+    pid: int
+    """Of the container's first process."""
+
+    async def used(self) -> Sequence[CarriedChange]:
+        """The carried files that were used so far, and what was removed."""
+        return await asyncio.to_thread(self.carried.used)
+
+    async def has(self, path: str, *, image: bool = False) -> bool:
+        """Whether there is something at a path."""
+        layers = self.carried.target
+        if image:
+            return await asyncio.to_thread(layers.in_image, path) is not None
+        return await asyncio.to_thread(layers.has, path)
+
+    @contextlib.asynccontextmanager
+    async def guarded(self, folder: str) -> AsyncIterator[Guard]:
+        """Notes who opens files of a folder."""
+        guard = Guard(folder, self.pid, self.carried.paths)
+        with guard.watching():
+            yield guard
+
+
+@frozen(kw_only=True)
+class JudgeOpening:
+    """What is copied from which container.
+
+    Args:
+        since: when the agent began, in seconds since 1970.
+        still: nothing runs in it that could change a file meanwhile.
+    """
+
+    container: str
+    since: float
+    still: bool
+    without: Collection[str]
+
+    def plan(self, about: About, plan: Plan) -> Plan:
+        """The judge's container.
+
+        Args:
+            plan: the other one's, with the judge's own name and labels.
+        """
+        bound = {str(path) for path in plan.binds}
+        return evolve(
+            plan,
+            joins=about.id,
+            shared=[one for one in about.mounts if _is_shared(one, bound)],
+        )
+
+    def launch(self, engine: Engine, about: About, plan: Plan) -> Carried:
+        """Create, fill and start it. Blocks.
+
+        Raises:
+            UnsupportedError: the files are not to be had from here.
+            SandboxError: the engine failed, or the files could not be copied.
+        """
+        engine.create(plan)
+        source, target = _here(about.layers), _here(engine.about(plan.name).layers)
+        carried = Carried(source, target, self.since, self.without)
+        still = contextlib.nullcontext() if self.still else engine.paused(self.container)
+        try:
+            with still:
+                if "/" not in self.without:
+                    carried.copy()
+        except OSError as error:
+            raise SandboxError(f"the agent's files could not be copied: {error}") from error
+        engine.start(plan.name)
+        return carried
+
+
+def _is_shared(mount: Mount, bound: Collection[str]) -> bool:
+    return mount.kind in ("volume", "bind") and mount.target != FOLDER and mount.target not in bound
+
+
+def _here(layers: Layers | None) -> Layers:
+    if layers is None:
+        raise UnsupportedError("the engine keeps its containers' files in no overlay")
+    if not Path(layers.upper).is_dir():
+        raise UnsupportedError(f"{layers.upper}, where the engine keeps files, is not to be seen")
+    return layers
+
+
+Open = Callable[[Collection[str]], contextlib.AbstractAsyncContextManager[ContainerJudge]]
+
+
+@contextlib.asynccontextmanager
+async def opened(open_once: Open, without: Collection[str]) -> AsyncIterator[ContainerJudge]:
+    """A judge; it is tried again, and without any of the agent's files, where it does not start.
+
+    Raises:
+        SandboxDamagedError: it starts only without them.
+        SandboxError: it does not start at all.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        judge = await _entered(stack, open_once, without)
+        yield judge
+
+
+async def _entered(
+    stack: contextlib.AsyncExitStack, open_once: Open, without: Collection[str]
+) -> ContainerJudge:
+    enter: Callable[[], Awaitable[ContainerJudge]] = lambda: stack.enter_async_context(  # noqa: E731
+        open_once(without)
+    )
+    try:
+        return await enter()
+    except UnsupportedError:
+        raise
+    except SandboxError:
+        with contextlib.suppress(SandboxError):
+            return await enter()
+    async with open_once(_ALL):
+        pass
+    raise SandboxDamagedError("a fresh container does not start with the agent's files")

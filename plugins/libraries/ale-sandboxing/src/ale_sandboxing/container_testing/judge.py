@@ -1,0 +1,140 @@
+"""A fresh container with the changes of another one: what it has, and what nothing in it can do."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from ale.errors import SandboxDamagedError
+from ale_sandboxing.container.sandbox import ContainerSandbox
+from ale_sandboxing.container_testing.images import DEBIAN
+from ale_sandboxing.container_testing.tools import Make, opened, out
+
+_CHANGES = """\
+set -e
+mkdir -p /srv/new /usr/local/bin; echo text >/srv/new/file; chmod 4755 /srv/new/file
+printf a >/srv/one; ln /srv/one /srv/two; ln -s one /srv/link; mkfifo /srv/pipe
+truncate -s 100M /srv/sparse
+echo more >>/etc/group; echo other >/etc/issue
+rm /etc/debian_version
+rm -r /etc/skel; mkdir /etc/skel; echo new >/etc/skel/new
+cp /bin/cat /usr/local/bin/cat; ln -s /bin/true /usr/local/bin/unused
+ln -s /bin/grep /usr/local/bin/grep
+chown 1234:1234 /srv/new
+"""
+_STATE = """\
+cd /; find srv etc/skel usr/local/bin -printf '%p %y %m %U %s %n\\n' | sort
+cat etc/issue; tail -1 etc/group; ls etc/debian_version 2>&1; cat srv/link
+"""
+
+
+@pytest.mark.asyncio
+class JudgeProbes:
+    """What a judge promises."""
+
+    container_image = DEBIAN
+
+    @pytest_asyncio.fixture
+    async def early(self, make: Make) -> AsyncIterator[ContainerSandbox]:
+        """A sandbox in which no agent has begun."""
+        async with opened(make(capabilities=("DOCKER_DEFAULT",))) as sandbox:
+            yield sandbox
+
+    @pytest_asyncio.fixture
+    async def sandbox(self, early: ContainerSandbox) -> ContainerSandbox:
+        await early.agent_started(None)
+        return early
+
+    async def test_it_has_the_same_files(self, sandbox: ContainerSandbox) -> None:
+        await out(sandbox, _CHANGES)
+        # Each stamps what it looks at alike.
+        expected = await out(sandbox, _STATE)
+        async with sandbox.open_judge() as judge:
+            assert await out(judge.sandbox, _STATE) == expected
+            assert await judge.has("/srv/new/file")
+            assert not await judge.has("/srv/new/file", image=True)
+            assert await judge.has("/etc/debian_version", image=True)
+            assert not await judge.has("/etc/debian_version")
+
+    async def test_it_says_what_was_used(self, sandbox: ContainerSandbox) -> None:
+        await out(sandbox, _CHANGES)
+        async with sandbox.open_judge() as judge:
+            before = {change.path: change.kind for change in await judge.used()}
+            del before["/etc/group"]  # which engines read themselves
+            assert before == {"/etc/debian_version": "removed", "/etc/skel/": "removed"}
+            await out(judge.sandbox, "/usr/local/bin/cat /srv/two; grep -c . /etc/group; ls /srv")
+            used = {change.path: change for change in await judge.used()}
+        assert {path: change.kind for path, change in used.items()} == before | {
+            "/etc/group": "changed",
+            "/srv/one": "added",
+            "/srv/two": "added",
+            "/usr/local/bin/cat": "added",
+            "/usr/local/bin/grep": "added",
+        }
+        assert used["/etc/group"].only_longer
+
+    async def test_who_used_a_file_cannot_hide_it(self, sandbox: ContainerSandbox) -> None:
+        await out(sandbox, "echo a >/srv/a; echo b >/srv/b; echo c >/srv/c")
+        async with sandbox.open_judge() as judge:
+            await out(
+                judge.sandbox, "cat /srv/a; touch -a -d @0 /srv/a; rm /srv/b; dd if=/srv/c of=/d"
+            )
+            assert [change.path for change in await judge.used()] == ["/srv/a", "/srv/b", "/srv/c"]
+
+    async def test_what_was_there_before_the_agent_is_carried_and_not_told_of(
+        self, early: ContainerSandbox
+    ) -> None:
+        sandbox = early
+        await out(sandbox, "echo early >/srv/early; sleep 0.1")
+        await sandbox.agent_started(None)
+        async with sandbox.open_judge() as judge:
+            assert await out(judge.sandbox, "cat /srv/early") == "early"
+            assert list(await judge.used()) == []
+
+    async def test_left_out_paths_are_the_images(self, sandbox: ContainerSandbox) -> None:
+        image = await out(sandbox, "cat /etc/issue; ls -A /etc/skel; cat /etc/debian_version")
+        await out(sandbox, _CHANGES)
+        without = ("/etc/issue", "/etc/skel/", "/etc/skel/new", "/etc/debian_version", "/srv")
+        async with sandbox.open_judge(without) as judge:
+            state = "cat /etc/issue; ls -A /etc/skel; cat /etc/debian_version"
+            assert await out(judge.sandbox, state) == image
+            assert await out(judge.sandbox, "ls /srv") == ""
+            assert await out(judge.sandbox, "ls /usr/local/bin/grep") != ""
+
+    async def test_it_reaches_a_server_and_sees_none_of_its_processes(
+        self, sandbox: ContainerSandbox
+    ) -> None:
+        serve = "cd /srv && echo served >it && exec python3 -m http.server 8111 --bind 127.0.0.1"
+        await out(sandbox, f"setsid sh -c '{serve}' >/dev/null 2>&1 </dev/null &")
+        assert await sandbox.left_running() == 1
+        async with sandbox.open_judge() as judge:
+            fetch = (
+                "import time, urllib.request as u\n"
+                "for _ in range(50):\n"
+                "  try: print(u.urlopen('http://127.0.0.1:8111/it').read().decode()); break\n"
+                "  except OSError: time.sleep(0.1)\n"
+            )
+            said = await judge.sandbox.exec(["python3", "-c", fetch])
+            assert said.stdout.decode().strip() == "served", said
+            assert "8111" not in await out(judge.sandbox, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+            await judge.sandbox.exec("kill -9 -1")
+        assert await sandbox.left_running() == 1
+        await sandbox.end_processes()
+        assert await sandbox.left_running() == 0
+
+    async def test_a_session_counts_for_what_it_has_started_alone(
+        self, sandbox: ContainerSandbox
+    ) -> None:
+        session = await sandbox.session()
+        await session.run("cd /")
+        assert await sandbox.left_running() == 0
+        await session.run("sleep 1000 &")
+        assert await sandbox.left_running() == 1
+
+    async def test_files_with_which_nothing_starts_are_damage(
+        self, sandbox: ContainerSandbox
+    ) -> None:
+        await out(sandbox, "mkfifo /etc/ld.so.preload")
+        with pytest.raises(SandboxDamagedError):
+            async with sandbox.open_judge():
+                pass
