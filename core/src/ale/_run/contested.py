@@ -9,7 +9,7 @@ How = Literal["reward", "failed", "broken"]
 
 
 def how(chosen: How | None, *, trains: bool, episode: Episode) -> How:
-    """What the contested scores of an episode count as.
+    """The choice for an episode's contested scores.
 
     Args:
         chosen: ``run.contested``.

@@ -180,6 +180,7 @@ class DockerEngine(Engine):
                 "Sysctls": dict(plan.sysctls),
                 "LogConfig": {"Type": "none"},
                 "Tmpfs": {
+                    **{one.target: one.source for one in plan.shared if one.kind == "tmpfs"},
                     **dict.fromkeys(plan.closed, "ro"),
                     **{
                         path: f"rw,nosuid,nodev,exec,mode=1777,size={size}"
@@ -191,6 +192,7 @@ class DockerEngine(Engine):
                     *(
                         _mount(one.kind, one.source, one.target, one.read_only)
                         for one in plan.shared
+                        if one.kind != "tmpfs"
                     ),
                     _mount("volume", plan.shell.name, plan.shell.target, plan.shell.read_only),
                 ],

@@ -42,6 +42,16 @@ def spec_of(plan: Plan) -> dict[str, Any]:
         for one in plan.shared
         if one.kind == "bind"
     ]
+    mounts += [
+        {
+            "type": "tmpfs",
+            "source": "tmpfs",
+            "destination": one.target,
+            "options": [option for option in one.source.split(",") if option],
+        }
+        for one in plan.shared
+        if one.kind == "tmpfs" and one.target not in (*plan.tmpfs, *plan.closed)
+    ]
     return {
         "name": plan.name,
         "image": plan.image,

@@ -13,7 +13,14 @@ from attrs import frozen
 from ale.errors import GradingError, NoVerdictError, UnsupportedError
 from ale.files import write_whole
 from ale.plugin import BuildContext
-from ale.protocols import HasServiceContainers, Judge, ListsSessions, Sandbox, SwitchesUser
+from ale.protocols import (
+    HasServiceContainers,
+    Judge,
+    ListsSessions,
+    OpensJudge,
+    Sandbox,
+    SwitchesUser,
+)
 from ale.types import ExecResult, Score, Task, Trajectory, replace
 from ale_grading.judging import Place, Scope, judged
 from ale_tasks_harbor import artifacts, parsers, phases, reward, separate_verifier
@@ -248,7 +255,9 @@ class _Grading:
         """A note if the tests run beside the agent's processes, whatever these may do."""
         late = trajectory.stop.reason == "time_limit"
         why = self.task.metadata.get(KEPT_PROCESSES)
-        if late or (why is None and self.options.separate_verifier is not None):
+        separate = self.options.separate_verifier is not None
+        apart = not separate and isinstance(self.sandbox, OpensJudge)
+        if late or (why is None and not apart):
             # Otherwise the agent could finish its work while it is graded.
             await self.sandbox.end_processes()
             if self.options.restart_command is not None:

@@ -51,7 +51,7 @@ _LONGEST = 1 << 20
 
 @frozen(kw_only=True)
 class Scope:
-    """What a check is about.
+    """The files and folders that a check is about.
 
     Args:
         names: whether a file of the tests has this path in it.
@@ -106,7 +106,7 @@ def _is_named(path: str, scope: Scope) -> bool:
 
 
 async def _is_tool_of_python(site: "re.Match[str]", change: CarriedChange, judge: Judge) -> bool:
-    """Of what lies in a folder of installed packages: all but packages that the image lacks."""
+    """Whether a file below a folder of packages is of one that the image has, or runs by itself."""
     folder, top = site["site"], site["top"]
     lower = top.lower()
     if change.kind == "changed" or lower.endswith("-info") or ".egg" in lower:
@@ -161,7 +161,7 @@ async def _is_program_of_venv(path: str, judge: Judge) -> bool:
 
 
 async def _content(path: str, judge: Judge) -> bytes:
-    """Of a file in the judge; what matches everything where it can't be read."""
+    """A file of the judge; text that matches everything if it can't be read."""
     try:
         return await judge.sandbox.read(path, max_bytes=_LONGEST)
     except (OSError, SandboxError):

@@ -259,7 +259,7 @@ class Engine(ABC):
         )
 
     def about(self, container: str) -> About:
-        """What a judge must know of a container."""
+        """Facts about a container that its judge needs."""
         found = self._inspect(container)
         driver = (found.get("GraphDriver") or {}).get("Data") or {}
         lower = (driver.get("LowerDir") or "").split(":")
@@ -275,7 +275,13 @@ class Engine(ABC):
             )
             for one in found.get("Mounts") or ()
         ]
-        return About(id=found["Id"], layers=layers, mounts=tuple(mounts))
+        in_memory = (found.get("HostConfig") or {}).get("Tmpfs") or {}
+        mounts += [
+            Mount(kind="tmpfs", source=options, target=target, read_only=False)
+            for target, options in in_memory.items()
+        ]
+        pid = found["State"]["Pid"]
+        return About(id=found["Id"], layers=layers, mounts=tuple(mounts), pid=pid)
 
     @contextlib.contextmanager
     def paused(self, container: str) -> Iterator[None]:

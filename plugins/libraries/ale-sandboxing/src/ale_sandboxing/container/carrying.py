@@ -1,4 +1,4 @@
-"""What was changed in a container, as its engine's overlay keeps it, and a copy for a judge.
+"""A copy, for a judge, of the files that were changed in a container.
 
 An overlay keeps changed files in an upper folder: what is removed as a device 0/0 (a whiteout), a
 folder that hides the image's as one with an attribute (opaque). A copy of this folder, below a
@@ -136,7 +136,7 @@ class Carried:
 
     @property
     def paths(self) -> Collection[str]:
-        """Of the files and links that are the agent's."""
+        """Paths of the files and links that are the agent's."""
         return self._times.keys()
 
     def used(self) -> list[CarriedChange]:

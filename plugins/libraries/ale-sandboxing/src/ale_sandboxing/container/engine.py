@@ -88,24 +88,26 @@ class Volume:
 
 @frozen(kw_only=True)
 class Mount:
-    """What else than its layers a container sees."""
+    """A volume or path that a container sees beside its layers."""
 
     kind: str
     """``volume``, ``bind`` or ``tmpfs``."""
     source: str
-    """Name of the volume, or path on the engine's machine."""
+    """Name of the volume, path on the engine's machine, or options of a file system in memory."""
     target: str
     read_only: bool
 
 
 @frozen(kw_only=True)
 class About:
-    """What is known of a container that is there."""
+    """Facts about a container that is there."""
 
     id: str
     layers: Layers | None
     """None where the engine keeps its files in another way than an overlay."""
     mounts: Sequence[Mount]
+    pid: int
+    """Number of its first process."""
 
 
 @frozen(kw_only=True)

@@ -29,13 +29,13 @@ _ANSWER = struct.Struct("iI")
 _HERE = -100
 _BUFFER = 1 << 14
 _WORDS = 4
-"""Of a command line that may name the file that runs."""
+"""Words of a command line that may name the file that runs."""
 _DEEP = 200
 
 
 @define
 class Guard:
-    """What has been seen.
+    """The processes that were seen.
 
     Args:
         folder: path in the container.

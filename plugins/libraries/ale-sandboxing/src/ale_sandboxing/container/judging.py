@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ class ContainerJudge:
     sandbox: "ContainerSandbox"
     carried: Carried
     pid: int
-    """Of the container's first process."""
+    """Number of the container's first process."""
 
     async def used(self) -> Sequence[CarriedChange]:
         """The carried files that were used so far, and what was removed."""
@@ -53,7 +54,7 @@ class ContainerJudge:
 
 @frozen(kw_only=True)
 class JudgeOpening:
-    """What is copied from which container.
+    """The opening of a judge: which container is copied, and what of it.
 
     Args:
         since: when the agent began, in seconds since 1970.
@@ -96,11 +97,42 @@ class JudgeOpening:
         except OSError as error:
             raise SandboxError(f"the agent's files could not be copied: {error}") from error
         engine.start(plan.name)
+        self._fill(engine, about, plan)
         return carried
+
+    def _fill(self, engine: Engine, about: About, plan: Plan) -> None:
+        """Copy what lies in memory. Raises as `launch`."""
+        folders = [one.target for one in about.mounts if one.kind == "tmpfs"]
+        if "/dev" not in self.without and "/" not in self.without:
+            folders.append("/dev/shm")  # noqa: S108
+        filled = [folder for folder in folders if _names_in(about.pid, folder)]
+        if not filled:
+            return
+        pid = engine.about(plan.name).pid
+        with engine.paused(self.container):
+            for folder in filled:
+                source, target = (_in_memory(number, folder) for number in (about.pid, pid))
+                with contextlib.suppress(FileNotFoundError):
+                    Carried(source, target, self.since, self.without).copy()
+
+
+def _in_memory(pid: int, folder: str) -> Layers:
+    return Layers(upper=Path(f"/proc/{pid}/root{folder}"), lower=())
+
+
+def _names_in(pid: int, folder: str) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/root{folder}")  # noqa: PTH208
+    except OSError:
+        return []
 
 
 def _is_shared(mount: Mount, bound: Collection[str]) -> bool:
-    return mount.kind in ("volume", "bind") and mount.target != FOLDER and mount.target not in bound
+    return (
+        mount.kind in ("volume", "bind", "tmpfs")
+        and mount.target != FOLDER
+        and mount.target not in bound
+    )
 
 
 def _here(layers: Layers | None) -> Layers:

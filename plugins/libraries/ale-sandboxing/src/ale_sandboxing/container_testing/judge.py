@@ -30,7 +30,7 @@ cat etc/issue; tail -1 etc/group; ls etc/debian_version 2>&1; cat srv/link
 
 @pytest.mark.asyncio
 class JudgeProbes:
-    """What a judge promises."""
+    """Promises of a judge."""
 
     container_image = DEBIAN
 
@@ -100,6 +100,14 @@ class JudgeProbes:
             assert await out(judge.sandbox, state) == image
             assert await out(judge.sandbox, "ls /srv") == ""
             assert await out(judge.sandbox, "ls /usr/local/bin/grep") != ""
+
+    async def test_files_in_memory_are_carried(self, make: Make) -> None:
+        async with opened(make(tmp_mb=8)) as sandbox:
+            await sandbox.agent_started(None)
+            await out(sandbox, "echo a >/tmp/a; echo b >/dev/shm/b; ln -s /etc /tmp/link")
+            async with sandbox.open_judge() as judge:
+                assert await out(judge.sandbox, "cat /tmp/a /dev/shm/b") == "a\nb"
+                assert await out(judge.sandbox, "readlink /tmp/link") == "/etc"
 
     async def test_it_reaches_a_server_and_sees_none_of_its_processes(
         self, sandbox: ContainerSandbox

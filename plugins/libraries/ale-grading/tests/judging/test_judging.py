@@ -1,0 +1,257 @@
+"""Which changes are left out, when a check runs again, and what its score says of that."""
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ale.errors import NoVerdictError, SandboxDamagedError, UnsupportedError
+from ale.testing.fakes import FolderSandbox
+from ale.types import CarriedChange, Score, replace
+from ale_grading.judging import Place, Scope, judged
+from ale_grading.judging.tools import tools_among
+
+SCOPE = Scope(
+    workdir="/app",
+    names=lambda path: path in ("/etc/it.conf", "/usr/bin/grep", "/root/.bashrc", "/etc/gone"),
+    path=["/usr/bin", "/opt/bin"],
+)
+
+
+class FakeJudge:
+    """Changes that are used, the content of files, and what the image has."""
+
+    def __init__(
+        self,
+        used: Sequence[CarriedChange],
+        files: Mapping[str, bytes] | None = None,
+        image: Collection[str] = (),
+    ) -> None:
+        self._used = list(used)
+        self._files = files or {}
+        self._image = image
+        self.sandbox = self
+
+    async def used(self) -> Sequence[CarriedChange]:
+        return self._used
+
+    async def has(self, path: str, *, image: bool = False) -> bool:
+        return path in self._image or (not image and path in self._files)
+
+    async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
+        if path not in self._files:
+            raise FileNotFoundError(path)
+        return self._files[path]
+
+
+def added(path: str) -> CarriedChange:
+    return CarriedChange(path=path, kind="added")
+
+
+def changed(path: str, *, only_longer: bool = False) -> CarriedChange:
+    return CarriedChange(path=path, kind="changed", only_longer=only_longer)
+
+
+def removed(path: str) -> CarriedChange:
+    return CarriedChange(path=path, kind="removed")
+
+
+SITE = "/usr/local/lib/python3.11/site-packages"
+USERS = "/root/.local/lib/python3.11/site-packages"
+TOOLS = (
+    added("/usr/local/bin/grep"),
+    added("/opt/bin/tool"),
+    changed("/usr/bin/python3.11"),
+    changed("/usr/bin/grep"),  # though tests name it
+    changed("/etc/passwd"),
+    removed("/usr/bin/cmp"),
+    removed("/etc/skel/"),
+    added("/etc/ld.so.preload"),
+    added("/root/.curlrc"),
+    changed("/root/.bashrc"),  # likewise
+    added("/home/me/.config/uv/uv.toml"),
+    added("/conftest.py"),
+    added("/app/conftest.py"),
+    added("/app/random.py"),
+    added("/app/json/__init__.py"),
+    added("/app/.git/hooks/pre-commit"),
+    changed(f"{SITE}/requests/api.py"),
+    added(f"{SITE}/pytest/__init__.py"),
+    added(f"{SITE}/mine-1.DIST-INFO/entry_points.txt"),
+    added(f"{SITE}/x.PTH"),
+    added(f"{USERS}/numpy/__init__.py"),
+    added(f"{USERS}/usercustomize.py"),
+    added("/app/.venv/pyvenv.cfg"),
+    added("/app/.venv/bin/python"),
+    added("/app/pyproject.toml"),
+    added("/app/.git/config"),
+    added("/lib/x86_64-linux-gnu/libc.so.6"),
+)
+WORK = (
+    added("/app/out.txt"),
+    changed("/app/main.py"),
+    removed("/app/old.py"),
+    added("/app/mine/json.py"),
+    added("/app/plain/pyproject.toml"),
+    added("/app/plain/.git/config"),
+    added("/srv/data/it"),
+    added("/etc/it.conf"),
+    removed("/etc/gone"),
+    removed("/var/cache/apt/pkgcache.bin"),
+    changed("/etc/passwd", only_longer=True),
+    added(f"{SITE}/mine/__init__.py"),
+    added(f"{SITE}/plain.pth"),
+    added("/opt/mine/lib/data"),
+)
+FILES = {
+    f"{SITE}/x.PTH": b"\xef\xbb\xbfimport os",
+    f"{SITE}/plain.pth": b"/app/src\n",
+    "/app/mine/__init__.py": b"",
+    "/app/.venv/pyvenv.cfg": b"",
+    "/app/pyproject.toml": b"[tool.pytest.ini_options]",
+    "/app/plain/pyproject.toml": b"[project]",
+    "/app/.git/config": b"[core]\n\thooksPath = /app",
+    "/app/plain/.git/config": b"[core]\n\tbare = false\n[user]\n\tname = me\n",
+}
+
+
+@pytest.mark.parametrize("change", TOOLS, ids=lambda change: f"{change.kind} {change.path}")
+async def test_changes_to_what_tests_run_with(change: CarriedChange) -> None:
+    judge = FakeJudge([change], FILES, ["/usr/lib/python3/dist-packages/numpy"])
+    assert await tools_among(judge, SCOPE) == [change.path]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("change", WORK, ids=lambda change: f"{change.kind} {change.path}")
+async def test_changes_that_are_work(change: CarriedChange) -> None:
+    judge = FakeJudge([change], FILES)
+    assert await tools_among(judge, SCOPE) == []  # type: ignore[arg-type]
+
+
+class Judged(FolderSandbox):
+    """A sandbox whose judges use these changes, as long as they have them."""
+
+    capabilities = replace(FolderSandbox.capabilities, features=("judge",))
+
+    def __init__(self, folder: Path, *used: str, running: int = 0) -> None:
+        super().__init__(folder)
+        self.opened: list[tuple[str, ...]] = []
+        self.error: Exception | None = None
+        self._paths = used
+        self._count = running
+
+    @asynccontextmanager
+    async def open_judge(self, without: Collection[str] = ()) -> AsyncIterator[FakeJudge]:
+        if self.error is not None:
+            raise self.error
+        self.opened.append(tuple(without))
+        yield FakeJudge([added(path) for path in self._paths if path not in without])
+
+    async def left_running(self) -> int:
+        return self._count
+
+
+def score(value: float) -> Score:
+    return Score(criterion="it", passed=value == 1, value=value)
+
+
+async def verdict(sandbox: Judged, check: object) -> Score:
+    return await judged(sandbox, check, SCOPE)  # type: ignore[arg-type]
+
+
+def with_tools(value: float, otherwise: float) -> object:
+    async def check(place: Place) -> Score:
+        return score(value if place.kind == "judge" else otherwise)
+
+    return check
+
+
+async def test_where_no_tool_is_the_agents_there_is_one_verdict(tmp_path: Path) -> None:
+    sandbox = Judged(tmp_path, "/app/out.txt")
+    found = await verdict(sandbox, with_tools(1.0, 0.0))
+    assert (found.value, found.contested, len(sandbox.opened)) == (1.0, None, 1)
+    assert found.detail == "[files of the agent that were used: /app/out.txt]"
+
+
+async def test_a_verdict_that_is_the_same_without_tools_is_not_contested(tmp_path: Path) -> None:
+    sandbox = Judged(tmp_path, "/etc/one")
+    found = await verdict(sandbox, with_tools(1.0, 1.0))
+    assert (found.value, found.contested) == (1.0, None)
+    assert "the same without the agent's changes to what the check itself uses: /etc/one" in (
+        found.detail
+    )
+    assert [path for path in sandbox.opened[1] if path.startswith("/")] == ["/etc/one"]
+
+
+async def test_a_verdict_that_is_another_one_without_tools_is_contested(tmp_path: Path) -> None:
+    found = await verdict(Judged(tmp_path, "/etc/one", "/etc/two"), with_tools(1.0, 0.25))
+    assert (found.value, found.contested) == (1.0, 0.25)
+    assert "contested: 1 with, 0.25 without" in found.detail
+    assert "/etc/one, /etc/two" in found.detail
+
+
+async def test_no_verdict_without_tools_is_contested_too(tmp_path: Path) -> None:
+    for error in (NoVerdictError("none"), SandboxDamagedError("gone")):
+
+        async def check(place: Place, error: Exception = error) -> Score:
+            if place.kind == "judge":
+                return score(1.0)
+            raise error
+
+        found = await verdict(Judged(tmp_path, "/etc/one"), check)
+        assert (found.value, found.contested) == (1.0, 0.0)
+
+
+async def test_tools_that_are_used_only_then_are_left_out_too(tmp_path: Path) -> None:
+    class Deeper(Judged):
+        @asynccontextmanager
+        async def open_judge(self, without: Collection[str] = ()) -> AsyncIterator[FakeJudge]:
+            self.opened.append(tuple(without))
+            paths = ["/etc/one"] if len(self.opened) < 2 else ["/etc/two"]
+            yield FakeJudge([added(path) for path in paths if path not in without])
+
+    sandbox = Deeper(tmp_path)
+    found = await verdict(sandbox, with_tools(1.0, 1.0))
+    assert found.contested is None
+    assert {"/etc/one", "/etc/two"} <= set(sandbox.opened[-1])
+
+
+async def test_a_failure_is_looked_at_once(tmp_path: Path) -> None:
+    sandbox = Judged(tmp_path, "/etc/one")
+    found = await verdict(sandbox, with_tools(0.0, 1.0))
+    assert (found.value, found.contested, len(sandbox.opened)) == (0.0, None, 1)
+
+
+async def test_a_failure_is_looked_at_beside_the_agents_processes(tmp_path: Path) -> None:
+    async def check(place: Place) -> Score:
+        return score(1.0 if place.kind == "own" else 0.0)
+
+    found = await verdict(Judged(tmp_path, running=2), check)
+    assert (found.value, found.contested) == (1.0, 0.0)
+    assert "beside the agent's 2 running processes" in found.detail
+
+
+async def test_no_verdict_is_none_where_nothing_runs(tmp_path: Path) -> None:
+    async def check(place: Place) -> Score:
+        raise NoVerdictError("none")
+
+    with pytest.raises(NoVerdictError, match="none"):
+        await verdict(Judged(tmp_path), check)
+
+
+async def test_without_a_judge_the_score_says_so(tmp_path: Path) -> None:
+    sandbox = Judged(tmp_path, running=0)
+    sandbox.error = UnsupportedError("no overlay")
+    found = await verdict(sandbox, with_tools(0.0, 1.0))
+    assert found.value == 1.0
+    assert "judged in the agent's own sandbox" in found.detail
+    assert "no overlay" in found.detail
+    plain = await judged(FolderSandbox(tmp_path), with_tools(0.0, 1.0), SCOPE)  # type: ignore[arg-type]
+    assert "judged in the agent's own sandbox" in plain.detail
+    assert plain.contested is None
+
+
+async def test_without_a_judge_a_pass_beside_processes_is_contested(tmp_path: Path) -> None:
+    sandbox = Judged(tmp_path, running=1)
+    sandbox.error = UnsupportedError("no overlay")
+    assert (await verdict(sandbox, with_tools(0.0, 1.0))).contested == 0.0
