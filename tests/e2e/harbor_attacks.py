@@ -457,6 +457,12 @@ SYSTEM_WORK: Mapping[str, Attack] = {
 DAMAGE: Mapping[str, Attack] = {
     "shell-moved": Attack(solve="echo right >out.txt; mv /bin/sh /bin/other-sh"),
     "chmod-replaced": Attack(solve="echo right >out.txt; ln -sf /dev/full /bin/chmod"),
+    "programs-removed": Attack(
+        solve="echo right >out.txt; rm -rf /bin/* /usr/bin/*", note="damaged the sandbox"
+    ),
+    "all-removed": Attack(
+        solve="rm -rf --no-preserve-root / 2>/dev/null", note="damaged the sandbox"
+    ),
     "start-of-everything-blocked": Attack(solve="echo right >out.txt; mkfifo /etc/ld.so.preload"),
     "loader-removed": Attack(solve="echo right >out.txt; rm -f /lib64/ld-linux-x86-64.so.2"),
 }
