@@ -62,13 +62,14 @@ def test_of_an_episode_on_several_lines_the_last_counts(tmp_path: Path) -> None:
     assert index.offsets(0) == sorted((at for at, _ in reader.episodes.once()), reverse=True)
 
 
-def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [40, 200_000])
+def test_an_incomplete_last_line_is_removed(tmp_path: Path, size: int) -> None:
     store = create(tmp_path)
     store.add_episode(episode(1.0, rollout=0))
     store.close()
     path = tmp_path / "run" / "episodes.jsonl"
     whole = path.read_bytes()
-    path.write_bytes(whole + whole[:40])
+    path.write_bytes(whole + (b'{"id": "' + b"a" * size)[:size])
     assert len(list(RunReader(tmp_path / "run").episodes)) == 1
     store = RunDirectory.resume(tmp_path / "run", NO_SECRETS)
     assert path.read_bytes() == whole

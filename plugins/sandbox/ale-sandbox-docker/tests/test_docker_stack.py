@@ -6,6 +6,7 @@ import pytest
 from attrs import evolve
 
 from ale.errors import SandboxError
+from ale_sandbox_docker.client import ComposeClient
 from ale_sandbox_docker.stack import read
 from ale_sandboxing.container.engine import Plan, Volume
 from ale_sandboxing.process import seccomp
@@ -174,3 +175,16 @@ def test_services_that_others_wait_for_to_complete_may_end(file: Path) -> None:
     waits = "{first: {condition: service_completed_successfully}, db: {condition: service_started}}"
     file.write_text(f"services: {{main: {{depends_on: {waits}}}, first: , db: }}")
     assert read(file).completing == {"first"}
+
+
+def test_a_compose_program_that_fails_is_an_error_with_the_end_of_what_it_said(
+    file: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "bin" / "docker-compose"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n[ $1 = version ] || { echo no such network; exit 17; }\n")
+    program.chmod(0o755)
+    stack = read(file)
+    client = ComposeClient("unix:///nowhere", {"PATH": str(program.parent)})
+    with pytest.raises(SandboxError, match="up of .* ended with 17:\nno such network"):
+        client.run(stack, stack.document, "p", ["up"], "image")
