@@ -12,7 +12,7 @@ from ale._store import Redactor, RunDirectory, RunReader
 from ale.errors import InputError, StoreError
 from ale.runs import Lines, holder, lock
 from ale.testing.builders import episode, task, turn
-from ale.types import replace
+from ale.types import Chunk, Credit, CreditedEpisode, replace
 
 NO_SECRETS = Redactor({})
 MANIFEST = {"run_id": "run", "n_tasks": 0, "config": {"chunker": {"type": "interaction"}}}
@@ -121,9 +121,19 @@ def test_secrets_are_masked_in_every_form(tmp_path: Path) -> None:
     store = create(tmp_path, Redactor({"MY_API_KEY": secret, "OTHER": "unrelated-text"}))
     store.add_episode(episode(1.0, turn(f"the key is {secret}; unrelated-text")))
     store.add_event("message", 0.0, text=secret)
+    chunk = Chunk(index=0, kind=secret, spans=())  # a tag may be the agent's own words
+    credit = Credit(episode_id="e", scheme="s", rewards=(1,), returns=(1,), weights=(1,))
+    with store.writing_credits(0) as write:
+        write(
+            CreditedEpisode(
+                episode_id="e", task_id="t", chunker="c", chunks=(chunk,), credit=credit
+            )
+        )
     store.set_outcome({"text": secret})
     store.close()
-    everything = b"".join(p.read_bytes() for p in (tmp_path / "run").iterdir() if p.is_file())
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert tmp_path / "run" / "credits" / "00000.jsonl" in files
+    everything = b"".join(path.read_bytes() for path in files)
     assert b"quoted" not in everything
     assert b"the key is ***; unrelated-text" in everything
 
