@@ -1,5 +1,9 @@
-"""What a compose file becomes for one sandbox."""
+"""What an engine and docker compose are asked for, for one sandbox."""
 
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -7,8 +11,10 @@ from attrs import evolve
 
 from ale.errors import SandboxError
 from ale_sandbox_docker.client import ComposeClient
+from ale_sandbox_docker.compose import Composed
+from ale_sandbox_docker.engine import DockerEngine
 from ale_sandbox_docker.stack import read
-from ale_sandboxing.container.engine import Plan, Volume
+from ale_sandboxing.container.engine import Plan, State, Volume
 from ale_sandboxing.process import seccomp
 
 FILE = """
@@ -59,6 +65,65 @@ def plan(*, network: bool = True) -> Plan:
         capabilities=("CHOWN",),
         filtered=True,
     )
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[DockerEngine]:
+    """An engine that says its version, and nothing else."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"ApiVersion": "1.41"}')
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    made = DockerEngine(f"tcp://127.0.0.1:{server.server_address[1]}", {})
+    yield made
+    made.close()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_container_is_asked_for_with_all_that_confines_it(engine: DockerEngine) -> None:
+    asked = evolve(
+        plan(network=False),
+        user="1000:1000",
+        volumes=("/app",),
+        read_only=True,
+        closed=("/dev/shm",),
+        tmpfs={"/tmp": 1 << 20},
+        runtime="runsc",
+        sysctls={"fs.mqueue.queues_max": "1"},
+    )
+    found = engine._container(asked)
+    assert (found["User"], found["Volumes"]) == ("1000:1000", {"/app": {}})
+    assert found["Healthcheck"] == {"Test": ["NONE"]}
+    host = found["HostConfig"]
+    assert (host["CapDrop"], host["CapAdd"], host["Privileged"]) == (["ALL"], ["CHOWN"], False)
+    privileges, rules = host["SecurityOpt"]
+    assert (privileges, rules.partition("=")[0]) == ("no-new-privileges", "seccomp")
+    assert json.loads(rules.partition("=")[2]) == json.loads(seccomp.PROFILE.read_text())
+    assert (host["NetworkMode"], host["ReadonlyRootfs"]) == ("none", True)
+    assert (host["Memory"], host["MemorySwap"], host["PidsLimit"]) == (1 << 30, 1 << 30, 7)
+    assert host["NanoCpus"] == 1_500_000_000
+    assert (host["Runtime"], host["Sysctls"]) == ("runsc", {"fs.mqueue.queues_max": "1"})
+    assert host["Tmpfs"] == {
+        "/dev/shm": "ro",
+        "/tmp": "rw,nosuid,nodev,exec,mode=1777,size=1048576",
+    }
+    assert host["Mounts"] == [
+        {"Type": "bind", "Source": "/data", "Target": "/data", "ReadOnly": True},
+        {"Type": "volume", "Source": "shell", "Target": "/.ale", "ReadOnly": True},
+    ]
+    asked = evolve(asked, new_privileges=True, filtered=False)
+    assert engine._container(asked)["HostConfig"]["SecurityOpt"] == []
 
 
 def test_what_is_built_has_a_name_and_nothing_clashes(file: Path) -> None:
@@ -186,5 +251,44 @@ def test_a_compose_program_that_fails_is_an_error_with_the_end_of_what_it_said(
     program.chmod(0o755)
     stack = read(file)
     client = ComposeClient("unix:///nowhere", {"PATH": str(program.parent)})
-    with pytest.raises(SandboxError, match="up of .* ended with 17:\nno such network"):
+    with pytest.raises(SandboxError, match=r"up of .* ended with 17:\nno such network"):
         client.run(stack, stack.document, "p", ["up"], "image")
+
+
+RUNS, DONE, FAILED = (
+    State(id="a", running=running, exit_code=code)
+    for running, code in ((True, None), (False, 0), (False, 3))
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "completes", "ready"),
+    [
+        (RUNS, False, True),
+        (RUNS, True, False),
+        (DONE, True, True),
+        (DONE, False, "has ended with exit code 0"),
+        (FAILED, True, "has ended with exit code 3"),
+        (evolve(RUNS, health="starting"), False, False),
+        (evolve(RUNS, health="healthy"), False, True),
+        (evolve(RUNS, health="unhealthy"), False, "is unhealthy"),
+    ],
+)
+def test_a_service_is_ready_when_it_runs_is_healthy_or_has_completed(
+    file: Path,
+    engine: DockerEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    state: State,
+    completes: bool,
+    ready: bool | str,
+) -> None:
+    waits = "{a: {condition: service_completed_successfully}}" if completes else "[a]"
+    file.write_text(f"services: {{main: {{depends_on: {waits}}}, a: }}")
+    stack = read(file)
+    monkeypatch.setattr(engine, "state", lambda _: state)
+    composed = Composed(engine=engine, stack=stack, named=stack.named("tag", None), main="tag-main")
+    if isinstance(ready, str):
+        with pytest.raises(SandboxError, match=ready):
+            composed._is_ready("id", "a")
+    else:
+        assert composed._is_ready("id", "a") == ready

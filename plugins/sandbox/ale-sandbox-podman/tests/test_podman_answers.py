@@ -5,9 +5,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from ale.errors import NotUsableError, SandboxError
 from ale.plugin import BuildContext
@@ -15,7 +17,9 @@ from ale_sandbox_podman.engine import PodmanEngine
 from ale_sandbox_podman.facts import facts_of
 from ale_sandbox_podman.options import PodmanOptions
 from ale_sandbox_podman.plugin import build
-from ale_sandboxing.container.engine import NotFoundError
+from ale_sandbox_podman.spec import spec_of
+from ale_sandboxing.container.engine import NotFoundError, Plan, Volume
+from ale_sandboxing.process import seccomp
 
 ENDED = (500, {"cause": "no such process", "message": "read /proc/7/cgroup: no such process"})
 IMPROPER = (409, {"cause": "", "message": "can only kill running containers"})
@@ -40,7 +44,7 @@ def answering(*answers: tuple[int, object]) -> Iterator[PodmanEngine]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_POST = do_PUT = do_GET
+        do_POST = do_PUT = do_DELETE = do_GET
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -69,6 +73,82 @@ def test_a_container_that_ends_while_it_is_looked_at_has_a_state_a_little_later(
 def test_a_container_that_ends_while_it_is_killed_is_dead() -> None:
     with answering(ENDED, IMPROPER) as engine:
         engine.kill("box")
+
+
+def test_a_container_that_was_killed_just_now_is_started_until_it_starts() -> None:
+    with answering((304, {}), (304, {}), (204, {})) as engine:
+        engine.start("box")
+
+
+def test_what_keeps_a_container_from_being_killed_is_reported() -> None:
+    full = (500, {"cause": "", "message": "no space left on device"})
+    with answering(ENDED, full) as engine, pytest.raises(SandboxError, match="no space left"):
+        engine.kill("box")
+    with answering(ENDED, (500, {"message": "container state improper"})) as engine:
+        engine.kill("box")
+
+
+def test_a_network_goes_with_a_container_that_could_not_be_made() -> None:
+    full = (500, {"cause": "", "message": "no space left on device"})
+    with (
+        answering((200, {}), full, (200, [])) as engine,
+        pytest.raises(SandboxError, match="no space left"),
+    ):
+        engine.create(evolve(PLAN, network=True))
+
+
+PLAN = Plan(
+    name="ale-x",
+    image="sha256:8",
+    entrypoint=("/sh", "-c", "wait"),
+    workdir="/app",
+    labels={"ale.id": "x"},
+    shell=Volume(name="shell", target="/.ale", read_only=True),
+    binds=(Path("/data"),),
+    volumes=("/app",),
+    env={"A": "b"},
+    user="1000:1000",
+    cpus=1.5,
+    memory_bytes=1 << 30,
+    processes=7,
+    capabilities=("CHOWN",),
+    read_only=True,
+    closed=("/dev/shm",),
+    tmpfs={"/tmp": 1 << 20},
+    filtered=True,
+    runtime="runsc",
+    sysctls={"fs.mqueue.queues_max": "1"},
+)
+
+
+def test_a_container_is_asked_for_with_all_that_confines_it() -> None:
+    found = spec_of(PLAN)
+    assert (found["cap_drop"], found["cap_add"]) == (["all"], ["CAP_CHOWN"])
+    assert (found["no_new_privileges"], found["privileged"]) == (True, False)
+    assert found["seccomp_profile_path"] == str(seccomp.PROFILE)
+    assert (found["read_only_filesystem"], found["user"]) == (True, "1000:1000")
+    assert found["netns"] == {"nsmode": "none"}
+    assert "networks" not in found
+    assert found["resource_limits"] == {
+        "memory": {"limit": 1 << 30, "swap": 1 << 30},
+        "pids": {"limit": 7},
+        "cpu": {"quota": 150_000, "period": 100_000},
+    }
+    mounts = {each["destination"]: sorted(each["options"]) for each in found["mounts"]}
+    assert mounts == {
+        "/data": ["nodev", "nosuid", "rbind", "ro"],
+        "/tmp": ["mode=1777", "nodev", "nosuid", "size=1048576"],
+        "/dev/shm": ["ro"],
+    }
+    shell = {"Name": "shell", "Dest": "/.ale", "Options": ["ro"]}
+    assert found["volumes"] == [{"Dest": "/app"}, shell]
+    assert (found["httpproxy"], found["systemd"]) == (False, "false"), "nothing of the host's"
+    assert found["healthconfig"] == {"Test": ["NONE"]}
+    assert (found["oci_runtime"], found["sysctl"]) == ("runsc", {"fs.mqueue.queues_max": "1"})
+    open_ = spec_of(evolve(PLAN, network=True, new_privileges=True, filtered=False, processes=None))
+    assert (open_["netns"], open_["networks"]) == ({"nsmode": "bridge"}, {"ale-x": {}})
+    assert (open_["no_new_privileges"], open_["seccomp_profile_path"]) == (False, "")
+    assert open_["resource_limits"]["pids"] == {"limit": -1}, "else podman has one of its own"
 
 
 def test_what_is_removed_while_a_list_is_made_is_left_out_of_it() -> None:
