@@ -62,6 +62,38 @@ def test_of_an_episode_on_several_lines_the_last_counts(tmp_path: Path) -> None:
     assert index.offsets(0) == sorted((at for at, _ in reader.episodes.once()), reverse=True)
 
 
+def test_broken_episodes_are_missing_until_they_are_there_again_and_their_credits_go(
+    tmp_path: Path,
+) -> None:
+    store = create(tmp_path)
+    store.add_episode(episode(None, rollout=0))
+    store.add_episode(episode(1.0, rollout=1))
+    with store.writing_credits(0):
+        pass
+    store.retry_broken()
+    keys = [("train", 0, "demo", "", rollout, None) for rollout in (0, 1)]
+    assert [key in store.index for key in keys] == [False, True]
+    assert (store.index.missing(), store.has_credits(0)) == (1, False)
+    store.add_episode(episode(0.0, rollout=0))
+    assert [key in store.index for key in keys] == [True, True]
+    assert store.index.missing() == 0
+    store.close()
+
+
+def test_how_a_run_ended_is_forgotten_when_it_begins_again_and_its_time_is_not(
+    tmp_path: Path,
+) -> None:
+    store = create(tmp_path)
+    store.set_outcome({"outcome": "stopped", "seconds": 3.0})
+    store.close()
+    for _ in range(2):  # the first is killed before it ends
+        store = RunDirectory.resume(tmp_path / "run", NO_SECRETS)
+        assert store.earlier_s == 3.0
+        store.begin()
+        store.close()
+        assert RunReader(tmp_path / "run").state == "interrupted"
+
+
 @pytest.mark.parametrize("size", [40, 200_000])
 def test_an_incomplete_last_line_is_removed(tmp_path: Path, size: int) -> None:
     store = create(tmp_path)
