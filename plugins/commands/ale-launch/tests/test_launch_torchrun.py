@@ -34,7 +34,10 @@ def on_two_hosts(folder: Path, node: int) -> str:
     server = Process(name="s", role="server", command=("serve",))
     launch = Launch(name="r", directory=folder, run=run, others=[server], nodes=2, restarts=3)
     options = TorchrunOptions(
-        rendezvous="10.0.0.1:29500", address=f"10.0.0.{node + 1}", node=node, gpus_here="abcd"
+        rendezvous="10.0.0.1:29500",
+        address=f"10.0.0.{node + 1}",
+        node=node,
+        gpus_here=tuple("abcd"),
     )
     return TorchrunLauncher(options).plan(launch)
 

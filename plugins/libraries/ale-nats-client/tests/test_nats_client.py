@@ -96,8 +96,9 @@ async def test_any_server_of_several_will_do(tmp_path: Path) -> None:
     require_server()
     with running_server(tmp_path) as server:
         url = f"nats://127.0.0.1:{free_port()},{server.url}"
-        client = await connect(ServerOptions(url=url), {}, name="ale run one")
-        assert client.is_connected
-        assert client.options["name"] == "ale run one"
-        await close(client)
-        assert client.is_closed
+        for _ in range(8):  # which is asked first is a matter of chance
+            client = await connect(ServerOptions(url=url), {}, name="ale run one")
+            assert client.is_connected
+            assert client.options["name"] == "ale run one"
+            await close(client)
+            assert client.is_closed
