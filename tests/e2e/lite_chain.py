@@ -129,9 +129,11 @@ def main() -> None:
         "dataset_path": "datasets/dpo.jsonl",
         "output_dir": "outputs/dpo_adapter",
     }
-    more = {"learning_rate": 1.0e-3, "epochs": 2, "evaluation_fraction": 0.1}
-    write(Path("dpo.yaml"), {**training, **more})
+    write(Path("dpo.yaml"), training)
     run_command("roll", "train-dpo", "--config", "dpo.yaml")
+    more = {"learning_rate": 1.0e-3, "epochs": 2, "evaluation_fraction": 0.1}
+    write(Path("measured.yaml"), {**training, **more, "output_dir": "outputs/measured"})
+    run_command("roll", "train-dpo", "--config", "measured.yaml")
     with serving("ale", "serve", "policy:model=outputs/dpo_adapter", "--port", "0") as url:
         file = config(Path("trained.yaml"), url, "outputs/dpo_adapter")
         run_command(

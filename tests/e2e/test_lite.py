@@ -94,8 +94,12 @@ def test_s07_09_69_tasks_pairs_an_adapter_and_the_adapter_at_work(tmp_path: Path
     assert sum(episode["reward"] for episode in first) > 0.9 * len(first)
     pairs = (tmp_path / "datasets" / "dpo.jsonl").read_text().splitlines()
     assert len(pairs) == len(first)
-    trained = json.loads((tmp_path / "outputs" / "dpo_adapter" / "training.json").read_text())
-    assert trained["trained"]["metrics"]["eval_rewards/accuracies"] > 0.9
+    by_three_keys, measured = (
+        json.loads((tmp_path / "outputs" / name / "training.json").read_text())["trained"]
+        for name in ("dpo_adapter", "measured")
+    )
+    assert by_three_keys["rows"] == len(pairs), "none is too long for the defaults"
+    assert measured["metrics"]["eval_rewards/accuracies"] > 0.9
     assert (tmp_path / "outputs" / "dpo_adapter" / "adapter_model.safetensors").exists()
     # What an untrained model says is no matter; that it was asked, answered and was graded is.
     (episode,) = last
