@@ -25,6 +25,7 @@ from ale.types import SandboxInfo, SandboxSpec, replace
 from ale_sandboxing.container import stream, worker
 from ale_sandboxing.container.api import Engine
 from ale_sandboxing.container.capabilities import bounds_ipc, capabilities_of
+from ale_sandboxing.container.carrying import Carried
 from ale_sandboxing.container.commands import Commands
 from ale_sandboxing.container.engine import ConflictError, Image, NotFoundError, Plan
 from ale_sandboxing.container.files import Files
@@ -467,7 +468,9 @@ class ContainerBackend:
         launch = self._threads.heavy(lambda: how.launch(self._engine, about, made.plan))
         try:
             async with box.starting:
-                carried = await asyncio.shield(asyncio.wrap_future(launch))
+                launched = asyncio.wrap_future(launch)
+                launched.add_done_callback(_seen)
+                carried = await asyncio.shield(launched)
             supervisor = await self._supervisor(made)
             sandbox = self._sandbox(made, supervisor, made_workdir=False)
             state = await self._threads.call(lambda: self._engine.state(made.name))
@@ -531,6 +534,12 @@ def built(
         return ContainerBackend(engine, options, context, composer(engine))
     except SandboxError as error:
         raise NotUsableError(str(error)) from error
+
+
+def _seen(launched: "asyncio.Future[Carried]") -> None:
+    """Mark its exception as retrieved: whoever waited for it may have been cancelled."""
+    if not launched.cancelled():
+        launched.exception()
 
 
 def _tag(kind: str, id: str) -> str:
