@@ -65,6 +65,7 @@ TOOLS = (
     changed("/usr/bin/python3.11"),
     changed("/usr/bin/grep"),  # though tests name it
     changed("/etc/passwd"),
+    changed("/opt/of-the-image/lint"),
     removed("/usr/bin/cmp"),
     removed("/etc/skel/"),
     added("/etc/ld.so.preload"),
