@@ -6,7 +6,7 @@ import random
 import pytest
 from attrs import evolve
 
-from ale._run.stream import Capacity
+from ale._run.schedule import Capacity
 
 
 def free(c: Capacity, batch: int, *, version: int, accepted: int, running: int) -> int:

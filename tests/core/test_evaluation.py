@@ -12,7 +12,7 @@ from attrs import evolve
 
 from ale._config import structure_config
 from ale._registry import Registry
-from ale._run.loop import planned_episodes
+from ale._run.plan import planned_episodes
 from ale._run.run import Run
 from ale._run.start import resume
 from ale.errors import InputError

@@ -15,8 +15,8 @@ from attrs import evolve
 from ale._config import structure_config
 from ale._registry import Registry
 from ale._run.run import Run
+from ale._run.schedule import Buffer
 from ale._run.start import resume
-from ale._run.stream import Buffer
 from ale._store.groups import GroupEvent, GroupKey, Groups
 from ale.errors import InputError
 from ale.plugin import Component, hookimpl

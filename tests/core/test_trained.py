@@ -372,8 +372,8 @@ async def test_a_checkpoint_that_is_being_written_is_loaded_once_it_is_whole(
 ) -> None:
     learn = training.Training.learn
 
-    async def learn_and_load(self: training.Training, step: int) -> None:
-        await learn(self, step)
+    async def learn_and_load(self: training.Training, step: int, facts: Any) -> None:
+        await learn(self, step, facts)
         in_background[0].trained.set()
         await self.load(self.store.checkpoints.folder(step))
 

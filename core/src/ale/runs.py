@@ -32,9 +32,9 @@ from ale._registry import Registration, Registry, how_to_install
 from ale._run.crediting import Crediting
 from ale._run.evaluation import END_OF_DEMONSTRATIONS
 from ale._run.interrupt import CANCELLING, FINISHING, TERMINATED
-from ale._run.loop import planned_episodes
 from ale._run.manifest import FOR_THIS_TIME, changes, versions
 from ale._run.parts import build, built_options
+from ale._run.plan import planned_episodes
 from ale._run.start import Host, check_run, saved_config, secret_names
 from ale._store import Redactor, RunReader
 from ale._store.branch import BRANCHED_FROM, branch_run

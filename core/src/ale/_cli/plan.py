@@ -9,8 +9,7 @@ import attrs
 
 from ale._config.describe import default_of
 from ale._config.model import PARTS
-from ale._run.loop import planned_episodes
-from ale._run.plan import tasks_per_step
+from ale._run.plan import planned_episodes, tasks_per_step
 from ale._run.start import Prepared
 from ale.text import counted, sampling_name
 

@@ -14,9 +14,11 @@ import msgspec
 from attrs import asdict, frozen
 
 from ale._config import RunConfig
-from ale._run.loop import Loop
+from ale._run.evaluation import Evaluator
 from ale._run.parts import Parts
 from ale._run.plan import episode_id
+from ale._run.session import Session
+from ale._run.training import Training
 from ale._store import RunReader
 from ale._store.groups import GroupKey
 from ale._store.lines import Lines
@@ -73,30 +75,32 @@ class Learner:
     n makes version n + 1. A step starts from a version that need not be the last (`load`).
     """
 
-    def __init__(self, loop: Loop, drained: asyncio.Event) -> None:
-        self._loop = loop
+    def __init__(
+        self, session: Session, training: Training, evaluator: Evaluator, drained: asyncio.Event
+    ) -> None:
+        self._session, self._training, self._evaluator = session, training, evaluator
         self._drained = drained
         self._filling: dict[tuple[str, str], tuple[int, int]] = {}
         """The round of the group that is being filled, and its size, for each task and start."""
         self._waiting: list[GroupKey] = []
         """Full groups that no step has learned from, in the order in which they were filled."""
         # What an earlier session of the run has stored:
-        self._goals = {task.id: task.goal for task in loop.store.reader.tasks}
+        self._goals = {task.id: task.goal for task in session.store.reader.tasks}
         self._taken: set[Origin] = set()
-        for origin, stored in _taken(loop.store.path):
+        for origin, stored in _taken(session.store.path):
             self._taken.add(origin)
             self._count(GroupKey(stored.step, stored.task_id, stored.start))
-        loop.training.report_missed()
+        training.report_missed()
 
     @property
     def clock(self) -> Callable[[], float]:
         """Seconds since the epoch."""
-        return self._loop.session.context.clock
+        return self._session.context.clock
 
     @property
     def draining(self) -> bool:
         """Has the run been asked to end?"""
-        return self._loop.session.interrupt.draining
+        return self._session.interrupt.draining
 
     @property
     def waiting(self) -> int:
@@ -106,7 +110,7 @@ class Learner:
     @property
     def batch(self) -> int:
         """Number of groups that a step learns from."""
-        return self._loop.config.run.tasks_per_step or 1
+        return self._session.config.run.tasks_per_step or 1
 
     @property
     def ready(self) -> bool:
@@ -115,12 +119,12 @@ class Learner:
 
     def begun(self, step: int) -> bool:
         """Were the groups of a step chosen? The step may not have learned from them yet."""
-        return step in self._loop.store.groups.batches
+        return step in self._session.store.groups.batches
 
     @property
     def needs_tokens(self) -> bool:
         """Does the run learn from token ids?"""
-        llm = self._loop.parts.llm
+        llm = self._session.parts.llm
         return llm is not None and llm.capabilities.token_ids
 
     def has(self, origin: Origin) -> bool:
@@ -137,7 +141,7 @@ class Learner:
         """
         if origin in self._taken:
             return
-        store = self._loop.store
+        store = self._session.store
         task = replace(task, id=self._id_of(task, origin))
         if task.id not in self._goals:
             store.add_task(task)
@@ -167,14 +171,14 @@ class Learner:
 
     def _count(self, key: GroupKey) -> None:
         _, n = self._filling.get(key[1:], (0, 0))
-        full = n + 1 == self._loop.config.run.rollouts
+        full = n + 1 == self._session.config.run.rollouts
         self._filling[key[1:]] = (key.step + 1, 0) if full else (key.step, n + 1)
-        if full and not self._loop.store.groups.is_used(key):
+        if full and not self._session.store.groups.is_used(key):
             self._waiting.append(key)
 
     async def begin(self) -> None:
         """Keep the policy from before the first step, and evaluate it."""
-        store, trainer = self._loop.store, self._loop.parts.trainer
+        store, trainer = self._session.store, self._session.parts.trainer
         assert trainer is not None
         folder = store.checkpoints.path / _FIRST
         if not folder.exists():
@@ -184,7 +188,7 @@ class Learner:
 
     def snapshot(self) -> PolicySnapshot:
         """The policy that is loaded."""
-        trainer = self._loop.parts.trainer
+        trainer = self._session.parts.trainer
         assert trainer is not None
         return trainer.snapshot()
 
@@ -194,19 +198,19 @@ class Learner:
 
     def versions(self) -> Sequence[int]:
         """The versions that can be loaded."""
-        return [0, *(step + 1 for step in self._loop.store.checkpoints.steps())]
+        return [0, *(step + 1 for step in self._session.store.checkpoints.steps())]
 
     async def load(self, version: int) -> None:
         """Continue from a version. Raises `StoreError` if it can't be read."""
-        await self._loop.training.load(self._folder(version))
+        await self._training.load(self._folder(version))
 
     def forget(self, version: int) -> None:
         """Remove a version that will not be loaded again; the first one stays."""
         if version > 0 and self.kept(version):
-            self._loop.store.checkpoints.remove(version - 1)
+            self._session.store.checkpoints.remove(version - 1)
 
     def _folder(self, version: int) -> Path:
-        checkpoints = self._loop.store.checkpoints
+        checkpoints = self._session.store.checkpoints
         return checkpoints.folder(version - 1) if version else checkpoints.path / _FIRST
 
     async def learn(self, step: int) -> None:
@@ -214,19 +218,19 @@ class Learner:
 
         A step whose groups were chosen before the run was killed learns from those groups.
         """
-        store = self._loop.store
+        store = self._session.store
         if step not in store.groups.batches:
-            n = self._loop.config.run.tasks_per_step
+            n = self._session.config.run.tasks_per_step
             store.add_groups("trained", step, self._waiting[:n])
             del self._waiting[:n]
-        await self._loop.training.learn(step, {"groups_waiting": float(len(self._waiting))})
+        await self._training.learn(step, {"groups_waiting": float(len(self._waiting))})
 
     async def evaluate(self, version: int) -> bool:
         """Evaluate the loaded policy, once, as the section ``evaluation`` says.
 
         Returns False after a Ctrl-C.
         """
-        return await self._loop.evaluator.evaluate(version, due=True)
+        return await self._evaluator.evaluate(version, due=True)
 
     async def evaluate_again(self, version: int, tasks: Collection[str] | None = None) -> bool:
         """Evaluate tasks again under a version, which must be loaded.
@@ -236,21 +240,21 @@ class Learner:
         Args:
             tasks: ids of the tasks; default: the tasks that have no reward under this version.
         """
-        return await self._loop.evaluator.again(version, tasks)
+        return await self._evaluator.again(version, tasks)
 
     def evaluated(
         self, version: int
     ) -> Mapping[float | None, Mapping[tuple[str, int], float | None]]:
         """Rewards of a version by temperature, then by task and rollout; None: a broken episode."""
-        return self._loop.store.index.evaluated(version)
+        return self._session.store.index.evaluated(version)
 
     def note(self, event: str, **facts: Any) -> None:
         """Append to the event log."""
-        self._loop.store.add_event(event, self.clock(), **facts)
+        self._session.store.add_event(event, self.clock(), **facts)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The event log."""
-        return self._loop.store.reader.events()
+        return self._session.store.reader.events()
 
     async def wait(self, seconds: float) -> None:
         """Wait this long, or until the run is asked to end."""
@@ -285,11 +289,13 @@ def check_executor(config: RunConfig, parts: Parts) -> None:
         raise InputError([config.located(problem)])
 
 
-def conducted(conduct: Callable[[Learner], Awaitable[str]]) -> Callable[[Loop], Awaitable[str]]:
+def conducted(
+    conduct: Callable[[Learner], Awaitable[str]],
+) -> Callable[[Session, Training, Evaluator], Awaitable[str]]:
     """`Run.conduct` for a run that is given its episodes."""
 
-    async def run(loop: Loop) -> str:
-        drained, interrupt = asyncio.Event(), loop.session.interrupt
+    async def run(session: Session, training: Training, evaluator: Evaluator) -> str:
+        drained, interrupt = asyncio.Event(), session.interrupt
         earlier = interrupt.on_drain
 
         def on_drain() -> None:
@@ -297,7 +303,7 @@ def conducted(conduct: Callable[[Learner], Awaitable[str]]) -> Callable[[Loop], 
             drained.set()
 
         interrupt.on_drain = on_drain
-        async with loop.training.saved_at_end():
-            return await conduct(Learner(loop, drained))
+        async with training.saved_at_end():
+            return await conduct(Learner(session, training, evaluator, drained))
 
     return run

@@ -4,19 +4,19 @@ import hashlib
 import itertools
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from attrs import define, field, frozen
 
 from ale._config import RunConfig, RunOptions
-from ale._run.parts import PreparedTask
+from ale._run.parts import PreparedTask, Tasks
 from ale._store import Key, RunDirectory
 from ale._store.groups import GroupKey
 from ale._store.index import Index
 from ale.errors import PluginError, Problem
 from ale.protocols import Start, StartScheme
-from ale.types import Job
+from ale.types import Job, Split
 
 
 @frozen(kw_only=True)
@@ -138,6 +138,21 @@ def tasks_per_step(tasks: Sequence[PreparedTask], options: RunOptions) -> int:
     return len(tasks) if wanted is None else min(wanted, len(tasks))
 
 
+def planned_episodes(config: RunConfig, tasks: Tasks) -> Mapping[Split, int] | None:
+    """The number of episodes by split; None where it is decided during the run."""
+    if config.starts is not None or config.run.refills or config.run.too_stale == "drop":
+        return None
+    options, evaluation = config.run, config.evaluation
+    rounds = 0
+    if evaluation is not None:
+        due = {*range(0, options.steps, evaluation.options.every), options.steps}
+        rounds = len(due) * evaluation.options.rollouts * len(config.evaluation_temperatures)
+    return {
+        "train": options.steps * tasks_per_step(tasks["train"], options) * options.rollouts,
+        "evaluation": rounds * len(tasks["evaluation"]),
+    }
+
+
 def derive_seed(*parts: object) -> int:
     """A seed derived from the text of its arguments; below 2**53, so that JSON readers keep it."""
     digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=8).digest()
@@ -204,12 +219,12 @@ class Drawn:
 
 
 @define
-class StreamPlan:
+class StartPlan:
     """The starts of each step of drawing.
 
-    What a scheme plans depends on the steps that it has learned from so far. So each plan is
-    stored in ``groups.jsonl`` with the number of these steps, and a resumed run makes the scheme
-    learn and plan in the same order.
+    What a scheme plans depends on the steps that it has learned from so far. Without a stream this
+    is always the same number of steps. For a stream each plan is stored in ``groups.jsonl`` with
+    that number, and a resumed run makes the scheme learn and plan in the same order.
     """
 
     tasks: Sequence[PreparedTask]
@@ -251,7 +266,8 @@ class StreamPlan:
         while self.scheme is not None and len(self._planned) < steps:
             step = len(self._planned)
             starts = self._starts(step)
-            self.store.add_groups("planned", self._learned, _keys(step, starts))
+            if self.store.index.stream is not None:
+                self.store.add_groups("planned", self._learned, _keys(step, starts))
             self._planned.append(starts)
 
     def starts(self, step: int) -> Sequence[Start]:

@@ -9,8 +9,8 @@ from ale._config import RunConfig
 from ale._config.auto import listed, not_isolated, refusal
 from ale._run.episode import sandbox_spec
 from ale._run.grading import can_mislead
-from ale._run.loop import planned_episodes
 from ale._run.parts import Parts, Tasks, missing_features
+from ale._run.plan import planned_episodes
 from ale._run.timeouts import Supervisor
 from ale.errors import AleError, InputError, Problem
 from ale.protocols import (

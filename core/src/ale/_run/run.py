@@ -8,11 +8,11 @@ from attrs import frozen
 
 from ale._run.dispatch import Dispatcher, Jobs, executing
 from ale._run.evaluation import Evaluator
-from ale._run.loop import Loop, planned_episodes
 from ale._run.manifest import Change
 from ale._run.parts import not_pruned
+from ale._run.plan import StartPlan, planned_episodes
+from ale._run.schedule import Scheduler
 from ale._run.session import Session, StoppedEarlyError
-from ale._run.stream import StreamLoop
 from ale._run.training import Training
 from ale.errors import StoreError
 from ale.types import RunFinished, RunStarted
@@ -22,10 +22,9 @@ from ale.types import RunFinished, RunStarted
 class Run(Session):
     """A run whose parts are built and checked; no sandbox is open yet."""
 
-    conduct: Callable[[Loop], Awaitable[str]] | None = None
-    """Does the run's work with episodes that come from elsewhere, and returns the outcome.
-
-    None: the loop does it, with its own."""
+    conduct: Callable[[Session, Training, Evaluator], Awaitable[str]] | None = None
+    """Does the run's work with episodes that come from elsewhere, and returns the outcome; without
+    it the scheduler does, with the run's own."""
     changes: Sequence[Change] = ()
     """Changes that a resume has made to the config."""
     startup_s: float = 0.0
@@ -52,7 +51,7 @@ class Run(Session):
             async with executing(self) as jobs:
                 self.interrupt.on_drain = jobs.workers.drain
                 self.times.begin()
-                outcome = await (self.conduct or Loop.run)(self._loop(jobs))
+                outcome = await self._work(jobs)
         except StoppedEarlyError:
             outcome = "stopped"
         except asyncio.CancelledError:
@@ -81,11 +80,13 @@ class Run(Session):
         made = {each.path: {"before": each.before, "now": each.now} for each in self.changes}
         self.record_event("config_changed", changes=made)
 
-    def _loop(self, jobs: Jobs) -> Loop:
+    async def _work(self, jobs: Jobs) -> str:
         dispatcher, training = Dispatcher(self, jobs), Training(self)
         evaluator = Evaluator(self, dispatcher, training.saved)
-        kind = StreamLoop if self.config.run.schedule == "stream" else Loop
-        return kind(self, dispatcher, training, evaluator)
+        if self.conduct is not None:
+            return await self.conduct(self, training, evaluator)
+        plan = StartPlan(self.tasks["train"], self.config.run, self.parts.starts, self.store)
+        return await Scheduler(self, dispatcher, training, evaluator, plan).run()
 
     async def _prune(self) -> None:
         """Remove sandboxes whose run was killed; those of live runs are left alone."""

@@ -51,7 +51,7 @@ from ale._run.preflight import (
     preflight,
 )
 from ale._run.run import Run
-from ale._run.stream import exceeds_staleness, stream_problems
+from ale._run.schedule import exceeds_staleness, stream_problems
 from ale._run.timeouts import CLEANUP_S, Supervisor
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode
