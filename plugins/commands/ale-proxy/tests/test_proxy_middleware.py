@@ -16,7 +16,7 @@ from ale.runs import Registry
 from ale.testing.openai_server import openai_server
 from ale.types import EpisodeFinished, Message, RunFinished, RunStarted
 from ale_proxy.apis import APIS
-from ale_proxy.episodes import Feedback
+from ale_proxy.journal import Feedback
 from ale_proxy.running import ProxyOptions, built_middleware, recorded
 
 from .conftest import Proxied

@@ -10,9 +10,10 @@ from aiohttp import web
 from ale.errors import StoreError
 from ale_openai_wire.listening import is_one_of
 from ale_proxy.admission import MOST_FORM, body_of, refusal
-from ale_proxy.episodes import Feedback
+from ale_proxy.exchange import Ending, Session
 from ale_proxy.forwarding import IN_PATH, Forwarder
-from ale_proxy.sessions import Ending, Session, Sessions, SeveralError
+from ale_proxy.journal import Feedback
+from ale_proxy.sessions import Sessions, SeveralError
 
 CURRENT = "current"
 """In place of a session's name: that of the request's own header or key."""

@@ -1,15 +1,12 @@
 """A session that has ended, as an episode of a task."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-from attrs import frozen
 
 from ale.types import Episode, Failure, Score, Stop, Task, Trajectory, Turn
-
-if TYPE_CHECKING:
-    from ale_proxy.sessions import Ending, Session
+from ale_proxy.exchange import Ending, Session
 
 _STOPS = {
     "feedback": Stop(reason="finished"),
@@ -19,22 +16,12 @@ _STOPS = {
 }
 
 
-@frozen(kw_only=True)
-class Feedback:
-    """What was said of a session."""
-
-    score: float | None = None
-    """In [0, 1]."""
-    text: str = ""
-    author: str = ""
-
-
 def episode_id_of(task: Task, rollout: int) -> str:
     """The episode's id."""
     return f"0-{task.id}-{rollout}"
 
 
-def episode_of(session: "Session", task: Task, how: "Ending", seconds: float) -> Episode:
+def episode_of(session: Session, task: Task, how: Ending, seconds: float) -> Episode:
     """The episode of a session.
 
     Without a score it has no reward, and so no part in training: nothing is invented.
@@ -78,7 +65,7 @@ def episode_of(session: "Session", task: Task, how: "Ending", seconds: float) ->
     )
 
 
-def _recorded(session: "Session") -> Iterator[tuple[str, Any]]:
+def _recorded(session: Session) -> Iterator[tuple[str, Any]]:
     """What is told of the requests beside the turns."""
     order = session.conversation.order
     yield "answered_as", order if order != sorted(order) else None
@@ -87,7 +74,7 @@ def _recorded(session: "Session") -> Iterator[tuple[str, Any]]:
     yield "not_recorded", dict(session.left_out)
 
 
-def _sampling(session: "Session", order: Sequence[int]) -> list[dict[str, Any]]:
+def _sampling(session: Session, order: Sequence[int]) -> list[dict[str, Any]]:
     """What requests say of how to sample, each with the turns that it holds for."""
     turns: list[list[int]] = [[] for _ in session.sampling]
     for place, number in enumerate(order):
@@ -99,7 +86,7 @@ def _sampling(session: "Session", order: Sequence[int]) -> list[dict[str, Any]]:
     ]
 
 
-def _failure(session: "Session", turns: Sequence[Turn], score: float | None) -> Failure | None:
+def _failure(session: Session, turns: Sequence[Turn], score: float | None) -> Failure | None:
     if not turns:
         reasons = "; ".join(f"{reason} ({n})" for reason, n in session.left_out.items())
         message = f"no answer was recorded: {reasons or 'nothing was asked'}"

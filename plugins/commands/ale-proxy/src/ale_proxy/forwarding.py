@@ -17,9 +17,9 @@ from ale_openai_wire.listening import is_one_of
 from ale_proxy.admission import KEY, PassedBody, body_of, refusal, target_of
 from ale_proxy.apis import api_at
 from ale_proxy.credentials import NAMED, bare, keys_of, secrets_of
-from ale_proxy.exchange import READ_ENCODINGS, Exchange
+from ale_proxy.exchange import READ_ENCODINGS, Asker, Exchange
 from ale_proxy.relaying import relay
-from ale_proxy.sessions import BROKE_OFF, Asker, Sessions, TooManyError
+from ale_proxy.sessions import BROKE_OFF, Sessions, TooManyError
 
 SESSION = "X-Ale-Session"
 TASK = "X-Ale-Task"

@@ -7,15 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from attrs import frozen
 
 from ale.errors import InputError, StoreError
 from ale.recording import masked
 from ale.types import Message, Task, Turn
 from ale_proxy.assignment import Assignment, Result
 from ale_proxy.conversation import Turns
-from ale_proxy.episodes import Feedback
 
 FOLDER = "open_sessions"
+
+
+@frozen(kw_only=True)
+class Feedback:
+    """What was said of a session."""
+
+    score: float | None = None
+    """In [0, 1]."""
+    text: str = ""
+    author: str = ""
 
 
 class Broken(msgspec.Struct, omit_defaults=True, kw_only=True):

@@ -11,23 +11,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from ale.errors import AleError, StoreError
 from ale.middleware import Rewriting
 from ale.protocols import Middleware, MiddlewareContext
 from ale.recording import Recording
 from ale.types import Conversation, Message, Task, ToolSpec
-from ale_proxy.apis import UnreadableError
 from ale_proxy.assignment import Assignment, Done
-from ale_proxy.conversation import Turns
-from ale_proxy.episodes import Feedback, episode_id_of, episode_of
-from ale_proxy.exchange import Exchange
+from ale_proxy.episodes import episode_id_of, episode_of
+from ale_proxy.exchange import UNFINISHED, Asker, Ending, Exchange, Session
 from ale_proxy.journal import (
-    Broken,
     Entry,
+    Feedback,
     Journal,
     assignment_of,
     since_taken,
@@ -40,10 +38,8 @@ from ale_proxy.tasks import task_of
 _log = logging.getLogger(__name__)
 MOST_OPEN = 10_000
 """Sessions that are open at once: anyone who reaches the proxy opens one by naming it."""
-Ending = Literal["feedback", "end", "timeout", "shutdown"]
 BROKE_OFF = "the server broke off its answer"
 CLIENT_LEFT = "the client left before the answer was complete"
-UNFINISHED = "its session ended before the answer was complete"
 _FORMS = ("response_format", "text", "output_format", "output_config")
 """Fields with the form that an answer must have, which is a part of the task."""
 
@@ -52,130 +48,8 @@ class SeveralError(Exception):
     """Which session is meant is not known: several were asked at the same time."""
 
 
-@frozen(kw_only=True)
-class Asker:
-    """Whose a request is."""
-
-    name: str | None
-    """Of its session, if it is named."""
-    of: str
-    """By which requests without a name are told apart: the digest of a key."""
-    task_id: str | None = None
-    secrets: frozenset[str] = field(default=frozenset(), repr=False)
-
-
 class TooManyError(AleError):
     """Too many sessions are open."""
-
-
-@define(eq=False)
-class Session:
-    """One open session."""
-
-    name: str
-    of: str = ""
-    """Of a session that nobody has named: see `Asker`."""
-    started: datetime = field(factory=lambda: datetime.now(UTC))
-    began: float = field(factory=time.monotonic)
-    """Of the monotonic clock, seconds."""
-    last: float = field(factory=time.monotonic)
-    """When something last happened, likewise."""
-    task_id: str | None = None
-    """As the agent names it."""
-    task: Task | None = None
-    rollout: int = 0
-    first: tuple[Message, ...] = field(default=(), repr=False)
-    """The conversation of its first request."""
-    rewriting: Rewriting | None = field(default=None, repr=False)
-    n_heads: int = 0
-    """Those that the journal has of what `rewriting` has rewritten."""
-    conversation: Turns = field(factory=Turns)
-    feedback: list[Feedback] = field(factory=list)
-    sampling: list[dict[str, Any]] = field(factory=list)
-    """What requests say of how to sample, each once."""
-    sampled: list[int] = field(factory=list)
-    """For each turn, which of these holds."""
-    broken: list[Broken] = field(factory=list)
-    left_out: Counter[str] = field(factory=Counter)
-    """Requests that are not recorded, by reason."""
-    apis: set[str] = field(factory=set)
-    secrets: set[str] = field(factory=set, repr=False)
-    """The keys of its requests: in memory alone, to be masked where a message has one."""
-    running: dict[Exchange, None] = field(factory=dict, repr=False)
-    unwritten: tuple[Entry, ...] = field(default=(), repr=False)
-    """What is written to the journal with the next entry."""
-    assignment: Assignment | None = None
-    """Of a task that was assigned through the bridge: it does not end by itself."""
-
-    @property
-    def is_empty(self) -> bool:
-        """True if no answer was recorded."""
-        return not len(self.conversation)
-
-    def record(self, exchange: Exchange, *, processed: bool) -> Iterator[Entry]:
-        """Make a turn of an answer; one that can't be recorded is counted.
-
-        Yields:
-            what has happened, for the journal.
-        """
-        exchange.recorded = True
-        n, changed = len(self.conversation), list[int]()
-        answers = exchange.answers(turn=n, processed=processed)
-        reason = exchange.left_out or UNFINISHED
-        if answers and exchange.asked is not None:
-            try:
-                spent = exchange.duration_s
-                changed = self.conversation.add(exchange.messages, exchange.asked, answers, spent)
-            except UnreadableError as error:
-                reason = f"the request can't be recorded: {error}"
-        if not changed:
-            yield self._leave_out(exchange, reason)
-            return
-        self.apis.add(exchange.api.name)
-        new = self._sampled(exchange.sampling, len(answers))
-        for number in changed:
-            turn, after = self.conversation.raw(number)
-            entry = Entry(number=number, turn=turn, after=_told(number, after))
-            if number >= n:
-                entry.api, entry.response = exchange.api.name, answers[number - n].id
-                entry.sampled = self.sampled[number]
-            if number == n:
-                entry.sampling = new
-                self._rewritten(entry)
-            yield entry
-
-    def _leave_out(self, exchange: Exchange, reason: str) -> Entry:
-        self.left_out[reason] += 1
-        message = exchange.so_far()
-        if message is None:
-            return Entry(left_out=reason)
-        broken = Broken(reason=reason, turns=len(self.conversation), message=message)
-        self.broken.append(broken)
-        return Entry(left_out=reason, broken=broken)
-
-    def _sampled(self, fields: dict[str, Any], n_turns: int) -> dict[str, Any] | None:
-        """Keep how turns were sampled; the fields, if none before has the same."""
-        known = fields in self.sampling
-        if not known:
-            self.sampling.append(fields)
-        self.sampled += [self.sampling.index(fields)] * n_turns
-        return None if known else fields
-
-    def _rewritten(self, entry: Entry) -> None:
-        if self.rewriting is None:
-            return
-        entry.facts = self.rewriting.facts if entry.number == 0 else []
-        entry.heads = [*self.rewriting.heads.items()][self.n_heads :]
-        self.n_heads += len(entry.heads)
-
-    def again(self) -> None:
-        """Begin anew, for another worker: what was asked for the one before is not its own."""
-        self.conversation, self.apis, self.left_out = Turns(), set(), Counter()
-        self.sampling, self.sampled, self.broken = [], [], []
-
-
-def _told(number: int, after: int | None) -> int:
-    return -1 if after is None or after == number - 1 else after
 
 
 @frozen(kw_only=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
@@ -14,12 +14,10 @@ from ale_sandbox_bubblewrap.store import BubblewrapRecord
 from ale_sandbox_bubblewrap.transfer import Files, place
 from ale_sandbox_bubblewrap.wire import text_of
 from ale_sandboxing.process import process_tags
+from ale_sandboxing.process.backend import HostBackend
 from ale_sandboxing.process.sandbox import HostSandbox, Launch
 from ale_sandboxing.process.shell import HostShell
 from ale_sandboxing.shell.text import as_bytes
-
-if TYPE_CHECKING:
-    from ale_sandbox_bubblewrap.backend import BubblewrapBackend
 
 _TIMEOUT_S = 20.0
 _TRIES = 10
@@ -36,7 +34,7 @@ class BubblewrapSandbox(HostSandbox[Job]):
 
     def __init__(
         self,
-        backend: "BubblewrapBackend",
+        backend: HostBackend[Any, Any],
         record: BubblewrapRecord,
         spec: SandboxSpec,
         client: SupervisorClient,

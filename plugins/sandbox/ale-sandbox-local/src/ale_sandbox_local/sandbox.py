@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ale.errors import SandboxDamagedError, SandboxError
 from ale.types import SandboxSpec
@@ -13,12 +13,10 @@ from ale_sandbox_local.folders import Workspace
 from ale_sandbox_local.limits import BASH, Dialect
 from ale_sandbox_local.pipes import LocalPipes
 from ale_sandboxing.process import process_tags
+from ale_sandboxing.process.backend import HostBackend
 from ale_sandboxing.process.sandbox import HostSandbox, Launch, NotStartedError
 from ale_sandboxing.process.spawn import Child
 from ale_sandboxing.process.trees import remove_all
-
-if TYPE_CHECKING:
-    from ale_sandbox_local.backend import LocalBackend
 
 SHELL = "/bin/sh"
 
@@ -34,7 +32,7 @@ class LocalSandbox(HostSandbox[Child]):
 
     def __init__(
         self,
-        backend: "LocalBackend",
+        backend: HostBackend[Any, Any],
         record: Workspace,
         spec: SandboxSpec,
         *,

@@ -21,9 +21,9 @@ from ale_proxy.bridge.forms import (
     Taken,
     Worker,
 )
-from ale_proxy.episodes import Feedback
-from ale_proxy.journal import Entry
-from ale_proxy.sessions import Session, Sessions
+from ale_proxy.exchange import Session
+from ale_proxy.journal import Entry, Feedback
+from ale_proxy.sessions import Sessions
 from ale_proxy.tasks import task_id_of
 
 T = TypeVar("T")

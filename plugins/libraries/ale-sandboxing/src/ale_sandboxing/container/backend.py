@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import evolve
 
 from ale.errors import (
     NotUsableError,
@@ -27,7 +27,7 @@ from ale_sandboxing.container.api import Engine
 from ale_sandboxing.container.capabilities import bounds_ipc, capabilities_of
 from ale_sandboxing.container.carrying import Carried
 from ale_sandboxing.container.commands import Commands
-from ale_sandboxing.container.engine import ConflictError, Image, NotFoundError, Plan
+from ale_sandboxing.container.engine import ConflictError, NotFoundError
 from ale_sandboxing.container.files import Files
 from ale_sandboxing.container.images import Images
 from ale_sandboxing.container.judging import ContainerJudge, JudgeOpening
@@ -37,7 +37,7 @@ from ale_sandboxing.container.orphans import Orphans
 from ale_sandboxing.container.plan import container_name, limits_of, plan_of, workdir_of
 from ale_sandboxing.container.pool import WorkerPool
 from ale_sandboxing.container.records import LABEL, Kind, Record, parse
-from ale_sandboxing.container.sandbox import ContainerSandbox
+from ale_sandboxing.container.sandbox import Box, ContainerSandbox, Origin
 from ale_sandboxing.container.sealed import FOLDER, SEALED, SealedShells
 from ale_sandboxing.container.stacks import Composed, Composer
 from ale_sandboxing.container.tarball import Ownership
@@ -53,39 +53,6 @@ _LOOK_S = 0.05
 _LOOKS = 100
 _CLOCK_S = 0.02
 """A file system's clock may be so far behind."""
-
-
-@frozen(kw_only=True)
-class Origin:
-    """The image that a sandbox starts from."""
-
-    image: Image
-    shell: str
-    """Id of the image whose shell the supervisor runs; the original, where this is a fork."""
-    workdir: str | None = None
-    """Of what this is a copy of; None where it is no copy."""
-    owned: str | None = None
-    """Tag of an image that was made for this sandbox alone, and goes with it."""
-    composed: Composed | None = None
-    """Where it is one of several containers."""
-
-
-@frozen(kw_only=True)
-class Box:
-    """One container, its plan and record."""
-
-    starting: asyncio.Lock = field(factory=asyncio.Lock)
-    """See `WorkerPool`."""
-
-    spec: SandboxSpec
-    origin: Origin
-    record: Record
-    plan: Plan
-
-    @property
-    def name(self) -> str:
-        """Of the container."""
-        return self.plan.name
 
 
 class ContainerBackend:

@@ -1,25 +1,28 @@
 """One container: commands through its workers, files through its engine."""
 
+import asyncio
 import posixpath
 import re
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from attrs import evolve
+from attrs import evolve, field, frozen
 
 from ale.errors import SandboxDamagedError, SandboxError
 from ale.protocols import ServiceContainer
 from ale.sandboxes import BaseSandbox, Command
-from ale.types import ExecResult, SandboxSpec, replace
+from ale.types import Capabilities, ExecResult, SandboxSpec, replace
 from ale_sandboxing.container import judging, script
 from ale_sandboxing.container.commands import Commands, Running
+from ale_sandboxing.container.engine import Image, Plan
 from ale_sandboxing.container.files import Files
 from ale_sandboxing.container.mounted import Mounted
 from ale_sandboxing.container.network import Network, narrowed
 from ale_sandboxing.container.plan import with_group
 from ale_sandboxing.container.pool import NoProcessError
+from ale_sandboxing.container.records import Record
 from ale_sandboxing.container.session import (
     HOLD,
     HOLD_AND_RUN,
@@ -27,13 +30,13 @@ from ale_sandboxing.container.session import (
     ContainerSession,
     NotStartedError,
 )
+from ale_sandboxing.container.stacks import Composed
 from ale_sandboxing.container.stream import STDERR, STDOUT
 from ale_sandboxing.container.tarball import Ownership
 from ale_sandboxing.shell.capture import result_of
 from ale_sandboxing.shell.text import LONGEST_ARGUMENT, as_bytes
 
 if TYPE_CHECKING:
-    from ale_sandboxing.container.backend import Box, ContainerBackend
     from ale_sandboxing.container.judging import ContainerJudge
 
 SHELL = b"/bin/sh"
@@ -56,6 +59,56 @@ _SHELLS_OWN = frozenset(
 """Variables that a shell does not let be set like any other."""
 
 
+@frozen(kw_only=True)
+class Origin:
+    """The image that a sandbox starts from."""
+
+    image: Image
+    shell: str
+    """Id of the image whose shell the supervisor runs; the original, where this is a fork."""
+    workdir: str | None = None
+    """Of what this is a copy of; None where it is no copy."""
+    owned: str | None = None
+    """Tag of an image that was made for this sandbox alone, and goes with it."""
+    composed: Composed | None = None
+    """Where it is one of several containers."""
+
+
+@frozen(kw_only=True)
+class Box:
+    """One container, its plan and record."""
+
+    starting: asyncio.Lock = field(factory=asyncio.Lock)
+    """See `WorkerPool`."""
+
+    spec: SandboxSpec
+    origin: Origin
+    record: Record
+    plan: Plan
+
+    @property
+    def name(self) -> str:
+        """Of the container."""
+        return self.plan.name
+
+
+class _Backend(Protocol):
+    """What a sandbox asks of the backend that has opened it."""
+
+    capabilities: Capabilities
+    limits: str
+    monotonic: Callable[[], float]
+
+    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager["ContainerSandbox"]: ...
+    def judge(
+        self, box: Box, how: judging.JudgeOpening
+    ) -> AbstractAsyncContextManager["ContainerJudge"]: ...
+    async def service(self, box: Box, name: str) -> ServiceContainer: ...
+    async def fork(self, box: Box, spec: SandboxSpec, network: Network) -> "ContainerSandbox": ...
+    async def snapshot(self, box: Box, network: Network) -> str: ...
+    async def release(self, box: Box) -> None: ...
+
+
 class ContainerSandbox(BaseSandbox):
     """Runs commands in a container. See `ale.protocols.Sandbox` for what each method promises.
 
@@ -68,8 +121,8 @@ class ContainerSandbox(BaseSandbox):
 
     def __init__(
         self,
-        backend: "ContainerBackend",
-        box: "Box",
+        backend: _Backend,
+        box: Box,
         commands: Commands,
         files: Files,
         network: Network,

@@ -98,6 +98,7 @@ async def answered(sandbox: ContainerSandbox, *requests: str) -> str:
 async def first_process(sandbox: ContainerSandbox) -> int:
     """Number of its first process, as the engine knows it."""
     backend, name = sandbox._backend, f"ale-{sandbox.id}"
+    assert isinstance(backend, ContainerBackend)
     return (await backend._threads.call(lambda: backend._engine.state(name))).pid
 
 

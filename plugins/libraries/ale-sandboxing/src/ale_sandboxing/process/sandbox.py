@@ -5,7 +5,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from attrs import frozen
 
@@ -14,6 +14,7 @@ from ale.protocols import Sandbox
 from ale.sandboxes import BaseSandbox, Command, Files, refused
 from ale.types import ExecResult
 from ale_sandboxing.process import process_tags
+from ale_sandboxing.process.backend import HostBackend
 from ale_sandboxing.process.records import Record
 from ale_sandboxing.process.shell import HostShell, Pipes
 from ale_sandboxing.process.spawn import command_line, input_of, pipe
@@ -21,9 +22,6 @@ from ale_sandboxing.shell.capture import result_of
 from ale_sandboxing.shell.output import Drains, Pump
 from ale_sandboxing.shell.session import ShellSession
 from ale_sandboxing.shell.text import as_bytes
-
-if TYPE_CHECKING:
-    from ale_sandboxing.process.backend import HostBackend
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -80,7 +78,7 @@ class HostSandbox(BaseSandbox, Generic[RunningT]):
 
     def __init__(
         self,
-        backend: "HostBackend[Any, Any]",
+        backend: HostBackend[Any, Any],
         record: Record,
         workdir: str,
         *,
@@ -229,7 +227,14 @@ class HostSandbox(BaseSandbox, Generic[RunningT]):
             except NotStartedError as error:
                 raise SandboxError(f"could not open a session: {error}") from error
             on_failure.pop_all()
-        shell = HostShell(self, number, running, writer)
+        shell = HostShell(
+            writer,
+            self.pipes,
+            running.ended,
+            kill=lambda: self.end_command(number, running),
+            closed=lambda: self.closed,
+            finish=self.drains.finish,
+        )
         session = self.session_of(shell, running)
         session.start(as_bytes(f"{self.limits(number, bash=self._bash)}\n"))
         return session

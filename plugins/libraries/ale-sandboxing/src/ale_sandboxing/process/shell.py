@@ -3,18 +3,16 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from attrs import frozen
 
 from ale.errors import SandboxDamagedError, SandboxError
+from ale_sandboxing.shell.capture import Capture
 from ale_sandboxing.shell.channel import Lines, Writer
 from ale_sandboxing.shell.output import Pump
 from ale_sandboxing.shell.session import File, Outlet
-
-if TYPE_CHECKING:
-    from ale_sandboxing.process.sandbox import HostSandbox, Running
 
 _PIPES_OF_A_COMMAND = 2
 
@@ -46,19 +44,28 @@ class HostShell:
     """See `ale_sandboxing.shell.session.Shell`.
 
     Args:
-        number: of the command that its process is.
         script: the pipe that it reads.
+        running: done when its process has ended.
+        kill: ends the process and all that it has started, and waits.
+        closed: tells whether the sandbox is closed.
+        finish: the output of a pump that has nothing more to read.
     """
 
     def __init__(
-        self, sandbox: "HostSandbox[Any]", number: int, running: "Running", script: int
+        self,
+        script: int,
+        pipes: Pipes,
+        running: "asyncio.Future[int]",
+        *,
+        kill: Callable[[], Awaitable[None]],
+        closed: Callable[[], bool],
+        finish: Callable[[Pump], Capture],
     ) -> None:
-        self._sandbox = sandbox
-        self._number = number
-        self._running = running
         self._script = Writer(script)
-        self._pipes = sandbox.pipes
-        self.finish = sandbox.drains.finish
+        self._pipes = pipes
+        self._kill = kill
+        self._closed = closed
+        self.finish = finish
         self._spare: list[Pipe] = []
         self._report = self._pipes.pipe()
         self.report = self._report.path
@@ -66,7 +73,7 @@ class HostShell:
         self._lines = Lines(self._report.reader, lambda line: self.on_line(line))
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[int] = self._loop.create_future()
-        running.ended.add_done_callback(self._on_end)
+        running.add_done_callback(self._on_end)
 
     def _on_end(self, ended: "asyncio.Future[int]") -> None:
         self._lines.take()  # a report may have arrived just before the end
@@ -78,7 +85,7 @@ class HostShell:
             pipe.release()
             os.close(pipe.reader)
         error = ended.exception()
-        if self._sandbox.closed:
+        if self._closed():
             error = SandboxError("the sandbox was closed while the command ran")
         elif error is not None and not isinstance(error, SandboxError):
             # Its program, or the way there, is what commands made of it.
@@ -113,5 +120,5 @@ class HostShell:
     async def end(self) -> None:
         """Kill the shell and all that it has started."""
         if not self.ended.done():
-            await self._sandbox.end_command(self._number, self._running)
+            await self._kill()
             await asyncio.wait([self.ended])

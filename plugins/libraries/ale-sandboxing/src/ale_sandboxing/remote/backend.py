@@ -35,7 +35,6 @@ class RemoteBackend:
     ) -> None:
         self.name = service.name
         self.capabilities = capabilities
-        self.monotonic = context.monotonic
         self._service = service
         self._options = options
         self._context = context
@@ -98,9 +97,17 @@ class RemoteBackend:
         jobs = Jobs(self._client, remote)
         workdir = self._options.workdir if spec.workdir is None else spec.workdir
         place = await jobs.install(workdir, _WORKDIR)
-        return RemoteSandbox(self, remote, jobs, place)
+        return RemoteSandbox(
+            str(remote.id),
+            self.capabilities,
+            jobs,
+            place,
+            monotonic=self._context.monotonic,
+            open_another=self.open,
+            remove=lambda: self._release(remote),
+        )
 
-    async def release(self, remote: Remote) -> None:
+    async def _release(self, remote: Remote) -> None:
         """End a sandbox."""
         try:
             await self._client.stop(remote)

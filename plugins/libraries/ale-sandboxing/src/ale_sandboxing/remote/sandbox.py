@@ -2,40 +2,48 @@
 
 import asyncio
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
 
 from ale.errors import SandboxDamagedError, SandboxError
 from ale.sandboxes import BaseSandbox, Command
-from ale.types import ExecResult, SandboxSpec
+from ale.types import Capabilities, ExecResult, SandboxSpec
 from ale_sandboxing.remote.files import Files
 from ale_sandboxing.remote.jobs import Jobs, Place, new_token
-from ale_sandboxing.remote.service import Remote
 from ale_sandboxing.remote.session import RemoteSession
 from ale_sandboxing.shell.text import as_bytes, quoted
-
-if TYPE_CHECKING:
-    from ale_sandboxing.remote.backend import RemoteBackend
 
 _SHELL = b"/bin/sh"
 
 
 class RemoteSandbox(BaseSandbox):
-    """Runs commands as jobs. See `ale.protocols.Sandbox` for what each method promises."""
+    """Runs commands as jobs. See `ale.protocols.Sandbox` for what each method promises.
 
-    def __init__(self, backend: "RemoteBackend", remote: Remote, jobs: Jobs, place: Place) -> None:
-        files = Files(jobs=jobs, place=place)
-        super().__init__(str(remote.id), place.workdir, backend.capabilities, files)
-        self._backend = backend
-        self._remote = remote
+    Args:
+        open_another: opens a sandbox of the same service.
+        remove: ends this one.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        capabilities: Capabilities,
+        jobs: Jobs,
+        place: Place,
+        *,
+        monotonic: Callable[[], float],
+        open_another: Callable[[SandboxSpec], AbstractAsyncContextManager["RemoteSandbox"]],
+        remove: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(id, place.workdir, capabilities, Files(jobs=jobs, place=place))
+        self._monotonic, self._open_another, self._remove = monotonic, open_another, remove
         self._jobs = jobs
         self._bash = place.bash
         self._sessions: list[RemoteSession] = []
 
     async def execute(self, command: Command) -> ExecResult:
         """Run one command. See `ale.protocols.Sandbox.exec`."""
-        started = self._backend.monotonic()
+        started = self._monotonic()
         scripts: list[str] = []
         tokens: list[str] = []
         try:
@@ -56,7 +64,7 @@ class RemoteSandbox(BaseSandbox):
             )
         finally:
             self._jobs.forget(*map(posixpath.basename, scripts))
-        return outcome.result(timed_out=timed_out, duration_s=self._backend.monotonic() - started)
+        return outcome.result(timed_out=timed_out, duration_s=self._monotonic() - started)
 
     async def _argv(
         self, command: str | Sequence[str], env: Mapping[str, str], scripts: list[str]
@@ -104,7 +112,7 @@ class RemoteSandbox(BaseSandbox):
             self._jobs,
             token,
             resets_lines=bash is not None,
-            monotonic=self._backend.monotonic,
+            monotonic=self._monotonic,
             note=note,
         )
         self._sessions = [*self.sessions, session]
@@ -138,7 +146,7 @@ class RemoteSandbox(BaseSandbox):
     def open_sibling(self, spec: SandboxSpec) -> AbstractAsyncContextManager["RemoteSandbox"]:
         """Open another sandbox. See `ale.protocols.OpensSiblings`."""
         self.check_open()
-        return self._backend.open(spec)
+        return self._open_another(spec)
 
     async def end_processes(self) -> int:
         """Kill every process but those that keep the sandbox; the number killed."""
@@ -153,4 +161,4 @@ class RemoteSandbox(BaseSandbox):
         self._jobs.closed = True
         for session in self._sessions:
             session.closed = True
-        await self._backend.release(self._remote)
+        await self._remove()
