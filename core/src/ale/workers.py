@@ -34,7 +34,6 @@ from ale._registry import Registry
 from ale._run.episode import EpisodeRunner
 from ale._run.manifest import versions
 from ale._run.parts import PreparedTask, WorkerParts, build, missing_features, not_pruned, prepare
-from ale._run.plan import EpisodePlan
 from ale._run.start import close_parts, secret_names, seeded_clocks
 from ale._store import Redactor
 from ale._store.codec import encode
@@ -167,8 +166,7 @@ class Worker:
         except InputError as error:
             return broken(job, "InputError", str(error))
         start = Start(task_id=job.task.id, rollouts=1, name=job.start)
-        plan = EpisodePlan(job=job, prepared=prepared, start=start)
-        episode = await self._runner.run(plan, on_stage)
+        episode = await self._runner.run(job, prepared, start, on_stage)
         if self.name:
             episode = replace(episode, metadata={**episode.metadata, WORKER: self.name})
         data = encode(episode)

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from ale._run.plan import EpisodePlan
 from ale._run.timeouts import OverdueError, Supervisor
 from ale.errors import AleError, ContextLengthError, LLMError
 from ale.middleware import WrappedLLM
@@ -21,6 +20,7 @@ from ale.types import (
     Completion,
     CompletionRequest,
     Constraints,
+    Job,
     Limits,
     LLMCapabilities,
     Message,
@@ -124,17 +124,17 @@ def check_answered(stop: Stop) -> None:
         raise LLMError(f"no answer of the model within the agent's time limit: {stop.detail}")
 
 
-def model_for(llm: LLM | None, plan: EpisodePlan, restoring: Restoring | None) -> LLM:
+def model_for(llm: LLM | None, job: Job, start: Start, restoring: Restoring | None) -> LLM:
     """The model as the agent sees it: expert-guided if the episode's start has an expert."""
     if llm is None:
         return _NoLLM()
-    if plan.job.temperature is not None:
-        return _AtTemperature(llm, plan.job.temperature)
-    if plan.start.expert is None and plan.start.next_action is None:
+    if job.temperature is not None:
+        return _AtTemperature(llm, job.temperature)
+    if start.expert is None and start.next_action is None:
         return llm
     assert isinstance(llm, Policy)  # checked when the parts were built
     expert_finished = None if restoring is None else restoring.expert_finished
-    return ExpertGuidedLLM(llm, plan.start, expert_finished)
+    return ExpertGuidedLLM(llm, start, expert_finished)
 
 
 class _AtTemperature(WrappedLLM):

@@ -4,18 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
-from attrs import frozen
-
 from ale._config import RunConfig
 from ale._run import contested
 from ale._run.episode import EpisodeRunner
 from ale._run.manifest import versions
 from ale._run.parts import Parts
-from ale._run.plan import EpisodePlan
+from ale._run.plan import key_of
 from ale._run.session import Session
 from ale._store.codec import plain
 from ale.errors import AleError, InputError, PluginError, Problem
-from ale.protocols import Policy, RunningRun, ServedPolicy, Workers
+from ale.protocols import Policy, RunningRun, ServedPolicy, Start, Workers
 from ale.text import counted
 from ale.types import Episode, EpisodeFinished, EpisodeStage, Job, RunSpec, Stage
 
@@ -24,49 +22,25 @@ WORKER_SECTIONS = ("sandbox", "llm", "agent", "middleware", "run", "plugins")
 _NEEDS_LOCAL = "executor: {type: local}"
 
 
-@frozen
-class Jobs:
-    """The jobs that the run has asked for, in the hands of its executor."""
-
-    workers: Workers
-    _plans: dict[str, EpisodePlan]
-    """Plans of the jobs that are under way, by id."""
-    _config: RunConfig
-
-    async def run(self, plan: EpisodePlan) -> Episode | None:
-        """The episode of a plan; None if it was withdrawn.
-
-        Raises:
-            PluginError: the executor gave back something else.
-        """
-        job = plan.job
-        self._plans[job.id] = plan
-        try:
-            episode = await self.workers.run(job)
-        finally:
-            del self._plans[job.id]
-        if episode is not None and getattr(episode, "id", None) != job.id:
-            raise PluginError(f"the executor returned {episode!r} for the job {job.id}")
-        if episode is None:
-            return None
-        trains = self._config.trainer is not None
-        as_what = contested.how(self._config.run.contested, trains=trains, episode=episode)
-        return contested.counted(episode, as_what)
-
-
 @asynccontextmanager
-async def executing(session: Session) -> AsyncIterator[Jobs]:
-    """The run's executor, open. Raises `AleError` if it can't be opened."""
-    plans: dict[str, EpisodePlan] = {}
+async def executing(session: Session, start_of: Callable[[Job], Start]) -> AsyncIterator[Workers]:
+    """The workers of the run's executor. Raises `AleError` if it can't be opened.
+
+    Args:
+        start_of: the start that a job names.
+    """
     runner = EpisodeRunner(
         parts=session.parts,
         options=session.config.run,
         context=session.context,
         supervisor=session.supervisor,
     )
+    prepared = {
+        (split, each.task.id): each for split, tasks in session.tasks.items() for each in tasks
+    }
 
     async def run_here(job: Job) -> Episode:
-        return await runner.run(plans[job.id], on_stage)
+        return await runner.run(job, prepared[job.split, job.task.id], start_of(job), on_stage)
 
     def on_stage(job: Job, stage: Stage) -> None:
         event = EpisodeStage(
@@ -82,7 +56,7 @@ async def executing(session: Session) -> AsyncIterator[Jobs]:
         report=session.say,
     )
     async with session.parts.executor.open(running) as workers:
-        yield Jobs(workers, plans, session.config)
+        yield workers
 
 
 async def _spec(session: Session) -> RunSpec:
@@ -117,7 +91,7 @@ def remote_problems(config: RunConfig, parts: Parts) -> Iterator[Problem]:
         yield Problem(message=message, path="llm", expected=expected)
 
 
-def refuse_lost(session: Session, version: int, plans: Iterator[EpisodePlan]) -> None:
+def refuse_lost(session: Session, version: int, jobs: Iterator[Job]) -> None:
     """Raise `InputError` if episodes are missing whose policy the trainer no longer has.
 
     A run directory that was copied while the run was writing, or restored from a backup, may hold
@@ -132,7 +106,7 @@ def refuse_lost(session: Session, version: int, plans: Iterator[EpisodePlan]) ->
     learned = store.checkpoints.newest() + 1
     if parts.trainer is None or not isinstance(parts.llm, Policy) or version >= learned:
         return
-    missing = (plan.job.id for plan in plans if plan.key not in store.index)
+    missing = (job.id for job in jobs if key_of(job) not in store.index)
     first = next(missing, None)
     if first is None:
         return
@@ -149,19 +123,19 @@ def refuse_lost(session: Session, version: int, plans: Iterator[EpisodePlan]) ->
 class Dispatcher:
     """Runs the episodes of one run."""
 
-    def __init__(self, session: Session, jobs: Jobs) -> None:
+    def __init__(self, session: Session, workers: Workers) -> None:
         self._session = session
-        self._jobs = jobs
+        self._workers = workers
         self._slots = asyncio.Semaphore(session.config.run.concurrency)
         """One slot for each episode that may run at once."""
         self._admission = asyncio.Lock()
         """Steps start their episodes in turn: a later step gets only slots that are left free."""
 
-    async def run(self, plans: Callable[[], Iterator[EpisodePlan]]) -> bool:
+    async def run(self, jobs: Callable[[], Iterator[Job]]) -> bool:
         """Run the episodes that are not on disk; False if a Ctrl-C left some of them out.
 
         Args:
-            plans: called again for each pass over them, so that they are never all in memory.
+            jobs: called again for each pass over them, so that they are never all in memory.
 
         Raises:
             AleError: some are still missing at the end.
@@ -170,33 +144,49 @@ class Dispatcher:
         """
         index, interrupt = self._session.store.index, self._session.interrupt
         async with asyncio.TaskGroup() as group, self._admission:
-            for plan in plans():
-                if plan.key not in index:
+            for job in jobs():
+                if key_of(job) not in index:
                     await self._slots.acquire()
                     if interrupt.draining:
                         self._slots.release()
                         break
-                    group.create_task(self._run_one(plan))
+                    group.create_task(self._run_one(job))
         # Not a list: an interrupted run may have planned more episodes than memory holds.
-        missing = (plan.job.id for plan in plans() if plan.key not in index)
+        missing = (job.id for job in jobs() if key_of(job) not in index)
         first = next(missing, None)
         if first is not None and not interrupt.draining:
             number = 1 + sum(1 for _ in missing)
             raise AleError(f"{number} episodes were not finished, among them {first}")
         return first is None and not interrupt.draining
 
-    async def _run_one(self, plan: EpisodePlan) -> None:
+    async def _run_one(self, job: Job) -> None:
         """Run and store one episode, then free its slot."""
         session = self._session
         try:
-            episode = await self._jobs.run(plan)
+            episode = await self._episode(job)
             if episode is None or session.early_stop.cause is not None:
                 return  # finished while the run was stopping: sampled again with the others
             session.store.add_episode(episode)
-            await self._jobs.workers.stored(plan.job)
+            await self._workers.stored(job)
             session.times.add(episode)
             event = EpisodeFinished(episode=episode, at=session.context.clock())
             session.observers.notify("ale_episode_finished", event)
             session.early_stop.add(episode)
         finally:
             self._slots.release()
+
+    async def _episode(self, job: Job) -> Episode | None:
+        """A job's episode, as the run counts it; None if it was withdrawn.
+
+        Raises:
+            PluginError: the executor gave back something else.
+        """
+        episode = await self._workers.run(job)
+        if episode is None:
+            return None
+        if getattr(episode, "id", None) != job.id:
+            raise PluginError(f"the executor returned {episode!r} for the job {job.id}")
+        config = self._session.config
+        trains = config.trainer is not None
+        as_what = contested.how(config.run.contested, trains=trains, episode=episode)
+        return contested.counted(episode, as_what)

@@ -15,7 +15,6 @@ from ale._config import RunOptions
 from ale._run.agent import ExpertGuidedLLM, check_answered, effective_limits, model_for, run_agent
 from ale._run.grading import Damage, Places, check_works, grade, reward
 from ale._run.parts import PreparedTask, WorkerParts
-from ale._run.plan import EpisodePlan
 from ale._run.timeouts import CLEANUP_S, Supervisor, open_in_time
 from ale._store.codec import invalid_record
 from ale.errors import AleError, LLMError, LLMLostError, SetupError
@@ -30,6 +29,7 @@ from ale.protocols import (
     RestoringScheme,
     Sandbox,
     SparesSandbox,
+    Start,
 )
 from ale.types import (
     Conversation,
@@ -119,41 +119,41 @@ class EpisodeRecord:
         """The turns so far, and why the agent stopped."""
         return Trajectory(turns=tuple(self.turns), stop=self.stop)
 
-    def episode(self, plan: EpisodePlan, failure: Failure | None, **fields: Any) -> Episode:
+    def episode(self, job: Job, start: Start, failure: Failure | None, **fields: Any) -> Episode:
         """The episode as it is stored.
 
         A record that could not be read back would make the whole run's file unreadable. Such an
         episode is stored as a failure, without what the plugins recorded.
         """
-        episode = self._episode(plan, failure, **fields)
+        episode = self._episode(job, start, failure, **fields)
         problem = invalid_record(episode)
         if problem is None:
             return episode
         self.turns, self.scores, self.stop = [], (), Stop(reason="agent_error")
         message = f"a plugin recorded a value that can't be stored: {problem}"
         failure = Failure(stage="agent", kind="InvalidRecord", message=message)
-        return self._episode(plan, failure, **fields)
+        return self._episode(job, start, failure, **fields)
 
-    def _episode(self, plan: EpisodePlan, failure: Failure | None, **fields: Any) -> Episode:
-        return plan.job.episode(
+    def _episode(self, job: Job, start: Start, failure: Failure | None, **fields: Any) -> Episode:
+        return job.episode(
             reward=None if failure else reward(self.scores),
             scores=self.scores,
             trajectory=self.trajectory,
             failure=failure,
-            metadata=self._metadata(plan),
+            metadata=self._metadata(job, start),
             **fields,
         )
 
-    def _metadata(self, plan: EpisodePlan) -> Mapping[str, Any]:
+    def _metadata(self, job: Job, start: Start) -> Mapping[str, Any]:
         rewritten = [fact for each in self.rewritings for fact in each.facts]
         known = {
             "workdir": self.workdir,
             "tokenizer": self.tokenizer,
-            "steps": self.turns_when_graded if plan.job.task.steps else None,
+            "steps": self.turns_when_graded if job.task.steps else None,
             "middleware": rewritten if self.rewritings else None,
             "damaged": self.damage.message,
             "teardown": self.teardown_errors or None,
-            "expert_turns": plan.start.expert_turns,
+            "expert_turns": start.expert_turns,
             "expert_next": self.expert_guided and self.expert_guided.expert_next,
         }
         restored = {} if self.restoring is None else self.restoring.facts
@@ -187,19 +187,29 @@ class EpisodeRunner:
     """One slot for each episode that may be graded at once: where thousands end together, those
     that wait need nothing new, and those that are graded come to an end and are stored."""
 
-    async def run(self, plan: EpisodePlan, on_stage: Callable[[Job, Stage], None]) -> Episode:
-        """Run an episode; repeat it while it is broken and retries are left.
+    async def run(
+        self,
+        job: Job,
+        prepared: PreparedTask,
+        start: Start,
+        on_stage: Callable[[Job, Stage], None],
+    ) -> Episode:
+        """Run a job's episode; repeat it while it is broken and retries are left.
 
         Raises nothing but `CancelledError`: a failure is in the result.
 
         Args:
+            prepared: the job's task, with its criteria.
+            start: the start that the job names.
             on_stage: called whenever the episode enters a stage.
         """
         failures: list[Failure] = []
         while True:
-            stages = StageTimer(self.context.monotonic, lambda stage: on_stage(plan.job, stage))
+            stages = StageTimer(self.context.monotonic, lambda stage: on_stage(job, stage))
             record = EpisodeRecord(damage=Damage(self.options.lost_sandbox))
-            attempt = _Attempt(runner=self, plan=plan, stages=stages, record=record)
+            attempt = _Attempt(
+                runner=self, job=job, prepared=prepared, start=start, stages=stages, record=record
+            )
             episode = await attempt.run()
             last = len(failures) >= self.options.retries or not attempt.record.retryable
             if episode.failure is None or last:
@@ -212,7 +222,9 @@ class _Attempt:
     """One attempt at an episode."""
 
     runner: EpisodeRunner
-    plan: EpisodePlan
+    job: Job
+    prepared: PreparedTask
+    start: Start
     stages: StageTimer
     record: EpisodeRecord
 
@@ -230,7 +242,8 @@ class _Attempt:
             self.record.retryable = lost or not isinstance(error, LLMError)
         self.stages.stop()
         return self.record.episode(
-            self.plan,
+            self.job,
+            self.start,
             failure,
             sandbox=self.runner.parts.sandbox.name,
             started_at=started.isoformat(timespec="milliseconds"),
@@ -289,7 +302,7 @@ class _Attempt:
             self.stages.enter("teardown")
 
     def _restoring(self) -> AbstractAsyncContextManager[Restoring | None]:
-        scheme, start = self.runner.parts.starts, self.plan.start
+        scheme, start = self.runner.parts.starts, self.start
         if start.expert is None or start.demonstration or not isinstance(scheme, RestoringScheme):
             return nullcontext()
         return scheme.restoring(start)
@@ -319,14 +332,14 @@ class _Attempt:
             yield sandbox
 
     def _opened_sandbox(self) -> AbstractAsyncContextManager[Sandbox]:
-        tags = {**self.runner.context.tags, "episode": self.plan.job.id}
+        tags = {**self.runner.context.tags, "episode": self.job.id}
         opening = self.runner.parts.sandbox.open(sandbox_spec(self._task, tags))
         limit_s, errors = self.runner.options.open_timeout_s, self.record.teardown_errors
         return open_in_time(opening, limit_s, errors)
 
     async def _run_agent(self, task: Task, sandbox: Sandbox) -> None:
-        parts, record, job = self.runner.parts, self.record, self.plan.job
-        llm = model_for(parts.llm, self.plan, record.restoring)
+        parts, record, job = self.runner.parts, self.record, self.job
+        llm = model_for(parts.llm, job, self.start, record.restoring)
         if isinstance(llm, ExpertGuidedLLM):
             record.expert_guided = llm
         if isinstance(parts.llm, KnowsTokenizer):
@@ -372,11 +385,11 @@ class _Attempt:
 
     @property
     def _task(self) -> Task:
-        return self.plan.job.task
+        return self.job.task
 
     def _task_steps(self) -> tuple[PreparedTask, ...]:
         """The task's steps; for a task without steps, the task itself."""
-        return self.plan.prepared.steps or (self.plan.prepared,)
+        return self.prepared.steps or (self.prepared,)
 
     def _limits(self, task: Task) -> Limits:
         return effective_limits(self.runner.parts.agent.limits, task.constraints)

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from attrs import asdict
 
 from ale._run.dispatch import Dispatcher, refuse_lost
-from ale._run.plan import EpisodePlan, evaluation_plans
+from ale._run.plan import evaluation_jobs, key_of
 from ale._run.session import Session
 from ale._store.index import SUCCESS
 from ale.attempts import mean, repeats
 from ale.protocols import Policy
-from ale.types import EvaluationFinished
+from ale.types import EvaluationFinished, Job
 
 _OF_SEVERAL = ("k", "pass_at_k", "majority")
 END_OF_DEMONSTRATIONS = "end_of_demonstrations"
@@ -56,10 +56,10 @@ class Evaluator:
         if not temperatures:
             return True
         await self._before()
-        refuse_lost(self._session, step, self._plans(step, *temperatures))
+        refuse_lost(self._session, step, self._jobs(step, *temperatures))
         started = self._session.context.monotonic()
         with self.times.on("evaluation"):
-            complete = await self._dispatcher.run(lambda: self._plans(step, *temperatures))
+            complete = await self._dispatcher.run(lambda: self._jobs(step, *temperatures))
         if not complete:
             return False
         seconds = self._session.context.monotonic() - started
@@ -86,9 +86,9 @@ class Evaluator:
         with self.times.on("evaluation"):
             return await self._dispatcher.run(
                 lambda: (
-                    plan
+                    job
                     for temperature in self.config.evaluation_temperatures
-                    for plan in self._further(step, temperature, found.get(temperature, {}), tasks)
+                    for job in self._further(step, temperature, found.get(temperature, {}), tasks)
                 )
             )
 
@@ -98,32 +98,30 @@ class Evaluator:
         temperature: float | None,
         found: Mapping[tuple[str, int], float | None],
         tasks: Collection[str] | None,
-    ) -> Iterator[EpisodePlan]:
-        """Plans for further rollouts of these tasks, or of the tasks without a reward."""
+    ) -> Iterator[Job]:
+        """Jobs of further rollouts of these tasks, or of the tasks without a reward."""
         graded = {task for (task, _), reward in found.items() if reward is not None}
         last = max((rollout for _, rollout in found), default=-1)
-        for plan in self._plans(step, temperature, first=last + 1):
-            task = plan.job.task.id
-            if plan.job.rollout > last and (task not in graded if tasks is None else task in tasks):
-                yield plan
+        for job in self._jobs(step, temperature, first=last + 1):
+            task = job.task.id
+            if job.rollout > last and (task not in graded if tasks is None else task in tasks):
+                yield job
 
     def _lacks(self, step: int, temperature: float | None) -> bool:
         """Is there something to sample or to report?"""
-        stored = [plan.key in self.store.index for plan in self._plans(step, temperature)]
+        stored = [key_of(job) in self.store.index for job in self._jobs(step, temperature)]
         if (step, temperature) in self._reported:
             return not all(stored)
         # A run by version 0.1 has only one temperature, and its policy of that step is gone.
         earlier = not any(stored) and any(reported == step for reported, _ in self._reported)
         return not earlier
 
-    def _plans(
-        self, step: int, *temperatures: float | None, first: int = 0
-    ) -> Iterator[EpisodePlan]:
+    def _jobs(self, step: int, *temperatures: float | None, first: int = 0) -> Iterator[Job]:
         evaluation = self.config.evaluation
         rollouts = first + (0 if evaluation is None else evaluation.options.rollouts)
         tasks, seed = self._session.tasks["evaluation"], self.config.run.seed
         for temperature in temperatures:
-            yield from evaluation_plans(tasks, seed, rollouts, step, temperature)
+            yield from evaluation_jobs(tasks, seed, rollouts, step, temperature)
 
     def _result(self, step: int, temperature: float | None) -> EvaluationFinished:
         every = self.store.index.evaluation(step).get(temperature, [])

@@ -16,37 +16,26 @@ from ale._store.groups import GroupKey
 from ale._store.index import Index
 from ale.errors import PluginError, Problem
 from ale.protocols import Start, StartScheme
-from ale.types import Job, Split
+from ale.types import Job, Split, Task
 
 
-@frozen(kw_only=True)
-class EpisodePlan:
-    """An episode to run."""
-
-    job: Job
-    prepared: PreparedTask
-    start: Start
-
-    @property
-    def key(self) -> Key:
-        """Identifies the episode, also on disk."""
-        job = self.job
-        return job.split, job.step, job.task.id, job.start, job.rollout, job.temperature
+def key_of(job: Job) -> Key:
+    """Identifies a job's episode, also on disk."""
+    return job.split, job.step, job.task.id, job.start, job.rollout, job.temperature
 
 
-def _planned(prepared: PreparedTask, start: Start, key: Key, seed: int) -> EpisodePlan:
-    split, step, _, name, rollout, temperature = key
-    job = Job(
+def _job(task: Task, key: Key, seed: int) -> Job:
+    split, step, _, start, rollout, temperature = key
+    return Job(
         id=episode_id(key),
-        task=prepared.task,
+        task=task,
         split=split,
         step=step,
-        start=name,
+        start=start,
         rollout=rollout,
         seed=seed,
         temperature=temperature,
     )
-    return EpisodePlan(job=job, prepared=prepared, start=start)
 
 
 def episode_id(key: Key) -> str:
@@ -88,30 +77,31 @@ def starts_of_step(
     return starts
 
 
-def episode_plans(
-    tasks: Sequence[PreparedTask], options: RunOptions, step: int, starts: Sequence[Start]
-) -> Iterator[EpisodePlan]:
-    """The episodes of one step; the rollouts of each start are adjacent."""
-    by_id = {prepared.task.id: prepared for prepared in tasks}
+def training_jobs(
+    tasks: Mapping[str, PreparedTask], options: RunOptions, step: int, starts: Sequence[Start]
+) -> Iterator[Job]:
+    """The jobs of one step; the rollouts of each start are adjacent.
+
+    Args:
+        tasks: by id.
+    """
     for start in starts:
         where = (start.task_id, start.name) if start.name else (start.task_id,)
         for rollout in range(start.rollouts):
             key: Key = ("train", step, start.task_id, start.name, rollout, None)
             seed = derive_seed(options.seed, step, *where, rollout)
-            yield _planned(by_id[start.task_id], start, key, seed)
+            yield _job(tasks[start.task_id].task, key, seed)
 
 
-def evaluation_plans(
+def evaluation_jobs(
     tasks: Sequence[PreparedTask], seed: int, rollouts: int, step: int, temperature: float | None
-) -> Iterator[EpisodePlan]:
-    """The episodes of one evaluation, with the same seeds each time to reduce the variance."""
+) -> Iterator[Job]:
+    """The jobs of one evaluation, with the same seeds each time to reduce the variance."""
     for prepared in tasks:
-        task_id = prepared.task.id
-        start = Start(task_id=task_id, rollouts=rollouts)
+        task = prepared.task
         for rollout in range(rollouts):
-            key: Key = ("evaluation", step, task_id, "", rollout, temperature)
-            seed_of_task = derive_seed(seed, "evaluation", task_id, rollout)
-            yield _planned(prepared, start, key, seed_of_task)
+            key: Key = ("evaluation", step, task.id, "", rollout, temperature)
+            yield _job(task, key, derive_seed(seed, "evaluation", task.id, rollout))
 
 
 def tasks_of_step(
@@ -215,7 +205,7 @@ class Drawn:
     number: int
     """Number of groups drawn before it."""
     key: GroupKey
-    plans: Callable[[], Iterator[EpisodePlan]]
+    jobs: Callable[[], Iterator[Job]]
 
 
 @define
@@ -235,6 +225,10 @@ class StartPlan:
     """Starts of the first steps, as planned by a scheme."""
     _learned: int = 0
     """Number of steps that the scheme has learned from."""
+    _by_id: Mapping[str, PreparedTask] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._by_id = {prepared.task.id: prepared for prepared in self.tasks}
 
     def restore(self) -> None:
         """Plan again what the run had planned before it was resumed.
@@ -300,9 +294,19 @@ class StartPlan:
                     "replace those that were dropped"
                 )
             for start in starts:
-                plans = partial(episode_plans, self.tasks, self.options, step, [start])
+                jobs = partial(self.jobs, step, [start])
                 (key,) = _keys(step, [start])
-                yield Drawn(number=next(number), key=key, plans=plans)
+                yield Drawn(number=next(number), key=key, jobs=jobs)
+
+    def jobs(self, step: int, starts: Sequence[Start]) -> Iterator[Job]:
+        """The jobs of a step's episodes from these starts."""
+        return training_jobs(self._by_id, self.options, step, starts)
+
+    def start_of(self, job: Job) -> Start:
+        """The start that a job names. It may have an expert, which can't be sent."""
+        starts = () if self.scheme is None or job.split != "train" else self.starts(job.step)
+        own = (each for each in starts if (each.task_id, each.name) == (job.task.id, job.start))
+        return next(own, Start(task_id=job.task.id, rollouts=self.options.rollouts))
 
     def _starts(self, step: int) -> Sequence[Start]:
         return starts_of_step(self.tasks, self.options, step, self.scheme)

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from attrs import frozen
 
-from ale._run.dispatch import Dispatcher, Jobs, executing
+from ale._run.dispatch import Dispatcher, executing
 from ale._run.evaluation import Evaluator
 from ale._run.manifest import Change
 from ale._run.parts import not_pruned
@@ -15,6 +15,7 @@ from ale._run.schedule import Scheduler
 from ale._run.session import Session, StoppedEarlyError
 from ale._run.training import Training
 from ale.errors import StoreError
+from ale.protocols import Workers
 from ale.types import RunFinished, RunStarted
 
 
@@ -48,10 +49,11 @@ class Run(Session):
         self.store.begin()
         try:
             await self._prune()
-            async with executing(self) as jobs:
-                self.interrupt.on_drain = jobs.workers.drain
+            plan = StartPlan(self.tasks["train"], self.config.run, self.parts.starts, self.store)
+            async with executing(self, plan.start_of) as workers:
+                self.interrupt.on_drain = workers.drain
                 self.times.begin()
-                outcome = await self._work(jobs)
+                outcome = await self._work(workers, plan)
         except StoppedEarlyError:
             outcome = "stopped"
         except asyncio.CancelledError:
@@ -80,12 +82,11 @@ class Run(Session):
         made = {each.path: {"before": each.before, "now": each.now} for each in self.changes}
         self.record_event("config_changed", changes=made)
 
-    async def _work(self, jobs: Jobs) -> str:
-        dispatcher, training = Dispatcher(self, jobs), Training(self)
+    async def _work(self, workers: Workers, plan: StartPlan) -> str:
+        dispatcher, training = Dispatcher(self, workers), Training(self)
         evaluator = Evaluator(self, dispatcher, training.saved)
         if self.conduct is not None:
             return await self.conduct(self, training, evaluator)
-        plan = StartPlan(self.tasks["train"], self.config.run, self.parts.starts, self.store)
         return await Scheduler(self, dispatcher, training, evaluator, plan).run()
 
     async def _prune(self) -> None:

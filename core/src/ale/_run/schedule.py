@@ -15,12 +15,13 @@ from attrs import define, field, frozen, validators
 from ale._config import RunConfig
 from ale._run.dispatch import Dispatcher, refuse_lost
 from ale._run.evaluation import Evaluator
-from ale._run.plan import Drawn, EpisodePlan, StartPlan, episode_plans, further_starts, has_signal
+from ale._run.plan import Drawn, StartPlan, further_starts, has_signal, key_of
 from ale._run.session import Session
 from ale._run.training import Training
 from ale._store.groups import FILE as GROUPS
 from ale._store.groups import GroupKey, Groups
 from ale.errors import InputError, Problem
+from ale.types import Job
 
 
 class Scheduler:
@@ -191,8 +192,8 @@ class Steps(_Source):
         starts = self.plan.starts(step)
         drawn = list(starts)
         for refill in range(options.refills + 1):
-            refuse_lost(self.session, step, episode_plans(tasks, options, step, drawn))
-            if not await self.dispatcher.run(lambda: episode_plans(tasks, options, step, drawn)):
+            refuse_lost(self.session, step, self.plan.jobs(step, drawn))
+            if not await self.dispatcher.run(lambda: self.plan.jobs(step, drawn)):
                 return False
             if refill < options.refills:
                 index = self.store.index
@@ -331,7 +332,7 @@ class Stream(_Source):
         for drawn in self.plan.groups(self.store.index.last_drawn()):
             if self.store.groups.is_used(drawn.key):
                 continue
-            stored = next((p.job.id for p in drawn.plans() if p.key in self.store.index), None)
+            stored = next((job.id for job in drawn.jobs() if key_of(job) in self.store.index), None)
             if stored is not None and drawn.key not in self.store.groups.started:
                 raise self._lost(f"'started' of the group of {stored}, which is stored")
             if self._is_complete(drawn):
@@ -402,7 +403,7 @@ class Stream(_Source):
         Args:
             started: set when every episode has a slot.
         """
-        complete = await self.dispatcher.run(lambda: self._plans(drawn, started))
+        complete = await self.dispatcher.run(lambda: self._jobs(drawn, started))
         started.set()
         self._running -= 1
         if complete:
@@ -411,10 +412,10 @@ class Stream(_Source):
             self._stopped = True
         self._changed.set()
 
-    def _plans(self, drawn: Drawn, started: asyncio.Event) -> Iterator[EpisodePlan]:
-        fresh = not any(plan.key in self.store.index for plan in drawn.plans())
-        for number, plan in enumerate(drawn.plans()):
-            yield plan
+    def _jobs(self, drawn: Drawn, started: asyncio.Event) -> Iterator[Job]:
+        fresh = not any(key_of(job) in self.store.index for job in drawn.jobs())
+        for number, job in enumerate(drawn.jobs()):
+            yield job
             # From here on the first episode has a slot, but has not run yet.
             if number == 0 and fresh and not self.session.interrupt.draining:
                 self.store.add_groups("started", self._version, [drawn.key])
@@ -428,7 +429,7 @@ class Stream(_Source):
         return not self.store.groups.is_used(drawn.key) and not self._is_complete(drawn)
 
     def _is_complete(self, drawn: Drawn) -> bool:
-        return all(plan.key in self.store.index for plan in drawn.plans())
+        return all(key_of(job) in self.store.index for job in drawn.jobs())
 
     async def _change(self) -> None:
         self._changed.clear()
