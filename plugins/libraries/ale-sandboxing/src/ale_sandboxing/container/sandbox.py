@@ -93,7 +93,7 @@ class Box:
 
 
 class _Backend(Protocol):
-    """What a sandbox asks of the backend that has opened it."""
+    """The members of a backend that its sandboxes use."""
 
     capabilities: Capabilities
     limits: str
