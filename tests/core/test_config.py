@@ -494,6 +494,15 @@ def test_auto_skips_a_sandbox_that_lacks_required_isolation(
     assert "folder: does not isolate the network or files" in refused
 
 
+def test_an_option_that_only_sandboxes_of_other_packages_have_names_the_packages(
+    tmp_path: Path, registry: Registry
+) -> None:
+    refused = problems(tmp_path, registry, BASE, "sandbox.network=false")
+    assert "sandbox.network: unknown option" in refused
+    assert "none that is installed has it; there are also" in refused
+    assert "ale-sandbox-bubblewrap" in refused
+
+
 def test_an_unknown_requirement_is_refused(tmp_path: Path, registry: Registry) -> None:
     refused = problems(tmp_path, registry, BASE, "sandbox.require=[networks]")
     assert "--set: sandbox.require[0]: expected one of network, files, processes" in refused

@@ -326,6 +326,13 @@ def how_to_install(kind: str, name: str) -> str | None:
     return None if package is None else f"pip install {package}; in a clone: pip install -e ."
 
 
+def not_installed(kind: str, registry: "Registry") -> list[str]:
+    """Packages of this repository that would register more components of a kind."""
+    packages: dict[str, str] = json.loads(_PACKAGES.read_text()).get(kind, {})
+    known = registry.names(kind)
+    return sorted({package for name, package in packages.items() if name not in known})
+
+
 def functions_in(module: object) -> list["Function"]:
     """The components that the decorators of `ale.functions` have made in a module, each once."""
     values = [*getattr(module, "__dict__", {}).values()]

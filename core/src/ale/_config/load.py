@@ -25,7 +25,7 @@ from ale._config.model import (
 from ale._config.plugin_files import KEY as PLUGINS
 from ale._config.plugin_files import load_plugin_files
 from ale._config.source import merge, parse_overrides, read_source
-from ale._registry import Registration, Registry, how_to_install
+from ale._registry import Registration, Registry, how_to_install, not_installed
 from ale.errors import InputError, PluginError, Problem
 from ale.strict import Node, describe, from_plain, nearest, structure
 from ale.strict.structuring import Problems
@@ -452,9 +452,16 @@ def _with_owners(problem: Problem, kind: str, registry: Registry) -> Problem:
     owners = [
         each.component.name for each in registry.registrations(kind) if key in option_names(each)
     ]
-    if problem.message != _UNKNOWN or not owners:
+    if problem.message != _UNKNOWN:
         return problem
+    if not owners:
+        missing = [] if problem.hint or kind != "sandbox" else not_installed(kind, registry)
+        return attrs.evolve(problem, hint=_others(missing)) if missing else problem
     return attrs.evolve(problem, hint=f"an option of {', '.join(owners)}")
+
+
+def _others(missing: Sequence[str]) -> str:
+    return f"none that is installed has it; there are also {', '.join(missing)}"
 
 
 def _with_hint(problem: Problem, handled: Sequence[str]) -> Problem:
