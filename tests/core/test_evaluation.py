@@ -364,6 +364,28 @@ async def test_without_staleness_no_episode_starts_before_the_previous_step_is_t
         assert version == int(words[1] if words[0] == "evaluation" else words[0])
 
 
+@pytest.mark.parametrize("schedule", ["steps", "stream"])
+async def test_without_staleness_no_episode_is_sampled_beside_an_evaluation(
+    workplace: Any, bench: Any, schedule: str
+) -> None:
+    measuring: set[str] = set()
+    beside: list[str] = []
+
+    async def agent(context: AgentContext) -> Stop:
+        episode = context.conversation.episode_id
+        if not episode.startswith("evaluation"):
+            beside.extend([episode] * len(measuring))
+            return await as_it_was_taught(context)
+        measuring.add(episode)
+        await asyncio.sleep(0.2)
+        measuring.remove(episode)
+        return await as_it_was_taught(context)
+
+    bench.agent = agent
+    await workplace.ran(config(workplace, every=1, concurrency=8, schedule=schedule))
+    assert beside == []
+
+
 async def test_a_run_with_staleness_is_resumed_where_it_was(workplace: Any, finish: Finish) -> None:
     run = await workplace.ran(config(workplace, steps=4, staleness=2))
     path = run.store.path
