@@ -219,7 +219,19 @@ def test_the_limits_are_those_of_the_control_groups_that_it_may_use() -> None:
     assert (facts.holds_cpu, facts.pauses, facts.root_is_root) == (True, True, True)
 
 
-def info(version: str, groups: list[str], *, rootless: bool) -> dict[str, Any]:
+@pytest.mark.parametrize(
+    ("driver", "rootless", "layered"),
+    [("overlay", False, True), ("overlay", True, False), ("btrfs", False, False)],
+)
+def test_layers_can_be_read_by_root_where_the_driver_has_them(
+    driver: str, rootless: bool, layered: bool
+) -> None:
+    assert facts_of(info("v2", [], rootless=rootless, driver=driver)).layered == layered
+
+
+def info(
+    version: str, groups: list[str], *, rootless: bool, driver: str = "overlay"
+) -> dict[str, Any]:
     """What Podman says of itself."""
     return {
         "version": {"Version": "4.3.1"},
@@ -229,4 +241,5 @@ def info(version: str, groups: list[str], *, rootless: bool) -> dict[str, Any]:
             "cgroupControllers": groups,
             "security": {"rootless": rootless, "seccompEnabled": True},
         },
+        "store": {"graphDriverName": driver},
     }
