@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from ale._store import RunDirectory
 from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.protocols import TaskSource
-from ale.runs import Registry, RunReader
+from ale.runs import Redactor, Registry, RunReader
 from ale.testing.tasks import TaskSourceContract
-from ale.types import CriterionSpec, Task, replace
+from ale.types import CriterionSpec, Episode, Score, Task, replace
 from ale_agent_oracle.validate.badge import (
     ValidatedOptions,
     ValidatedTasks,
@@ -22,6 +23,7 @@ from ale_agent_oracle.validate.badge import (
     write_badge,
 )
 from ale_agent_oracle.validate.commands import validate
+from ale_agent_oracle.validate.findings import findings
 from ale_agent_oracle.validate.overlap import overlap
 from ale_tasks_tbp.options import TbpOptions
 from ale_tasks_tbp.source import TbpSource
@@ -301,3 +303,21 @@ def test_a_badge_that_says_no_is_no_permission(tmp_path: Path) -> None:
     badge.write_text("{}")
     with pytest.raises(InputError, match="can't be read"):
         list(source.load())
+
+
+def test_a_contested_pass_is_noted_and_counts_as_it_does_in_training(tmp_path: Path) -> None:
+    task = Task(id="a", goal="g", solution=("true",))
+    score = Score(criterion="c", passed=False, value=0.0, contested=0.0)
+    found = {}
+    for name in ("solution", "late-writer"):
+        store = RunDirectory.create(
+            tmp_path / name, {"schema": 1, "run_id": name, "config": {}, "n_tasks": 1}, Redactor({})
+        )
+        store.add_task(task)
+        store.add_episode(Episode(id="0-a-0", task_id="a", reward=0.0, scores=(score,)))
+        store.close()
+        found[name] = RunReader(tmp_path / name)
+    (finding,) = findings([task], found)
+    assert finding.problems == ["the solution gets 0, as its verdict is contested"]
+    assert finding.hackable_by == []
+    assert "contested, so 0 in training and 1 elsewhere: late-writer" in finding.notes

@@ -120,6 +120,12 @@ def _hackable(seen: _Seen) -> Sequence[str]:
     return [name for name in tried if seen.rewards(name)[-1:] == [1]]
 
 
+def _contested(seen: _Seen, phase: str) -> bool:
+    """Whether nobody can tell an episode's work from a forgery; it counts as 0 here."""
+    scores = [score for each in seen.episodes.get(phase, ()) for score in each.scores]
+    return any(score.contested is not None for score in scores)
+
+
 def _missed(episode: Episode) -> bool:
     return episode.broken or episode.trajectory.stop.detail.startswith(NOT_TRIED)
 
@@ -153,7 +159,8 @@ def _unsolved(seen: _Seen) -> Iterator[str]:
         return
     rewards = [each for each in seen.rewards(SOLUTION) if each is not None]
     if rewards and min(rewards) < 1:
-        yield f"the solution gets {min(rewards):.3g}"
+        why = ", as its verdict is contested" if _contested(seen, SOLUTION) else ""
+        yield f"the solution gets {min(rewards):.3g}{why}"
 
 
 def _broken(seen: _Seen, phase: str) -> Iterator[str]:
@@ -202,6 +209,8 @@ def _notes(seen: _Seen, missed: Sequence[str]) -> Iterator[str]:
             yield f"built from {', '.join(moving)}, not pinned by a digest"
     if missed:
         yield f"{counted(len(missed), 'attack')} not tried: {', '.join(missed)}"
+    if contested := [name for name in ATTACKS if _contested(seen, name)]:
+        yield f"contested, so 0 in training and 1 elsewhere: {', '.join(contested)}"
     damaged = [name for name in ATTACKS for e in seen.episodes.get(name, ())[-1:] if e.broken]
     if damaged:
         yield f"an agent can break its episode: {', '.join(damaged)}"

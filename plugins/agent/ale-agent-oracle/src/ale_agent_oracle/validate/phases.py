@@ -208,6 +208,7 @@ def _run(validation: Validation, phase: Phase, path: Path) -> RunReader:
             "name": phase.name,
             "rollouts": phase.rollouts,
             "stop_after_broken": None,
+            "contested": "failed",  # as training counts it
         },
     }
     if phase.llm is not None:
