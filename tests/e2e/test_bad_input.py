@@ -187,7 +187,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
     "a part that is gone": (
         replace("manifest.json", "ale-agent-iflow/iflow", "ale-agent-iflow/gone"),
         ("resume",),
-        "manifest.json: agent.type: no agent 'ale-agent-iflow/gone'; installed: code-attempts",
+        "manifest.json: agent.type: no agent 'ale-agent-iflow/gone'; installed: attack, ",
     ),
     "an option that is gone": (
         replace("manifest.json", '"max_steps"', '"max_stops"'),

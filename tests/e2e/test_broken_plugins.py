@@ -107,7 +107,10 @@ def test_an_unknown_name_lists_the_broken_packages_in_one_line_each(
     install("acme-raises", "\n\n1 / 0\n")
     done = workshop.ale("run", "run.yaml", "--set", "agent.type=dreamer")
     assert done.code == 2
-    assert "agent.type: no agent 'dreamer'; installed: code-attempts, echo, iflow, noop" in done.err
+    assert (
+        "agent.type: no agent 'dreamer'; installed: attack, code-attempts, echo, iflow, noop"
+        in done.err
+    )
     assert "acme-raises may register it" in done.err
     assert "ZeroDivisionError: division by zero (traceback: ale plugins acme-raises)" in done.err
     assert "Traceback" not in done.err

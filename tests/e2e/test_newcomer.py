@@ -30,8 +30,8 @@ SECTIONS = (
     "evaluation, observers, run, plugins"
 )
 RUN_OPTIONS = (
-    "concurrency, deterministic, directory, grace_s, grading_timeout_s, keep_checkpoints, "
-    "keep_checkpoints_every, lost_sandbox, name, on_sigterm, open_timeout_s, preflight, refills, "
+    "concurrency, contested, deterministic, directory, grace_s, grading_timeout_s, "
+    "keep_checkpoints, keep_checkpoints_every, lost_sandbox, name, on_sigterm, open_timeout_s, preflight, refills, "
     "retries, rollouts, schedule, seed, setup_timeout_s, staleness, steps, stop_after_broken, "
     "take_first, tasks_per_step, too_stale"
 )
@@ -186,7 +186,7 @@ MISTAKES = {
         ("tasks: {", "# tasks: {"),
         "configs/my.yaml:11: section 'tasks' is missing",
         "    expected  tasks: {type: ...}, one of gsm8k, harbor, humaneval, jsonl, math, mbpp, "
-        "shell, swe, tbp",
+        "shell, swe, tbp, validated",
     ),
     "a missing file": (
         ("script: examples.script.yaml", "script: example.script.yaml"),
