@@ -1,9 +1,12 @@
 """What Docker's containers start with, and that nothing is left of them."""
 
+from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from ale_sandboxing.container.sealed import SealedShells
 from ale_sandboxing.container_testing.distance import DistanceProbes
 from ale_sandboxing.container_testing.ends import EndProbes
 from ale_sandboxing.container_testing.images import BUSYBOX, DEBIAN
@@ -36,6 +39,14 @@ class TestPrivileges(PrivilegeProbes):
 
 class TestReaching(NetworkProbes):
     container_image = DEBIAN
+
+    @pytest.fixture
+    def new_network(self, shells: SealedShells, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """One in place of that of all sandboxes, which an earlier version may have made."""
+        name = f"ale-test-{uuid4().hex[:12]}"
+        monkeypatch.setattr("ale_sandbox_docker.engine._APART", name)
+        yield
+        shells._engine._ask("DELETE", f"/networks/{name}", 404)
 
 
 class TestEnds(EndProbes):

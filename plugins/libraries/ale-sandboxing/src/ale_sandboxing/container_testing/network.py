@@ -58,7 +58,9 @@ async def served(backend: ContainerBackend, text: str) -> AsyncIterator[str]:
         server = "(python3 -m http.server 8080 -d /srv >/dev/null 2>&1 &)"
         look = "until python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 8080))'"
         await out(sandbox, f"{server}; {look} 2>/dev/null; do sleep 0.1; done")
-        yield await out(sandbox, "hostname -i")
+        host = await out(sandbox, "hostname -i")
+        assert await fetched(sandbox, host) == text, "it does not reach itself"
+        yield host
 
 
 @contextlib.asynccontextmanager
@@ -104,6 +106,11 @@ async def first_process(sandbox: ContainerSandbox) -> int:
 
 class NetworkProbes:
     """Needs one more fixture, ``image``: one with python3."""
+
+    @pytest.fixture
+    def new_network(self) -> None:
+        """Sandboxes get a network that this test makes; an engine on which they share one that is
+        there already replaces this."""
 
     async def test_only_listed_hosts_are_reached_through_the_proxy(self, make: Make) -> None:
         backend = make()
@@ -181,14 +188,21 @@ class NetworkProbes:
             await sandbox.set_network(True)
             assert await fetched(sandbox, "gateway", port=port) == "there"
 
-    async def test_two_sandboxes_with_a_network_do_not_reach_each_other(self, make: Make) -> None:
-        backend, spec = make(), SandboxSpec(network=True)
-        async with served(backend, "other's") as host, backend.open(spec) as sandbox:
-            assert await fetched(sandbox, host) is None
+    async def test_two_sandboxes_with_a_network_do_not_reach_each_other(
+        self, new_network: None, backend: ContainerBackend
+    ) -> None:
+        async with (
+            on_the_host("there") as port,
+            served(backend, "other's") as host,
+            backend.open(SandboxSpec(network=True)) as sandbox,
+        ):
             fork = await sandbox.fork()
-            assert await fetched(fork, host) is None
-            await fork.close()
-        await backend.aclose()
+            try:
+                for one in (sandbox, fork):
+                    assert await fetched(one, "gateway", port=port) == "there", "it has no network"
+                    assert await fetched(one, host) is None
+            finally:
+                await fork.close()
 
     async def test_a_restart_does_not_give_back_a_network(
         self, make: Make, monkeypatch: pytest.MonkeyPatch
