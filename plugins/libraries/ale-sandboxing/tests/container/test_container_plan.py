@@ -1,7 +1,7 @@
 """What of an image and of a task's wishes gets into a container."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +17,12 @@ from ale_sandboxing.shell.owner import Owner
 OPTIONS = ContainerOptions(image="i")
 
 
-def planned(image: Image, spec: SandboxSpec, options: ContainerOptions = OPTIONS) -> Plan:
+def planned(
+    image: Image,
+    spec: SandboxSpec,
+    options: ContainerOptions = OPTIONS,
+    users: Collection[str] = (),
+) -> Plan:
     record = Record(
         id="one",
         kind="sandbox",
@@ -26,7 +31,7 @@ def planned(image: Image, spec: SandboxSpec, options: ContainerOptions = OPTIONS
         workdir="/w",
     )
     shell = Volume(name="v", target="/.ale", read_only=True)
-    return plan_of(options, spec, record, image, shell)
+    return plan_of(options, spec, record, image, shell, users)
 
 
 def environment(image: Image, env: Mapping[str, str] | None = None) -> Mapping[str, str]:
@@ -108,3 +113,25 @@ def test_a_container_is_offline_for_good_where_root_starts_it_and_no_network_can
     image = Image(id="i", workdir="/w", user=image_user)
     made = planned(image, SandboxSpec(**spec), ContainerOptions(image="i", **options))
     assert made.offline is offline
+
+
+@pytest.mark.parametrize(
+    ("spec", "option", "image_user", "asked"),
+    [
+        ({}, "1000", "", "1000:1000"),
+        ({}, None, "1000", "1000:1000"),
+        ({"user": "1000"}, None, "root", "1000:1000"),
+        ({"user": "1000"}, "2000", "", "1000:1000"),
+        ({}, "1000:5", "", "1000:5"),
+        ({}, "33", "", "33"),  # its group is that of the image
+        ({}, "agent", "", "agent"),
+        ({}, "0", "", "0"),
+        ({}, None, "", ""),
+    ],
+)
+def test_an_engine_is_asked_for_no_user_that_it_would_put_into_roots_group(
+    spec: Mapping[str, Any], option: str | None, image_user: str, asked: str
+) -> None:
+    image = Image(id="i", workdir="/w", user=image_user)
+    options = ContainerOptions(image="i", user=option)
+    assert planned(image, SandboxSpec(**spec), options, users=["0", "33"]).user == asked

@@ -56,6 +56,7 @@ class CommandProbes:
             *(box.exec("id -u; touch /workspace/x || echo kept", user="65534") for _ in range(3))
         )
         assert [result.stdout for result in results] == [b"65534\nkept\n"] * 3
+        assert (await box.exec("id -G", user="1000")).stdout == b"1000\n"
         result = await box.exec("sleep 600 & sleep 600", user="65534", timeout_s=0.3)
         assert (result.timed_out, result.exit_code) == (True, 137)
         await box.exec("sleep 600 >/dev/null 2>&1 &", user="65534", timeout_s=PATIENCE_S)
