@@ -345,6 +345,10 @@ E2E = {
         *("bad_input", "broken_plugins", "crowd", "full_disk", "kill", "outcome", "server"),
         "signals",
     ],
+    "services": [
+        *("bridge", "browser", "elsewhere", "engine_elsewhere", "launch", "loop", "nats", "proxy"),
+        *("remote_faults", "restoring", "serve*", "service", "skills"),
+    ],
     "others": ["*"],
 }
 

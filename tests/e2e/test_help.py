@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 SECTIONS = {
-    "Run": ["run", "check", "ablate", "art", "bench", "plan"],
+    "Run": ["run", "check", "ablate", "art", "bench", "plan", "validate"],
     "Look": ["audit", "report", "runs", "show"],
     "Data and training": ["data", "loop", "model", "skills", "train"],
     "Models and machines": [
