@@ -2,11 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
+from ale_sandboxing.container.sealed import SealedShells
 from ale_sandboxing.container_testing.compose import COMPOSE, why_no_compose
 from ale_sandboxing.container_testing.images import BUSYBOX
 from ale_sandboxing.container_testing.tools import Make
@@ -82,3 +84,28 @@ class TestCompose:
             async with backend.open(self.spec(tmp_path, services)):
                 pass
         await backend.aclose()
+
+    async def test_nothing_is_left_of_a_sandbox_that_is_closed(
+        self, make: Make, shells: SealedShells, environ: dict[str, str], tmp_path: Path
+    ) -> None:
+        services = f"""\
+  data:
+    image: {BUSYBOX}
+    command: sleep infinity
+    volumes: [kept:/kept, /unnamed]
+volumes: {{kept: {{}}}}
+"""
+        backend = make(context={"environ": environ})
+        engine: Any = shells._engine
+        async with backend.open(self.spec(tmp_path, services)) as sandbox:
+            mine = f"com.docker.compose.project=ale-{sandbox.id}"
+            kind = "com.docker.compose.service"
+            (data,) = [box.id for box in engine.containers(mine) if box.labels[kind] == "data"]
+            about = engine._inspect(data)
+            volumes = {one["Name"] for one in about["Mounts"] if one["Type"] == "volume"}
+            networks = set(about["NetworkSettings"]["Networks"])
+            assert (len(volumes), len(networks)) == (2, 1)
+        await backend.aclose()
+        assert engine.containers(mine) == []
+        assert not volumes & {one["Name"] for one in engine._api.volumes()["Volumes"] or ()}
+        assert not networks & {one["Name"] for one in engine._api.networks()}
