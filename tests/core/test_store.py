@@ -1,5 +1,6 @@
 """The run directory: whole lines, one writer, nothing lost, no secret."""
 
+import fcntl
 import os
 import resource
 import subprocess
@@ -316,6 +317,17 @@ def test_a_directory_is_locked_by_one_process_until_it_is_released(tmp_path: Pat
         lock(tmp_path)
     os.close(first)
     os.close(lock(tmp_path))
+
+
+def test_a_lock_is_taken_though_somebody_looks_who_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.close(lock(tmp_path))
+    looking = (tmp_path / ".lock").open("rb")
+    fcntl.flock(looking, fcntl.LOCK_SH)  # as `holder` does, which lets go a moment later
+    monkeypatch.setattr("ale._store.lock.time.sleep", lambda _: looking.close())
+    os.close(lock(tmp_path))
+    assert looking.closed
 
 
 def test_who_holds_a_lock_is_read_without_taking_it(tmp_path: Path) -> None:
