@@ -5,10 +5,12 @@ import hashlib
 import io
 import os
 import random
+import stat
 import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import pytest
 from ale.errors import InputError, NotUsableError, StoreError
 from ale.runs import RunReader, lock
 from ale_look.store.archiving import archive, archives_in, restore
-from ale_look.store.removing import held, remove
+from ale_look.store.removing import held, remove, size_of
 
 archives = pytest.mark.skipif(
     not hasattr(tarfile, "data_filter"), reason="archives need Python 3.11.4 or later"
@@ -84,6 +86,17 @@ def test_an_archive_is_restored_to_the_same_run(run: Path, tmp_path: Path) -> No
 
 
 @archives
+def test_what_was_private_or_old_is_so_again(run: Path, tmp_path: Path) -> None:
+    run.chmod(0o755)  # as others have made it
+    (run / "none").chmod(0o600)
+    os.utime(run / "none", (1e9, 1e9))
+    again = restore(archive(run, tmp_path), tmp_path)
+    kept = (again / "none").stat()
+    assert (stat.filemode(kept.st_mode), kept.st_mtime) == ("-rw-------", 1e9)
+    assert stat.filemode(again.stat().st_mode) == "drwx------"
+
+
+@archives
 def test_an_archive_names_its_run(run: Path) -> None:
     archive(run, run.parent, keep=True)
     assert run.exists()
@@ -103,10 +116,20 @@ def test_a_run_that_was_archived_already_is_only_removed(run: Path) -> None:
 
 
 @archives
-def test_another_archive_of_the_name_is_not_overwritten(run: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda run: (run / "none").write_text("changed"),
+        lambda run: (run / "new").write_text(""),
+        lambda run: (run / "none").unlink(),
+    ],
+)
+def test_another_archive_of_the_name_is_not_overwritten(
+    run: Path, change: Callable[[Path], object]
+) -> None:
     target = archive(run, run.parent, keep=True)
     before = target.read_bytes()
-    (run / "none").write_text("changed")
+    change(run)
     with pytest.raises(InputError, match="not of the run as it is now"):
         archive(run, run.parent)
     assert run.exists()
@@ -242,6 +265,25 @@ def test_an_archive_can_not_write_outside_its_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="it holds what no run has"):
         restore(path, tmp_path / "inner" / "runs")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["evil.tar.gz", "inner", "runs"]
+
+
+@archives
+def test_an_archive_of_something_else_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "other.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        entry = tarfile.TarInfo("other/manifest.json")
+        entry.size = 2
+        tar.addfile(entry, io.BytesIO(b"{}"))
+    with pytest.raises(InputError, match=r"manifest\.json"):
+        restore(path, tmp_path / "runs")
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_the_size_of_a_run_is_that_of_its_own_files(run: Path) -> None:
+    before = size_of(run)
+    (run / "elsewhere").symlink_to("nowhere")
+    (run / "more").write_text("12345")
+    assert size_of(run) == before + len("nowhere") + 5
 
 
 @archives

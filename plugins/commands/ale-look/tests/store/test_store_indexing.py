@@ -14,7 +14,7 @@ from sqlalchemy import func, select, text
 from ale._store import Redactor, RunDirectory
 from ale.errors import StoreError
 from ale.testing.builders import turn
-from ale.types import Trajectory
+from ale.types import Score, Task, Trajectory
 from ale_look.store import schema, writing
 from ale_look.store.database import Database, open_database
 from ale_look.store.indexing import Indexer
@@ -73,6 +73,78 @@ def test_the_mean_of_huge_rewards_is_none_of_infinity(
     Indexer(database).update(folder)
     found = rows(database, schema.runs, "run_id", "mean_reward")
     assert found == [("first", 0.625), ("huge", pytest.approx(1.25e308))]
+
+
+def test_successes_are_of_training_episodes_that_began_where_their_task_begins(
+    tmp_path: Path, database: Database, make_run: Any, attempt: Any
+) -> None:
+    store = make_run(tmp_path / "runs" / "r", n=3)
+    store.add_episode(attempt(3, split="evaluation"))
+    store.add_episode(attempt(6, start="0123456789abcdef"))
+    store.close()
+    Indexer(database).update(tmp_path / "runs")
+    counted = rows(
+        database, schema.runs, "n_episodes", "n_broken", "n_graded", "n_succeeded", "mean_reward"
+    )
+    assert counted == [(5, 1, 2, 1, 0.625)]
+
+
+def test_a_step_or_evaluation_that_is_made_again_is_there_once(
+    folder: Path, database: Database
+) -> None:
+    indexer = Indexer(database)
+    indexer.update(folder)
+    store = RunDirectory.resume(folder / "first", Redactor({}))
+    store.add_event("step_finished", 7.0, step=0, metrics={"loss": 0.25})
+    about = {"policy_version": 1, "n_graded": 4, "n_succeeded": 2, "seconds": 1.0}
+    for temperature, mean in ((0, 0.5), (1, 0.25)):
+        again = {**about, "step": 1, "temperature": temperature, "mean_reward": mean}
+        store.add_event("evaluation_finished", 8.0, **again)
+    store.close()
+    indexer.update(folder)
+    assert rows(database, schema.steps, "step", "at") == [(0, 7.0)]
+    assert rows(database, schema.metrics, "name", "value") == [("loss", 0.25)]
+    measured = rows(database, schema.evaluations, "step", "temperature", "mean_reward")
+    assert measured == [(1, 0.0, 0.5), (1, 1.0, 0.25)]
+
+
+def test_an_episode_has_all_its_errors_and_scores(
+    tmp_path: Path, database: Database, make_run: Any, attempt: Any
+) -> None:
+    store = make_run(tmp_path / "runs" / "r", n=0)
+    scores = [Score(criterion=name, passed=False, value=0.5) for name in ("a", "b")]
+    store.add_episode(attempt(1, reward=None, failure=attempt(2).failure, scores=scores))
+    store.close()
+    Indexer(database).update(tmp_path / "runs")
+    assert len(rows(database, schema.episode_errors, "error")) == 2
+    assert rows(database, schema.scores, "position", "criterion") == [(0, "a"), (1, "b")]
+
+
+@pytest.mark.parametrize("n", [2, 3, 6, 7])
+def test_a_run_that_is_read_in_several_transactions_is_whole_and_counted(
+    tmp_path: Path, database: Database, make_run: Any, monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
+    monkeypatch.setattr("ale_look.store.indexing._BATCH", 3)
+    make_run(tmp_path / "runs" / "r", n=n).close()
+    assert Indexer(database).update(tmp_path / "runs").episodes == n
+    assert len(rows(database, schema.episodes, "id")) == n
+    assert rows(database, schema.runs, "n_episodes") == [(n,)]
+
+
+def test_an_episode_is_of_the_task_of_its_split(
+    tmp_path: Path, database: Database, make_run: Any, attempt: Any
+) -> None:
+    store = make_run(tmp_path / "runs" / "r", n=0)
+    for number, split in enumerate(("train", "evaluation")):
+        store.add_task(Task(id="both", goal=f"For {split}."), split)
+        store.add_episode(attempt(number, task_id="both", split=split))
+    store.close()
+    Indexer(database).update(tmp_path / "runs")
+    task, of = schema.tasks.c, schema.episodes.c
+    with database.reading() as connection:
+        query = select(of.split, task.prompt).join_from(schema.episodes, schema.tasks)
+        found = sorted(map(tuple, connection.execute(query)))
+    assert found == [("evaluation", "For evaluation."), ("train", "For train.")]
 
 
 def test_what_is_added_to_a_running_run_is_read_at_the_next_update(
@@ -250,6 +322,20 @@ def test_tags_are_read_from_the_run(folder: Path, database: Database) -> None:
     change_tags(folder / "first", remove=["new", "best"])
     indexer.update(folder)
     assert rows(database, schema.tags, "tag") == []
+
+
+@pytest.mark.parametrize(("tag", "later"), [("new", True), ("longer", False)])
+def test_a_file_that_changes_in_size_or_time_alone_is_read_again(
+    folder: Path, database: Database, tag: str, later: bool
+) -> None:
+    indexer, path = Indexer(database), folder / "first" / "tags.json"
+    change_tags(folder / "first", add=["old"])
+    os.utime(path, (1e9, 1e9))
+    indexer.update(folder)
+    change_tags(folder / "first", add=[tag], remove=["old"])
+    os.utime(path, (1e9 + later, 1e9 + later))
+    indexer.update(folder)
+    assert rows(database, schema.tags, "tag") == [(tag,)]
 
 
 INDEX = """
