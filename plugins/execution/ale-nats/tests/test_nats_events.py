@@ -13,7 +13,15 @@ from ale.errors import AleError
 from ale.testing.builders import episode, turn
 from ale.testing.observer import ObserverContract
 from ale.testing.waiting import wait_for
-from ale.types import EpisodeFinished, EpisodeStage, RunFinished, RunStarted
+from ale.types import (
+    EpisodeFinished,
+    EpisodeStage,
+    EvaluationFinished,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepReport,
+)
 from ale_nats.events import EventPublisher, shown_events
 from ale_nats.options import EventOptions
 from ale_nats.testing import ALE
@@ -72,6 +80,24 @@ async def test_every_event_is_there_whole_and_in_order(server: Server) -> None:
         "hello"
     )
     assert found[3]["outcome"] == "completed"
+
+
+async def test_what_a_training_run_tells_is_there_too(server: Server) -> None:
+    publisher = EventPublisher(EventOptions(url=server.url), {})
+    publisher.ale_run_started(started("trains"))
+    report = StepReport(step=4, policy_version=5, metrics={"loss": 0.25})
+    publisher.ale_step_finished(StepFinished(report=report, at=2.0))
+    counts: dict[str, Any] = {"n_graded": 8, "n_broken": 1, "n_succeeded": 6}
+    publisher.ale_evaluation_finished(
+        EvaluationFinished(step=5, policy_version=5, mean_reward=0.75, **counts)
+    )
+    publisher.ale_run_finished(finished("trains"))
+    _, step, evaluation, _ = await events_of(server, "trains")
+    assert step["event"] == "ale_step_finished"
+    assert (step["report"]["step"], step["report"]["metrics"]) == (4, {"loss": 0.25})
+    assert evaluation["event"] == "ale_evaluation_finished"
+    assert {name: evaluation[name] for name in counts} == counts
+    assert evaluation["mean_reward"] == 0.75
 
 
 async def test_an_event_that_is_larger_than_a_message_goes_by_the_object_store(

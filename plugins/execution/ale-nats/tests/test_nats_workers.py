@@ -67,7 +67,7 @@ async def test_nobody_is_there_and_the_user_is_told_what_to_start(
     run = make_run(silence_s=0.2, labels=("gpu",))
     async with run.open() as workers:
         asked = asyncio.create_task(workers.run(job("alone")))
-        message = await told(run.reports, "no worker has taken")
+        message = await asyncio.wait_for(told(run.reports, "no worker has taken"), 15)
         assert f"ale workers run --nats {own_server.url} --labels gpu" in message
         workers.drain()
         assert await asked is None, "nobody had begun it"
@@ -480,3 +480,51 @@ async def test_two_runs_share_a_worker(make_run: MakeRun, own_group: WorkerGroup
 
     found = await asyncio.gather(all_of(one), all_of(other))
     assert [[episode.reward for episode in episodes] for episodes in found] == [[1.0] * 8] * 2
+
+
+@pytest.mark.parametrize(("deliveries", "reward"), [(1, None), (2, 1.0)])
+async def test_a_job_is_given_to_workers_as_often_as_the_run_says(
+    make_run: MakeRun, own_server: Server, own_group: WorkerGroup, deliveries: int, reward: object
+) -> None:
+    async with (
+        make_run(deliveries=deliveries).open() as workers,
+        connected(NatsOptions(url=own_server.url), {}, name="test") as link,
+    ):
+        assert isinstance(workers, Session)
+        asked = asyncio.create_task(workers.run(job("lost")))
+        consumer = jobs_consumer(workers._token)
+        jobs = await link.stream.pull_subscribe_bind(consumer, stream=JOBS)
+        await jobs.fetch(1, timeout=LIMIT_S)  # as by a worker that is lost at once
+        await asyncio.to_thread(own_group.start)
+        episode = await asyncio.wait_for(asked, LIMIT_S)
+    assert episode is not None
+    assert episode.reward == reward
+    if episode.failure is not None:
+        assert episode.failure.kind == "WorkerLostError"
+        assert "workers took it 1 time" in episode.failure.message
+
+
+async def test_a_job_that_takes_longer_than_a_worker_may_be_silent_is_run_once(
+    make_run: MakeRun, own_group: WorkerGroup, tmp_path: Path
+) -> None:
+    own_group.start()
+    run, begun = make_run(lost_after_s=1.0, silence_s=1.0), tmp_path / "begun"
+    async with run.open() as workers:
+        long = job("long", f"echo $$ >> {begun}; sleep 2.5; touch done")
+        assert (await run.stored(workers, long)).reward == 1.0
+    assert len(begun.read_text().split()) == 1
+    assert run.reports == [], "nor has no worker taken it"
+
+
+async def test_a_worker_runs_as_many_jobs_at_once_as_it_has_slots(
+    make_run: MakeRun, own_group: WorkerGroup, tmp_path: Path
+) -> None:
+    own_group.start("--slots", "2")
+    run, now = make_run(), tmp_path / "now"
+    now.mkdir()
+    goal = f"touch {now}/$$; sleep 0.4; ls {now} | wc -l; rm {now}/$$; touch done"
+    async with run.open() as workers:
+        asked = (run.stored(workers, job(f"w{i}", goal)) for i in range(6))
+        episodes = await asyncio.gather(*asked)
+    said = [episode.trajectory.turns[0].observations[0].content for episode in episodes]
+    assert max(map(int, said)) == 2
