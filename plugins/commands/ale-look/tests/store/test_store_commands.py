@@ -390,6 +390,10 @@ def test_exported_tables_are_read_by_duckdb(folder: Path, ale: Ale, tmp_path: Pa
         JOIN '{tmp_path}/tables/runs.parquet' r ON r.id = e.run GROUP BY ALL ORDER BY 2"""
     ).fetchall()
     assert both == [("first", 0.25, 2), ("first", 1.0, 2)]
+    written = {path.stem for path in (tmp_path / "tables").iterdir()}
+    assert {*schema.metadata.tables} - written == {"files", "run_tasks"}
+    [(n,)] = duckdb.sql(f"SELECT count(*) FROM '{tmp_path}/tables/turns.parquet'").fetchall()
+    assert n == 4, "turns of other episodes too"
     errors = duckdb.sql(f"SELECT text FROM '{tmp_path}/tables/errors.parquet'").fetchall()
     assert errors == [("shell: exit code 2",)]
     [(n,)] = duckdb.sql(f"SELECT count(*) FROM '{tmp_path}/episodes.parquet'").fetchall()

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from sqlalchemy import func, select, text
 
 from ale._store import Redactor, RunDirectory
 from ale.errors import StoreError
 from ale.testing.builders import turn
-from ale.types import Score, Task, Trajectory
+from ale.types import Score, Task, TokenTrace, Trajectory
 from ale_look.store import schema, writing
 from ale_look.store.database import Database, open_database
 from ale_look.store.indexing import Indexer
@@ -61,6 +62,7 @@ def test_every_run_episode_turn_score_and_step_is_a_row(folder: Path, database: 
         ("agent: LLMError: connection refused",),
         ("shell: exit code 2",),
     ]
+    assert Indexer(database).update(folder).runs == 0, "nothing is new"
 
 
 def test_the_mean_of_huge_rewards_is_none_of_infinity(
@@ -129,6 +131,81 @@ def test_a_run_that_is_read_in_several_transactions_is_whole_and_counted(
     assert Indexer(database).update(tmp_path / "runs").episodes == n
     assert len(rows(database, schema.episodes, "id")) == n
     assert rows(database, schema.runs, "n_episodes") == [(n,)]
+
+
+def test_a_turn_is_all_that_was_said_but_the_systems_prompt(
+    tmp_path: Path, database: Database, make_run: Any, attempt: Any
+) -> None:
+    said = attempt(0).trajectory.turns[0]
+    answer = evolve(said.completion.message, reasoning="Hmm.")
+    completions = [
+        evolve(said.completion, message=answer, tokens=tokens_of(versions))
+        for versions in ((4, 3), (5, 5))
+    ]
+    turns = tuple(evolve(said, completion=completion) for completion in completions)
+    store = make_run(tmp_path / "runs" / "r", n=0)
+    store.add_episode(attempt(0, trajectory=Trajectory(turns=turns)))
+    store.close()
+    Indexer(database).update(tmp_path / "runs")
+    text = 'Go\nHmm.\nI look at file0.\nshell {"command": "ls"}\na'
+    assert rows(database, schema.turns, "turn", "text") == [(0, text), (1, text)]
+    assert rows(database, schema.episodes, "policy_version") == [(3,)]
+
+
+def tokens_of(versions: tuple[int, ...]) -> TokenTrace:
+    """Tokens that these versions of a policy have sampled."""
+    n = len(versions)
+    return TokenTrace(
+        prompt_ids=(1,), output_ids=(2,) * n, logprobs=(-1.0,) * n, policy_versions=versions
+    )
+
+
+def test_hidden_folders_are_left_out_and_equal_prompts_are_not_one_task(
+    tmp_path: Path, database: Database, make_run: Any
+) -> None:
+    make_run(tmp_path / "runs" / ".hidden" / "r").close()
+    store = make_run(tmp_path / "runs" / "r", n=0)
+    store.add_task(Task(id="again", goal="Rename the file a to b."), "train")
+    store.close()
+    assert Indexer(database).update(tmp_path / "runs").found == 1
+    tasks = [task for (task,) in rows(database, schema.tasks, "task_id")]
+    assert tasks == ["again", "count", "rename"]
+    assert len(rows(database, schema.run_tasks, "task_id")) == 5
+
+
+@pytest.mark.parametrize(("name", "read"), [("add_episodes", (3, 0)), ("add_events", (7, 3))])
+def test_an_update_that_fails_half_way_is_continued(
+    tmp_path: Path,
+    database: Database,
+    make_run: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    read: tuple[int, int],
+) -> None:
+    monkeypatch.setattr("ale_look.store.indexing._BATCH", 3)
+    store = make_run(tmp_path / "runs" / "r", n=7)
+    for step in range(7):
+        store.add_event("step_finished", 1.0, step=step, metrics={})
+    store.close()
+    plain, calls = getattr(writing, name), 0
+
+    def failing(*arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise StoreError("the disk is full")
+        plain(*arguments)
+
+    def found() -> tuple[int, int]:
+        episodes = rows(database, schema.episodes, "episode_id")
+        return len(episodes), len(rows(database, schema.steps, "step"))
+
+    monkeypatch.setattr(writing, name, failing)
+    with pytest.raises(StoreError, match="the disk is full"):
+        Indexer(database).update(tmp_path / "runs")
+    assert found() == read
+    Indexer(database).update(tmp_path / "runs")
+    assert found() == (7, 7)
 
 
 def test_an_episode_is_of_the_task_of_its_split(
@@ -316,7 +393,8 @@ def test_a_task_that_only_an_episode_names_is_one(
 def test_tags_are_read_from_the_run(folder: Path, database: Database) -> None:
     indexer = Indexer(database)
     indexer.update(folder)
-    assert change_tags(folder / "first", add=["new", "best"]) == ["best", "new"]
+    assert change_tags(folder / "first", add=["new"]) == ["new"]
+    assert change_tags(folder / "first", add=["best"]) == ["best", "new"]
     indexer.update(folder)
     assert rows(database, schema.tags, "tag") == [("best",), ("new",)]
     change_tags(folder / "first", remove=["new", "best"])
