@@ -103,8 +103,9 @@ def test_gpus_are_those_of_the_variable_or_of_the_driver(tmp_path: Path) -> None
 
 
 async def test_a_process_runs_on_the_cores_that_it_asked_for(
-    launch: Callable[..., Launch],
+    launch: Callable[..., Launch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
     show = "python3 -c 'import os; print(*sorted(os.sched_getaffinity(0)))'; echo $OMP_NUM_THREADS"
     wanted = launch(show, cpus=1)
     async with started(LocalLauncher(LocalOptions()), wanted) as launched:

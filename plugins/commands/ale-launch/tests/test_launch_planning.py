@@ -2,11 +2,13 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ale.plugin import ConfigFormat, Converted, hookimpl
 from ale.runs import Registry
 from ale_launch.planning import Asked, prepare
 
@@ -80,6 +82,27 @@ def test_what_the_command_line_says_reaches_the_run(config: Path, tmp_path: Path
         *("run", str(config), "--directory", str(tmp_path / "one")),
         *(part for override in overrides for part in ("--set", override)),
     ]
+
+
+class Wrapped:
+    """A format that no key tells: every section but the plugins is below ``run``."""
+
+    @hookimpl
+    def ale_config_formats(self) -> Sequence[ConfigFormat]:
+        def unwrapped(root: Any, _: object) -> Converted:
+            return Converted(root=root.get("run"))
+
+        return [ConfigFormat(name="wrapped", reads=lambda root: False, convert=unwrapped)]
+
+
+def test_the_format_of_the_config_is_that_of_the_run_too(config: Path) -> None:
+    sections = json.loads(config.read_text())
+    config.write_text(json.dumps({"plugins": sections.pop("plugins"), "run": sections}))
+    registry = Registry.installed()
+    registry.add(Wrapped(), "ale-wrapped", "1.0")
+    _, _, launch = prepare(asked(config, format="wrapped"), registry)
+    assert launch.restarts == 2
+    assert launch.run.command[-2:] == ("--format", "wrapped")
 
 
 def test_the_section_says_what_is_beside_the_run_and_what_it_waits_for(config: Path) -> None:
