@@ -108,6 +108,14 @@ def test_pairs_of_one_trajectory_are_offered(scored: Ale) -> None:
     assert row["rejected"][0]["content"] == "Good."
 
 
+def test_only_successes_are_imitated_by_default_and_the_others_are_counted(scored: Ale) -> None:
+    result = scored("data", "sft", "--in", "data/raw.jsonl", "--out", "sft.jsonl")
+    assert [row["episode"] for row in rows("sft.jsonl")] == ["0-demo-1"]
+    assert "  left out 1: reward below 1, so not imitated unless --min-reward" in result.output
+    scored("data", "sft", "--in", "data/raw.jsonl", "--out", "all.jsonl", "--min-reward", "0")
+    assert [row["episode"] for row in rows("all.jsonl")] == ["0-demo-0", "0-demo-1"]
+
+
 def test_conversations_and_chunks(scored: Ale) -> None:
     scored("data", "sft", "--in", "data/raw.jsonl", "--out", "sft.jsonl", "--min-reward", "1")
     assert [row["episode"] for row in rows("sft.jsonl")] == ["0-demo-1"]
