@@ -5,6 +5,8 @@ import importlib.metadata
 import re
 import runpy
 import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError
@@ -79,3 +81,36 @@ def test_a_page_says_what_to_type_in_a_clone_for_an_extra(page: Path) -> None:
     for paragraph in page.read_text().split("\n\n"):
         extras = set(re.findall(r"(ale-[a-z0-9-]+)\[", paragraph)) & OURS
         assert not extras or IN_A_CLONE in paragraph, f"{page}: {extras}: {paragraph}"
+
+
+TYPED = tracked("README.md", "AGENTS.md", "CONTRIBUTING.md", "docs/index.md", "docs/packages.md")
+
+
+def typed_installs(page: Path) -> Iterator[tuple[str, str]]:
+    """Folder and extras of each `pip install` on a page that installs a folder of the clone."""
+    for arguments in re.findall(r"pip install ([^`#\n]+)", page.read_text()):
+        for word in shlex.split(arguments):
+            if found := re.fullmatch(r"(\.[^\[]*)(?:\[(.+)\])?", word):
+                yield found[1], found[2] or ""
+
+
+@pytest.mark.parametrize("page", TYPED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_says_to_install_from_a_clone_is_there(page: Path) -> None:
+    made = re.findall(r"^ale new \S+ (\S+)$", page.read_text(), re.MULTILINE)
+    asked = [each for each in typed_installs(page) if each[0].removeprefix("./") not in made]
+    assert asked
+    for folder, extras in asked:
+        project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+        assert {*filter(None, extras.split(","))} <= {*project.get("optional-dependencies", {})}
+
+
+def test_uv_finds_what_the_starter_needs_in_the_clone() -> None:
+    assert ("./plugins/ale-starter", "") in typed_installs(ROOT / "README.md")
+    command = [sys.executable, "-m", "uv", "pip", "install", "--dry-run", "--offline"]
+    command += ["--python", sys.executable, "./plugins/ale-starter"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"^ \+ (ale-\S+) @ file://", done.stderr, re.MULTILINE)
+    starter = ROOT / "plugins/ale-starter/pyproject.toml"
+    needed = tomllib.loads(starter.read_text())["project"]["dependencies"]
+    assert {re.split("[<>=]", line)[0] for line in needed} <= {*found}
