@@ -347,7 +347,7 @@ E2E = {
     ],
     "services": [
         *("bridge", "browser", "elsewhere", "engine_elsewhere", "launch", "loop", "nats", "proxy"),
-        *("remote_faults", "restoring", "serve*", "service", "skills"),
+        *("remote_*", "restoring", "serve*", "service", "skills"),
     ],
     "others": ["*"],
 }
