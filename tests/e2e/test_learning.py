@@ -219,7 +219,7 @@ def test_torchrun_trains_as_one_process_does(workshop: Any, config: str) -> None
     for mine, theirs in zip(one, two, strict=True):
         for name in ("loss_imitation", "tokens_trained"):
             assert theirs["metrics"][name] == pytest.approx(mine["metrics"][name], rel=1e-3)
-    # Either run goes on with the other's number of processes, and both as the other one does.
+    # Either run is resumed with the other's number of processes, and both end as the other does.
     more = ("--set", "run.steps=3", "--set", "run.keep_checkpoints=1", "--set")
     thirds = []
     for run, processes in zip(workshop.runs, (2, 1), strict=True):

@@ -225,6 +225,15 @@ def test_the_same_command_continues_and_other_tasks_are_refused(
     assert "has a validation of other tasks or options" in str(refused.exception)
 
 
+def test_what_a_run_has_to_note_is_said_once(
+    tasks: Callable[..., Path], call: Callable[..., Result]
+) -> None:
+    limited = f"{SOUND}constraints: {{network: false}}\n"
+    done = call(tasks({"sound": limited}), "--no-attacks", "-k", "1")
+    assert done.stderr.count("is not enforced: sandbox 'local' does not isolate the network") == 1
+    assert "solution (1 of 2): 1 episode\n" in done.stderr
+
+
 def test_the_model_of_a_config_measures_difficulty(
     tasks: Callable[..., Path], call: Callable[..., Result], tmp_path: Path
 ) -> None:

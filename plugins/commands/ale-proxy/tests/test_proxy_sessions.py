@@ -103,7 +103,7 @@ async def test_rollouts_that_got_the_same_answer_stay_two_episodes(start: Start)
         texts = ["One?", "Hm."]
         for said in (texts[:1], [*texts, "Left."], [*texts, "Left.", "Hm.", "On."]):
             await ask(proxy.url, *said)
-            if len(said) == 1:  # the other one begins before the first goes on
+            if len(said) == 1:  # the other one begins before the first continues
                 await ask(proxy.url, *said)
         await ask(proxy.url, *texts, "Right.")
         await ask(proxy.url, *texts, "Right.", "Hm.", "On.")

@@ -7,10 +7,10 @@ from typing import Any
 
 from ale.plugin import BuildContext
 from ale.protocols import AgentContext
-from ale.types import Limits, Stop, Task
+from ale.types import Stop, Task
 from ale_agent_oracle.attacks import ATTACKS
 from ale_agent_oracle.options import AttackOptions
-from ale_agent_oracle.oracle import Commands
+from ale_agent_oracle.oracle import Commands, OracleAgent
 
 READ = "read-answers"
 NOT_TRIED = "not tried"
@@ -22,7 +22,7 @@ _ENOUGH = 3
 _SKIPPED = ("/proc", "/sys", "/dev", "/usr", "/lib", "/lib64", "/var/lib")
 
 
-class AttackAgent:
+class AttackAgent(OracleAgent):
     """Runs the commands of a stock attack, as the agent that it is given the place of.
 
     An attack that changes more than the workspace is carried out only in a sandbox with files of
@@ -30,19 +30,12 @@ class AttackAgent:
     """
 
     def __init__(self, options: AttackOptions, context: BuildContext) -> None:
-        self._options = options
-        self._monotonic = context.monotonic
-
-    @property
-    def limits(self) -> Limits:
-        """As in the options."""
-        return Limits(
-            tool_timeout_s=self._options.tool_timeout_s, time_limit_s=self._options.time_limit_s
-        )
+        super().__init__(options, context)
+        self._attack = options.attack
 
     async def run(self, context: AgentContext) -> Stop:
         """Attack, to the last command or to a limit."""
-        name = self._options.attack
+        name = self._attack
         isolated = context.sandbox.capabilities.filesystem_isolation
         if name == READ:
             commands = await _searching(context, isolated=isolated)

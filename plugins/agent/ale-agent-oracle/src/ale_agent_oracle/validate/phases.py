@@ -22,6 +22,7 @@ from ale.runs import (
     written_config,
 )
 from ale.strict import Node, from_plain, nearest_file
+from ale.text import counted
 from ale.types import Task
 from ale_agent_oracle.options import AttackName
 from ale_agent_oracle.validate.badge import fingerprint
@@ -174,7 +175,7 @@ def carry_out(
     """Make the runs, or what is missing of them; each is a run of its own below the folder.
 
     Args:
-        tell: is given a line for each run.
+        tell: is given a line for each run, and each note of theirs once.
 
     Returns:
         The runs by the names of their phases; fewer if the user has interrupted one.
@@ -184,21 +185,30 @@ def carry_out(
     """
     _claim(folder, validation)
     done = {}
+    said: set[str] = set()
+
+    def tell_once(note: str) -> None:
+        if note not in said:
+            tell(note)
+        said.add(note)
+
     for number, phase in enumerate(validation.phases, 1):
         tell(
             f"{phase.name} ({number} of {len(validation.phases)}): "
-            f"{len(validation.tasks) * phase.rollouts} episodes"
+            f"{counted(len(validation.tasks) * phase.rollouts, 'episode')}"
         )
-        run = _run(validation, phase, folder / phase.name)
-        if run.state not in ("completed", "finished"):
+        run = _run(validation, phase, folder / phase.name, tell_once)
+        if run.state != "completed":
             break
         done[phase.name] = run
     return done
 
 
-def _run(validation: Validation, phase: Phase, path: Path) -> RunReader:
+def _run(
+    validation: Validation, phase: Phase, path: Path, report: Callable[[str], None]
+) -> RunReader:
     if (path / "manifest.json").exists():
-        return ale.resume(path, report=_quiet)
+        return ale.resume(path, report=report)
     config = {
         **validation.config,
         "agent": phase.agent,
@@ -213,11 +223,7 @@ def _run(validation: Validation, phase: Phase, path: Path) -> RunReader:
     }
     if phase.llm is not None:
         config["llm"] = phase.llm
-    return ale.run(config, directory=path, report=_quiet)
-
-
-def _quiet(note: str) -> None:
-    """Notes about a config are shown once, by the check."""
+    return ale.run(config, directory=path, report=report)
 
 
 def _claim(folder: Path, validation: Validation) -> None:
