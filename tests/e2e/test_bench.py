@@ -1,4 +1,4 @@
-"""HumanEval by ``ale bench`` with a model that knows the solutions: all pass in every sandbox."""
+"""HumanEval by ``ale eval`` with a model that knows the solutions: all pass in every sandbox."""
 
 import json
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ def sandbox_of(kind: str, workshop: Any) -> str:
 def bench(workshop: Any, kind: str, *flags: str, code: int = 0) -> dict[str, Any]:
     """The results, as JSON."""
     done = workshop.ale(
-        *("bench", "run", "humaneval", "--llm", "scripted:script=answers.yaml", "--json"),
+        *("eval", "humaneval", "--llm", "scripted:script=answers.yaml", "--json"),
         *("--sandbox", sandbox_of(kind, workshop), "-n", "4", "--set=tasks.grading.timeout_s=60"),
         *flags,
         timeout_s=PATIENCE_S,
@@ -87,7 +87,7 @@ def test_two_runs_are_compared_and_read_by_the_other_commands(workshop: Any) -> 
     run = bench(workshop, "local", *flags)["run"]
     workshop.write("answers.yaml", {"tasks": {task: [["no code"]] for task in FEW}})
     bench(workshop, "local", "--out", "bad", flags[2])
-    found = json.loads(workshop.ale("bench", "compare", "bad", "good", "--json").out)
+    found = json.loads(workshop.ale("eval", "bad", "--against", "good", "--json").out)
     assert found["solved_by_b_alone"] == sorted(FEW, key=[*answers].index)
     assert found["pass_at"]["1"]["difference"]["mean"] == 1.0
     for command in ("show", "report"):

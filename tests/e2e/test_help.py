@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 SECTIONS = {
-    "Run": ["run", "check", "ablate", "art", "bench", "plan", "validate"],
+    "Run": ["run", "check", "ablate", "art", "eval", "plan", "validate"],
     "Look": ["audit", "report", "runs", "show"],
     "Data and training": ["data", "loop", "model", "skills", "train"],
     "Models and machines": [
@@ -34,7 +34,7 @@ def test_the_help_lists_every_command_and_exit_code(workshop: Any) -> None:
 
 
 def test_the_help_of_a_group_lists_whole_sentences(workshop: Any) -> None:
-    for group in ("bench", "data", "loop", "runs", "skills", "workers"):
+    for group in ("data", "loop", "runs", "skills", "workers"):
         printed = workshop.ale(*group.split(), "--help").out.partition("Commands:")[2]
         assert "  " in printed, group
         assert "..." not in printed, printed

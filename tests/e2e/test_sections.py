@@ -23,7 +23,7 @@ USES = {
 }
 TAKES = {
     "serve": {"llm", "plugins"},
-    "bench run": {"llm", "plugins"},
+    "eval": {"llm", "plugins"},
     "train rows": {"llm", "trainer", "run", "plugins"},
 }
 """What these take of the config of a run, whose other sections they name."""
@@ -41,7 +41,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "proxy": (URL, "--port", "0", "--run", "recorded", "--config"),
     "workers bridge": ("--port", "0", "--run", "recorded", "--config"),
     "serve": ("--port", "0", "--config"),
-    "bench run": ("humaneval", "--print-config", "--config"),
+    "eval": ("humaneval", "--print-config", "--config"),
     "train rows": ("--in", "rows.jsonl", "--out", "trained"),
 }
 GOOD: dict[str, Any] = {

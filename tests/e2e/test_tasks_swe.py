@@ -228,11 +228,11 @@ def test_iflow_resolves_the_same_tasks_and_an_attack_does_not(
 
 
 def test_swe_bench_is_a_benchmark(workshop: Any, python: Path) -> None:
-    """By the name that `ale bench list` shows, with a model that does nothing."""
-    assert "swe-bench  2,294 test  swe_tests" in workshop.ale("bench", "list").out
+    """By the name that `ale eval` shows, with a model that does nothing."""
+    assert "swe-bench  2,294 test  swe_tests" in workshop.ale("eval").out
     workshop.write("answers.yaml", {"default": [FINISH]})
     done = workshop.succeeds(
-        *("bench", "run", "swe-bench", "--sample", "--limit", "2", "--json", "--sandbox", "local"),
+        *("eval", "swe-bench", "--sample", "--limit", "2", "--json", "--sandbox", "local"),
         *("--llm", "scripted:script=answers.yaml", f"--set=tasks.grading.python={python}"),
         f"--set=tasks.cache={workshop.folder / 'cache'}",
     )

@@ -145,15 +145,15 @@ _NAME: Any = [validators.instance_of(str), validators.matches_re(r"[^\s/]+")]
 
 @frozen
 class Benchmark:
-    """A benchmark that a task source reads, for ``ale bench``.
+    """A benchmark, or a format of task folders, that a task source reads, for ``ale eval``.
 
-    Where the task source has options of these names, ``ale bench run`` sets them: ``path``
+    Where the task source has options of these names, ``ale eval`` sets them: ``path``
     (``--data``), ``dataset`` and ``subset`` (``--dataset``), ``sample``, ``split`` and ``limit``,
     of which 0 is all.
 
     Attributes:
-        name: what is typed, ``ale bench run NAME``; no spaces, no ``/``.
-        criterion: name of the criterion that grades its tasks.
+        name: what is typed, ``ale eval NAME``; no spaces, no ``/``.
+        criterion: name of the criterion that grades its tasks; empty if each names its own.
         problems: number of problems in each split, as published; the default split comes first. A
             benchmark without splits has one. Empty where it is not known.
         needs: what the user has to provide, in a few words: ``--data mbpp.jsonl``, an extra.
@@ -162,18 +162,23 @@ class Benchmark:
         agent: the agent that it is run with by default, as on the command line: ``iflow``,
             ``iflow:max_steps=40``.
         sandbox: likewise.
+        run: options of a config's section ``run`` that it needs, such as a longer time to start.
+        folders: globs of file names, such as ``task.toml``; a folder that has one at any depth can
+            be typed instead of the name. It is the option ``path``.
         groups: keys of a task's metadata by which results are shown too, such as ``level``.
         ready: whether nothing is missing here; None where only a run can tell. Must be fast.
     """
 
     name: str = field(validator=_NAME)
-    criterion: str = field(kw_only=True)
+    criterion: str = field(default="", kw_only=True)
     problems: Mapping[str, int] = field(factory=dict, kw_only=True)
     needs: str = field(default="", kw_only=True)
     home: str = field(default="", kw_only=True)
     tasks: Mapping[str, Any] = field(factory=dict, kw_only=True)
     agent: str = field(default="single-shot", kw_only=True)
     sandbox: str = field(default="auto", kw_only=True)
+    run: Mapping[str, Any] = field(factory=dict, kw_only=True)
+    folders: tuple[str, ...] = field(default=(), kw_only=True)
     groups: tuple[str, ...] = field(default=(), kw_only=True)
     ready: Callable[[], bool] | None = field(default=None, kw_only=True)
 
@@ -255,7 +260,7 @@ class Component(Generic[OptionsT, ProductT_co]):
         auto_needs: options without which ``type: auto`` skips it, such as ``image``.
         needs: sections that the config must have too, such as ``llm`` for an agent.
         ranks: for trainers: their processes, by options; None where torchrun can't start them.
-        benchmarks: for task sources: what ``ale bench list`` shows and ``ale bench run`` runs.
+        benchmarks: for task sources: what ``ale eval`` lists and runs.
     """
 
     name: str = field(validator=_NAME)

@@ -45,7 +45,7 @@ from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
 from ale._store.lock import holder, lock
 from ale.errors import InputError, PluginError
-from ale.plugin import BuildContext, Ranks
+from ale.plugin import Benchmark, BuildContext, Ranks
 from ale.strict import Node, from_plain, nearest, parse_yaml
 
 __all__ = [
@@ -67,6 +67,7 @@ __all__ = [
     "Learning",
     "Lines",
     "Redactor",
+    "Registration",
     "Registry",
     "RunConfig",
     "RunOptions",
@@ -82,6 +83,7 @@ __all__ = [
     "environment_notes",
     "environment_overrides",
     "find_component",
+    "folder_format",
     "holder",
     "learning",
     "load_config",
@@ -234,6 +236,29 @@ def _as_written(node: Node, resolved: Any) -> Any:
     return resolved
 
 
+def folder_format(folder: Path, registry: Registry) -> tuple[Registration, Benchmark]:
+    """The task source that reads a folder of tasks, and what it declares of this format.
+
+    Names of files decide, whole names before those with wildcards.
+
+    Raises:
+        InputError: no installed task source reads it.
+    """
+    declared = [
+        ("*" in glob, glob, source, benchmark)
+        for source in registry.registrations("tasks")
+        for benchmark in source.component.benchmarks
+        for glob in benchmark.folders
+    ]
+    for _, glob, source, benchmark in sorted(declared, key=lambda each: each[:2]):
+        if next(folder.rglob(glob), None) is not None:
+            return source, benchmark
+    names = ", ".join(glob for _, glob, *_ in declared)
+    expected = f"a folder with files such as {names}" if names else "no package reads folders"
+    hint = "give a config whose section 'tasks' names another source"
+    raise InputError.of("no tasks in here", file=str(folder), expected=expected, hint=hint)
+
+
 def apply_overrides(node: Node, overrides: Sequence[str]) -> Node:
     """A tree with values such as ``credit.type=grpo`` merged into it, as ``--set`` does.
 
@@ -278,17 +303,21 @@ def without_overrides(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name not in overrides}
 
 
-def parse_choice(text: str, *, option: str) -> Node:
+def parse_choice(text: str, *, option: str, instead_of: str | None = None) -> Node:
     """``ipa:gamma=0.9,failure_reward=-1`` as the mapping that a config would have.
 
     Args:
         text: a component's name; then, after a colon, options as in YAML, with commas between:
             ``gae:bootstrap=[time_limit, max_turns],lam=1``.
         option: the command-line option, for messages: ``--scheme``.
+        instead_of: the choice that it replaces, whose options stay where the new type has them.
 
     Raises:
         InputError: an option is not ``name=value``.
     """
+    if instead_of is not None:
+        below = parse_choice(instead_of, option=option)
+        return merge(below, parse_choice(text, option=option))
     name, _, rest = text.partition(":")
     entries = {"type": Node(name, option)}
     for pair in _pairs(rest):

@@ -26,7 +26,7 @@ class RunPath(click.Path):
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """As click does, after `LATEST` was looked up."""
         if str(value) == LATEST and not Path(LATEST).exists():
-            # Those of `ale bench` and `ale ablate` are in folders of their own.
+            # Those of `ale eval` and `ale ablate` are in folders of their own.
             places = ("*/manifest.json", "*/*/manifest.json")
             found = [path.parent for place in places for path in Path("runs").glob(place)]
             if not found:

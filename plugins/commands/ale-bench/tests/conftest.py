@@ -1,4 +1,4 @@
-"""Stored runs, ``ale bench`` as a command, and a model behind HTTP."""
+"""Stored runs, ``ale eval`` as a command, and a model behind HTTP."""
 
 import json
 import os
@@ -16,6 +16,7 @@ from attrs import frozen
 from click.testing import CliRunner, Result
 
 from ale._store import Redactor, RunDirectory
+from ale.commands import Group
 from ale.runs import Registry
 from ale.testing.openai_server import ScriptedServer, openai_server
 from ale.types import CriterionSpec, Episode, Failure, Score, Task
@@ -32,10 +33,11 @@ def registry() -> Registry:
 
 @pytest.fixture
 def bench(registry: Registry) -> Callable[..., Result]:
-    """``ale bench`` in this process, with any registry."""
+    """``ale eval`` in this process, with any registry."""
 
     def call(*arguments: str, registry: Registry = registry) -> Result:
-        return CliRunner().invoke(commands.bench, list(arguments), obj=registry)
+        root = Group("ale", commands=[commands.eval_])
+        return CliRunner().invoke(root, ["eval", *arguments], obj=registry)
 
     return call
 
@@ -111,7 +113,7 @@ class Desk:
     folder: Path
 
     def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
-        """``ale bench`` with these arguments."""
+        """``ale eval`` with these arguments."""
         environ |= {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
@@ -119,7 +121,7 @@ class Desk:
             "XDG_RUNTIME_DIR": str(self.folder / "runtime"),
         }
         return subprocess.Popen(
-            [Path(sys.executable).with_name("ale"), "bench", *arguments],
+            [Path(sys.executable).with_name("ale"), "eval", *arguments],
             cwd=self.folder,
             env=environ,
             text=True,

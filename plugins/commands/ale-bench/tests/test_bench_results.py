@@ -43,7 +43,7 @@ def run(stored: Stored) -> Path:
 
 
 def test_a_line_per_k_a_table_per_group_and_what_is_not_counted(run: Path, bench: Bench) -> None:
-    done = bench("show", str(run))
+    done = bench(str(run))
     assert done.exit_code == 0, done.output
     (inner,) = run.iterdir()
     shown = done.output.replace(str(inner), "RUN")
@@ -58,7 +58,7 @@ def test_a_line_per_k_a_table_per_group_and_what_is_not_counted(run: Path, bench
 def test_of_a_run_of_several_steps_all_samples_are_named(
     stored: Stored, bench: Bench, second: int, samples: str
 ) -> None:
-    found = bench("show", str(stored({"a": [RIGHT] * 6, "b": [WRONG] * second}, k=3)))
+    found = bench(str(stored({"a": [RIGHT] * 6, "b": [WRONG] * second}, k=3)))
     assert found.output.startswith(f"math: 2 problems, {samples}")
 
 
@@ -66,18 +66,18 @@ def test_problems_that_a_training_run_did_not_draw_are_not_unfinished(
     stored: Stored, bench: Bench
 ) -> None:
     attempts = {"drawn": [RIGHT] * 3, "begun": [WRONG], "never": []}
-    shown = bench("show", str(stored(attempts, k=3, tasks_per_step=1))).output
+    shown = bench(str(stored(attempts, k=3, tasks_per_step=1))).output
     assert shown.startswith("math: 2 problems, ")
     assert "unfinished: 1 problem of 2" in shown
 
 
 def test_a_run_directory_itself_can_be_named(run: Path, bench: Bench) -> None:
     (inner,) = run.iterdir()
-    assert bench("show", str(inner)).output == bench("show", str(run)).output
+    assert bench(str(inner)).output == bench(str(run)).output
 
 
 def test_json_has_every_k_every_group_and_every_answer(run: Path, bench: Bench) -> None:
-    found = json.loads(bench("show", str(run), "--json").output)
+    found = json.loads(bench(str(run), "--json").output)
     assert (found["problems"], found["unfinished"], found["broken"]) == (3, 1, 1)
     assert found["causes"] == ["1 x agent: LLMError: overloaded"]
     assert found["pass_at"]["2"]["mean"] == pytest.approx(1.0)
@@ -139,10 +139,11 @@ def test_few_k_are_shown_all_and_many_at_round_numbers() -> None:
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path, bench: Bench) -> None:
-    done = bench("show", str(tmp_path))
+    done = bench(str(tmp_path))
     assert done.exit_code == 2
-    assert f"{tmp_path}: no run in here" in done.output
-    assert "there is no such folder" in bench("show", str(tmp_path / "a")).output
+    assert f"{tmp_path}: no tasks in here" in done.output
+    run = bench(str(tmp_path), "--against", str(tmp_path))
+    assert "--against compares the results of a stored RUN" in run.output
 
 
 def test_a_folder_with_several_runs_asks_for_one(stored: Stored, bench: Bench) -> None:
@@ -152,6 +153,6 @@ def test_a_folder_with_several_runs_asks_for_one(stored: Stored, bench: Bench) -
     other = run / "20270101-000000-0000-math"
     other.mkdir()
     (other / "manifest.json").write_bytes((inner / "manifest.json").read_bytes())
-    done = bench("show", str(run))
+    done = bench(str(run))
     assert done.exit_code == 2
     assert "has 2 runs: name one of them" in done.output

@@ -1,4 +1,4 @@
-"""``ale bench run`` as a command, with a model behind HTTP."""
+"""``ale eval`` as a command, with a model behind HTTP."""
 
 import json
 import signal
@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 Serve = Callable[..., Any]
-GSM8K = ("run", "gsm8k", "--sample", "--sandbox", "local", "--model", "scripted", "--base-url")
+GSM8K = ("gsm8k", "--sample", "--sandbox", "local", "--model", "scripted", "--base-url")
 
 
 def the_run(desk: Any) -> Path:
@@ -34,7 +34,7 @@ def test_a_run_is_stored_like_any_other_and_shows_its_results(desk: Any, serve: 
     assert len(desk.episodes) == 6
     config = json.loads((the_run(desk) / "manifest.json").read_text())["config"]
     assert config["run"]["rollouts"] == 3
-    shown = desk.bench("show", str(the_run(desk)))
+    shown = desk.bench(str(the_run(desk)))
     assert done.out.endswith(shown.out)
 
 

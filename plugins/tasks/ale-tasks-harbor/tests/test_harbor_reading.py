@@ -476,3 +476,19 @@ def test_the_key_of_the_records_differs_from_run_to_run(write: Write, source: So
     keys = {only(source()).criteria[0].options["record_key"] for _ in range(3)}
     assert len(keys) == 3
     assert all(len(key) == 48 for key in keys)
+
+
+def test_limits_are_multiplied_and_sizes_replaced(write: Write, source: Source) -> None:
+    """In every step, and in both formats."""
+    toml = "[agent]\ntimeout_sec = 100\n[verifier]\ntimeout_sec = 10\n[environment]\ncpus = 1\n"
+    write("one", {**HARBOR, "task.toml": toml})
+    write("bench", BENCH)
+    found = {task.id: task for task in source(time_factor=2.5, cpus=3, memory_mb=512).load()}
+    one, bench = found["one"], found["bench"]
+    assert one.constraints.time_limit_s == 250
+    assert one.criteria[0].options["timeout_s"] == 25
+    assert bench.constraints.time_limit_s == 900
+    assert bench.criteria[0].options["timeout_s"] == 150
+    for task in (one, bench):
+        assert task.environment is not None
+        assert (task.environment.cpus, task.environment.memory_mb) == (3, 512)

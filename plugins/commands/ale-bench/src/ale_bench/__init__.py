@@ -1,1 +1,1 @@
-"""``ale bench``: run a benchmark against a model, show its results, compare two runs."""
+"""``ale eval``: run a benchmark or a folder of tasks, show its results, compare two runs."""

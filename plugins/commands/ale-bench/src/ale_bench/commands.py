@@ -1,4 +1,4 @@
-"""The command line of `ale bench`; the implementation is imported when it runs.
+"""The command line of `ale eval`; the implementation is imported when it runs.
 
 `ale --help` imports this module, so it imports only click and `ale.commands`.
 """
@@ -9,66 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ale.commands import COMPONENT, PATH, RUN, Group, Starting, overrides_option
+from ale.commands import COMPONENT, PATH, Starting, overrides_option
 
 if TYPE_CHECKING:
     from ale.runs import Registry
-
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-class _Bench(Group):
-    """Says how to run a benchmark whose name is typed in place of a command."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does."""
-        from ale.errors import nearest
-        from ale_bench.offered import offered
-
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            names = {each.benchmark.name for each in offered(ctx.obj)}
-            hint = nearest(args[0], self.commands)
-            if args[0] in names or (hint is None and nearest(args[0], names)):
-                hint = "to run a benchmark: ale bench run NAME"
-            ctx.fail(f"no such command '{args[0]}'" + (f"; {hint}" if hint else ""))
-        return super().resolve_command(ctx, args)
+    from ale_bench.targets import Target
 
 
-@click.group("bench", cls=_Bench)
-def bench() -> None:
-    """Run a benchmark against a model, show its results, and compare two runs.
-
-    \b
-    Examples:
-      ale bench list
-      ale bench run humaneval --model gpt-5-mini --api-key-env OPENAI_API_KEY
-      ale bench compare runs/A runs/B
-    """
-
-
-@bench.command("list")
-@_json_option
-@click.pass_obj
-def list_(registry: "Registry", as_json: bool) -> None:
-    """List the installed benchmarks, and what each needs.
-
-    Any installed package with a task source can add some.
-
-    \b
-    Example:
-      ale bench list
-    """
-    from ale_bench.offered import offered
-    from ale_bench.tables import benchmarks_json, benchmarks_text
-
-    found = offered(registry)
-    click.echo(benchmarks_json(found) if as_json else benchmarks_text(found))
-
-
-@bench.command("run", cls=Starting)
-@click.argument("benchmark")
+@click.command("eval", cls=Starting)
+@click.argument("target", required=False, metavar="[BENCHMARK|FOLDER|ORG/NAME@REF|RUN]")
 @click.option("--model", help="Name of the model, as its server lists it.")
 @click.option(
     "--base-url", help="URL of the model's API, up to /v1.  [default: the URL of its type]"
@@ -83,7 +32,7 @@ def list_(registry: "Registry", as_json: bool) -> None:
     "--config", type=PATH, metavar="FILE", help="Take the model from section llm of this config."
 )
 @click.option(
-    "-k", type=click.IntRange(1), default=1, show_default=True, help="Samples per problem."
+    "-k", type=click.IntRange(1), default=1, show_default=True, help="Attempts at each task."
 )
 @click.option(
     "--temperature",
@@ -123,42 +72,86 @@ def list_(registry: "Registry", as_json: bool) -> None:
 )
 @overrides_option
 @click.option("--print-config", is_flag=True, help="Print the config for `ale run` and exit.")
-@_json_option
+@click.option("--against", type=PATH, metavar="RUN", help="Compare RUN with another, task by task.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def run(
+def eval_(
     ctx: click.Context,
     /,
-    benchmark: str,
+    target: str | None,
     concurrency: int | None,
     no_checks: bool,
     out: Path | None,
     overrides: tuple[str, ...],
     print_config: bool,
+    against: Path | None,
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Let a model answer the problems of BENCHMARK, grade the answers, and show pass@k.
+    """Let a model do the tasks of a benchmark or FOLDER, grade them, and show pass@k.
 
-    BENCHMARK is a name of `ale bench list`. The run is stored like any other of `ale run`, with the
-    same exit codes. After a Ctrl-C, a kill or an outage, the same command continues it: it samples
-    what is missing and what broke. With --out, also at another --base-url.
+    FOLDER has tasks in a format that an installed package reads, such as Harbor's; ORG/NAME@REF is
+    a repository of GitHub with such folders. Of a RUN, the results are shown. Without any of
+    these, the benchmarks are listed that can be named.
+
+    The run is stored like any other of `ale run`, with the same exit codes. After a Ctrl-C, a kill
+    or an outage, the same command continues it: it samples what is missing and what broke. With
+    --out, also at another --base-url.
 
     \b
     Examples:
-      ale bench run humaneval --llm vllm --model Qwen/Qwen2.5-Coder-7B-Instruct
-      ale bench run gsm8k --data grade-school-math/data --config my.yaml -k 8 --limit 200
-      ale bench run mbpp --sample --llm scripted:script=answers.yaml
+      ale eval humaneval --llm vllm --model Qwen/Qwen2.5-Coder-7B-Instruct
+      ale eval my-tasks/ --model gpt-5-mini --api-key-env OPENAI_API_KEY -k 4 -n 8
+      ale eval my-tasks/ --agent oracle --set tasks.time_factor=2 --print-config
+      ale eval runs/humaneval-small-1a2b3c4d --against runs/humaneval-large-5e6f7a8b
     """
+    from ale_bench.targets import resolve, stored_target
+
+    registry: Registry = ctx.obj
+    if target is None:
+        _list(registry, as_json=as_json)
+        return
+    stored = stored_target(target)
+    if stored is not None:
+        _only_shown(ctx)
+        _show(stored, registry, as_json=as_json, against=against)
+        return
+    if against is not None:
+        raise click.UsageError("--against compares the results of a stored RUN")
+    _run(
+        ctx,
+        resolve(target, registry),
+        arguments=[
+            *([] if concurrency is None else ["-n", str(concurrency)]),
+            *["--no-checks"] * no_checks,
+        ],
+        out=out,
+        overrides=overrides,
+        print_config=print_config,
+        as_json=as_json,
+        given=given,
+    )
+
+
+def _run(
+    ctx: click.Context,
+    chosen: "Target",
+    *,
+    arguments: list[str],
+    out: Path | None,
+    overrides: tuple[str, ...],
+    print_config: bool,
+    as_json: bool,
+    given: dict[str, Any],
+) -> None:
     from ale.runs import apply_environment, apply_overrides, environment_notes, written_config
     from ale_bench import running
     from ale_bench.config import Flags, config_tree
-    from ale_bench.offered import find
 
+    registry: Registry = ctx.obj
     flags = Flags(out=out, **given)
     if flags.config is not None and flags.llm is not None:
         raise click.UsageError("give either --llm or --config FILE")
-    registry: Registry = ctx.obj
-    chosen = find(registry, benchmark)
     tree = config_tree(flags, chosen, registry)
     tree = apply_overrides(apply_environment(tree, os.environ, _typed(ctx)), overrides)
     config = written_config(tree, registry)
@@ -171,8 +164,6 @@ def run(
         click.echo(text, nl=False)
         return
     _warn(config)
-    arguments = [] if concurrency is None else ["-n", str(concurrency)]
-    arguments += ["--no-checks"] * no_checks
     code = running.run_in(folder, text, arguments, registry, quiet=as_json)
     if code not in running.NOT_STARTED and running.stored_run(folder) is not None:
         click.echo("" if as_json else "\n", nl=False)
@@ -192,9 +183,23 @@ def _typed(ctx: click.Context) -> set[str]:
     }
 
 
+def _only_shown(ctx: click.Context) -> None:
+    others = sorted(_typed(ctx) - {"--json", "--against"} - {"target"})
+    if others:
+        raise click.UsageError(f"{others[0]} is for a run to be made, and this one is stored")
+
+
+def _list(registry: "Registry", *, as_json: bool) -> None:
+    from ale_bench.offered import offered
+    from ale_bench.tables import benchmarks_json, benchmarks_text
+
+    found = offered(registry)
+    click.echo(benchmarks_json(found) if as_json else benchmarks_text(found))
+
+
 def _warn(config: dict[str, Any]) -> None:
     k = config["run"]["rollouts"]
-    if k > 1 and config["llm"].get("temperature") == 0:
+    if k > 1 and config.get("llm", {}).get("temperature") == 0:
         click.echo(
             f"warning: at temperature 0 the {k} samples of a problem are nearly the same, so "
             f"pass@{k} says no more than pass@1",
@@ -202,48 +207,16 @@ def _warn(config: dict[str, Any]) -> None:
         )
 
 
-def _show(folder: Path, registry: "Registry", *, as_json: bool) -> None:
+def _show(
+    folder: Path, registry: "Registry", *, as_json: bool, against: Path | None = None
+) -> None:
+    from ale_bench.comparing import compare, comparison_json, comparison_text
     from ale_bench.results import read_results
     from ale_bench.tables import results_json, results_text
 
     results = read_results(folder, registry)
+    if against is not None:
+        found = compare(results, read_results(against, registry))
+        click.echo(comparison_json(found) if as_json else comparison_text(found))
+        return
     click.echo(results_json(results) if as_json else results_text(results))
-
-
-@bench.command("show")
-@click.argument("run", type=RUN)
-@_json_option
-@click.pass_obj
-def show(registry: "Registry", run: Path, as_json: bool) -> None:
-    """Show the results of RUN, finished or not, of `ale bench run` or `ale run`.
-
-    RUN is a run directory, or the folder that `ale bench run` has made for one.
-
-    \b
-    Example:
-      ale bench show runs/humaneval-small-1a2b3c4d
-    """
-    _show(run, registry, as_json=as_json)
-
-
-@bench.command("compare")
-@click.argument("a", type=RUN)
-@click.argument("b", type=RUN)
-@_json_option
-@click.pass_obj
-def compare(registry: "Registry", a: Path, b: Path, as_json: bool) -> None:
-    """Compare the runs A and B on the same problems, problem by problem.
-
-    The interval is that of the mean difference over problems (Student's t). A problem is solved
-    if one of its samples passes.
-
-    \b
-    Example:
-      ale bench compare runs/humaneval-small-1a2b3c4d runs/humaneval-large-5e6f7a8b
-    """
-    from ale_bench import comparing
-    from ale_bench.results import read_results
-
-    found = comparing.compare(read_results(a, registry), read_results(b, registry))
-    text = comparing.comparison_json if as_json else comparing.comparison_text
-    click.echo(text(found))

@@ -1,4 +1,4 @@
-"""The options of ``ale bench run``, and the config of `ale` that they make."""
+"""The options of ``ale eval``, and the config of `ale` that they make."""
 
 import sys
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from ale.errors import InputError, PluginError, Problem
 from ale.runs import Registry, parse_choice, read_sections
 from ale.strict import Node, from_plain, nearest_file
 from ale_bench.offered import Offered, has_option
+from ale_bench.targets import Target
 
 _ORIGINS = ("path", "dataset", "sample")
 TEMPERATURE = 0.8
@@ -45,44 +46,53 @@ class Flags:
     """Folder of the run; None for one of its own below ``run.directory``."""
 
 
-def config_tree(flags: Flags, chosen: Offered, registry: Registry) -> Node:
+def config_tree(flags: Flags, target: Target, registry: Registry) -> Node:
     """The config that runs a benchmark; each value's file is the option that it is from.
 
     Raises:
         InputError: the benchmark has no such option, or the model can't be read.
     """
-    agent, sandbox = chosen.benchmark.agent, chosen.benchmark.sandbox
+    chosen = target.offered
+    benchmark, origin = chosen.benchmark, f"benchmark {chosen.benchmark.name}"
     sections = {
-        "tasks": _tasks(flags, chosen),
-        "sandbox": parse_choice(flags.sandbox or sandbox, option="--sandbox"),
-        "llm": _llm(flags, registry),
-        "agent": parse_choice(flags.agent or agent, option="--agent"),
+        "tasks": _tasks(flags, target),
+        "sandbox": _choice(flags.sandbox, benchmark.sandbox, "--sandbox"),
+        "agent": _choice(flags.agent, benchmark.agent, "--agent"),
         "run": Node(
             {
-                "name": _plain(chosen.benchmark.name, f"benchmark {chosen.benchmark.name}"),
+                **{key: _plain(value, origin) for key, value in benchmark.run.items()},
+                "name": _plain(target.name, origin),
                 "rollouts": _plain(flags.k, "-k"),
                 "seed": _plain(flags.seed, "--seed"),
                 "directory": _plain(str(flags.out or "runs"), "--out"),
             },
-            "ale bench run",
+            "ale eval",
         ),
     }
-    return Node({**sections}, "ale bench run")
+    # An agent that is chosen without a model, such as oracle, needs none.
+    if flags.agent is None or any((flags.model, flags.llm, flags.config, flags.base_url)):
+        sections["llm"] = _llm(flags, registry)
+    return Node({**sections}, "ale eval")
+
+
+def _choice(given: str | None, declared: str, option: str) -> Node:
+    return parse_choice(given or declared, option=option, instead_of=declared)
 
 
 def _plain(value: Any, origin: str) -> Node:
     return from_plain(value, file=origin)
 
 
-def _tasks(flags: Flags, chosen: Offered) -> Node:
+def _tasks(flags: Flags, target: Target) -> Node:
+    chosen = target.offered
     dataset, _, subset = (flags.dataset or "").partition(":")
     given = {
-        "path": ("--data", None if flags.data is None else str(flags.data)),
+        "path": ("--data", str(folder) if (folder := target.folder or flags.data) else None),
         "dataset": ("--dataset", dataset or None),
         "subset": ("--dataset", subset or None),
         "sample": ("--sample", flags.sample or None),
         "split": ("--split", flags.split),
-        "limit": ("--limit", flags.limit),
+        "limit": ("--limit", flags.limit or None),
     }
     name, origin = chosen.benchmark.name, f"benchmark {chosen.benchmark.name}"
     made = {"type": chosen.source_name, **chosen.benchmark.tasks}
@@ -141,7 +151,7 @@ def _model_section(flags: Flags, registry: Registry) -> Node:
     root = read_sections(
         flags.config,
         registry,
-        command="ale bench",
+        command="ale eval",
         uses=("llm",),
         others=partial(print, file=sys.stderr),
     )

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from ale.errors import InputError, nearest
 from ale.plugin import Benchmark, Component
-from ale.runs import Registry
+from ale.runs import Registration, Registry
 
 
 @frozen(kw_only=True)
@@ -61,22 +61,27 @@ def has_option(component: Component[Any, Any], name: str) -> bool:
 
 def offered(registry: Registry) -> Sequence[Offered]:
     """Every benchmark, by name."""
-    criteria = {each.component.name for each in registry.registrations("criterion")}
-    sources = Counter(each.component.name for each in registry.registrations("tasks"))
     found = [
-        Offered(
-            benchmark=benchmark,
-            component=source.component,
-            distribution=source.distribution,
-            criterion_installed=benchmark.criterion in criteria,
-            source_name=source.full_name
-            if sources[source.component.name] > 1
-            else source.component.name,
-        )
+        offered_by(registry, source, benchmark)
         for source in registry.registrations("tasks")
         for benchmark in source.component.benchmarks
     ]
     return sorted(found, key=lambda each: (each.benchmark.name, each.distribution))
+
+
+def offered_by(registry: Registry, source: Registration, benchmark: Benchmark) -> Offered:
+    """A benchmark that this task source declares."""
+    criteria = {"", *(each.component.name for each in registry.registrations("criterion"))}
+    sources = Counter(each.component.name for each in registry.registrations("tasks"))
+    return Offered(
+        benchmark=benchmark,
+        component=source.component,
+        distribution=source.distribution,
+        criterion_installed=benchmark.criterion in criteria,
+        source_name=source.full_name
+        if sources[source.component.name] > 1
+        else source.component.name,
+    )
 
 
 def find(registry: Registry, name: str) -> Offered:

@@ -1,4 +1,4 @@
-"""Registers the commands ``bench`` and ``art``, and the observer ``art``."""
+"""Registers the commands ``eval`` and ``art``, and the observer ``art``."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -24,8 +24,8 @@ def ale_observers() -> Sequence[Component[None, object]]:
 
 @hookimpl
 def ale_commands() -> "Mapping[str, Sequence[click.Command]]":
-    """Add ``ale bench`` and ``ale art``."""
+    """Add ``ale eval`` and ``ale art``."""
     from ale_bench.art.commands import art
-    from ale_bench.commands import bench
+    from ale_bench.commands import eval_
 
-    return {"Run": [bench, art]}
+    return {"Run": [eval_, art]}

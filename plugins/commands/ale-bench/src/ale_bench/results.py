@@ -104,14 +104,14 @@ def shown_ks(k: int) -> Sequence[int]:
 
 
 def read_results(folder: Path, registry: Registry) -> Results:
-    """The results of a run, or of the run in a folder of ``ale bench``.
+    """The results of a run, or of the run in a folder of ``ale eval``.
 
     Raises:
         InputError: there is no run.
     """
     path = stored_run(folder)
     if path is None:
-        expected = "a run directory, or the folder that ale bench run --out names"
+        expected = "a run directory, or the folder that ale eval --out names"
         hint = None if folder.exists() else "there is no such folder"
         raise InputError.of("no run in here", file=str(folder), expected=expected, hint=hint)
     reader = RunReader(path)

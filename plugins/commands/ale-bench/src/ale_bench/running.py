@@ -24,7 +24,7 @@ _SHOWN = 5
 
 def default_folder(config: Mapping[str, Any], parent: Path) -> Path:
     """A folder for this config and no other: the same command finds its run again."""
-    llm = config["llm"]
+    llm = config.get("llm") or config["agent"]
     model = str(llm.get("model") or llm["type"]).rstrip("/").rpartition("/")[2]
     safe = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in model)
     digest = hashlib.blake2b(_text(config).encode(), digest_size=4).hexdigest()
@@ -43,7 +43,7 @@ def _text(config: Mapping[str, Any]) -> str:
 
 
 def stored_run(folder: Path) -> Path | None:
-    """The run in a folder of ``ale bench``, or the folder if it is itself a run.
+    """The run in a folder of ``ale eval``, or the folder if it is itself a run.
 
     Raises:
         InputError: there are several.

@@ -6,12 +6,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ale.text import counted, shorten, table
+from ale.text import counted, table
 from ale_bench.offered import Offered
 from ale_bench.results import Results, shown_ks
 from ale_figures.statistics import MeanOverTasks
-
-WIDTH = 80
 
 
 def benchmarks_text(found: Sequence[Offered]) -> str:
@@ -125,7 +123,7 @@ def _notes(results: Results) -> Iterator[str]:
     if results.broken:
         attempts = counted(results.broken, "attempt")
         yield f"broken: {attempts} without a result, not counted as failures"
-        yield from (f"  {shorten(cause, WIDTH - 2)}" for cause in results.causes)
+        yield from (f"  {cause}" for cause in results.causes)
 
 
 def results_json(results: Results) -> str:

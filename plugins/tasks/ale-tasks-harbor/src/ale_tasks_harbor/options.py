@@ -37,6 +37,21 @@ class HarborOptions:
         validator=optional(ge(1)),
         metadata=doc("Keep only the first N of the remaining tasks."),
     )
+    time_factor: float = field(
+        default=1.0,
+        validator=gt(0),
+        metadata=doc("Multiplies the tasks' time limits, of the agent and of the tests."),
+    )
+    cpus: float | None = field(
+        default=None,
+        validator=optional(gt(0)),
+        metadata=doc("Processors of each container, instead of the task's own."),
+    )
+    memory_mb: int | None = field(
+        default=None,
+        validator=optional(ge(16)),
+        metadata=doc("Memory of each container, MiB, instead of the task's own."),
+    )
     keep_processes: tuple[str, ...] = field(
         default=(),
         metadata=doc(

@@ -72,7 +72,8 @@ class HarborSource:
         for folder, file in task_folders(Folder(path)):
             found = True
             try:
-                task = self._with_processes(_READERS[file](folder, self._environ, self._key))
+                read = _READERS[file](folder, self._environ, self._key)
+                task = self._with_processes(self._with_limits(read))
             except InputError as error:
                 self.refused += error.problems
                 continue
@@ -90,6 +91,20 @@ class HarborSource:
         if not found:
             hint = f"a task is a folder with {harbor.FILE} (Harbor) or {terminal_bench.FILE}"
             raise InputError.of("no tasks in here", file=path, hint=hint)
+
+    def _with_limits(self, task: Task) -> Task:
+        options = self._options
+        own = task.environment
+        environment = own and replace(
+            own,
+            cpus=options.cpus or own.cpus,
+            memory_mb=options.memory_mb or own.memory_mb,
+        )
+        if options.time_factor == 1:
+            return replace(task, environment=environment)
+        steps = tuple(_slower(step, options.time_factor) for step in task.steps)
+        slower = _slower(task, options.time_factor)
+        return replace(slower, steps=steps, environment=environment)
 
     def _with_processes(self, task: Task) -> Task:
         """Leave the agent's processes to the criterion, whose tests may need to reach them."""
@@ -128,6 +143,20 @@ def task_folders(folder: Folder) -> Iterator[tuple[Folder, str]]:
         below = Folder(folder.at(name))
         if not folder.links(name) or any(below.has_file(file) for file in _READERS):
             yield from task_folders(below)
+
+
+def _slower(task: Task, factor: float) -> Task:
+    limit = task.constraints.time_limit_s
+    return replace(
+        task,
+        constraints=replace(
+            task.constraints, time_limit_s=None if limit is None else limit * factor
+        ),
+        criteria=tuple(
+            replace(each, options={**each.options, "timeout_s": each.options["timeout_s"] * factor})
+            for each in task.criteria
+        ),
+    )
 
 
 def _kept(task: Task, chosen: bool) -> Task:

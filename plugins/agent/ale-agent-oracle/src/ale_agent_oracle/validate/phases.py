@@ -16,7 +16,7 @@ from ale.runs import (
     RunReader,
     apply_overrides,
     build_choice,
-    find_component,
+    folder_format,
     parse_choice,
     read_sections,
     written_config,
@@ -105,7 +105,7 @@ def plan(wanted: Wanted, registry: Registry, note: Callable[[str], None]) -> Val
     if wanted.concurrency is not None:
         run["concurrency"] = from_plain(wanted.concurrency, file="-n")
     sections = {**(tree.mapping or {}), "run": Node({**run}, tree.file, tree.line)}
-    if wanted.sandbox is not None:
+    if wanted.sandbox is not None and not wanted.target.is_dir():
         sections["sandbox"] = parse_choice(wanted.sandbox, option="--sandbox")
     if wanted.attempts == 0:
         sections["agent"] = from_plain({"type": "oracle"})
@@ -134,11 +134,20 @@ def _tree(wanted: Wanted, registry: Registry, note: Callable[[str], None]) -> No
         if wanted.attempts:
             message = "attempts need a config with an agent and a model, and this is a folder"
             raise InputError.of(message, file="--attempts")
-        tasks = {"type": kind_of(path, registry), "path": str(path.absolute())}
-        return apply_overrides(
-            from_plain({"tasks": tasks, "sandbox": {"type": "auto"}}, file=str(path)),
-            wanted.overrides,
-        )
+        source, declared = folder_format(path, registry)
+        made = {
+            "tasks": {"type": source.component.name, "path": str(path.absolute())},
+            "run": dict(declared.run),
+        }
+        sections = {
+            **(from_plain(made, file=str(path)).mapping or {}),
+            "sandbox": parse_choice(
+                wanted.sandbox or declared.sandbox,
+                option="--sandbox" if wanted.sandbox else str(path),
+                instead_of=declared.sandbox,
+            ),
+        }
+        return apply_overrides(Node(sections, str(path)), wanted.overrides)
     if not path.exists():
         expected = "a config, or a folder of tasks"
         raise InputError.of(
@@ -148,25 +157,6 @@ def _tree(wanted: Wanted, registry: Registry, note: Callable[[str], None]) -> No
     root = read_sections(path, registry, command="ale validate", uses=uses, others=note)
     kept = {k: v for k, v in (root.mapping or {}).items() if k in (*uses, "plugins")}
     return Node(kept, root.file, root.line)
-
-
-def kind_of(folder: Path, registry: Registry) -> str:
-    """The task source that reads a folder: Harbor's format has ``task.toml``, ours YAML.
-
-    Raises:
-        InputError: it has neither, or the package is missing.
-    """
-    kind = None
-    if next(folder.rglob("task.toml"), None) is not None:
-        kind = "harbor"
-    elif next((p for p in folder.rglob("*.y*ml") if p.suffix in (".yaml", ".yml")), None):
-        kind = "tbp"
-    if kind is None:
-        expected = "task.toml of Harbor's format, or YAML files with tasks"
-        hint = "give a config whose section 'tasks' names another source"
-        raise InputError.of("no tasks in here", file=str(folder), expected=expected, hint=hint)
-    find_component(registry, "tasks", kind, option=str(folder))
-    return kind
 
 
 def carry_out(

@@ -1,0 +1,149 @@
+"""What ``ale eval`` accepts: folders of tasks, repositories, stored runs."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+Bench = Callable[..., Any]
+TASK = {
+    "id": "write",
+    "goal": "Write 1 to one.txt.",
+    "solution": ["echo 1 > one.txt"],
+    "success_criteria": [{"type": "command_exit_code", "command": "grep -qx 1 one.txt"}],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "my tasks"
+    made.mkdir()
+    (made / "write.yaml").write_text(yaml.safe_dump(TASK))
+    return made
+
+
+def harbor_task(folder: Path) -> None:
+    (folder / "tests").mkdir(parents=True)
+    (folder / "environment").mkdir()
+    (folder / "task.toml").write_text("[agent]\ntimeout_sec = 100\n[verifier]\ntimeout_sec = 10\n")
+    (folder / "instruction.md").write_text("Do it.")
+    (folder / "environment" / "Dockerfile").write_text("FROM debian\n")
+    (folder / "tests" / "test.sh").write_text("echo 1 > /logs/verifier/reward.txt\n")
+
+
+def printed(bench: Bench, *arguments: str) -> dict[str, Any]:
+    done = bench(*arguments, "--print-config")
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = yaml.safe_load(done.output)
+    return found
+
+
+def test_a_folder_of_tasks_is_run_without_a_config(desk: Any, folder: Path) -> None:
+    done = desk.bench(
+        str(folder), "--agent", "oracle", "--sandbox", "local", "-k", "2", "--out", "out"
+    )
+    assert done.code == 0, done.err
+    assert "pass@1  1.000" in done.out
+    again = desk.bench("out")
+    assert again.out.strip() == done.out.partition("\n\n")[2].strip() or again.out in done.out
+    assert len(desk.episodes) == 2
+
+
+def test_the_format_of_a_folder_decides_privileges_and_limits(bench: Bench, tmp_path: Path) -> None:
+    harbor_task(tmp_path / "set" / "first")
+    made = printed(bench, str(tmp_path / "set"), "--model", "m", "-k", "4")
+    assert made["tasks"] == {"type": "harbor", "path": str(tmp_path / "set")}
+    assert made["sandbox"]["type"] == "docker"
+    assert made["sandbox"]["capabilities"] == ["DOCKER_DEFAULT"]
+    assert made["sandbox"]["new_privileges"] is True
+    assert made["sandbox"]["memory_mb"] is None
+    assert made["agent"] == {"type": "iflow", "tool_timeout_s": None, "time_limit_s": None}
+    assert made["run"]["grading_timeout_s"] == 3600
+    assert made["run"]["rollouts"] == 4
+
+
+def test_another_engine_or_agent_keeps_what_the_format_needs(bench: Bench, tmp_path: Path) -> None:
+    harbor_task(tmp_path / "set" / "first")
+    made = printed(bench, str(tmp_path / "set"), "--agent", "oracle", "--sandbox", "podman:cpus=1")
+    assert made["sandbox"]["type"] == "podman"
+    assert made["sandbox"]["cpus"] == 1
+    assert made["sandbox"]["capabilities"] == ["DOCKER_DEFAULT"]
+    assert made["agent"] == {"type": "oracle", "tool_timeout_s": None, "time_limit_s": None}
+    assert "llm" not in made
+
+
+def test_the_printed_config_is_run_by_ale_run(desk: Any, folder: Path) -> None:
+    done = desk.bench(
+        str(folder), "--agent", "oracle", "--sandbox", "local", "--out", "out", "--print-config"
+    )
+    (desk.folder / "saved.yaml").write_text(done.out)
+    ale = Path(sys.executable).with_name("ale")
+    ran = subprocess.run(
+        [ale, "run", "saved.yaml"], cwd=desk.folder, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "success      1 of 1" in ran.stdout
+
+
+def git(*arguments: str, cwd: Path) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+    done = subprocess.run(
+        ["git", *who, *arguments], cwd=cwd, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_a_repository_is_cloned_at_a_tag_and_named_by_its_commit(
+    desk: Any, folder: Path, tmp_path: Path
+) -> None:
+    """The host is replaced by a folder, as git's own configuration does it."""
+    origin = tmp_path / "hosts" / "acme" / "tasks"
+    origin.mkdir(parents=True)
+    git("init", "-q", cwd=origin)
+    (origin / "write.yaml").write_text((folder / "write.yaml").read_text())
+    git("add", ".", cwd=origin)
+    git("commit", "-q", "-m", "one", cwd=origin)
+    git("tag", "-a", "v1", "-m", "v1", cwd=origin)
+    first = git("rev-parse", "HEAD", cwd=origin)
+    (origin / "write.yaml").write_text(yaml.safe_dump({**TASK, "id": "later"}))
+    git("commit", "-q", "-am", "two", cwd=origin)
+    environ = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.file://{tmp_path / 'hosts'}/.insteadOf",
+        "GIT_CONFIG_VALUE_0": "https://github.com/",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    flags = ("--agent", "oracle", "--sandbox", "local", "--json")
+    done = desk.bench("acme/tasks@v1", *flags, **environ)
+    assert done.code == 0, done.err
+    assert [*json.loads(done.out)["tasks"]] == ["write"]
+    assert (tmp_path / "cache/ale/tasks/acme/tasks" / first / "write.yaml").exists()
+    newest = desk.bench("acme/tasks", *flags, **environ)
+    assert [*json.loads(newest.out)["tasks"]] == ["later"]
+    none = desk.bench("acme/tasks@v9", *flags, **environ)
+    assert none.code == 2
+    assert "has no branch or tag 'v9'" in none.err
+
+
+def test_what_is_neither_is_refused_with_the_nearest_name(bench: Bench, tmp_path: Path) -> None:
+    done = bench("gsm8", "--model", "m")
+    assert done.exit_code == 2
+    assert "did you mean 'gsm8k'?" in done.output
+    done = bench(str(tmp_path), "--model", "m")
+    assert "no tasks in here" in done.output
+    assert "task.toml" in done.output
+
+
+def test_options_of_a_run_are_refused_for_a_stored_one(
+    stored: Callable[..., Path], bench: Bench
+) -> None:
+    run = stored({"a": [(1.0, "2")]}, name="A")
+    done = bench(str(run), "-k", "4")
+    assert done.exit_code == 2
+    assert "-k is for a run to be made, and this one is stored" in done.output
+    assert "--against compares" in bench("gsm8k", "--against", str(run)).output
