@@ -97,6 +97,8 @@ class _Criterion:
     def __init__(self, function: Any, options: Mapping[str, Any]) -> None:
         self._function = function
         self._options = options
+        if _is_async(function):  # another one has no use of the sandbox
+            self.needs_workspace = True
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """The function's number as a score. One that is not asynchronous runs in a thread."""

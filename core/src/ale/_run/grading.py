@@ -3,10 +3,11 @@
 import math
 import sysconfig
 import traceback
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from inspect import isawaitable
 from numbers import Real
+from pathlib import Path
 from typing import Any, Literal
 
 from attrs import define, frozen
@@ -22,7 +23,8 @@ from ale.errors import (
     SandboxError,
     SandboxLostError,
 )
-from ale.protocols import Criterion, NeedsTools, RunsPrograms, Sandbox
+from ale.judging import Place, Scope, judged, named_in
+from ale.protocols import Criterion, JudgesItself, NeedsTools, RunsPrograms, Sandbox
 from ale.types import Capabilities, CriterionSpec, Score, Stop, Task, Trajectory, replace
 
 
@@ -161,6 +163,12 @@ class Places:
         async with self.fresh() as sandbox:
             await check_works(sandbox, damage)
 
+    def judges(self, criterion: Criterion) -> bool:
+        """Whether a criterion looks at what the agent left, and a fresh sandbox can have it."""
+        judged = isinstance(criterion, RunsPrograms) and criterion.needs_workspace
+        can = "judge" in self.own.capabilities.features
+        return judged and self.used and can and not isinstance(criterion, JudgesItself)
+
     def remark(self, criterion: Criterion, task: Task) -> str:
         """The remark on the agent's sandbox for the detail of a score; empty if there is none."""
         said = self.used and can_mislead(criterion, task, self.own.capabilities)
@@ -170,6 +178,8 @@ class Places:
 def can_mislead(criterion: Criterion, task: Task, sandbox: Capabilities) -> bool:
     """Can commands of the agent replace programs that a criterion runs beside them?"""
     if not (isinstance(criterion, RunsPrograms) and criterion.needs_workspace):
+        return False
+    if isinstance(criterion, JudgesItself) or "judge" in sandbox.features:
         return False
     user = task.environment.agent_user or task.environment.user
     is_root = user is None or user.partition(":")[0] in _ROOT
@@ -196,19 +206,39 @@ async def grade(
         AleError: the sandbox for a criterion could not be opened or set up.
     """
     grader = _Grader(step.task, trajectory, places, supervisor, timeout_s, damage)
-    scores = []
-    for spec, criterion in step.criteria:
+    scores: list[Score | None] = [None] * len(step.criteria)
+    together = [n for n, (_, criterion) in enumerate(step.criteria) if places.judges(criterion)]
+    for n, (spec, criterion) in enumerate(step.criteria):
+        if n in together:
+            continue
         said = places.remark(criterion, step.task)
         async with places.of(criterion) as sandbox:
-            score = await grader.score(spec, criterion, sandbox)
-        if problem := _problem(score):
-            name = _named(spec, criterion)
-            raise GradingError(f"{name} returned an invalid score: {problem}: {score!r}")
-        # A scalar of numpy becomes a number of Python, which every executor can send.
-        passed, value = bool(score.passed), float(score.value)
-        detail = "\n".join(filter(None, (score.detail, said)))
-        scores.append(replace(score, passed=passed, value=value, weight=spec.weight, detail=detail))
-    return tuple(scores)
+            scores[n] = _checked(
+                spec, criterion, await grader.score(spec, criterion, sandbox), said
+            )
+    if together:
+        found = await grader.judged([step.criteria[n] for n in together])
+        for n, score in zip(together, found, strict=True):
+            scores[n] = score
+    return tuple(score for score in scores if score is not None)
+
+
+def _checked(spec: CriterionSpec, criterion: Criterion, score: Score, said: str = "") -> Score:
+    """A score as it is stored.
+
+    Args:
+        said: added to its detail.
+
+    Raises:
+        GradingError: it is invalid.
+    """
+    if problem := _problem(score):
+        name = _named(spec, criterion)
+        raise GradingError(f"{name} returned an invalid score: {problem}: {score!r}")
+    # A scalar of numpy becomes a number of Python, which every executor can send.
+    passed, value = bool(score.passed), float(score.value)
+    detail = "\n".join(filter(None, (score.detail, said)))
+    return replace(score, passed=passed, value=value, weight=spec.weight, detail=detail)
 
 
 @frozen
@@ -223,11 +253,53 @@ class _Grader:
     """Time limit for each criterion."""
     damage: Damage
 
-    async def score(self, spec: CriterionSpec, criterion: Criterion, sandbox: Sandbox) -> Score:
-        """The score of one criterion, or 0 for what the agent did to its sandbox."""
-        damage, is_own = self.damage, sandbox is self.places.own
+    async def judged(
+        self, criteria: Sequence[tuple[CriterionSpec, Criterion]]
+    ) -> tuple[Score, ...]:
+        """The scores of some criteria, in the same sandboxes: one may build what another looks at.
+
+        Raises as `grade`.
+        """
+
+        async def check(place: Place) -> Sequence[Score]:
+            ask = self._second if place.kind == "without-tools" else self.score
+            return [
+                _checked(spec, criterion, await ask(spec, criterion, place.sandbox, theirs=True))
+                for spec, criterion in criteria
+            ]
+
+        texts = [text for spec, _ in criteria for text in _texts(spec.options)]
+        # Tests may be files of this machine.
+        files = [Path(text) for text in texts if text.startswith("/") and "\0" not in text]
+        scope = Scope(workdir=self.places.own.workdir, names=named_in(texts, files))
+        trusts = self.task.keep_processes
         try:
-            score = await self._verdict(spec, criterion, sandbox)
+            return await judged(self.places.own, check, scope, trusts_processes=trusts)
+        except SandboxError as error:
+            if not self.damage.caused(error):
+                raise
+        return tuple(
+            _checked(spec, criterion, self.damage.score(spec)) for spec, criterion in criteria
+        )
+
+    async def _second(
+        self, spec: CriterionSpec, criterion: Criterion, sandbox: Sandbox, *, theirs: bool
+    ) -> Score:
+        """The score in a second look, which blames nobody."""
+        score = await self._asked(spec, criterion, sandbox)
+        return await _with_tools(criterion, score, self.task, sandbox, self.places)
+
+    async def score(
+        self, spec: CriterionSpec, criterion: Criterion, sandbox: Sandbox, *, theirs: bool = False
+    ) -> Score:
+        """The score of one criterion, or 0 for what the agent did to its sandbox.
+
+        Args:
+            theirs: the agent's files are in the sandbox, though it is not the agent's own.
+        """
+        damage, is_own = self.damage, theirs or sandbox is self.places.own
+        try:
+            score = await self._verdict(spec, criterion, sandbox, is_own)
         except Exception as error:
             # In another sandbox than the agent's own, damage was done by the answer run there.
             done = damage if is_own else Damage(lost=damage.lost, began=True)
@@ -238,7 +310,9 @@ class _Grader:
             return done.score(spec)
         return await _with_tools(criterion, score, self.task, sandbox, self.places)
 
-    async def _verdict(self, spec: CriterionSpec, criterion: Criterion, sandbox: Sandbox) -> Score:
+    async def _verdict(
+        self, spec: CriterionSpec, criterion: Criterion, sandbox: Sandbox, is_own: bool
+    ) -> Score:
         """The criterion's own score; after `NoVerdictError` that of a second try.
 
         Notes damage and raises the error if neither has a verdict, and a fresh sandbox has one.
@@ -246,8 +320,7 @@ class _Grader:
         try:
             return await self._asked(spec, criterion, sandbox)
         except NoVerdictError as error:
-            theirs = self.damage.began and sandbox is self.places.own
-            if not theirs or await self.damage.found(error, sandbox):
+            if not (self.damage.began and is_own) or await self.damage.found(error, sandbox):
                 raise
         try:
             return await self._asked(spec, criterion, sandbox)
@@ -270,6 +343,18 @@ class _Grader:
         except Exception as error:
             error.add_note(f"{name}, {_place(error)}")
             raise
+
+
+def _texts(options: object) -> Iterator[str]:
+    """Every text in the options of a criterion."""
+    if isinstance(options, str):
+        yield options
+    elif isinstance(options, Mapping):
+        for value in options.values():
+            yield from _texts(value)
+    elif isinstance(options, Sequence) and not isinstance(options, bytes):
+        for value in options:
+            yield from _texts(value)
 
 
 def _place(error: Exception) -> str:

@@ -48,7 +48,7 @@ from ale.protocols.start import (
     Start,
     StartScheme,
 )
-from ale.protocols.task import Criterion, NeedsTools, RunsPrograms, TaskSource
+from ale.protocols.task import Criterion, JudgesItself, NeedsTools, RunsPrograms, TaskSource
 from ale.protocols.training import (
     BackgroundSaver,
     Chunker,
@@ -90,6 +90,7 @@ __all__ = [
     "HasServiceContainers",
     "IgnoresDemonstrations",
     "Judge",
+    "JudgesItself",
     "KnowsTokenizer",
     "Launch",
     "Launched",

@@ -83,3 +83,17 @@ class RunsPrograms(Protocol):
         If not, it is given a sandbox, set up for the task, in which nothing has run yet.
         """
         ...
+
+
+@runtime_checkable
+class JudgesItself(Protocol):
+    """A criterion that opens judges by itself (`ale.protocols.OpensJudge`), with `ale.judging`.
+
+    It is given the agent's sandbox, while the run opens a judge for every other criterion that
+    needs the workspace.
+    """
+
+    @property
+    def opens_judge(self) -> bool:
+        """Whether it will open one."""
+        ...

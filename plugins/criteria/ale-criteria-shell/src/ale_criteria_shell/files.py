@@ -1,5 +1,7 @@
 """The criterion on the content of a file."""
 
+from typing import ClassVar
+
 from attrs import frozen
 
 from ale.errors import NoVerdictError
@@ -35,6 +37,7 @@ class FileContains:
     """Passes when a file contains a text or a match of a regular expression."""
 
     options: FileContainsOptions
+    needs_workspace: ClassVar[bool] = True
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """One exec to see what the path is, one read. Raises as `Criterion.grade`."""

@@ -5,13 +5,14 @@ import json
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attrs import frozen
 
 from ale.errors import GradingError, NoVerdictError, UnsupportedError
 from ale.files import write_whole
+from ale.judging import Place, Scope, judged, named_in
 from ale.plugin import BuildContext
 from ale.protocols import (
     HasServiceContainers,
@@ -22,7 +23,6 @@ from ale.protocols import (
     SwitchesUser,
 )
 from ale.types import ExecResult, Score, Task, Trajectory, replace
-from ale_grading.judging import Place, Scope, judged
 from ale_tasks_harbor import artifacts, parsers, phases, reward, separate_verifier
 from ale_tasks_harbor.capabilities import MAIN, unable
 from ale_tasks_harbor.options import (
@@ -32,7 +32,7 @@ from ale_tasks_harbor.options import (
     TaskTestsOptions,
 )
 from ale_tasks_harbor.paths import DEFAULT_PATHS, SandboxPaths
-from ale_tasks_harbor.preparation import CLEAN, PreparedSandbox, TestPreparation, Verdict
+from ale_tasks_harbor.preparation import PreparedSandbox, TestPreparation, Verdict
 from ale_tasks_harbor.variables import resolved
 
 NAME = "task_tests"
@@ -90,6 +90,16 @@ class TaskTests:
         self._environ = context.environ
         self._run = context.run_directory
         self._places = places
+
+    @property
+    def needs_workspace(self) -> bool:
+        """True. See `ale.protocols.RunsPrograms`."""
+        return True
+
+    @property
+    def opens_judge(self) -> bool:
+        """Unless the tests have a container of their own. See `ale.protocols.JudgesItself`."""
+        return self.options.separate_verifier is None
 
     async def grade(self, task: Task, trajectory: Trajectory, sandbox: Sandbox) -> Score:
         """Run the tests once. Raises as `Criterion.grade`."""
@@ -190,32 +200,21 @@ class _Grading:
         """Run the tests in a fresh sandbox with the agent's changes, if that can be had."""
         proxies = await phases.enter(self.sandbox, self.options.tests_network)
         places = self.places
-        folders = CLEAN["PATH"].split(":")
-        scope = Scope(workdir=self.sandbox.workdir, names=self._tests_name, path=folders)
+        names = named_in((), map(Path, self.options.tests))
+        scope = Scope(workdir=self.sandbox.workdir, names=names)
 
-        async def check(place: Place) -> Score:
+        async def check(place: Place) -> Sequence[Score]:
             if place.judge is None:
-                return await self._score(await self._here(None))
+                return [await self._score(await self._here(None))]
             grading = self
             if place.kind == "without-tools" and self.folder is not None:
                 grading = replace(self, folder=self.folder / place.kind)
             tested = await grading._fresh(place.sandbox, place.judge, proxies)
-            return await grading._score(tested)
+            return [await grading._score(tested)]
 
         never = (places.tests, f"{places.logs}/verifier")
-        return await judged(self.sandbox, check, scope, never)
-
-    def _tests_name(self, path: str) -> bool:
-        """Whether a file of the tests has this path in it."""
-        wanted = path.encode(errors="surrogateescape")
-        return any(wanted in data for data in self._texts())
-
-    def _texts(self) -> Iterator[bytes]:
-        for source in map(Path, self.options.tests):
-            for path in source.rglob("*") if source.is_dir() else [source]:
-                if path.is_file():
-                    with path.open("rb") as file:
-                        yield file.read(_SCANNED)
+        (score,) = await judged(self.sandbox, check, scope, never)
+        return score
 
     async def _fresh(self, sandbox: Sandbox, judge: Judge, env: Mapping[str, str]) -> _Tested:
         """Run the tests in a judge."""

@@ -8,7 +8,8 @@ narrow lets a forgery pass.
 import posixpath
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 from attrs import field, frozen
 
@@ -60,7 +61,33 @@ class Scope:
 
     workdir: str
     names: Callable[[str], bool] = field(default=lambda path: False)
-    path: Sequence[str] = ()
+    path: Sequence[str] = (
+        *("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"),
+    )
+
+
+def named_in(texts: Iterable[str], files: Iterable[Path] = ()) -> Callable[[str], bool]:
+    """Whether a path stands in one of the texts or files, for `Scope.names`.
+
+    Args:
+        files: of a folder all files; of each file the first MiB is read.
+    """
+    given = [text.encode(errors="surrogateescape") for text in texts]
+    listed = list(files)
+
+    def contents() -> Iterator[bytes]:
+        yield from given
+        for source in listed:
+            for path in source.rglob("*") if source.is_dir() else [source]:
+                if path.is_file():
+                    with path.open("rb") as file:
+                        yield file.read(_LONGEST)
+
+    def names(path: str) -> bool:
+        wanted = path.encode(errors="surrogateescape")
+        return any(wanted in content for content in contents())
+
+    return names
 
 
 async def tools_among(judge: Judge, scope: Scope) -> list[str]:

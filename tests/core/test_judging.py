@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ale.errors import NoVerdictError, SandboxDamagedError, UnsupportedError
+from ale.judging import Place, Scope, judged
+from ale.judging.tools import tools_among
 from ale.testing.fakes import FolderSandbox
 from ale.types import CarriedChange, Score, replace
-from ale_grading.judging import Place, Scope, judged
-from ale_grading.judging.tools import tools_among
 
 SCOPE = Scope(
     workdir="/app",
@@ -156,8 +156,12 @@ def score(value: float) -> Score:
     return Score(criterion="it", passed=value == 1, value=value)
 
 
-async def verdict(sandbox: Judged, check: object) -> Score:
-    return await judged(sandbox, check, SCOPE)  # type: ignore[arg-type]
+async def verdict(sandbox: FolderSandbox, check: object) -> Score:
+    async def one(place: Place) -> list[Score]:
+        return [await check(place)]  # type: ignore[operator]
+
+    (found,) = await judged(sandbox, one, SCOPE)
+    return found
 
 
 def with_tools(value: float, otherwise: float) -> object:
@@ -247,7 +251,7 @@ async def test_without_a_judge_the_score_says_so(tmp_path: Path) -> None:
     assert found.value == 1.0
     assert "judged in the agent's own sandbox" in found.detail
     assert "no overlay" in found.detail
-    plain = await judged(FolderSandbox(tmp_path), with_tools(0.0, 1.0), SCOPE)  # type: ignore[arg-type]
+    plain = await verdict(FolderSandbox(tmp_path), with_tools(0.0, 1.0))
     assert "judged in the agent's own sandbox" in plain.detail
     assert plain.contested is None
 
