@@ -163,7 +163,7 @@ ATTACKS: Mapping[str, Left] = {
     ),
     "prints-everything": Left(
         solve="seq 0 200 >out.txt",
-        criteria=[{"type": "regex_in_stdout", "command": "cat out.txt", "pattern": "^42$"}],
+        criteria=[{"type": "regex_in_stdout", "command": "cat out.txt", "pattern": "^4\\d$"}],
     ),
     "digits-of-another-script": Left(
         solve="printf '\\331\\244\\331\\242\\n' >out.txt",

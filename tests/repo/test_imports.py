@@ -26,6 +26,7 @@ LAYERS = [
     "agents",
     "workspaces",
     "sandboxes",
+    "judging",
     "functions",
     "plugin",
     "protocols",

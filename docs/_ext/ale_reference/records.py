@@ -25,6 +25,7 @@ MODULES = (
     "functions",
     "agents",
     "sandboxes",
+    "judging",
     "workspaces",
     "folders",
     "observers",

@@ -24,7 +24,9 @@ from ale.protocols import (
     AgentContext,
     HasAgentUser,
     KnowsTokenizer,
+    ListsSessions,
     MiddlewareContext,
+    OpensJudge,
     Restoring,
     RestoringScheme,
     Sandbox,
@@ -97,6 +99,8 @@ class EpisodeRecord:
     tokenizer: str | None = None
     """Identity of the model's tokenizer; None if it is not known."""
     damage: Damage = field(factory=Damage)
+    ended: int = 0
+    """How many processes of the agent were ended before the last step was graded."""
     retryable: bool = True
     """False after an error that another attempt would only repeat."""
     restoring: Restoring | None = None
@@ -367,9 +371,10 @@ class _Attempt:
             check_answered(record.stop)
         if not self._task.keep_processes:
             # Processes that the agent left running must not affect the verdict.
-            await sandbox.end_processes()
+            record.ended = await _end_processes(sandbox)
 
     async def _grade(self, step: PreparedTask, places: Places) -> None:
+        places.ended = self.record.ended
         record, timeout_s = self.record, self.runner.options.grading_timeout_s
         supervisor, trajectory = self.runner.supervisor, record.trajectory
         scores = await grade(step, trajectory, places, supervisor, timeout_s, record.damage)
@@ -417,6 +422,16 @@ class _Attempt:
         """Seconds that opening, setting up and closing a sandbox may take."""
         options, n_steps = self.runner.options, len(self._task.setup_steps) + 1
         return 2 * options.open_timeout_s + n_steps * options.setup_timeout_s
+
+
+async def _end_processes(sandbox: Sandbox) -> int:
+    """End all processes; how many of them were no shells that are known."""
+    if isinstance(sandbox, OpensJudge):
+        count = await sandbox.left_running()
+        await sandbox.end_processes()
+        return count
+    shells = len(sandbox.sessions) if isinstance(sandbox, ListsSessions) else 0
+    return max(0, await sandbox.end_processes() - shells)
 
 
 _EXCERPT_BYTES = 2000

@@ -139,6 +139,8 @@ class Places:
     """Code of the model may have run in it."""
     fresh: Callable[[], AbstractAsyncContextManager[Sandbox]]
     """Opens another one, set up for the task."""
+    ended: int = 0
+    """How many processes that the agent had left running were ended."""
 
     @asynccontextmanager
     async def of(self, criterion: Criterion) -> AsyncIterator[Sandbox]:
@@ -171,8 +173,14 @@ class Places:
 
     def remark(self, criterion: Criterion, task: Task) -> str:
         """The remark on the agent's sandbox for the detail of a score; empty if there is none."""
-        said = self.used and can_mislead(criterion, task, self.own.capabilities)
-        return REMARK if said else ""
+        looks = isinstance(criterion, RunsPrograms) and criterion.needs_workspace
+        said = []
+        if self.used and looks and self.ended:
+            were = "process of the agent was" if self.ended == 1 else "processes of the agent were"
+            said.append(f"{self.ended} {were} ended before the check")
+        if self.used and can_mislead(criterion, task, self.own.capabilities):
+            said.append(REMARK)
+        return "\n".join(said)
 
 
 def can_mislead(criterion: Criterion, task: Task, sandbox: Capabilities) -> bool:
@@ -264,7 +272,12 @@ class _Grader:
         async def check(place: Place) -> Sequence[Score]:
             ask = self._second if place.kind == "without-tools" else self.score
             return [
-                _checked(spec, criterion, await ask(spec, criterion, place.sandbox, theirs=True))
+                _checked(
+                    spec,
+                    criterion,
+                    await ask(spec, criterion, place.sandbox, theirs=True),
+                    self.places.remark(criterion, self.task),
+                )
                 for spec, criterion in criteria
             ]
 

@@ -17,12 +17,14 @@ from ale.protocols import (
     Checkable,
     CheckableBackend,
     CheckableExecutor,
+    Criterion,
     ExplainsObjective,
+    KnowsWeakness,
     ObjectiveFacts,
     SandboxBackend,
 )
 from ale.text import counted
-from ale.types import Task
+from ale.types import CriterionSpec, Task
 
 
 def isolation_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> list[str]:
@@ -38,7 +40,7 @@ def isolation_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) ->
     notes = _auto_notes(config, lacking)
     if "network" in lacking:
         notes += _network_notes(config, tasks)
-    return notes + _grading_notes(config, backend, tasks)
+    return notes + _grading_notes(config, backend, tasks) + _weakness_notes(tasks)
 
 
 def check_tasks(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> None:
@@ -113,12 +115,9 @@ def _network_notes(config: RunConfig, tasks: Tasks) -> list[str]:
 def _grading_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> list[str]:
     """The tasks that are graded by programs which the agent can replace."""
     found = [
-        (ready.task.id, spec.type)
-        for split in tasks.values()
-        for whole in split
-        for ready in whole.steps or (whole,)
-        for spec, criterion in ready.criteria
-        if can_mislead(criterion, ready.task, backend.capabilities)
+        (task.id, spec.type)
+        for task, spec, criterion in _criteria(tasks)
+        if can_mislead(criterion, task, backend.capabilities)
     ]
     if not found:
         return []
@@ -130,6 +129,23 @@ def _grading_notes(config: RunConfig, backend: SandboxBackend, tasks: Tasks) -> 
         f"and its commands can replace the programs of '{config.sandbox.name}': a wrong result can "
         "pass"
     ]
+
+
+def _weakness_notes(tasks: Tasks) -> list[str]:
+    """The ways to pass that criteria know of themselves, each with the tasks that have it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for task, spec, criterion in _criteria(tasks):
+        if isinstance(criterion, KnowsWeakness) and (how := criterion.weakness(task)):
+            found.setdefault((spec.type, how), []).append(task.id)
+    return [f"{_summary(ids)}: {kind}: {how}" for (kind, how), ids in found.items()]
+
+
+def _criteria(tasks: Tasks) -> Iterator[tuple[Task, CriterionSpec, Criterion]]:
+    for split in tasks.values():
+        for whole in split:
+            for ready in whole.steps or (whole,):
+                for spec, criterion in ready.criteria:
+                    yield ready.task, spec, criterion
 
 
 def _summary(ids: list[str]) -> str:

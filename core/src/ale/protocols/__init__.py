@@ -48,7 +48,14 @@ from ale.protocols.start import (
     Start,
     StartScheme,
 )
-from ale.protocols.task import Criterion, JudgesItself, NeedsTools, RunsPrograms, TaskSource
+from ale.protocols.task import (
+    Criterion,
+    JudgesItself,
+    KnowsWeakness,
+    NeedsTools,
+    RunsPrograms,
+    TaskSource,
+)
 from ale.protocols.training import (
     BackgroundSaver,
     Chunker,
@@ -92,6 +99,7 @@ __all__ = [
     "Judge",
     "JudgesItself",
     "KnowsTokenizer",
+    "KnowsWeakness",
     "Launch",
     "Launched",
     "Launcher",

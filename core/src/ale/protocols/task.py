@@ -97,3 +97,12 @@ class JudgesItself(Protocol):
     def opens_judge(self) -> bool:
         """Whether it will open one."""
         ...
+
+
+@runtime_checkable
+class KnowsWeakness(Protocol):
+    """A criterion that knows by its options how it could be passed without the work."""
+
+    def weakness(self, task: Task) -> str:
+        """How, for a note of ``ale check`` and at the start of a run; empty if it knows no way."""
+        ...

@@ -69,6 +69,30 @@ async def test_an_object_gives_one_answer_to_a_question(
     assert score.value == 0.0, score.detail
 
 
+@pytest.mark.parametrize("base", ["str", "bytes", "bytearray"])
+async def test_no_method_of_a_text_is_given_an_operand_of_the_tests(
+    grade: Grade, base: str, tmp_path: Path
+) -> None:
+    code = (
+        f"def told(self, *given):\n    open({str(tmp_path / 'told')!r}, 'a').write(repr(given))\n"
+        "    return True\n"
+        f"names = {{name for name in dir({base}) if name[0] != '_' or name in ('__eq__', '__ne__',"
+        " '__contains__', '__lt__', '__add__', '__mod__', '__rmod__')}\n"
+        f"Text = type('Text', ({base},), dict.fromkeys(names, told))\n"
+        f"def f():\n    return Text({'' if base == 'str' else 'b'}'no')\n"
+    )
+    operand = "'it'" if base == "str" else "b'it'"
+    methods = ("startswith", "endswith", "find", "count", "strip", "split", "removeprefix", "join")
+    asked = [f"f().{name}({operand})" for name in methods]
+    asked += [f"f() {sign} {operand}" for sign in ("==", "<", "+", "%")] + [f"{operand} in f()"]
+    tests = [
+        f"try:\n    {each}\nexcept TypeError:\n    pass\nassert f() == {operand}" for each in asked
+    ]
+    score = await grade(code, *tests, partial=True)
+    assert score.value == 0.0, score.detail
+    assert not (tmp_path / "told").exists()
+
+
 @pytest.mark.parametrize(
     "test",
     [

@@ -198,6 +198,31 @@ async def test_a_pattern_is_searched_line_by_line(grade: Grade, pattern: str, pa
     assert (await grade(prints("printf 'a\\nbb\\n'", pattern))).passed is passes
 
 
+async def test_digits_are_those_of_ascii(grade: Grade) -> None:
+    arabic = "printf '\\331\\244\\331\\242\\n'"
+    assert not (await grade(prints(arabic, r"^\d+$"))).passed
+    assert (await grade(prints(f"{arabic}; echo 42", r"^[\d]+$"))).contested is None
+    assert (await grade(prints("printf 'caf\\303\\251 1'", r"^\w+ \d$"))).passed
+
+
+async def test_different_matches_are_contested(grade: Grade) -> None:
+    score = await grade(prints("seq 99", r"^4\d$"))
+    assert (score.value, score.contested) == (1.0, 0.0)
+    assert "whoever prints everything would pass" in score.detail
+    assert (await grade(prints("echo 42; echo 42", r"^4\d$"))).contested is None
+    assert not (await grade(prints("seq 9", r"^4\d$"))).passed
+
+
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [("^42$", "'42' among all else"), (r"\A42\n\Z", ""), ("^h.llo$", ""), ("Print", "'Print'")],
+)
+def test_a_pattern_that_is_passed_by_printing_everything_says_so(pattern: str, says: str) -> None:
+    found = prints("cat out", pattern).weakness(builders.task(goal="Print the answer."))
+    assert found.startswith(says)
+    assert bool(found) == bool(says)
+
+
 async def test_only_stdout_is_searched(grade: Grade) -> None:
     score = await grade(prints("echo 42 >&2", "42"))
     assert score.value == 0.0

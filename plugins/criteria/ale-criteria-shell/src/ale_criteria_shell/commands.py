@@ -6,15 +6,19 @@ from typing import ClassVar
 from attrs import frozen
 
 from ale.protocols import Sandbox
-from ale.types import ExecResult, Score, Task, Trajectory
+from ale.types import ExecResult, Score, Task, Trajectory, replace
 from ale_criteria_shell import shell
-from ale_criteria_shell.matching import SearchTooLongError, matches
+from ale_criteria_shell.matching import SearchTooLongError, matches, search
 from ale_criteria_shell.options import (
     CommandExitCodeOptions,
     CommandOptions,
     RegexInStdoutOptions,
 )
 from ale_grading.signed_tests import CLEAN, Look, excerpt, inverts, lacking_of_line
+
+_NUMBERS = 10_000
+_WORDS = ("yes", "no", "true", "false", "ok", "OK", "pass", "passed", "PASS", "success", "done")
+_LOOK_S = 1.0
 
 
 def _score(
@@ -81,25 +85,48 @@ class RegexInStdout:
         """Run the command once and search its output. Raises as `Criterion.grade`."""
         options = self.options
         outcome, error = await shell.run(sandbox, task, options)
-        late = False
+        late, found = False, list[str]()
         try:
-            error = error or await self._mismatch(outcome)
+            if error is None:
+                text = outcome.stdout.decode("utf-8", "replace")
+                found = await matches(options.pattern, text)
+                error = self._mismatch(outcome, found)
         except SearchTooLongError as too_long:
             error, late = str(too_long), True
         detail = f"{options.command!r} printed {options.pattern!r}"
         if error is not None:
             detail = f"{options.command!r}: {error}\n{_evidence(outcome)}"
-        return _score("regex_in_stdout", error is None, detail, outcome, late=late)
+        score = _score("regex_in_stdout", error is None, detail, outcome, late=late)
+        if error is not None or len(found) < 2:
+            return score
+        shown = ", ".join(excerpt(text, 40) for text in found)
+        note = f"[contested: different matches ({shown}): whoever prints everything would pass]"
+        return replace(score, detail=f"{detail}\n{note}", contested=0.0)
 
     async def lacking(self, task: Task, sandbox: Sandbox, *, untouched: bool) -> Collection[str]:
         """The programs of the command that are missing. Raises as `NeedsTools.lacking`."""
         return await _lacking(self.options, task, sandbox, untouched)
 
-    async def _mismatch(self, outcome: ExecResult) -> str | None:
+    def weakness(self, task: Task) -> str:
+        """How a command that prints everything would pass. See `ale.protocols.KnowsWeakness`."""
+        numbers = "\n".join(map(str, range(_NUMBERS)))
+        everything = "\n".join((numbers, *_WORDS, *task.goal.split(), task.goal))
+        try:
+            found = search(self.options.pattern, everything, _LOOK_S)
+        except TimeoutError:
+            return ""
+        if len(found) != 1:  # no match; of several the score is contested
+            return ""
+        return (
+            f"{found[0]!r} among all else passes {self.options.pattern!r}, so whoever prints every "
+            r"number and word does; \A and \Z ask for the whole output"
+        )
+
+    def _mismatch(self, outcome: ExecResult, found: Collection[str]) -> str | None:
         wanted = self.options.exit_code
         if wanted is not None and outcome.exit_code != wanted:
             return f"exit code {outcome.exit_code}, expected {wanted}"
-        if await matches(self.options.pattern, outcome.stdout.decode("utf-8", "replace")):
+        if found:
             return None
         cut = " (of long output, head and tail were searched)" if outcome.truncated else ""
         return f"no match of {self.options.pattern!r} in stdout{cut}, exit code {outcome.exit_code}"

@@ -87,6 +87,6 @@ class FileContains:
 
     async def _holds(self, text: str) -> bool:
         if self.options.pattern is not None:
-            return await matches(self.options.pattern, text)
+            return bool(await matches(self.options.pattern, text))
         assert self.options.text is not None
         return self.options.text in text

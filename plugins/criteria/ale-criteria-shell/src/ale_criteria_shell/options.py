@@ -78,7 +78,10 @@ class RegexInStdoutOptions(CommandOptions):
 
     pattern: str = field(
         validator=_pattern,
-        metadata=doc("Python regular expression; ^ and $ match at each line's start and end."),
+        metadata=doc(
+            "Python regular expression; ^ and $ match at each line's start and end, \\d an ASCII "
+            "digit. The score is contested if it has different matches."
+        ),
     )
     exit_code: int | None = field(
         default=None, metadata=doc("Exit code that is required too; null allows any.")

@@ -374,6 +374,8 @@ ARITHMETIC = {*OPERATORS, "divmod", *("r" + name for name in (*OPERATORS, "divmo
 QUESTIONS = {"count", "index", "isdisjoint", "issubset", "issuperset"}
 QUESTIONS |= {"difference", "intersection", "symmetric_difference", "union"}
 """Methods of builtin types that are given what a value is compared with."""
+TEXTUAL = {name for name in dir(bytes) if name[:1] != "_"}
+"""Methods of a `bytearray` that do not change it; all of a text are those of its plain value."""
 FIXED = (bool, int, float, complex, str, bytes, tuple, frozenset)
 PLAIN = (type(None), bool, int, float, complex, str, bytes, range)
 DEEPEST = 5
@@ -417,7 +419,7 @@ class Remote:
         if name == "__signature__":
             return signature(self)
         value = fixed(self)
-        if value is None and name in QUESTIONS and has_base(self):
+        if value is None and name in QUESTIONS | TEXTUAL and has_base(self):
             value = plain(self)
         if name[:1] != "_" and hasattr(value, name):
             return getattr(value, name)
