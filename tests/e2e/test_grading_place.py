@@ -81,19 +81,17 @@ COMMAND = {"type": "command_exit_code", "command": "test -e answer.py"}
 
 
 @pytest.mark.parametrize("options", [{}, {"user": "nobody"}])
-def test_a_score_says_where_the_agent_could_have_forged_it(
+def test_what_an_agent_changed_of_its_own_check_contests_the_score(
     workshop: Any, engine: str, options: dict[str, str]
 ) -> None:
     write = f"cat >answer.py <<'END'\n{ROOT}END\npython3 answer.py"
     script = [{"shell": write}, "Done."]
     scores, said = graded(workshop, engine, "iflow", FILE, COMMAND, script=script, **options)
-    told = [REMARK in score["detail"] for score in scores]
+    contested = [score.get("contested") for score in scores]
+    assert not any(REMARK in score["detail"] for score in scores)
+    assert "can replace the programs" not in said
     if options:
-        assert (values(scores), told) == ([0.0, 1.0], [False, False])
-        assert "can replace the programs" not in said
+        assert (values(scores), contested) == ([0.0, 1.0], [None, None])
     else:
-        assert told == [True, True]
-        assert (
-            "1 task (square) is graded by 'command_exit_code', 'python_tests' in the sandbox in "
-            "which the agent works, and its commands can replace the programs"
-        ) in " ".join(said.split())
+        assert (values(scores), contested) == ([1.0, 1.0], [0.0, None])
+        assert "encodings/__init__.py" in scores[0]["detail"]
