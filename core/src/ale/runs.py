@@ -40,7 +40,7 @@ from ale._store import Redactor, RunReader
 from ale._store.branch import BRANCHED_FROM, branch_run
 from ale._store.checkpoints import Checkpoints
 from ale._store.codec import plain
-from ale._store.diagnosis import Causes, Learning, learning, model_name
+from ale._store.diagnosis import Causes, Learning, learning, model_name, short_groups
 from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
 from ale._store.lock import holder, lock
@@ -96,6 +96,7 @@ __all__ = [
     "read_sections",
     "read_source",
     "secret_names",
+    "short_groups",
     "versions",
     "without_overrides",
     "written_config",

@@ -362,6 +362,22 @@ def _remedy(run: "Run") -> list[str]:
     ]
 
 
+def _counted_apart(run: "Run") -> list[str]:
+    """What is learned from or graded, but may not be what it seems; nothing where there is none."""
+    from ale._store.diagnosis import short_groups
+
+    found = {
+        "short groups": short_groups(run.store.reader.events()),
+        "timed out": _graded(run.store.index.timed_out(), "a time limit of the grading"),
+        "damaged": _graded(run.store.index.damaged(), "the agent damaged its sandbox"),
+    }
+    return [f"  {name:<12} {what}" for name, what in found.items() if what]
+
+
+def _graded(n: int, why: str) -> str | None:
+    return f"{n}  ({why}; graded)" if n else None
+
+
 def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> str:
     """The outcome, the run directory, and installed commands to try next."""
     from ale._store.diagnosis import learning, model_name
@@ -389,11 +405,7 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         lines.append(f"  training     {warning}")
     if finished.n_broken and not stopped:
         lines += _broken(run, finished.n_broken)
-    if late := index.timed_out():
-        lines.append(f"  timed out    {late}  (a time limit of the grading; graded)")
-    if damaged := index.damaged():
-        lines.append(f"  damaged      {damaged}  (the agent damaged its sandbox; graded)")
-    lines += ["stored in", f"  {path}"]
+    lines += [*_counted_apart(run), "stored in", f"  {path}"]
     quoted = shlex.quote(path)
     creditable = "show" in commands and finished.n_graded > 0
     following = {

@@ -237,7 +237,8 @@ class RunOptions:
         metadata=doc(
             "Retries of a broken episode (an infrastructure error, not a failed task). An error of "
             "the model is not retried here, because its component has retries of its own; but an "
-            "answer that was lost with its inference server is.",
+            "answer that was lost with its inference server is. Where a policy learns, also how "
+            "many fresh episodes are sampled in the place of one that stays broken.",
             changeable=True,
         ),
     )

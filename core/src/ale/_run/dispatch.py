@@ -123,9 +123,13 @@ def refuse_lost(session: Session, version: int, jobs: Iterator[Job]) -> None:
 class Dispatcher:
     """Runs the episodes of one run."""
 
-    def __init__(self, session: Session, workers: Workers) -> None:
+    def __init__(
+        self, session: Session, workers: Workers, in_place_of: Callable[[Job], Job | None]
+    ) -> None:
         self._session = session
         self._workers = workers
+        self._in_place_of = in_place_of
+        """As `StartPlan.in_place_of`."""
         self._slots = asyncio.Semaphore(session.config.run.concurrency)
         """One slot for each episode that may run at once."""
         self._admission = asyncio.Lock()
@@ -160,20 +164,27 @@ class Dispatcher:
         return first is None and not interrupt.draining
 
     async def _run_one(self, job: Job) -> None:
-        """Run and store one episode, then free its slot."""
-        session = self._session
+        """Run and store one episode, and what is sampled in its place; then free its slot."""
+        following: Job | None = job
         try:
-            episode = await self._episode(job)
-            if episode is None or session.early_stop.cause is not None:
-                return  # finished while the run was stopping: sampled again with the others
-            session.store.add_episode(episode)
-            await self._workers.stored(job)
-            session.times.add(episode)
-            event = EpisodeFinished(episode=episode, at=session.context.clock())
-            session.observers.notify("ale_episode_finished", event)
-            session.early_stop.add(episode)
+            while following is not None and await self._stored(following):
+                following = self._in_place_of(following)
         finally:
             self._slots.release()
+
+    async def _stored(self, job: Job) -> bool:
+        """Run and store one episode; False if the run is to end."""
+        session = self._session
+        episode = await self._episode(job)
+        if episode is None or session.early_stop.cause is not None:
+            return False  # finished while the run was stopping: sampled again with the others
+        session.store.add_episode(episode)
+        await self._workers.stored(job)
+        session.times.add(episode)
+        event = EpisodeFinished(episode=episode, at=session.context.clock())
+        session.observers.notify("ale_episode_finished", event)
+        session.early_stop.add(episode)
+        return not session.interrupt.draining
 
     async def _episode(self, job: Job) -> Episode | None:
         """A job's episode, as the run counts it; None if it was withdrawn.

@@ -86,11 +86,15 @@ def training_jobs(
         tasks: by id.
     """
     for start in starts:
-        where = (start.task_id, start.name) if start.name else (start.task_id,)
+        task = tasks[start.task_id].task
         for rollout in range(start.rollouts):
-            key: Key = ("train", step, start.task_id, start.name, rollout, None)
-            seed = derive_seed(options.seed, step, *where, rollout)
-            yield _job(tasks[start.task_id].task, key, seed)
+            yield _training_job(task, options.seed, step, start.name, rollout)
+
+
+def _training_job(task: Task, seed: int, step: int, start: str, rollout: int) -> Job:
+    where = (task.id, start) if start else (task.id,)
+    key: Key = ("train", step, task.id, start, rollout, None)
+    return _job(task, key, derive_seed(seed, step, *where, rollout))
 
 
 def evaluation_jobs(
@@ -221,6 +225,8 @@ class StartPlan:
     options: RunOptions
     scheme: StartScheme | None
     store: RunDirectory
+    trains: bool
+    """Has the run a trainer, for which a group is to be whole?"""
     _planned: list[Sequence[Start]] = field(factory=list)
     """Starts of the first steps, as planned by a scheme."""
     _learned: int = 0
@@ -299,14 +305,58 @@ class StartPlan:
                 yield Drawn(number=next(number), key=key, jobs=jobs)
 
     def jobs(self, step: int, starts: Sequence[Start]) -> Iterator[Job]:
-        """The jobs of a step's episodes from these starts."""
-        return training_jobs(self._by_id, self.options, step, starts)
+        """The jobs of a step's episodes from these starts.
+
+        One whose episode is stored, and broke, is followed by the one in its place.
+        """
+        for first in training_jobs(self._by_id, self.options, step, starts):
+            job: Job | None = first
+            while job is not None:
+                yield job
+                job = self.in_place_of(job)
+
+    def in_place_of(self, job: Job) -> Job | None:
+        """The job of a fresh episode in the group of one that broke, with a seed of its own.
+
+        None if the episode did not break, if as many in its place broke as ``run.retries`` allows,
+        if a step has learned from the group, or if nothing learns from it.
+        """
+        key = key_of(job)
+        if not self.trains or job.split != "train" or not self.store.index.broke(key):
+            return None
+        group = GroupKey(job.step, job.task.id, job.start)
+        size = self._size(group)
+        if job.rollout // size >= self.options.retries or self._is_learned(group):
+            return None
+        seed = self.options.seed
+        return _training_job(job.task, seed, job.step, job.start, job.rollout + size)
+
+    def _is_learned(self, group: GroupKey) -> bool:
+        if self.store.index.stream is not None:
+            return self.store.groups.is_used(group)
+        return group.step <= self.store.checkpoints.newest()
+
+    def short(self, step: int) -> int:
+        """Number of groups of a training step that lack an episode with a reward."""
+        index = self.store.index
+        rewards = index.group_rewards(step)
+        groups = index.group_keys(step)
+        return sum(len(rewards.get(group, ())) < self._size(group) for group in groups)
 
     def start_of(self, job: Job) -> Start:
         """The start that a job names. It may have an expert, which can't be sent."""
-        starts = () if self.scheme is None or job.split != "train" else self.starts(job.step)
-        own = (each for each in starts if (each.task_id, each.name) == (job.task.id, job.start))
-        return next(own, Start(task_id=job.task.id, rollouts=self.options.rollouts))
+        if job.split != "train":
+            return Start(task_id=job.task.id, rollouts=self.options.rollouts)
+        return self._start_of(GroupKey(job.step, job.task.id, job.start))
+
+    def _start_of(self, group: GroupKey) -> Start:
+        starts = () if self.scheme is None else self.starts(group.step)
+        own = (each for each in starts if (each.task_id, each.name) == group[1:])
+        return next(own, Start(task_id=group.task_id, rollouts=self.options.rollouts))
+
+    def _size(self, group: GroupKey) -> int:
+        """Number of episodes that a group is to have."""
+        return self._start_of(group).rollouts
 
     def _starts(self, step: int) -> Sequence[Start]:
         return starts_of_step(self.tasks, self.options, step, self.scheme)

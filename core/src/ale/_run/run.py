@@ -49,7 +49,13 @@ class Run(Session):
         self.store.begin()
         try:
             await self._prune()
-            plan = StartPlan(self.tasks["train"], self.config.run, self.parts.starts, self.store)
+            plan = StartPlan(
+                tasks=self.tasks["train"],
+                options=self.config.run,
+                scheme=self.parts.starts,
+                store=self.store,
+                trains=self.parts.trainer is not None,
+            )
             async with executing(self, plan.start_of) as workers:
                 self.interrupt.on_drain = workers.drain
                 self.times.begin()
@@ -83,7 +89,7 @@ class Run(Session):
         self.record_event("config_changed", changes=made)
 
     async def _work(self, workers: Workers, plan: StartPlan) -> str:
-        dispatcher, training = Dispatcher(self, workers), Training(self)
+        dispatcher, training = Dispatcher(self, workers, plan.in_place_of), Training(self)
         evaluator = Evaluator(self, dispatcher, training.saved)
         if self.conduct is not None:
             return await self.conduct(self, training, evaluator)

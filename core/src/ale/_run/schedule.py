@@ -18,6 +18,7 @@ from ale._run.evaluation import Evaluator
 from ale._run.plan import Drawn, StartPlan, further_starts, has_signal, key_of
 from ale._run.session import Session
 from ale._run.training import Training
+from ale._store.diagnosis import GROUPS_SHORT
 from ale._store.groups import FILE as GROUPS
 from ale._store.groups import GroupKey, Groups
 from ale.errors import InputError, Problem
@@ -76,7 +77,8 @@ class Scheduler:
         with self.session.times.on("rollouts"):
             if not await source.fill(step):
                 return False
-        await self.training.learn(step, source.facts())
+        short = {GROUPS_SHORT: float(self.plan.short(step))}
+        await self.training.learn(step, {**short, **source.facts()})
         # Planned before the evaluation: a scheme's plan depends only on the steps.
         self.plan.learn(step + 1)
         self.plan.upto(self.capacity.ahead(step + 1))

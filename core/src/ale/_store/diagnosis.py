@@ -9,7 +9,7 @@ from attrs import frozen
 
 from ale._store.index import Index
 from ale.errors import ContextLengthError
-from ale.text import shorten_middle
+from ale.text import counted, shorten_middle
 from ale.types import Episode
 
 _WIDTH = 200
@@ -79,6 +79,8 @@ SKIPPED = "steps_skipped"
 """Metric of a trainer: 1 for a step whose updates it has undone, as one was not finite."""
 WITHOUT_GRADIENT = "updates_without_gradient"
 """Metric of a trainer: updates that it did not make, as their gradient was 0."""
+GROUPS_SHORT = "groups_short"
+"""Metric of a step: groups with fewer episodes than they were to have."""
 NOT_FINITE = "a loss or gradient was not finite"
 TIED = "no group had two different rewards"
 DROPPED = "every token was masked, clipped or dropped by the correction"
@@ -139,6 +141,20 @@ def learning(events: Iterable[Mapping[str, Any]], index: Index) -> Learning:
         skipped=skipped,
         dropped=dropped,
     )
+
+
+def short_groups(events: Iterable[Mapping[str, Any]]) -> str | None:
+    """How many groups lacked an episode when a step learned from them, for people; None of none."""
+    # Of a step that was done again after a resume, the later event counts.
+    found = {
+        event["step"]: int((event.get("metrics") or {}).get(GROUPS_SHORT, 0))
+        for event in events
+        if event.get("event") == "step_finished"
+    }
+    if not (n := sum(found.values())):
+        return None
+    steps = counted(sum(number > 0 for number in found.values()), "step")
+    return f"{n}  (learned from with fewer episodes, in {steps}: what was in their place broke too)"
 
 
 def _tied(index: Index, step: int) -> bool:

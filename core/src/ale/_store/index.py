@@ -133,6 +133,11 @@ class Index:
     def __len__(self) -> int:
         return sum(map(len, self._rows.values()))
 
+    def broke(self, key: Key) -> bool:
+        """Is this episode stored, without a reward?"""
+        _, reward = self._rows.get(key[:2], {}).get(key, (0, 0.0))
+        return reward is None
+
     def forget_broken(self) -> set[int]:
         """Count the broken episodes as missing, until they are added again; their steps."""
         self._again = {key for key, (_, reward) in self._of(None, None) if reward is None}

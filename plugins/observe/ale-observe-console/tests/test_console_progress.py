@@ -293,6 +293,17 @@ def test_each_finished_step_has_a_plain_line_once() -> None:
     assert progress.take_steps() == []
 
 
+def test_groups_that_lack_an_episode_are_in_the_line_of_their_step() -> None:
+    progress = training(None)
+    for number, short in enumerate((0.0, 2.0)):
+        event = stepped(number)
+        metrics = {**event.report.metrics, "groups_short": short}
+        progress.finish_step(replace(event, report=replace(event.report, metrics=metrics)), 8.0)
+    whole, lacking = (layout.step_line(progress, each, 8.0) for each in progress.take_steps())
+    assert "short groups" not in whole
+    assert "broken 1, short groups 2, " in lacking
+
+
 def test_episodes_that_come_from_elsewhere_have_no_total_of_steps() -> None:
     progress = training(None, steps=1)
     progress.finish_step(stepped(0), 8.0)

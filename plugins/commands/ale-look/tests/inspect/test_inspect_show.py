@@ -153,6 +153,20 @@ def test_a_run_that_trains_is_shown_by_step_and_evaluation(
     )
 
 
+def test_groups_that_lack_an_episode_are_counted_once_for_each_step(
+    ale: Ale, write_trained: Write, tmp_path: Path
+) -> None:
+    path = write_trained(tmp_path / "run", steps=12)
+    assert "short groups" not in ale("show", str(path)).output
+    steps = [each for each in RunReader(path).events() if each["event"] == "step_finished"]
+    with (path / "events.jsonl").open("a") as file:
+        for step, n in ((3, 9), (3, 2), (5, 1)):
+            metrics = {**steps[step]["metrics"], "groups_short": n}
+            file.write(json.dumps({**steps[step], "metrics": metrics}) + "\n")
+    shown = ale("show", str(path)).output
+    assert "short groups 3  (learned from with fewer episodes, in 2 steps" in shown
+
+
 def test_of_many_steps_the_last_are_shown(ale: Ale, write_trained: Write, tmp_path: Path) -> None:
     path = write_trained(tmp_path / "run", steps=70)
     lines = ale("show", str(path)).output.splitlines()

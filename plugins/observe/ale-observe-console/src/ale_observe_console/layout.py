@@ -145,12 +145,16 @@ _FIRST = {
     "loss": "loss",
     "tokens_trained": "tokens",
     "broken": "broken",
+    "groups_short": "short groups",
 }
 """Metrics that are shown first, and how they are called here."""
+_IF_ANY = ("groups_short",)
+"""Those that are not shown where they are 0."""
 
 
 def _metrics(metrics: Mapping[str, float], *, others: bool = True) -> list[tuple[str, str]]:
     """Names and values, the most important first."""
+    metrics = {k: value for k, value in metrics.items() if value or k not in _IF_ANY}
     known = [(short, metrics[name]) for name, short in _FIRST.items() if name in metrics]
     more = [(name, value) for name, value in metrics.items() if name not in _FIRST and others]
     return [(name, f"{value:.4g}") for name, value in (*known, *more)]

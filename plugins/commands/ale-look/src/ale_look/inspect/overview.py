@@ -7,7 +7,7 @@ from typing import Any
 
 from ale.attempts import mean
 from ale.errors import InputError
-from ale.runs import SUCCESS, Causes, RunReader, holder, learning, model_name
+from ale.runs import SUCCESS, Causes, RunReader, holder, learning, model_name, short_groups
 from ale.strict import nearest
 from ale.text import counted, number, rate_line, seconds, table
 from ale.types import Episode
@@ -94,6 +94,7 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
         *(f"{tasks.title(name):<11}  {tasks.rate(name)}" for name in others),
         *evaluations,
         f"broken       {sum(tasks.broken.values())}",
+        *([f"short groups {short}"] if (short := short_groups(reader.events())) else []),
         *_timed_out(index.timed_out()),
         *_damaged(index.damaged()),
         *_missing(reader.missing(index)),
