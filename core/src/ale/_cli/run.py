@@ -363,7 +363,7 @@ def _remedy(run: "Run") -> list[str]:
 
 
 def _counted_apart(run: "Run") -> list[str]:
-    """What is learned from or graded, but may not be what it seems; nothing where there is none."""
+    """Lines that count what was learned from or graded, but may not be what it seems."""
     from ale._store.diagnosis import short_groups
 
     found = {

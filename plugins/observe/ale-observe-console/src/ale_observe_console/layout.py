@@ -149,7 +149,7 @@ _FIRST = {
 }
 """Metrics that are shown first, and how they are called here."""
 _IF_ANY = ("groups_short",)
-"""Those that are not shown where they are 0."""
+"""Metrics that are not shown if they are 0."""
 
 
 def _metrics(metrics: Mapping[str, float], *, others: bool = True) -> list[tuple[str, str]]:

@@ -98,7 +98,7 @@ class Progress:
     n_steps: int = 0
     """Finished training steps whose trainer reports ``updates``."""
     n_idle_steps: int = 0
-    """Of these, steps without an update."""
+    """Number of these steps without an update."""
     notices: list[str] = field(factory=list)
     """Messages that have not been written yet."""
     groups: dict[tuple[int, str, str], set[float]] = field(factory=dict)
