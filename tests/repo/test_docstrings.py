@@ -25,7 +25,6 @@ LEFT = {
     "ale-nats": 7,
     "ale-nats-client": 2,
     "ale-observe-audit": 6,
-    "ale-observe-console": 1,
     "ale-openai-wire": 4,
     "ale-processes": 1,
     "ale-proxy": 59,
