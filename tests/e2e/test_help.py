@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 SECTIONS = {
-    "Run": ["run", "check", "ablate", "art", "eval", "plan", "validate"],
+    "Run": ["run", "check", "regrade", "ablate", "art", "eval", "plan", "validate"],
     "Look": ["audit", "report", "runs", "show"],
     "Data and training": ["data", "loop", "model", "skills", "train"],
     "Models and machines": [

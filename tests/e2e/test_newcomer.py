@@ -31,9 +31,9 @@ SECTIONS = (
 )
 RUN_OPTIONS = (
     "concurrency, contested, deterministic, directory, grace_s, grading_timeout_s, "
-    "keep_checkpoints, keep_checkpoints_every, lost_sandbox, name, on_sigterm, open_timeout_s, "
-    "preflight, refills, retries, rollouts, schedule, seed, setup_timeout_s, staleness, steps, "
-    "stop_after_broken, take_first, tasks_per_step, too_stale"
+    "keep, keep_checkpoints, keep_checkpoints_every, lost_sandbox, name, on_sigterm, "
+    "open_timeout_s, preflight, refills, retries, rollouts, schedule, seed, setup_timeout_s, "
+    "staleness, steps, stop_after_broken, take_first, tasks_per_step, too_stale"
 )
 
 

@@ -30,12 +30,13 @@ episodes broke; 75 a process of the run was killed, and the run can be resumed; 
 # Name, module and help line of each built-in command: `ale --help` imports none of them.
 _BUILT_IN = {
     "run": "Run CONFIG: sample, grade and credit episodes, and train on them.",
+    "regrade": "Grade the episodes of RUN again, with newer tests or other criteria.",
     "check": "Validate CONFIG and its tasks and print every option; nothing is run.",
     "plugins": "List what a config can choose from, or show the options of one component.",
     "doctor": "Show which components work on this machine, and how to fix the others.",
 }
 _SECTIONS = {
-    "Run": ("run", "check"),
+    "Run": ("run", "check", "regrade"),
     "Look": (),
     "Data and training": (),
     "Models and machines": (),
@@ -47,6 +48,7 @@ _OTHERS = "Others"
 """The section of commands for which a plugin names none."""
 
 _RENAMED = {
+    "bench": "eval",
     "bridge": "workers bridge",
     "collect": "data collect",
     "credit": "show credit",

@@ -266,6 +266,13 @@ class RunOptions:
             "Default: 0 for what a trainer learns from, else its value."
         ),
     )
+    keep: Literal["failed", "all"] | None = field(
+        default=None,
+        metadata=doc(
+            "Keep the states that agents leave, of all episodes or of those that fail, for "
+            "`ale regrade`: snapshots, which stay as long as the run directory. Default: none."
+        ),
+    )
     stop_after_broken: int | None = field(
         default=3,
         validator=optional(ge(1)),

@@ -14,9 +14,11 @@ from attrs import define, field, frozen
 from ale._config import RunOptions
 from ale._run.agent import ExpertGuidedLLM, check_answered, effective_limits, model_for, run_agent
 from ale._run.grading import Damage, Places, check_works, grade, reward
+from ale._run.keeping import Keeping
 from ale._run.parts import PreparedTask, WorkerParts
 from ale._run.timeouts import CLEANUP_S, Supervisor, open_in_time
 from ale._store.codec import invalid_record
+from ale._store.index import SUCCESS
 from ale.errors import AleError, LLMError, LLMLostError, SetupError
 from ale.middleware import Rewriting, RewritingLLM
 from ale.plugin import BuildContext
@@ -94,6 +96,8 @@ class EpisodeRecord:
     turns_when_graded: dict[str, int] = field(factory=dict)
     """The number of turns recorded when a task step was graded, by the step's id."""
     teardown_errors: list[str] = field(factory=list)
+    kept: str | None = None
+    """The reference of the state that the agent left."""
     workdir: str | None = None
     """The workspace's path as commands saw it; their output may contain it."""
     tokenizer: str | None = None
@@ -156,6 +160,7 @@ class EpisodeRecord:
             "steps": self.turns_when_graded if job.task.steps else None,
             "middleware": rewritten if self.rewritings else None,
             "damaged": self.damage.message,
+            "kept": self.kept,
             "teardown": self.teardown_errors or None,
             "expert_turns": start.expert_turns,
             "expert_next": self.expert_guided and self.expert_guided.expert_next,
@@ -211,8 +216,15 @@ class EpisodeRunner:
         while True:
             stages = StageTimer(self.context.monotonic, lambda stage: on_stage(job, stage))
             record = EpisodeRecord(damage=Damage(self.options.lost_sandbox))
+            where = self.context.run_directory
             attempt = _Attempt(
-                runner=self, job=job, prepared=prepared, start=start, stages=stages, record=record
+                runner=self,
+                job=job,
+                prepared=prepared,
+                start=start,
+                stages=stages,
+                record=record,
+                keeping=Keeping.of(self.options.keep, job.task, where, job.id),
             )
             episode = await attempt.run()
             last = len(failures) >= self.options.retries or not attempt.record.retryable
@@ -231,6 +243,7 @@ class _Attempt:
     start: Start
     stages: StageTimer
     record: EpisodeRecord
+    keeping: Keeping | None
 
     async def run(self) -> Episode:
         started = datetime.fromtimestamp(self.runner.context.clock(), UTC)
@@ -286,9 +299,13 @@ class _Attempt:
                 raise
             if self.record.stop is BROKEN:
                 self.record.stop = damage.stop()
+        if self.keeping is not None:
+            self.record.kept = await self.keeping.keep(sandbox, self.record.teardown_errors)
         async with self.runner.grading:
             self.stages.enter("grading")
             await self._grade(step, places)
+            if self.keeping is not None and reward(self.record.scores) == SUCCESS:
+                self.record.kept = self.keeping.after_success(self.record.kept)
 
     async def _work(self, step: PreparedTask, sandbox: Sandbox, tasks: list[Task]) -> None:
         """Set up a step, which is added to the `tasks` that were set up, and run the agent."""
@@ -336,7 +353,8 @@ class _Attempt:
             yield sandbox
 
     def _opened_sandbox(self) -> AbstractAsyncContextManager[Sandbox]:
-        tags = {**self.runner.context.tags, "episode": self.job.id}
+        kept = {} if self.keeping is None else self.keeping.tags
+        tags = {**self.runner.context.tags, "episode": self.job.id, **kept}
         opening = self.runner.parts.sandbox.open(sandbox_spec(self._task, tags))
         limit_s, errors = self.runner.options.open_timeout_s, self.record.teardown_errors
         return open_in_time(opening, limit_s, errors)

@@ -28,6 +28,7 @@ from ale._config.source import merge, parse_overrides
 from ale._registry import Registry
 from ale._run.dispatch import remote_problems
 from ale._run.interrupt import Interrupt
+from ale._run.keeping import check_keeping
 from ale._run.manifest import (
     FOR_THIS_TIME,
     Change,
@@ -193,6 +194,7 @@ def _checked(config: RunConfig, name: str, host: Host, directory: Path | None) -
     objective = explain(parts, config.run.rollouts)
     notes = (
         *config.notes,
+        *check_keeping(config, parts, tasks),
         *isolation_notes(config, parts.sandbox, tasks),
         *_lone_rollouts(config, parts, starts),
         *idle_notes(objective),

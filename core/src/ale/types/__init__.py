@@ -28,6 +28,7 @@ from ale.types.message import (
     Usage,
 )
 from ale.types.sandbox import (
+    KEPT,
     Capabilities,
     CarriedChange,
     Enforcement,
@@ -59,6 +60,7 @@ from ale.types.trajectory import Observation, Replaced, Stop, StopReason, Trajec
 __all__ = [
     "ENVIRONMENT_KINDS",
     "HAND_OVERS",
+    "KEPT",
     "Batch",
     "BatchStatistics",
     "Capabilities",

@@ -24,6 +24,11 @@ SandboxFeature = Literal[
 protocol of each."""
 
 
+KEPT = "kept"
+"""Tag of a sandbox whose snapshots outlive their run: a path. Each stays while a file there has its
+reference, however often a backend prunes."""
+
+
 @record
 class SandboxSpec:
     """The sandbox that a task and a config together require."""

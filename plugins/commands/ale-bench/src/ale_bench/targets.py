@@ -3,13 +3,12 @@
 import os
 import re
 import subprocess
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 from attrs import frozen
 
 from ale.errors import InputError
+from ale.files import replacing
 from ale.runs import Registry, folder_format
 from ale_bench.offered import Offered, find, offered, offered_by
 from ale_bench.running import stored_run
@@ -78,13 +77,10 @@ def _cloned(repo: str, ref: str | None) -> Path:
     if (parent / commit).is_dir():
         return parent / commit
     parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=parent) as made:
-        tree = Path(made) / "tree"
+    with replacing(parent / commit) as tree:
         _git("init", "--quiet", str(tree))
         _git("-C", str(tree), "fetch", "--quiet", "--depth", "1", address, commit)
         _git("-C", str(tree), "checkout", "--quiet", "FETCH_HEAD")
-        with suppress(OSError):  # another process was faster
-            tree.rename(parent / commit)
     return parent / commit
 
 

@@ -133,7 +133,8 @@ class ContainerBackend:
         spec = narrowed(spec, cut=kept.cut, hosts=kept.hosts)
         # What the spec says is relative to the image that the snapshot began as.
         workdir = None if spec.workdir is None else kept.workdir or None
-        origin = Origin(image=image, shell=(first or image).id, workdir=workdir)
+        shell = (first or image).id
+        origin = Origin(image=image, shell=shell, workdir=workdir, restored=True)
         async with self._started(spec, origin) as sandbox:
             yield sandbox
 

@@ -99,7 +99,7 @@ class Orphans:
         removed: dict[str, SandboxInfo] = {}
         failed = []
         for leftover in sorted(self._leftovers(), key=_order):
-            if leftover.record.owner.alive:
+            if leftover.record.needed:
                 continue
             try:
                 gone = self._remove(leftover)

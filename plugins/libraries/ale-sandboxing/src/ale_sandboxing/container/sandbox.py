@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import evolve, field, frozen
 
-from ale.errors import SandboxDamagedError, SandboxError
+from ale.errors import SandboxDamagedError, SandboxError, UnsupportedError
 from ale.protocols import ServiceContainer
 from ale.sandboxes import BaseSandbox, Command
 from ale.types import Capabilities, ExecResult, SandboxSpec, replace
@@ -72,6 +72,8 @@ class Origin:
     """Tag of an image that was made for this sandbox alone, and goes with it."""
     composed: Composed | None = None
     """Where it is one of several containers."""
+    restored: bool = False
+    """The image is a snapshot, so that no layer tells the agent's changes from the task's."""
 
 
 @frozen(kw_only=True)
@@ -346,6 +348,8 @@ class ContainerSandbox(BaseSandbox):
     @asynccontextmanager
     async def _judge(self, without: Collection[str]) -> "AsyncIterator[ContainerJudge]":
         self.check_open()
+        if self._box.origin.restored:
+            raise UnsupportedError("a snapshot does not tell the agent's changes from the image")
         how = judging.JudgeOpening(
             container=self._box.name,
             since=self._began or 0.0,

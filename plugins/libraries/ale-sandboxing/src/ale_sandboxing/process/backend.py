@@ -134,7 +134,7 @@ class HostBackend(ABC, Generic[RecordT, SandboxT]):
         await asyncio.to_thread(self.records.sweep)
         records, errors = await asyncio.to_thread(self.records.readable)
         for record in records:
-            if record.owner.alive:
+            if record.needed:
                 continue
             try:
                 await self.end_orphans(record)

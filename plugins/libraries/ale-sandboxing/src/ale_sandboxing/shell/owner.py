@@ -8,7 +8,7 @@ from typing import Any, Self
 from attrs import field, frozen
 
 from ale.errors import SandboxError
-from ale.types import SandboxInfo
+from ale.types import KEPT, SandboxInfo
 
 
 @frozen(kw_only=True)
@@ -60,6 +60,18 @@ class OwnedRecord:
     def of(cls, data: Mapping[str, Any]) -> Self:
         """The record of which `attrs.asdict` has made this. Raises TypeError, KeyError: of none."""
         return cls(**{**data, "owner": Owner(**data["owner"])})
+
+    @property
+    def needed(self) -> bool:
+        """Does its owner live, or is it a snapshot that a run keeps? See `ale.types.KEPT`."""
+        return self.owner.alive or (self.kind == "snapshot" and self._is_kept)
+
+    @property
+    def _is_kept(self) -> bool:
+        try:
+            return Path(self.tags[KEPT]).read_text().strip() == self.id
+        except (KeyError, OSError, ValueError):
+            return False
 
     def info(self, backend: str, now: float, detail: str) -> SandboxInfo:
         """What ``ale sandbox list`` shows of it.
