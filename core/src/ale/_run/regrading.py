@@ -71,7 +71,7 @@ class _NotKept:
     id = "not-kept"
 
     def __init__(self, capabilities: Capabilities) -> None:
-        self.capabilities = capabilities
+        self.capabilities = replace(capabilities, features=frozenset())
 
     @property
     def workdir(self) -> NoReturn:
@@ -195,8 +195,9 @@ class _Regrader:
             return evolve(made, problem=problem)
         try:
             scores = await self._scores(episode, None if ref is None else str(ref))
-        except AleError as error:
-            return evolve(made, problem=str(error))
+        except Exception as error:  # of a criterion, as in a run
+            said = str(error) if isinstance(error, AleError) else repr(error)
+            return evolve(made, problem=said)
         trains = self.config.trainer is not None
         how = contested.how(self.config.run.contested, trains=trains, episode=episode)
         graded = replace(episode, failure=None, scores=scores, reward=reward(scores))
