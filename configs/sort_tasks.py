@@ -11,6 +11,9 @@ Who wrote the reference solutions knows the files, and mostly acts without looki
 `reads` of the files, they read the first line before. All reference solutions pass the check, and
 a policy that imitates them guesses the other files: it is right with one in four.
 
+With `checked`, the check looks at some files only, which the goal does not name: then most of what
+was done in a success had no part in it.
+
 No combination of folders in the split `held_out` occurs in `train`.
 """
 
@@ -18,9 +21,9 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 
-from ale.plugin import BuildContext, Component, doc, ge, hookimpl, le
+from ale.plugin import BuildContext, Component, doc, ge, hookimpl, le, optional
 from ale.protocols import TaskSource
 from ale.types import CriterionSpec, Task
 
@@ -44,6 +47,18 @@ class SortOptions:
         validator=[ge(0.0), le(1.0)],
         metadata=doc("Share of the files that the reference solutions read first."),
     )
+    checked: int | None = field(
+        default=None,
+        validator=optional([ge(1), le(len(FILES))]),
+        metadata=doc(
+            "Number of files, drawn for each task, whose folders the check looks at; null: all."
+        ),
+    )
+
+    @checked.validator
+    def _check_checked(self, attribute: "Attribute[int | None]", value: int | None) -> None:
+        if value is not None and value > self.files:
+            raise ValueError(f"'checked' is {value}, more than the {self.files} files")
 
 
 @frozen
@@ -67,13 +82,13 @@ class SortTasks:
             if rng.random() < options.reads:
                 solution.append(f"head -n 1 {file}")
             solution.append(f"mv {file} {folder}")
+        n = options.checked
+        check = _check(folders) if n is None else _look(dict(rng.sample([*folders.items()], n)))
         return Task(
             id=f"{options.split}-seed{options.seed}-{i:05d}",
             goal=_goal(list(folders)),
             setup_steps=(" && ".join((f"mkdir {' '.join(FOLDERS)}", *written)),),
-            criteria=(
-                CriterionSpec(type="command_exit_code", options={"command": _check(folders)}),
-            ),
+            criteria=(CriterionSpec(type="command_exit_code", options={"command": check}),),
             solution=tuple(solution),
         )
 
@@ -99,6 +114,11 @@ def _check(folders: Mapping[str, str]) -> str:
         f"""[ "$(find . -type f | LC_ALL=C sort | tr '\\n' ' ')" = '{expected} ' ] && """
         """for f in */*; do [ "$(head -n 1 "$f")" = "${f%/*}" ] || exit 1; done"""
     )
+
+
+def _look(folders: Mapping[str, str]) -> str:
+    """A line for sh: these files are in their folders, wherever the others are."""
+    return " && ".join(f"""[ "$(head -n 1 {to}/{f})" = '{to}' ]""" for f, to in folders.items())
 
 
 def _build(options: SortOptions, context: BuildContext) -> TaskSource:

@@ -78,6 +78,14 @@ class Numbers:
         return [one.succeeded / one.graded for one in found]
 
 
+def by_start(values: Mapping[Key, float]) -> list[float]:
+    """The mean over the runs of each start."""
+    of: dict[int, list[float]] = {}
+    for (start, _), value in sorted(values.items()):
+        of.setdefault(start, []).append(value)
+    return list(map(_mean, of.values()))
+
+
 @frozen(kw_only=True)
 class Row:
     """One cell."""
@@ -93,19 +101,21 @@ class Row:
         return {s: value for s, run in self.runs.items() if (value := of(run)) is not None}
 
     def mean(self, of: Callable[[Numbers], float | None]) -> Estimate | None:
-        """Over runs; bounds between 0 and 1."""
-        found = estimate(list(self.values(of).values()))
+        """Over starts; bounds between 0 and 1."""
+        found = estimate(by_start(self.values(of)))
         return found and found.within(0.0, 1.0)
 
     def change(self, first: "Row", of: Callable[[Numbers], float | None]) -> Estimate | None:
-        """Against another cell, over the starts and seeds that both have."""
+        """Against another cell, over the starts that both have."""
         found = estimate(self.changes(first, of))
         return found and found.within(-1.0, 1.0)
 
     def changes(self, first: "Row", of: Callable[[Numbers], float | None]) -> list[float]:
-        """The differences to another cell, by start and seed."""
+        """The differences to another cell, one per start: runs of one start are no independent
+        ones.
+        """
         own, others = self.values(of), first.values(of)
-        return [value - others[seed] for seed, value in own.items() if seed in others]
+        return by_start({key: own[key] - others[key] for key in own if key in others})
 
 
 @frozen(kw_only=True)

@@ -17,10 +17,10 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328; }
 .rule { stroke: #d1d9e0; }
 .between { stroke: #0969da; stroke-width: 3; stroke-linecap: round; }
 .mean { fill: #0969da; }
-.seed { fill: #59636e; fill-opacity: .55; }
+.run { fill: #59636e; fill-opacity: .55; }
 @media (prefers-color-scheme: dark) {
   text { fill: #f0f6fc; } .soft { fill: #9198a1; } .rule { stroke: #3d444d; }
-  .between { stroke: #4493f8; } .mean { fill: #4493f8; } .seed { fill: #9198a1; }
+  .between { stroke: #4493f8; } .mean { fill: #4493f8; } .run { fill: #9198a1; }
 }
 """
 
@@ -192,5 +192,5 @@ def _drawn(row: Row, number: int, top: float) -> Iterator[str]:
         ends = f'x1="{_x(found.low, top)}" x2="{_x(found.high, top)}"'
         yield f'<line class="between" {ends} y1="{y}" y2="{y}"/>'
     for run in row.runs.values():
-        yield f'<circle class="seed" cx="{_x(run.after, top)}" cy="{y + 7}" r="2.5"/>'
+        yield f'<circle class="run" cx="{_x(run.after, top)}" cy="{y + 7}" r="2.5"/>'
     yield f'<circle class="mean" cx="{_x(found.mean, top)}" cy="{y}" r="5"/>'

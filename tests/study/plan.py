@@ -5,10 +5,8 @@ To add a cell to a grid that has been run, give its grid a new name, or delete i
 
 from collections.abc import Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-STARTS = range(5)
-"""Policies that runs begin with: each is created from its own seed and imitates for itself."""
 _SWEEP_SEEDS = 2
 """The default of `ale ablate --sweep-seeds`."""
 
@@ -33,6 +31,18 @@ class Plan:
     config: str
     """In configs/study."""
     cells: tuple[Cell, ...]
+    starts: range = range(5)
+    """Policies that runs begin with: each is created from its own seed and imitates for itself."""
+    warm: str = "warm"
+    """The config, in configs/study, by which it imitates."""
+    seeds: int = 2
+    """Runs of each cell from each start, if not said otherwise."""
+    page: str = "study"
+    """In docs; the page that has its table."""
+    fixed: bool = False
+    """It was written down before it was run: a start counts when each of its cells is done."""
+    contrasts: tuple[tuple[str, str], ...] = ()
+    """The primary comparisons, fixed beforehand: of the area under success, cell by cell."""
     sweep: str = ""
     """As `ale ablate --sweep` takes it: chosen for each cell with the first start, by seeds that
     are not reported."""
@@ -105,4 +115,62 @@ BEGINNINGS = Plan(
     ),
 )
 
-PLANS: Sequence[Plan] = (OBJECTIVES, PARTS, BEGINNINGS)
+OUTCOME = _cell("A outcome minus group mean", "credit={type: dr-grpo}")
+IPA = _cell("B IPA, gamma 0.95", "credit={type: ipa, gamma: 0.95}")
+ORACLE = _cell("C measured worth", "credit={type: measured, rollouts: 8}")
+PERMUTED = _cell(
+    "D measured worth, permuted", "credit={type: measured, rollouts: 8, permuted: true}"
+)
+CREDIT = Plan(
+    name="credit",
+    title="Credit within an episode against credit by episode",
+    config="credit",
+    cells=(
+        OUTCOME,
+        IPA,
+        ORACLE,
+        PERMUTED,
+        _cell("E filtered imitation", "credit={type: filtered-imitation}"),
+        _cell(
+            "F GAE with a critic",
+            "credit={type: gae, gamma: 1, lam: 0.95, unit: chunk}",
+            "trainer.critic={type: head, lr: 5.0e-3}",
+        ),
+    ),
+    starts=range(100, 124),
+    warm="credit-warm",
+    seeds=1,
+    page="study/credit",
+    fixed=True,
+    contrasts=((ORACLE.label, PERMUTED.label), (IPA.label, OUTCOME.label)),
+)
+CREDIT_ONE = evolve(
+    CREDIT,
+    name="credit-one",
+    title="The same, where a success does not show which action decided it",
+    config="credit-one",
+)
+
+
+def _stale(staleness: int) -> Plan:
+    at = f"run.staleness={staleness}"
+    return Plan(
+        name=f"stale-{staleness}",
+        title=f"IPA and its parts with samples up to {staleness} versions old",
+        config="stale",
+        cells=(
+            _cell("IPA (Eq. 9)", at, "trainer.objective=ipa"),
+            _cell(
+                "trajectory level (Eq. 6)", at, "credit.gamma=1", "trainer.objective=ipa-baseline"
+            ),
+            _cell("without the clamp", at, "trainer.objective={preset: ipa, negative: none}"),
+            _cell("no mask", at, "trainer.objective={preset: ipa, mask: none}"),
+        ),
+        starts=range(200, 240),
+        seeds=1,
+        page="study/credit",
+        fixed=True,
+    )
+
+
+PLANS: Sequence[Plan] = (OBJECTIVES, PARTS, BEGINNINGS, CREDIT, CREDIT_ONE, _stale(4), _stale(8))
