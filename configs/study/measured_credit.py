@@ -39,7 +39,7 @@ class MeasuredOptions:
     """The worth of each chunk, measured before the step is learned from."""
 
     rollouts: int = field(
-        default=8, validator=ge(2), metadata=doc("Number of rollouts from each state.")
+        default=4, validator=ge(2), metadata=doc("Number of rollouts from each state.")
     )
     permuted: bool = field(
         default=False,

@@ -117,9 +117,9 @@ BEGINNINGS = Plan(
 
 OUTCOME = _cell("A outcome minus group mean", "credit={type: dr-grpo}")
 IPA = _cell("B IPA, gamma 0.95", "credit={type: ipa, gamma: 0.95}")
-ORACLE = _cell("C measured worth", "credit={type: measured, rollouts: 8}")
+ORACLE = _cell("C measured worth", "credit={type: measured, rollouts: 4}")
 PERMUTED = _cell(
-    "D measured worth, permuted", "credit={type: measured, rollouts: 8, permuted: true}"
+    "D measured worth, permuted", "credit={type: measured, rollouts: 4, permuted: true}"
 )
 CREDIT = Plan(
     name="credit",
