@@ -15,6 +15,8 @@ NAMES = (
     "weight-one",
     "filtered-imitation",
     "oracle",
+    "gigpo",
+    "tree",
     "repair",
     "gae",
 )
@@ -28,6 +30,8 @@ VARIANTS = (
     ("repair", {"baseline": "none", "repair_bonus": 0.0}),
     ("repair", {"baseline": "batch", "gamma": 1e-300}),
     ("filtered-imitation", {"unfinished": "failure"}),
+    ("gigpo", {"state": "observation", "gamma": 1.0}),
+    ("gigpo", {"step_weight": 0.0}),
     ("gae", {"unit": "token", "gamma": 0.9}),
     ("gae", {"unit": "turn", "lam": 0.0}),
     *((name, {}) for name in NAMES if name != "oracle"),
@@ -47,7 +51,7 @@ def test_the_package_registers_these_schemes() -> None:
 def test_schemes_that_need_several_rollouts_say_so() -> None:
     made = [name for name in NAMES if name != "oracle"]
     found = [name for name in made if isinstance(build(name, {}), ComparesRollouts)]
-    assert found == ["grpo", "dr-grpo", "rloo"]
+    assert found == ["grpo", "dr-grpo", "rloo", "gigpo", "tree"]
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)

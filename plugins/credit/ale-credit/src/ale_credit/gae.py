@@ -1,12 +1,18 @@
 """Rewards for a critic: generalised advantage estimation over tokens, turns or chunks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from pathlib import Path
 from typing import Literal
 
+import msgspec
+
+from ale.errors import InputError
 from ale.types import Chunk, Credit, Gae, Group, Rollout, Span
 from ale_credit.options import GaeOptions
-from ale_credit.returns import NO_CHUNKS, reward_of, terminal_rewards
+from ale_credit.returns import NO_CHUNKS, returns_to_go, reward_of, terminal_rewards
+
+_NOT_STORED = "no critic has valued the chunks of this episode"
 
 
 class GaeScheme:
@@ -18,6 +24,9 @@ class GaeScheme:
     from `rewards` and `gae` of each credit. The weights given here are those for V = 0 everywhere:
     sum_l (gamma lam)^l r_(k+l). With lam = 1 and ``unit: chunk`` this is IPA's return.
 
+    With the option `critic`, the weights are the advantages from the values that a trainer's critic
+    has stored; episodes without values are skipped.
+
     Source: Schulman et al., arXiv:1506.02438, Eq. 16, with PPO's critic (arXiv:1707.06347).
     """
 
@@ -25,6 +34,7 @@ class GaeScheme:
 
     def __init__(self, options: GaeOptions) -> None:
         self._options = options
+        self._values = None if options.critic is None else _stored(options.critic)
 
     def assign(self, group: Group) -> Sequence[Credit]:
         """One credit per rollout, each from its own reward alone."""
@@ -35,6 +45,8 @@ class GaeScheme:
         truncated = episode.trajectory.stop.reason in options.bootstrap
         reward = 0.0 if truncated else reward_of(episode)
         spans = _units(chunks, options.unit)
+        if self._values is not None:
+            return self._completed(rollout, reward, self._values.get(episode.id))
         return Credit(
             episode_id=episode.id,
             scheme="gae",
@@ -44,6 +56,60 @@ class GaeScheme:
             skipped=None if chunks else NO_CHUNKS,
             gae=Gae(gamma=options.gamma, lam=options.lam, unit=options.unit, truncated=truncated),
         )
+
+    def _completed(self, rollout: Rollout, reward: float, values: Sequence[float] | None) -> Credit:
+        """The credit with stored values; an episode that was cut off had a last value that was not
+        stored, and is skipped.
+        """
+        options, n = self._options, len(rollout.chunks)
+        known = values is not None and len(values) == n > 0
+        if rollout.episode.trajectory.stop.reason in options.bootstrap:
+            known = False
+        rewards = terminal_rewards(reward, n)
+        weights = (0.0,) * n
+        if known and values is not None:
+            after = (*values[1:], 0.0)
+            deltas = [
+                r + options.gamma * v - u for r, v, u in zip(rewards, after, values, strict=True)
+            ]
+            weights = (
+                returns_to_go(deltas, options.gamma * options.lam) if options.lam else (*deltas,)
+            )
+        return Credit(
+            episode_id=rollout.episode.id,
+            scheme="gae",
+            rewards=rewards,
+            returns=returns_to_go(rewards, options.gamma),
+            weights=weights,
+            skipped=None if known else _NOT_STORED if n else NO_CHUNKS,
+        )
+
+
+def _stored(folder: Path) -> Mapping[str, Sequence[float]]:
+    """The values of a folder by episode.
+
+    Raises:
+        InputError: there are none, or a file is damaged.
+    """
+    found: dict[str, Sequence[float]] = {}
+    for file in sorted(folder.glob("*.jsonl")):
+        for number, line in enumerate(file.read_bytes().splitlines(), 1):
+            try:
+                stored = msgspec.json.decode(line, type=_Line)
+            except msgspec.MsgspecError as error:
+                why = f"no line of a critic's values: {error}"
+                raise InputError.of(why, file=str(file), line=number) from error
+            found[stored.episode_id] = stored.values
+    if not found:
+        message = f"{folder} has no values of a critic"
+        hint = "a trainer with the option critic writes them into values of its run"
+        raise InputError.of(message, path="credit.critic", hint=hint)
+    return found
+
+
+class _Line(msgspec.Struct):
+    episode_id: str
+    values: list[float]
 
 
 def _discounted(

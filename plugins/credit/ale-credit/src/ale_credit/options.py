@@ -174,6 +174,29 @@ class GrpoOptions:
 
 
 @frozen(kw_only=True)
+class GigpoOptions:
+    """The advantage of an episode in its group, plus that of each chunk in its state."""
+
+    state: Literal["history", "observation"] = field(
+        default="history",
+        metadata=doc(
+            "Two states are one if all answers and observations before them are equal ('history'), "
+            "or if what was observed last is ('observation', as in the paper)."
+        ),
+    )
+    gamma: float = field(
+        default=0.95,
+        validator=[gt(0.0), le(1.0)],
+        metadata=doc("Discount per chunk of the returns that are compared in a state, in (0, 1]."),
+    )
+    step_weight: float = field(
+        default=1.0,
+        validator=[ge(0.0), le(_LARGEST)],
+        metadata=doc("Factor on the advantage of a chunk in its state."),
+    )
+
+
+@frozen(kw_only=True)
 class RepairOptions:
     """The return of each attempt, with a bonus for a success after failed ones."""
 
@@ -233,3 +256,15 @@ class GaeOptions:
             "have earned is the critic's value of its last state, in place of its reward."
         ),
     )
+    critic: Path | None = field(
+        default=None,
+        metadata=doc(
+            "The folder values of a run, which its trainer has written: episodes in it get "
+            "the advantages from its critic's values, without a trainer."
+        ),
+    )
+
+    @critic.validator
+    def _check_critic(self, attribute: "Attribute[Any]", value: Path | None) -> None:
+        if value is not None and self.unit != "chunk":
+            raise ValueError("'critic' needs unit: chunk, whose values it has")

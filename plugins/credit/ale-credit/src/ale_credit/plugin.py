@@ -70,6 +70,18 @@ def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
             summary="The measured worth of each chunk of a stored episode: an upper bound.",
         ),
         Component(
+            "gigpo",
+            "ale_credit.options:GigpoOptions",
+            "ale_credit.state_schemes:Gigpo",
+            summary="GRPO, plus each chunk beside those that were taken in the same state.",
+        ),
+        Component(
+            "tree",
+            None,
+            "ale_credit.state_schemes:Tree",
+            summary="Change of the mean reward of the group's episodes that began alike.",
+        ),
+        Component(
             "repair",
             "ale_credit.options:RepairOptions",
             "ale_credit.repair:Repair",

@@ -88,7 +88,7 @@ def values(
     """Measure the value of every state of episodes of RUN: the success rate of rollouts from it.
 
     Each episode is replayed up to each of its turns, and the policy continues from there. The
-    rollouts are a run in RUN/values, which `ale show forks` shows; their counts are in
+    rollouts are a run in RUN/value_rollouts, which `ale show forks` shows; their counts are in
     RUN/values.jsonl. The same command continues what was interrupted.
 
     \b

@@ -15,8 +15,9 @@ from ale.values import NAME, EpisodeValues, Measured, Values, read_values, write
 from ale_starts.options import PrefixOptions
 from ale_starts.prefixes import Prefixed, chosen, prefixed, values_of
 
-FOLDER = "values"
-"""The run of rollouts, in the directory of the run whose episodes are valued."""
+FOLDER = "value_rollouts"
+"""The run of rollouts, in the directory of the run whose episodes are valued. (``values`` has what
+a trainer's critic wrote.)"""
 _DROPPED = ("trainer", "credit", "chunker", "evaluation", "starts")
 
 
