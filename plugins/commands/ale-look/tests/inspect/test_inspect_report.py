@@ -7,6 +7,7 @@ import math
 import re
 import tracemalloc
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from attrs import evolve
 from click.testing import Result
 
 from ale.errors import InputError, StoreError
-from ale.runs import RunReader
+from ale.runs import Registry, RunReader
 from ale.testing.builders import episode, turn
+from ale.testing.credit import known_worth
 from ale.types import Episode, Failure, Score
+from ale.values import NAME, read_values, write_values
 from ale_figures.charts.testing import ReadPage
 from ale_look.inspect.report import write_report
 from ale_look.inspect.report.gathering import Sums
@@ -240,7 +243,9 @@ def test_the_file_loads_nothing_and_runs_one_script_only(trained: Path) -> None:
     assert not re.search(r"@import|url\(|https?:", style)
     (script,) = [text for a, text in page.scripts if a.get("type") != "application/json"]
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|fetch\(", script)
-    assert {*re.findall(r"https?:[^ ]+", script)} == {"https://github.com/leeoniya/uPlot"}
+    # The second is the name of SVG's elements: it is not loaded.
+    names = {"https://github.com/leeoniya/uPlot", "http://www.w3.org/2000/svg"}
+    assert {*re.findall(r"https?:[^ \"]+", script)} == names
     (policy,) = [a["content"] or "" for _, a in page.tags if a.get("http-equiv")]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert policy.startswith("default-src 'none'")
@@ -297,6 +302,51 @@ def test_ratios_of_the_trainer_are_included(write_trained: Write, tmp_path: Path
         (path / "ratios" / "00000.jsonl").write_bytes(damaged)
         with pytest.raises(InputError, match=r"00000\.jsonl:1"):
             page_of(path)
+
+
+@pytest.fixture
+def measured(write: Write, tmp_path: Path) -> Path:
+    """A run with measured values of the states of its 64 episodes of four chunks."""
+    groups, values = known_worth(rollouts=32, seed=0)
+    path = write(tmp_path / "run", [r.episode for group in groups for r in group.rollouts])
+    write_values(path / NAME, values)
+    return path
+
+
+def test_values_of_states_are_drawn_above_the_credit_of_the_chunks_between_them(
+    measured: Path, registry: Registry
+) -> None:
+    known = read_values(measured / NAME).episodes
+    drawn = page_of(measured, registry=registry).episodes
+    assert len(drawn) == 64
+    for each in drawn:
+        of = known[each["id"]]
+        rates = [won / n for won, n in zip(of.successes, of.trials, strict=True)]
+        assert each["values"] == pytest.approx(rates, abs=1e-4)
+        assert each["trials"] == list(of.trials)
+        bars = dict(each["bars"])
+        assert list(bars) == ["worth", "scaled"]
+        assert bars["worth"] == pytest.approx([b - a for a, b in pairwise(rates)], abs=2e-4)
+        assert bars["scaled"] == [each["reward"]] * 4
+
+
+def test_nothing_is_drawn_without_values_or_without_a_scheme(
+    measured: Path, registry: Registry
+) -> None:
+    values = (measured / NAME).read_bytes()
+    (measured / NAME).unlink()
+    assert all("values" not in each for each in page_of(measured, registry=registry).episodes)
+    (measured / NAME).write_bytes(values)
+    assert all("values" not in each for each in page_of(measured, registry=Registry()).episodes)
+
+
+def test_a_damaged_file_of_values_is_named_with_its_line(
+    measured: Path, registry: Registry
+) -> None:
+    with (measured / NAME).open("a") as file:
+        file.write("{}\n")
+    with pytest.raises(InputError, match=r"values\.jsonl:66"):
+        page_of(measured, registry=registry)
 
 
 def test_hostile_text_is_escaped_everywhere(write: Write, hostile: str, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def against_values(
     if schemes:
         compared = creditings(run, schemes, registry, chunker=chunker)
     else:
-        compared, left = _every(run, registry, chunker)
+        compared, left = every_scheme(run, registry, chunker)
     episodes = valued(values, recredited(run, compared), [each.scheme_name for each in compared])
     found = compare(values, episodes)
     measured = values.measured
@@ -64,7 +64,7 @@ def against_values(
         yield f"left out: {'; '.join(left)}"
 
 
-def _every(
+def every_scheme(
     run: RunReader, registry: Registry, chunker: str | None
 ) -> tuple[list[Crediting], list[str]]:
     """Every installed scheme that needs no options, and why others are left out."""

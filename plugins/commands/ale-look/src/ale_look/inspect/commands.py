@@ -167,7 +167,10 @@ def credit(
     show_default=True,
     help="Total size limit of these episodes (10^6 bytes).",
 )
-def report(run: Path, out: Path | None, episodes: int, megabytes: float) -> None:
+@click.pass_obj
+def report(
+    registry: "Registry", run: Path, out: Path | None, episodes: int, megabytes: float
+) -> None:
     """Write an HTML report of RUN: curves, tasks, and episodes turn by turn.
 
     The report is a single file that needs no network. RUN may still be running.
@@ -183,7 +186,9 @@ def report(run: Path, out: Path | None, episodes: int, megabytes: float) -> None
 
     target = out or run / NAME
     try:
-        written = write_report(RunReader(run), target, episodes=episodes, megabytes=megabytes)
+        written = write_report(
+            RunReader(run), target, episodes=episodes, megabytes=megabytes, registry=registry
+        )
     except OSError as error:
         raise StoreError(f"{target} can't be written: {error.strerror}") from error
     click.echo(f"{target}  {size(written)}")

@@ -8,31 +8,35 @@ from pathlib import Path
 from typing import Any
 
 from ale.errors import InputError
-from ale.runs import RunReader
+from ale.runs import Registry, RunReader
 from ale_look.inspect.report.choosing import order
 from ale_look.inspect.report.gathering import Facts, Head
 from ale_look.inspect.report.reading import LogRatios, readable
+from ale_look.inspect.report.worth import pictures
 
 
 def embedded(
-    run: RunReader, facts: Facts, most: int, most_bytes: int
+    run: RunReader, facts: Facts, most: int, most_bytes: int, registry: Registry | None = None
 ) -> Iterator[tuple[Head, str]]:
     """The chosen episodes as JSON that is safe in a page, in the order of training.
 
     Args:
         most: maximum number.
         most_bytes: maximum total size; an episode that no longer fits is skipped.
+        registry: see `write_report`.
     """
     chosen = list(islice(order(facts.heads), most))
     ids = {head.id for head in chosen}
     credited = {row.episode_id: row for row in run.credits() if row.episode_id in ids}
     ratios = _log_ratios(run.path, {(head.step, head.id) for head in chosen})
+    worth = pictures(run, ids, registry)
     texts: list[tuple[Head, str]] = []
     left = most_bytes
     for head in chosen:
         episode = run.episodes.at(head.offset)
         forks = facts.forks.replayed(episode.task_id, episode.start)
-        text = script_safe(readable(episode, credited.get(head.id), ratios.get(head.id), forks))
+        made = readable(episode, credited.get(head.id), ratios.get(head.id), forks)
+        text = script_safe({**made, **worth.get(head.id, {})})
         size = len(text.encode("utf-8", "replace"))
         if size <= left:
             left -= size

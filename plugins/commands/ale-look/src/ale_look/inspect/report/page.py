@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ale.intervals import wilson
-from ale.runs import PARTS, RunReader, model_name
+from ale.runs import PARTS, Registry, RunReader, model_name
 from ale.text import counted, number, seconds
 from ale_figures.charts import Chart, render
 from ale_look.inspect.acting import acting_lines
@@ -43,9 +43,12 @@ class EmbeddedEpisode(NamedTuple):
     time: str
 
 
-def page(run: RunReader, facts: Facts, most: int, most_bytes: int) -> Iterator[str]:
+def page(
+    run: RunReader, facts: Facts, most: int, most_bytes: int, registry: Registry | None
+) -> Iterator[str]:
     """The file, piece by piece."""
-    held = [_episode(head, text) for head, text in embedded(run, facts, most, most_bytes)]
+    texts = embedded(run, facts, most, most_bytes, registry)
+    held = [_episode(head, text) for head, text in texts]
     return render(
         "ale_look.inspect",
         "report.html",

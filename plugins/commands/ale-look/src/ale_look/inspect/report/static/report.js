@@ -124,6 +124,46 @@ const modes = (episode, body) => {
   paint(kinds[kinds.length - 1]);
 };
 
+// V of the states between chunks as a line, and below it the weight of each chunk under each scheme.
+const LEFT = 150, WIDE = 720, LINE = 90, ROW = 26;
+const drawing = (tag, attributes = {}, ...children) => {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+};
+const said = (text) => drawing("title", {}, text);
+
+const worth = (episode) => {
+  if (!episode.values) return null;
+  const { values, trials, bars } = episode;
+  const step = (WIDE - LEFT - 20) / (values.length - 1);
+  const x = (k) => LEFT + k * step, y = (v) => 14 + LINE * (1 - v);
+  const label = (text, at) => drawing("text", { x: 0, y: at }, text);
+  const rule = (a, b, c, d) => drawing("line", { class: "rule", x1: a, y1: b, x2: c, y2: d });
+  const top = LINE + 40, height = top + bars.length * ROW;
+  const parts = [label("V, by rollouts", 14 + LINE / 2), ...[0, 0.5, 1].flatMap((v) => [rule(LEFT, y(v), WIDE - 20, y(v)),
+    drawing("text", { x: LEFT - 6, y: y(v) + 4, "text-anchor": "end" }, `${v}`)])];
+  parts.push(drawing("polyline", { class: "value", points: values.map((v, k) => `${x(k)},${y(v)}`).join(" ") }));
+  values.forEach((v, k) => parts.push(rule(x(k), 14, x(k), height), drawing("circle", { class: "value", cx: x(k), cy: y(v), r: 4 },
+    said(k < values.length - 1 || trials[k] > 1 ? `before chunk ${k}: V ${plain(v, 2)}, of ${trials[k]} rollouts` : `the outcome: ${plain(v, 2)}`))));
+  bars[0][1].forEach((_, k) => parts.push(drawing("text", { x: x(k + 0.5), y: top - 8, "text-anchor": "middle" }, `chunk ${k}`)));
+  bars.forEach(([name, weights], row) => {
+    const middle = top + row * ROW + ROW / 2, most = Math.max(...weights.map(Math.abs)) || 1;
+    parts.push(label(name, middle + 4), rule(LEFT, middle, WIDE - 20, middle));
+    weights.forEach((weight, k) => {
+      const size = (ROW / 2 - 2) * Math.abs(weight) / most, up = weight >= 0;
+      parts.push(drawing("rect", { class: up ? "plus" : "minus", x: x(k + 0.5) - Math.min(14, step / 3), width: 2 * Math.min(14, step / 3),
+        y: up ? middle - size : middle, height: size }, said(`${name}, chunk ${k}: ${signed(weight)}`)));
+    });
+  });
+  const picture = drawing("svg", { class: "worth", viewBox: `0 0 ${WIDE} ${height}`, role: "img",
+    "aria-label": "value of the states of this episode, and the credit of its chunks by scheme" }, ...parts);
+  return make("figure", {}, picture, make("figcaption", {}, "Line: V, the success rate of rollouts from each state. "
+    + "Bars: what each chunk was worth (V after it minus V before it), and its weight under each credit scheme; "
+    + "each row has its own scale, blue above 0 and orange below."));
+};
+
 const build = (episode) => {
   const weights = episode.chunks.map((chunk) => Math.abs(chunk.w || 0));
   const most = Math.max(0, ...weights);
@@ -143,6 +183,7 @@ const build = (episode) => {
     make("ul", { class: "scores" }, ...scores),
     make("div", { class: "modes" }, make("span", {}, cut), scale),
     episode.skipped ? make("p", { class: "note" }, `Not trained on: ${episode.skipped}`) : null,
+    worth(episode),
     ...episode.turns.map((turn, number) => turnOf(episode, turn, number, seen, most))].filter(Boolean);
 };
 
