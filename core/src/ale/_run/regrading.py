@@ -71,7 +71,7 @@ class _NotKept:
     id = "not-kept"
 
     def __init__(self, capabilities: Capabilities) -> None:
-        self.capabilities = replace(capabilities, features=frozenset())
+        self.capabilities = replace(capabilities, features=())
 
     @property
     def workdir(self) -> NoReturn:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         Capabilities,
         CarriedChange,
         ExecResult,
+        ImageInfo,
         SandboxFeature,
         SandboxInfo,
         SandboxSpec,
@@ -429,6 +430,27 @@ class SandboxBackend(Protocol):
 
     async def aclose(self) -> None:
         """Close connections and helpers. May be called again."""
+        ...
+
+
+@runtime_checkable
+class KeepsImages(Protocol):
+    """A sandbox backend that makes images, which stay for later runs."""
+
+    async def images(self) -> Sequence[ImageInfo]:
+        """Every image that it has made, of live and of dead runs.
+
+        Raises:
+            SandboxError: they can't be listed.
+        """
+        ...
+
+    async def remove_builds(self) -> Sequence[ImageInfo]:
+        """Remove the images of tasks' Dockerfiles that no container uses, and return them.
+
+        Raises:
+            SandboxError: one could not be removed; all the rest is.
+        """
         ...
 
 

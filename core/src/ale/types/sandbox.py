@@ -107,6 +107,20 @@ class Capabilities:
 
 
 @record
+class ImageInfo:
+    """One image that a sandbox backend has made, as ``ale sandbox images`` shows it."""
+
+    id: str
+    backend: str
+    names: tuple[str, ...] = ()
+    kind: str = ""
+    """``build``, of a task's Dockerfile; ``snapshot`` or ``fork``, of a sandbox."""
+    size_bytes: int = 0
+    """With all its layers, which other images may share."""
+    age_s: float = 0.0
+
+
+@record
 class SandboxInfo:
     """One sandbox as ``ale sandbox list`` shows it."""
 

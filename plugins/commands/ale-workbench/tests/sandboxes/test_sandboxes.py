@@ -9,7 +9,7 @@ from ale.errors import InputError, SandboxError
 from ale.plugin import Component, Probe, hookimpl
 from ale.runs import Registry
 from ale.testing.fakes import FolderBackend
-from ale.types import SandboxInfo
+from ale.types import ImageInfo, SandboxInfo
 from ale_workbench.sandboxes.command import sandbox
 
 
@@ -29,6 +29,28 @@ class BackendWithOrphans(FolderBackend):
 
     async def aclose(self) -> None:
         self.closed += 1
+
+
+class BackendWithImages(BackendWithOrphans):
+    """One that has built images of tasks."""
+
+    made = (
+        ImageInfo(
+            id="sha256:0123456789abcdef",
+            backend="folder",
+            names=("ale-build:1",),
+            kind="build",
+            size_bytes=3 << 20,
+            age_s=60,
+        ),
+        ImageInfo(id="9", backend="folder", kind="snapshot", size_bytes=5 << 20),
+    )
+
+    async def images(self) -> Sequence[ImageInfo]:
+        return self.made
+
+    async def remove_builds(self) -> Sequence[ImageInfo]:
+        return self.made[:1]
 
 
 class Backends:
@@ -118,3 +140,23 @@ def test_a_probe_that_fails_hides_no_other_sandbox(registry: Registry) -> None:
     listed = ale(registry, "list")
     assert "folder  abc" in listed.stdout
     assert "failing: not usable here: the probe of ale-failing/failing failed" in listed.stderr
+
+
+def test_images_are_listed_with_the_disk_that_they_use(
+    registry: Registry, backends: Backends
+) -> None:
+    assert ale(registry, "images").stdout == "no images\n"
+    backends.backend = BackendWithImages([])
+    lines = ale(registry, "images").stdout.splitlines()
+    assert [line.split()[:3] for line in lines[1:3]] == [
+        ["folder", "9", "snapshot"],
+        ["folder", "0123456789ab", "build"],
+    ]
+    assert "3.0 MiB" in lines[2]
+    assert "2 images, 8.0 MiB together" in lines[3]
+
+
+def test_built_images_are_removed_if_that_is_wanted(registry: Registry, backends: Backends) -> None:
+    backends.backend = BackendWithImages([])
+    assert "ale-build" not in ale(registry, "prune").output
+    assert "ale-build:1" in ale(registry, "prune", "--builds").output

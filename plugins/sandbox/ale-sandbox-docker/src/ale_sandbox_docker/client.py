@@ -43,7 +43,8 @@ class ComposeClient:
         file = build.folder / build.dockerfile
         stack = Stack(file=file, service=SERVICES[0], document=document)
         wanted = {"DOCKER_BUILDKIT": "1"}
-        return self.run(stack, document, build.tag.replace(":", "-"), ["build"], build.tag, wanted)
+        arguments = ["build"] if build.cached else ["build", "--no-cache"]
+        return self.run(stack, document, build.tag.replace(":", "-"), arguments, build.tag, wanted)
 
     def run(
         self,

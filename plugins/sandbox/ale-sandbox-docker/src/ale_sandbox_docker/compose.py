@@ -114,7 +114,8 @@ class Composer:
         variables = {**spec.env, **_sizes(spec)}
         folder = stack.folder
         seen = await images.once(f"whole {folder}", lambda: digest_of(folder, whole=True))
-        digest = self._digest(seen, stack, variables)
+        bases = await images.once(f"bases {folder}", lambda: _bases(folder, images))
+        digest = self._digest(f"{seen} {bases}" if bases else seen, stack, variables)
 
         def made() -> Composed:
             return self._prepared(stack, digest, image, variables, images)
@@ -129,7 +130,7 @@ class Composer:
     def _digest(self, seen: str, stack: Stack, variables: Mapping[str, str]) -> str:
         """Of what the builds of a stack see, and of what is filled in in its file."""
         values = self._engine.compose.values_of(stack.variables, variables)
-        return hashlib.sha256(f"{seen} {values}".encode()).hexdigest()[:32] if values else seen
+        return hashlib.sha256(f"{seen} {values}".encode()).hexdigest()[:32]
 
     def _prepared(
         self,
@@ -209,3 +210,9 @@ def _sizes(spec: SandboxSpec) -> dict[str, str]:
     memory = None if spec.memory_mb is None else f"{spec.memory_mb}M"
     found = {"CPUS": None if spec.cpus is None else f"{spec.cpus:g}", "MEMORY": memory}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _bases(folder: Path, images: Images) -> str:
+    """The base images of all Dockerfiles in a folder, as they are now."""
+    files = sorted(each for each in folder.rglob("*ockerfile*") if each.is_file())
+    return " ".join(filter(None, map(images.bases_now, files)))

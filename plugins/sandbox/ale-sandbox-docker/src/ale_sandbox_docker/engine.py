@@ -134,6 +134,7 @@ class DockerEngine(Engine):
                 dockerfile=build.dockerfile,
                 tag=build.tag,
                 labels=dict(build.labels),
+                nocache=not build.cached,
                 rm=True,
                 forcerm=True,
                 decode=True,

@@ -107,6 +107,7 @@ class PodmanEngine(Engine):
                     dockerfile=build.dockerfile,
                     tag=build.tag,
                     labels=dict(build.labels),
+                    nocache=not build.cached,
                     rm=True,
                     forcerm=True,
                     # The other format keeps neither HEALTHCHECK nor SHELL.

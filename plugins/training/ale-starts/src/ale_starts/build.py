@@ -4,6 +4,7 @@ from ale.plugin import BuildContext
 from ale.protocols import StartScheme
 from ale.runs import RunReader
 from ale_starts.demonstrations import Experts, OwnSuccesses, ReferenceSolutions, stored_successes
+from ale_starts.difficulty import ByDifficulty
 from ale_starts.options import (
     ExpertOptions,
     InitialOptions,
@@ -18,7 +19,8 @@ from ale_starts.schemes import Initial, Parallel, Rollback, WithDemonstrations
 
 def initial(options: InitialOptions, context: BuildContext) -> StartScheme:
     """The scheme ``initial``."""
-    return _demonstrating(Initial(), options, ReferenceSolutions())
+    scheme = Initial() if options.groups is None else ByDifficulty(options, context.seed)
+    return _demonstrating(scheme, options, ReferenceSolutions())
 
 
 def rollback(options: RollbackOptions, context: BuildContext) -> StartScheme:

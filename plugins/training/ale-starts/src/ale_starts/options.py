@@ -41,6 +41,38 @@ class InitialOptions:
         ),
     )
 
+    groups: int | None = field(
+        default=None,
+        validator=optional(ge(1)),
+        metadata=doc(
+            "Number of tasks of a step whose rollouts are sampled, chosen by `choose` from those "
+            "that the step draws; null: all."
+        ),
+    )
+    choose: Literal["uniform", "band", "thompson"] = field(
+        default="uniform",
+        metadata=doc(
+            "With `groups`, by the success rate of each task's newest rollouts: 'band' takes tasks "
+            "between `low` and `high`, and those not tried yet, first; 'thompson' draws a rate "
+            "from its posterior and takes those whose rollouts are the likeliest to differ."
+        ),
+    )
+    low: float = field(
+        default=0.1,
+        validator=[ge(0.0), le(1.0)],
+        metadata=doc("Lowest success rate of the band."),
+    )
+    high: float = field(
+        default=0.9,
+        validator=[ge(0.0), le(1.0)],
+        metadata=doc("Highest success rate of the band."),
+    )
+    newest: int = field(
+        default=16,
+        validator=ge(1),
+        metadata=doc("Number of a task's newest rollouts over which its success rate is taken."),
+    )
+
     @after.validator
     def _check_after(self, attribute: "Attribute[Any]", value: str) -> None:
         if value != "rollouts" and not self.demonstrations:

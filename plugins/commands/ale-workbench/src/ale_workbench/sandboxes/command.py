@@ -8,9 +8,9 @@ import click
 if TYPE_CHECKING:
     from ale.protocols import SandboxBackend
     from ale.runs import Registry
-    from ale.types import SandboxInfo
+    from ale.types import ImageInfo, SandboxInfo
 
-_Ask = Callable[["SandboxBackend"], Awaitable[Sequence["SandboxInfo"]]]
+_Ask = Callable[["SandboxBackend"], Awaitable[Sequence["SandboxInfo"] | Sequence["ImageInfo"]]]
 
 _type_option = click.option(
     "--type",
@@ -22,11 +22,12 @@ _type_option = click.option(
 
 @click.group("sandbox")
 def sandbox() -> None:
-    """List the sandboxes on this machine, or remove those of dead runs.
+    """List the sandboxes and their images on this machine, or remove what is left of them.
 
     \b
     Examples:
       ale sandbox list
+      ale sandbox images
       ale sandbox prune --type docker
     """
 
@@ -44,19 +45,48 @@ def list_(registry: "Registry", wanted: str | None) -> None:
     _report(registry, wanted, lambda backend: backend.list(), "no sandboxes")
 
 
-@sandbox.command("prune")
+@sandbox.command("images")
 @_type_option
 @click.pass_obj
-def prune(registry: "Registry", wanted: str | None) -> None:
+def images(registry: "Registry", wanted: str | None) -> None:
+    """List the images that were built of tasks or kept of sandboxes, and the disk they use.
+
+    \b
+    Example:
+      ale sandbox images --type docker
+    """
+    _report(registry, wanted, _images, "no images")
+
+
+@sandbox.command("prune")
+@_type_option
+@click.option("--builds", is_flag=True, help="Remove the images that were built of tasks, too.")
+@click.pass_obj
+def prune(registry: "Registry", wanted: str | None, builds: bool) -> None:
     """Remove the processes, containers and files of dead runs.
 
     What can't be removed is named, and all the rest is removed. The exit code is then 1.
 
     \b
-    Example:
+    Examples:
       ale sandbox prune
+      ale sandbox prune --builds
     """
     _report(registry, wanted, lambda backend: backend.prune(), "nothing to remove")
+    if builds:
+        _report(registry, wanted, _remove_builds, "no built images to remove")
+
+
+async def _images(backend: "SandboxBackend") -> "Sequence[ImageInfo]":
+    from ale.protocols import KeepsImages
+
+    return await backend.images() if isinstance(backend, KeepsImages) else []
+
+
+async def _remove_builds(backend: "SandboxBackend") -> "Sequence[ImageInfo]":
+    from ale.protocols import KeepsImages
+
+    return await backend.remove_builds() if isinstance(backend, KeepsImages) else []
 
 
 def _report(registry: "Registry", wanted: str | None, ask: _Ask, nothing: str) -> None:
@@ -65,7 +95,7 @@ def _report(registry: "Registry", wanted: str | None, ask: _Ask, nothing: str) -
 
     from ale.errors import SandboxError
 
-    found: list[SandboxInfo] = []
+    found: list[SandboxInfo | ImageInfo] = []
     failed = []
     for name in _usable(registry, wanted):
         try:
@@ -95,7 +125,9 @@ def _usable(registry: "Registry", wanted: str | None) -> Iterator[str]:
             click.echo(f"{registration.component.name}: not usable here: {found.reason}", err=True)
 
 
-async def _ask_backend(registry: "Registry", name: str, ask: _Ask) -> "Sequence[SandboxInfo]":
+async def _ask_backend(
+    registry: "Registry", name: str, ask: _Ask
+) -> "Sequence[SandboxInfo] | Sequence[ImageInfo]":
     import os
 
     from ale.plugin import BuildContext
@@ -111,11 +143,16 @@ async def _ask_backend(registry: "Registry", name: str, ask: _Ask) -> "Sequence[
         await backend.aclose()
 
 
-def _show(found: "list[SandboxInfo]", nothing: str) -> None:
+def _show(found: "Sequence[SandboxInfo | ImageInfo]", nothing: str) -> None:
     from ale.text import seconds, table
+    from ale.types import ImageInfo, SandboxInfo
 
     if not found:
         click.echo(nothing)
+        return
+    made = [info for info in found if isinstance(info, ImageInfo)]
+    if made:
+        _show_images(made)
         return
     rows = [
         [
@@ -127,5 +164,30 @@ def _show(found: "list[SandboxInfo]", nothing: str) -> None:
             info.detail,
         ]
         for info in found
+        if isinstance(info, SandboxInfo)
     ]
     click.echo(table(["type", "id", "owner", "age", "tags", "detail"], rows))
+
+
+def _show_images(found: "Sequence[ImageInfo]") -> None:
+    from ale.text import counted, seconds, table
+
+    rows = [
+        [
+            info.backend,
+            info.id.removeprefix("sha256:")[:12],
+            info.kind,
+            _mib(info.size_bytes),
+            seconds(info.age_s),
+            " ".join(info.names),
+        ]
+        for info in sorted(found, key=lambda info: -info.size_bytes)
+    ]
+    click.echo(table(["type", "id", "kind", "size", "age", "names"], rows, right=(3,)))
+    total = _mib(sum(info.size_bytes for info in found))
+    n = counted(len(found), "image")
+    click.echo(f"{n}, {total} together; layers that images share count in each")
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):,.1f} MiB"

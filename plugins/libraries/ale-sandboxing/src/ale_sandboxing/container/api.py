@@ -193,7 +193,16 @@ class Engine(ABC):
     def images(self, label: str) -> Sequence[Found]:
         """Images with this label, untagged ones too."""
         found = self._labelled("/images/json", label) or ()
-        return [Found(id=image["Id"], labels=image["Labels"] or {}) for image in found]
+        return [
+            Found(
+                id=image["Id"],
+                labels=image["Labels"] or {},
+                names=image.get("RepoTags") or (),
+                size=int(image.get("Size") or 0),
+                created=float(image.get("Created") or 0.0),
+            )
+            for image in found
+        ]
 
     def remove_image(self, ref: str) -> None:
         """Remove an image. Fine when it is gone already."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -21,7 +22,7 @@ from ale.errors import (
 from ale.plugin import BuildContext
 from ale.protocols import ServiceContainer
 from ale.sandboxes import check_shared
-from ale.types import SandboxInfo, SandboxSpec, replace
+from ale.types import ImageInfo, SandboxInfo, SandboxSpec, replace
 from ale_sandboxing.container import stream, worker
 from ale_sandboxing.container.api import Engine
 from ale_sandboxing.container.capabilities import bounds_ipc, capabilities_of
@@ -29,7 +30,7 @@ from ale_sandboxing.container.carrying import Carried
 from ale_sandboxing.container.commands import Commands
 from ale_sandboxing.container.engine import ConflictError, NotFoundError
 from ale_sandboxing.container.files import Files
-from ale_sandboxing.container.images import Images
+from ale_sandboxing.container.images import BUILD, KIND, Images
 from ale_sandboxing.container.judging import ContainerJudge, JudgeOpening
 from ale_sandboxing.container.network import Network, narrowed
 from ale_sandboxing.container.options import ContainerOptions
@@ -48,6 +49,7 @@ from ale_sandboxing.shell.owner import Owner
 
 E = TypeVar("E", bound=Engine)
 
+_LOG = logging.getLogger(__name__)
 _TRIES = 100
 _LOOK_S = 0.05
 _LOOKS = 100
@@ -465,6 +467,44 @@ class ContainerBackend:
 
     def _clear(self, box: Box) -> None:
         self._orphans.clear(box.record, box.origin.owned)
+
+    async def images(self) -> Sequence[ImageInfo]:
+        """Every image that sandboxes were built or copied to. See `ale.protocols.KeepsImages`."""
+        return await self._threads.call(self._list_images)
+
+    async def remove_builds(self) -> Sequence[ImageInfo]:
+        """Remove images of Dockerfiles. See `ale.protocols.KeepsImages`."""
+        return await self._threads.call(self._remove_builds)
+
+    def _list_images(self) -> Sequence[ImageInfo]:
+        return [
+            ImageInfo(
+                id=found.id,
+                backend=self._engine.name,
+                names=tuple(found.names),
+                kind=found.labels[KIND],
+                size_bytes=found.size,
+                age_s=max(0.0, self._context.clock() - found.created),
+            )
+            for found in self._engine.images(KIND)
+        ]
+
+    def _remove_builds(self) -> Sequence[ImageInfo]:
+        removed, failed = [], []
+        for info in self._list_images():
+            if info.kind != BUILD:
+                continue
+            try:
+                self._engine.remove_image(info.names[0] if info.names else info.id)
+            except ConflictError as error:
+                _LOG.info("%s: %s stays: %s", info.backend, info.id, error)
+            except SandboxError as error:
+                failed.append(f"image {info.id}: {error}")
+            else:
+                removed.append(info)
+        if failed:
+            raise SandboxError(f"{self._engine.name} could not remove:\n  " + "\n  ".join(failed))
+        return removed
 
     async def list(self) -> Sequence[SandboxInfo]:
         """Every sandbox and snapshot on this engine, of live and dead runs."""

@@ -75,6 +75,8 @@ class Build:
     """Its name in the folder."""
     tag: str
     labels: Mapping[str, str]
+    cached: bool = True
+    """Layers of earlier builds may be used."""
 
 
 @frozen(kw_only=True)
@@ -159,6 +161,12 @@ class Found:
 
     id: str
     labels: Mapping[str, str]
+    names: Sequence[str] = ()
+    """Tags of an image."""
+    size: int = 0
+    """Bytes of an image."""
+    created: float = 0.0
+    """When an image was made, in seconds since the epoch."""
 
 
 @frozen(kw_only=True)

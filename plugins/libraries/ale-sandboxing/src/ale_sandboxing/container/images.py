@@ -20,6 +20,11 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 DOCKERFILES = ("Dockerfile", "Containerfile")
 _TOLD_LINES = 12
+KIND, BUILD = "ale.kind", "build"
+"""Label of an image that was built of a Dockerfile, and its value."""
+BASES = "ale.bases"
+"""Label with the base images that it was built from."""
+_STEP = re.compile(r"(?i)step \d+(/\d+)?\s*:|#\d+ \[")
 
 
 class Images:
@@ -92,10 +97,18 @@ class Images:
         dockerfile = next((name for name in DOCKERFILES if (folder / name).is_file()), None)
         if dockerfile is None:
             raise SandboxError(f"there is no Dockerfile in {folder}")
-        tag, labels = f"ale-build:{digest}", {"ale.kind": "build"}
-        if (found := self._engine.find_image(tag)) is not None:
+        tag, always = f"ale-build:{digest}", self._options.build == "always"
+        bases = self.bases_now(folder / dockerfile)
+        found = self._engine.find_image(tag)
+        if found is not None and found.labels.get(BASES) == bases and not always:
             return found
-        build = Build(folder=folder, dockerfile=dockerfile, tag=tag, labels=labels)
+        build = Build(
+            folder=folder,
+            dockerfile=dockerfile,
+            tag=tag,
+            labels={KIND: BUILD, BASES: bases},
+            cached=not always,
+        )
         self.logs.mkdir(parents=True, exist_ok=True)
         path = self.logs / f"build-{digest}.log"
         last: list[str] = []
@@ -103,6 +116,8 @@ class Images:
 
             def log(line: str) -> None:
                 file.write(line + "\n")
+                if _STEP.match(line):
+                    _LOG.info("%s: %s: %s", self._engine.name, folder.name, line)
                 last[:] = [*last, line][-_TOLD_LINES:]
 
             _LOG.info("%s: building %s; log: %s", self._engine.name, folder, path)
@@ -115,6 +130,15 @@ class Images:
                     told += [*(f"    {line}" for line in last), f"whole log: {path}"]
                 raise SandboxError("\n".join(told)) from error
         return self._engine.image(tag)
+
+    def bases_now(self, dockerfile: Path) -> str:
+        """The base images of a Dockerfile, each with its id now; without those that are missing.
+
+        After a build that has fetched one, the next one finds every step in the engine's cache.
+        """
+        bases = bases_of(dockerfile.read_text(encoding="utf-8", errors="replace"))
+        found = ((ref, self._engine.find_image(ref)) for ref in sorted({*bases}))
+        return " ".join(f"{ref}={image.id}" for ref, image in found if image is not None)
 
     def why_not_built(self, dockerfile: Path) -> str:
         """Names the base images that are not there, even after the engine has tried to get them."""

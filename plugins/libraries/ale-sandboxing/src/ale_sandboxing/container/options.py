@@ -44,6 +44,13 @@ class ContainerOptions:
     pull: Literal["missing", "never"] = field(
         default="missing", metadata=doc("Whether a missing image is fetched.")
     )
+    build: Literal["changed", "always"] = field(
+        default="changed",
+        metadata=doc(
+            "When the image of a task's Dockerfile is built: if its files or its base images have "
+            "changed, or 'always', once in a run and without the engine's cache."
+        ),
+    )
     pull_silence_s: float = field(
         default=60.0,
         validator=gt(0),

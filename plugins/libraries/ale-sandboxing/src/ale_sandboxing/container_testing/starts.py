@@ -88,6 +88,50 @@ class StartProbes:
             for tag in tags:
                 backend._engine.remove_image(tag)
 
+    async def test_another_base_image_of_the_same_name_is_built_upon(
+        self, make: Make, image: str, tmp_path: Path
+    ) -> None:
+        """A tag means what it means now, not what it meant when the image was built."""
+        engine, base, folders = make()._engine, "ale-test-base:1", []
+        for number in (1, 2):
+            text = f"FROM {image}\nRUN echo {number} > /which\n"
+            (tmp_path / str(number)).mkdir()
+            folders.append(folder_of(tmp_path / str(number), text))
+        task = folder_of(tmp_path, f"FROM {base}\nRUN cat /which > /seen\n")
+        seen = []
+        try:
+            for folder in folders:
+                build = Build(folder=Path(folder), dockerfile="Dockerfile", tag=base, labels={})
+                engine.build(build, lambda line: None)
+                async with opened(make(), build=task) as sandbox:
+                    seen.append(await out(sandbox, "cat /seen"))
+        finally:
+            engine.remove_image(f"ale-build:{digest_of(Path(task))}")
+            engine.remove_image(base)
+        assert seen == ["1", "2"]
+
+    async def test_a_build_is_made_again_where_it_is_to_be(
+        self, make: Make, image: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Without the engine's cache, and once for each backend; its steps are told."""
+        caplog.set_level("INFO")
+        command = "RUN head -c 8 /dev/urandom | od -An -tx1 > /when"
+        task = folder_of(tmp_path, f"FROM {image}\n{command}\n")
+        seen = []
+        backend = make(build="always")
+        try:
+            for each in (make(), make(), backend, backend):
+                async with each.open(SandboxSpec(build=task)) as sandbox:
+                    seen.append(await out(sandbox, "cat /when"))
+            listed = await backend.images()
+            assert f"ale-build:{digest_of(Path(task))}" in str([one.names for one in listed])
+            assert all(one.size_bytes > 0 for one in listed if one.kind == "build")
+        finally:
+            await backend.aclose()
+            backend._engine.remove_image(f"ale-build:{digest_of(Path(task))}")
+        assert seen[0] == seen[1] != seen[2] == seen[3]
+        assert "/dev/urandom" in caplog.text
+
     async def test_equal_folders_opened_in_parallel_are_built_once(
         self, make: Make, image: str, tmp_path: Path
     ) -> None:
