@@ -103,6 +103,7 @@ def grid(path: object, **changed: object) -> Grid:
 def test_a_grid_is_read_as_it_was_written(tmp_path: Path) -> None:
     made = grid(tmp_path / "g")
     create(made, [{"a": "off", "n": 1e-6}, {"a": None}])
+    assert made.path.stat().st_mode & 0o777 == 0o700, "nobody else reads it"
     assert read(made.path) == made
     assert [cell.folder for cell in made.cells] == ["01-a", "02-b-etc-passwd"]
     text = made.config(made.cells[0]).read_text()

@@ -58,6 +58,7 @@ async def test_a_session_continues_after_a_kill_as_if_there_had_been_none(tmp_pa
             shown = await ask(proxy, "sessions/s/feedback", {"text": "Faster."})
             await ask(proxy, "chat/completions", {"messages": [{"role": "user"}]})
         (file,) = (path / FOLDER).iterdir()
+        assert [each.stat().st_mode & 0o777 for each in (file.parent, file)] == [0o700, 0o600]
         file.write_bytes(file.read_bytes() + b'{"turn": {"prom')
         async with killed(path, server.url) as proxy:
             (session,) = proxy.sessions

@@ -16,7 +16,7 @@ import yaml
 from attrs import asdict, field, frozen
 
 from ale.errors import InputError, Problem, StoreError
-from ale.files import write_whole
+from ale.files import restrict, write_whole
 
 SCHEMA = 1
 FILE = "grid.json"
@@ -267,6 +267,7 @@ def create(grid: Grid, configs: Sequence[Mapping[str, Any]]) -> None:
     """
     try:
         grid.path.mkdir(parents=True)
+        restrict(grid.path)  # logs and reports quote what broke
         for cell, config in zip(grid.cells, configs, strict=True):
             target = grid.config(cell)
             target.parent.mkdir(parents=True)

@@ -10,6 +10,7 @@ import msgspec
 from attrs import frozen
 
 from ale.errors import InputError, StoreError
+from ale.files import restrict
 from ale.recording import masked
 from ale.types import Message, Task, Turn
 from ale_proxy.assignment import Assignment, Result
@@ -79,6 +80,7 @@ class Journal:
     def __init__(self, run: Path) -> None:
         self._folder = run / FOLDER
         self._folder.mkdir(exist_ok=True)
+        restrict(self._folder)
 
     def read(self) -> Iterator[list[Entry]]:
         """The entries of each session; a line that a kill has cut off is removed.
