@@ -39,6 +39,25 @@ def everything(database: Database) -> dict[str, list[tuple[Any, ...]]]:
     return {name: rows(database, tables[name], *some) for name, some in columns.items() if some}
 
 
+def test_a_run_that_this_user_can_not_read_is_named_and_stays_in_the_database(
+    folder: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of another user, whose database this is."""
+    Indexer(database).update(folder)
+    scandir = os.scandir
+
+    def refusing(path: str) -> Any:  # root may read all
+        if Path(path).name == "first":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    done = Indexer(database).update(folder)
+    assert done.problems == [f"{folder / 'first'} can't be read: Permission denied"]
+    assert done.removed == 0
+    assert rows(database, schema.runs, "run_id") == [("first",)]
+
+
 def test_every_run_episode_turn_score_and_step_is_a_row(folder: Path, database: Database) -> None:
     done = Indexer(database).update(folder)
     assert (done.found, done.runs, done.episodes, done.problems) == (1, 1, 3, [])

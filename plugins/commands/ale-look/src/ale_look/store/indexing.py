@@ -7,7 +7,7 @@ again from its beginning.
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -76,8 +76,10 @@ class Indexer:
             StoreError: the database can't be written.
         """
         known = self._stamps()
-        paths = list(runs_in(folder))
-        n, episodes, problems = 0, 0, []
+        refused: list[OSError] = []
+        paths = list(runs_in(folder, refused.append))
+        n, episodes = 0, 0
+        problems = [f"{each.filename} can't be read: {each.strerror}" for each in refused]
         for path in paths:
             try:
                 if known.get(str(path)) == _stamps_of(path):
@@ -92,7 +94,9 @@ class Indexer:
             runs=n,
             found=len(paths),
             episodes=episodes,
-            removed=self._remove_missing(folder, {str(path) for path in paths}, known),
+            removed=self._remove_missing(
+                folder, {*map(str, paths)}, self._readable(known, refused)
+            ),
             problems=problems,
         )
 
@@ -162,7 +166,12 @@ class Indexer:
                     stamps[name] = (size, modified)
         return found
 
-    def _remove_missing(self, folder: Path, found: set[str], known: Mapping[str, object]) -> int:
+    def _readable(self, known: Iterable[str], refused: Iterable[OSError]) -> list[str]:
+        """The known runs without those in folders that this user can't read, which may be there."""
+        kept = {path for each in refused for path in _inside(Path(str(each.filename)), known)}
+        return [path for path in known if path not in kept]
+
+    def _remove_missing(self, folder: Path, found: set[str], known: Iterable[str]) -> int:
         gone = [Path(path) for path in _inside(folder, known) if path not in found]
         if gone:
             self.forget(gone)
@@ -258,9 +267,13 @@ class Indexer:
             connection.execute(insert(table).values(size=stamp[0], modified_ns=stamp[1], **values))
 
 
-def runs_in(folder: Path) -> Iterator[Path]:
-    """The run directories in a folder, at any depth; hidden folders are left out."""
-    for path, inner, files in os.walk(folder.resolve()):
+def runs_in(folder: Path, refused: Callable[[OSError], None]) -> Iterator[Path]:
+    """The run directories in a folder, at any depth; hidden folders are left out.
+
+    Args:
+        refused: called for each folder that can't be read.
+    """
+    for path, inner, files in os.walk(folder.resolve(), onerror=refused):
         if _MANIFEST in files:
             yield Path(path)
             inner.clear()
