@@ -121,6 +121,7 @@ def resume(
     directory: str | os.PathLike[str],
     objects: Mapping[str, Any] | None = None,
     *,
+    retry_broken: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> RunReader:
     """Do what is missing of a stored run, as ``ale run --resume`` does, and return the run.
@@ -129,6 +130,7 @@ def resume(
         directory: of the run.
         objects: what the run was given in place of components, by section, as to `run`; a list of
             tasks is stored and need not be given again.
+        retry_broken: sample the broken episodes again, in a run without a trainer.
         report: shows a note to the user; default: on stderr.
 
     Raises:
@@ -136,18 +138,21 @@ def resume(
         StoreError: a live process is writing to it.
     """
     host = _host(report)
-    return _blocking(partial(_aresume, directory, objects, host), host.interrupt)
+    resumed = partial(_aresume, directory, objects, host, retry_broken=retry_broken)
+    return _blocking(resumed, host.interrupt)
 
 
 async def aresume(
     directory: str | os.PathLike[str],
     objects: Mapping[str, Any] | None = None,
     *,
+    retry_broken: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> RunReader:
     """Do what is missing of a stored run in the running event loop; otherwise as `resume`."""
     with _handlers_kept():
-        return (await _aresume(directory, objects, _host(report)))[1]
+        host = _host(report)
+        return (await _aresume(directory, objects, host, retry_broken=retry_broken))[1]
 
 
 def _host(report: Callable[[str], None] | None) -> Host:
@@ -169,12 +174,17 @@ async def _arun(
 
 
 async def _aresume(
-    directory: str | os.PathLike[str], objects: Mapping[str, Any] | None, host: Host
+    directory: str | os.PathLike[str],
+    objects: Mapping[str, Any] | None,
+    host: Host,
+    *,
+    retry_broken: bool,
 ) -> tuple[Run, RunReader]:
     given = _Given(host.registry)
     given.tree(objects or {})
     given.register()
-    run, _ = await carry_out(check_resumed(open_run(Path(directory), host)))
+    resumed = open_run(Path(directory), host, retry_broken=retry_broken)
+    run, _ = await carry_out(check_resumed(resumed))
     return run, RunReader(run.store.path)
 
 

@@ -15,7 +15,7 @@ from ale.plugin import BuildContext
 from ale.protocols import TaskSource
 from ale.runs import Redactor, Registry, RunReader
 from ale.testing.tasks import TaskSourceContract
-from ale.types import CriterionSpec, Episode, Score, Task, replace
+from ale.types import CriterionSpec, Environment, Episode, Score, Task, replace
 from ale_agent_oracle.validate.badge import (
     ValidatedOptions,
     ValidatedTasks,
@@ -105,7 +105,7 @@ class TestValidated(TaskSourceContract):
     def source(self, tmp_path: Path) -> TaskSource:
         criteria = (CriterionSpec(type="file_contains", options={"path": "a", "text": "b"}),)
         tasks = [Task(id=name, goal=f"Write {name}.", criteria=criteria) for name in ("a", "b")]
-        write_badge(tmp_path / "badge.json", {"a": True, "b": True}, tasks, "local")
+        write_badge(tmp_path / "badge.json", {"a": True, "b": True}, tasks, "local", {})
         options = ValidatedOptions(tasks=ListSource(tasks), badge=tmp_path / "badge.json")
         return ValidatedTasks(options, BuildContext())
 
@@ -306,7 +306,7 @@ def test_a_badge_that_says_no_is_no_permission(tmp_path: Path) -> None:
     source = ValidatedTasks(options, BuildContext())
     with pytest.raises(InputError, match="there is no such file"):
         list(source.load())
-    write_badge(badge, {"a": False}, [task], "local")
+    write_badge(badge, {"a": False}, [task], "local", {})
     with pytest.raises(InputError, match=r"a \(found not valid\)"):
         list(source.load())
     badge.write_text("{}")
@@ -314,19 +314,80 @@ def test_a_badge_that_says_no_is_no_permission(tmp_path: Path) -> None:
         list(source.load())
 
 
+def stored(path: Path, task: Task, episode: Episode) -> RunReader:
+    """A run with one episode."""
+    manifest = {"schema": 1, "run_id": path.name, "config": {}, "n_tasks": 1}
+    store = RunDirectory.create(path, manifest, Redactor({}))
+    store.add_task(task)
+    store.add_episode(episode)
+    store.close()
+    return RunReader(path)
+
+
 def test_a_contested_pass_is_noted_and_counts_as_it_does_in_training(tmp_path: Path) -> None:
     task = Task(id="a", goal="g", solution=("true",))
     score = Score(criterion="c", passed=False, value=0.0, contested=0.0)
-    found = {}
-    for name in ("solution", "late-writer"):
-        store = RunDirectory.create(
-            tmp_path / name, {"schema": 1, "run_id": name, "config": {}, "n_tasks": 1}, Redactor({})
-        )
-        store.add_task(task)
-        store.add_episode(Episode(id="0-a-0", task_id="a", reward=0.0, scores=(score,)))
-        store.close()
-        found[name] = RunReader(tmp_path / name)
+    episode = Episode(id="0-a-0", task_id="a", reward=0.0, scores=(score,))
+    found = {name: stored(tmp_path / name, task, episode) for name in ("solution", "late-writer")}
     (finding,) = findings([task], found)
     assert finding.problems == ["the solution gets 0, as its verdict is contested"]
     assert finding.hackable_by == []
     assert "contested, so 0 in training and 1 elsewhere: late-writer" in finding.notes
+
+
+def test_the_badge_says_whether_the_tasks_were_attacked(
+    tasks: Callable[..., Path], call: Callable[..., Result], tmp_path: Path
+) -> None:
+    folder, badge = tasks({"sound": SOUND}), tmp_path / "validated.json"
+    assert call(folder, "--badge", str(badge), "--no-attacks").exit_code == 0
+    found = json.loads(badge.read_text())
+    assert found["message"] == "1 of 1 tasks valid, not attacked"
+    assert found["tasks"]["sound"]["attacks_not_tried"] == "all"
+    shutil.rmtree(tmp_path / "out")
+    assert call(folder, "--badge", str(badge), "-k", "1").exit_code == 0
+    found = json.loads(badge.read_text())
+    assert found["message"] == "1 of 1 tasks valid, some attacks not tried"
+    assert "tools" in found["tasks"]["sound"]["attacks_not_tried"]
+
+
+def test_what_broke_is_tried_again_by_the_same_command(
+    tasks: Callable[..., Path], call: Callable[..., Result], tmp_path: Path
+) -> None:
+    """The set-up fails until a folder is there, as that of a service that is down."""
+    late = SOUND.replace("goal:", 'setup_steps: ["ls $COUNTED/up"]\ngoal:')
+    folder = tasks({"sound": late})
+    first = call(folder, "--no-attacks", "-k", "1", "--json")
+    assert first.exit_code == 1
+    (problem, *_) = json.loads(first.stdout)["tasks"]["sound"]["problems"]
+    assert problem.startswith("solution broke while setup")
+    (tmp_path / "up").mkdir()
+    again = call(folder, "--no-attacks", "-k", "1", "--json")
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout)["tasks"]["sound"]["solution"] == [1.0]
+
+
+def test_a_build_that_fetches_what_may_change_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(
+        "FROM debian@sha256:0\nRUN apt-get -y install git\nRUN pip install pytest==8.0\n"
+        "RUN git clone https://host/a && curl -O b\n"
+    )
+    environment = Environment(build=str(tmp_path))
+    task = Task(id="a", goal="Build.", environment=environment, solution=("true",))
+    (found,) = findings([task], {})
+    fetched = "its build fetches what may change: apt-get -y install, git clone, curl"
+    assert fetched in found.notes
+
+
+def test_what_is_left_behind_speaks_against_a_task(tmp_path: Path) -> None:
+    task = Task(id="a", goal="Build.", solution=("true",))
+    left = {"teardown": ["the container could not be removed"]}
+    score = Score(
+        criterion="x",
+        passed=True,
+        value=1.0,
+        detail="fine\n2 processes of the agent were ended before the check",
+    )
+    episode = Episode(id="a", task_id="a", rollout=0, reward=1.0, scores=(score,), metadata=left)
+    (found,) = findings([task], {"solution": stored(tmp_path / "run", task, episode)})
+    assert any("leaves something behind (solution): the container" in p for p in found.problems)
+    assert any("2 processes of the agent were ended" in note for note in found.notes)

@@ -48,18 +48,36 @@ def _content(path: Path) -> Mapping[str, str]:
     }
 
 
-def write_badge(path: Path, valid: Mapping[str, bool], tasks: Sequence[Task], sandbox: str) -> None:
-    """Write which tasks are valid, each with its digest.
+def write_badge(
+    path: Path,
+    valid: Mapping[str, bool],
+    tasks: Sequence[Task],
+    sandbox: str,
+    untried: Mapping[str, Sequence[str]] | None,
+) -> None:
+    """Write which tasks are valid, each with its digest, and whether they were attacked.
+
+    Args:
+        untried: attacks that were not tried, by task; None if none was tried on any.
 
     Raises:
         OSError: the file can't be written.
     """
-    found = {task.id: {"digest": fingerprint(task), "valid": valid[task.id]} for task in tasks}
+    found = {
+        task.id: {
+            "digest": fingerprint(task),
+            "valid": valid[task.id],
+            "attacks_not_tried": "all" if untried is None else [*untried.get(task.id, ())],
+        }
+        for task in tasks
+    }
     n_valid = sum(valid.values())
+    unsure = untried is None or any(untried.values())
+    attacked = (", not attacked" if untried is None else ", some attacks not tried") * unsure
     about = {
         "schema": 1,
         "label": "ale validate",
-        "message": f"{n_valid} of {len(tasks)} tasks valid",
+        "message": f"{n_valid} of {len(tasks)} tasks valid{attacked}",
         "sandbox": sandbox,
         "tasks": found,
     }

@@ -99,7 +99,8 @@ def validate(
 
     In real sandboxes, the reference solution must get 1 and doing nothing 0, every time; neither
     may the tests be passed by stock attacks, nor solution and tests be read. Exit status 1 if a
-    task is not valid. Each agent's episodes are a run of its own; the same command continues them.
+    task is not valid. Each agent's episodes are a run of its own; the same command continues them,
+    and tries again what broke.
 
     \b
     Examples:
@@ -139,5 +140,6 @@ def validate(
         click.echo(f"stored in {folder}")
     if badge is not None:
         valid = {each.task: each.valid for each in found}
-        write_badge(badge, valid, validation.tasks, validation.sandbox)
+        untried = None if no_attacks else {each.task: each.not_tried for each in found}
+        write_badge(badge, valid, validation.tasks, validation.sandbox, untried)
     ctx.exit(0 if all(each.valid for each in found) else INVALID)

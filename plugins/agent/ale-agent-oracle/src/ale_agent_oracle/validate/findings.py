@@ -1,5 +1,6 @@
 """Findings about each task, from the runs of a validation."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from attrs import field, frozen
 from ale.intervals import success_interval
 from ale.runs import RunReader
 from ale.text import counted, seconds, shorten
-from ale.types import Episode, Task
+from ale.types import Environment, Episode, Task
 from ale_agent_oracle.attack import NOT_TRIED
 from ale_agent_oracle.validate.overlap import Near, overlap
 from ale_agent_oracle.validate.phases import ATTACKS, MODEL, NOTHING, READ, SOLUTION
@@ -17,6 +18,13 @@ from ale_agent_oracle.validate.phases import ATTACKS, MODEL, NOTHING, READ, SOLU
 _SLACK = 0.5
 """Share of a time limit that a solution may use: a busy machine is twice as slow."""
 _SHOWN = 3
+_ENDED = re.compile(r"\d+ process(es)? of the agent (was|were) ended before the (check|tests)")
+_FETCHES = re.compile(
+    r"\b(apt(-get)?\s+(-\S+\s+)*install|pip3?\s+install|npm\s+(install|i)\b|curl\b|wget\b|"
+    r"git\s+clone|apk\s+add|dnf\s+install)"
+)
+_PINNED = re.compile(r"[=~]=\s*\d|--require-hashes|sha256|@[0-9a-f]{40}|\w=\d")
+"""Marks of a line that says what is fetched."""
 
 
 @frozen(kw_only=True)
@@ -145,6 +153,7 @@ def _problems(seen: _Seen) -> Iterator[str]:
     if hackable := _hackable(seen):
         yield f"passed by cheating: {', '.join(hackable)}"
     yield from _readable(seen)
+    yield from _left(seen)
     yield from _slow(seen)
     if near := seen.near.get(seen.task.id):
         yield f"nearly the same goal as {near.other} ({near.share:.0%})"
@@ -181,6 +190,18 @@ def _readable(seen: _Seen) -> Iterator[str]:
             yield f"the agent can read what it should not: {'; '.join(found[:_SHOWN])}{more}"
 
 
+def _left(seen: _Seen) -> Iterator[str]:
+    """What could not be removed after an episode: processes, containers, folders."""
+    for phase in (SOLUTION, NOTHING):
+        errors = [e.metadata["teardown"] for e in seen.episodes.get(phase, ()) if _littered(e)]
+        if errors:
+            yield f"leaves something behind ({phase}): {shorten(str(errors[0][0]), 100)}"
+
+
+def _littered(episode: Episode) -> bool:
+    return bool(episode.metadata.get("teardown"))
+
+
 def _slow(seen: _Seen) -> Iterator[str]:
     limit = seen.task.constraints.time_limit_s
     took = max((e.seconds.get("agent", 0.0) for e in seen.episodes[SOLUTION]), default=0.0)
@@ -200,13 +221,9 @@ def _outside(seen: _Seen) -> Iterator[str]:
 
 
 def _notes(seen: _Seen, missed: Sequence[str]) -> Iterator[str]:
-    environment = seen.task.environment
-    if environment.image is not None and "@sha256:" not in environment.image:
-        yield f"the image {environment.image} is not pinned by a digest"
-    if environment.build is not None:
-        moving = [*_moving(Path(environment.build))]
-        if moving:
-            yield f"built from {', '.join(moving)}, not pinned by a digest"
+    yield from _images(seen.task.environment)
+    if ended := _ENDED.search(" ".join(_details(seen, SOLUTION))):
+        yield f"the solution leaves processes, and {ended[0]}"
     if missed:
         yield f"{counted(len(missed), 'attack')} not tried: {', '.join(missed)}"
     if contested := [name for name in ATTACKS if _contested(seen, name)]:
@@ -214,6 +231,33 @@ def _notes(seen: _Seen, missed: Sequence[str]) -> Iterator[str]:
     damaged = [name for name in ATTACKS for e in seen.episodes.get(name, ())[-1:] if e.broken]
     if damaged:
         yield f"an agent can break its episode: {', '.join(damaged)}"
+
+
+def _images(environment: Environment) -> Iterator[str]:
+    if environment.image is not None and "@sha256:" not in environment.image:
+        yield f"the image {environment.image} is not pinned by a digest"
+    if environment.build is not None:
+        moving = [*_moving(Path(environment.build))]
+        if moving:
+            yield f"built from {', '.join(moving)}, not pinned by a digest"
+        if fetched := [*dict.fromkeys(_fetching(Path(environment.build)))]:
+            yield f"its build fetches what may change: {', '.join(fetched)}"
+
+
+def _details(seen: _Seen, phase: str) -> Iterator[str]:
+    for episode in seen.episodes.get(phase, ()):
+        yield from (score.detail for score in episode.scores)
+
+
+def _fetching(build: Path) -> Iterator[str]:
+    """The programs by which a Dockerfile fetches something that it does not pin."""
+    file = build / "Dockerfile" if build.is_dir() else build
+    if not file.exists() or file.suffix in (".yaml", ".yml"):
+        return
+    for line in file.read_text(errors="replace").splitlines():
+        for found in _FETCHES.finditer(line):
+            if not _PINNED.search(line):
+                yield " ".join(found[0].split())
 
 
 def _moving(build: Path) -> Iterator[str]:

@@ -198,7 +198,7 @@ def _run(
     validation: Validation, phase: Phase, path: Path, report: Callable[[str], None]
 ) -> RunReader:
     if (path / "manifest.json").exists():
-        return ale.resume(path, report=report)
+        return ale.resume(path, retry_broken=True, report=report)
     config = {
         **validation.config,
         "agent": phase.agent,
