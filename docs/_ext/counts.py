@@ -13,6 +13,12 @@ from ale._config.model import EvaluationOptions, LaunchOptions, ProcessOptions, 
 from ale._registry import KINDS, Registry
 
 ROOT = Path(__file__).parents[2]
+SECTIONS = {
+    "run": RunOptions,
+    "launch": LaunchOptions,
+    "processes": ProcessOptions,
+    "evaluation": EvaluationOptions,
+}
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -22,18 +28,28 @@ def tracked(*patterns: str) -> list[Path]:
     return [ROOT / name for name in found.split("\0") if name]
 
 
-def config_options() -> set[tuple[str, str]]:
-    """Each option by the class that declares it: what several components inherit counts once."""
+def offered() -> list[tuple[str, type]]:
+    """The options class of each component and section, with its name."""
     registry = Registry.installed()
-    offered = [each.component.options for kind in KINDS for each in registry.registrations(kind)]
-    sections = [RunOptions, LaunchOptions, ProcessOptions, EvaluationOptions]
-    return {
-        (_owner(cls, field.name), field.name)
-        for cls in (*offered, *sections)
-        if cls is not None
-        for field in attrs.fields(cls)
-        if field.init
-    }
+    components = [
+        (each.component.name, each.component.options)
+        for kind in KINDS
+        for each in registry.registrations(kind)
+    ]
+    return [(name, cls) for name, cls in (*components, *SECTIONS.items()) if cls is not None]
+
+
+def config_options() -> dict[tuple[str, str], set[str]]:
+    """Each option by the class that declares it: what several components inherit counts once.
+
+    With the names of the components and sections that have it.
+    """
+    found: dict[tuple[str, str], set[str]] = {}
+    for name, cls in offered():
+        for field in attrs.fields(cls):
+            if field.init:
+                found.setdefault((_owner(cls, field.name), field.name), set()).add(name)
+    return found
 
 
 def _owner(cls: type, name: str) -> str:

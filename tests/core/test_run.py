@@ -61,8 +61,10 @@ def test_every_run_has_another_uid_except_deterministic_ones(workplace: Any) -> 
 
 
 async def test_an_episode_that_hangs_crashes_or_does_not_open_leaves_the_others_untouched(
-    bench: Any, workplace: Any, finish: Finish
+    bench: Any, workplace: Any, finish: Finish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("ale._run.agent.GRACE_S", 0.2)
+
     async def agent(context: AgentContext) -> Stop:
         if context.task.id == "t0":
             context.recorder.append(turn("about to hang"))
@@ -80,7 +82,7 @@ async def test_an_episode_that_hangs_crashes_or_does_not_open_leaves_the_others_
 
     bench.agent, bench.open_hook = agent, open_hook
     bench.limits = Limits(time_limit_s=0.3)
-    run = workplace.prepared(workplace.config(n=64, concurrency=64, grace_s=0.2, retries=0))
+    run = workplace.prepared(workplace.config(n=64, concurrency=64, retries=0))
     finished = await finish(run)
     found = episodes(run)
     assert len(found) == 64

@@ -124,6 +124,7 @@ async def test_an_agent_that_ignores_its_time_limit_is_not_graded(
     bench: Any, workplace: Any, finish: Finish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ale._run.timeouts.CLEANUP_S", 0.2)
+    monkeypatch.setattr("ale._run.agent.GRACE_S", 0.1)
 
     async def agent(context: AgentContext) -> Stop:
         try:
@@ -134,7 +135,7 @@ async def test_an_agent_that_ignores_its_time_limit_is_not_graded(
         return Stop(reason="finished")
 
     bench.agent, bench.limits = agent, Limits(time_limit_s=0.1)
-    run = workplace.prepared(workplace.config(grace_s=0.1, retries=0))
+    run = workplace.prepared(workplace.config(retries=0))
     assert (await finish(run)).n_broken == 1
     assert "did not end" in failure_of(run).message
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 import yaml
@@ -11,7 +11,15 @@ from attrs.validators import min_len
 
 from ale.errors import InputError
 from ale.plugin import doc, ge, optional
-from ale.strict import NameOrPath, Node, parse_yaml, read_yaml, structure
+from ale.strict import (
+    Former,
+    NameOrPath,
+    Node,
+    former_options,
+    parse_yaml,
+    read_yaml,
+    structure,
+)
 
 
 @frozen(kw_only=True)
@@ -323,4 +331,30 @@ def test_a_text_of_another_form_is_reported_with_the_form() -> None:
 
     assert problems("base_url: 'a: b'", Server) == [
         r'c.yaml:1: base_url: expected a text of the form https?://[^\s]+, found the text "a: b"'
+    ]
+
+
+@frozen(kw_only=True)
+class Fewer:
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "wait_s": Former(30.0),
+        "account": Former(None, "flags: [--account=NAME]"),
+        "flags": Former([]),
+    }
+    flags: tuple[str, ...] = ()
+
+
+def test_a_former_option_is_passed_over_with_the_value_that_is_built_in() -> None:
+    text = "wait_s: 30\naccount: null\nflags: [a]\n"
+    assert structure(parse_yaml(text, file="c.yaml"), Fewer) == Fewer(flags=("a",))
+    assert former_options(Fewer).keys() == {"wait_s", "account"}, "flags is there again"
+
+
+def test_a_former_option_with_another_value_names_its_successor() -> None:
+    assert problems("wait_s: 31\naccount: me\n", Fewer) == [
+        "c.yaml:1: wait_s: option was removed\n"
+        "    expected  a config without it: the number 30.0 is built in",
+        "c.yaml:2: account: option was removed\n"
+        "    expected  a config without it\n"
+        "    hint      write flags: [--account=NAME]",
     ]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import attrs
 from attrs import evolve, field, frozen, validators
@@ -12,7 +12,7 @@ from ale._config.environment import notes as environment_notes
 from ale._registry import Registration
 from ale.errors import Problem
 from ale.plugin import doc, ge, gt, lt, optional
-from ale.strict import Node, describe
+from ale.strict import Former, Node, describe
 
 PARTS = (
     "tasks",
@@ -146,6 +146,10 @@ def _part_of_a_path(_: object, __: object, value: str) -> None:
 @frozen(kw_only=True)
 class RunOptions:
     """Options of the run itself: section ``run``."""
+
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "grace_s": Former(10.0),
+    }
 
     name: str | None = field(
         default=None,
@@ -302,13 +306,6 @@ class RunOptions:
     )
     grading_timeout_s: float = field(
         default=600.0, validator=gt(0), metadata=doc("Seconds for each criterion.")
-    )
-    grace_s: float = field(
-        default=10.0,
-        validator=gt(0),
-        metadata=doc(
-            "Seconds between an agent's time limit and its cancellation.", changeable=True
-        ),
     )
     on_sigterm: Literal["cancel", "drain"] = field(
         default="cancel",

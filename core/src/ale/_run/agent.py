@@ -91,17 +91,19 @@ class ExpertGuidedLLM(WrappedLLM):
         return {"turn": request.turn, **{name: list(getattr(trace, name)) for name in parts}}
 
 
-async def run_agent(
-    agent: Agent, context: AgentContext, supervisor: Supervisor, grace_s: float
-) -> Stop:
-    """Let the agent work until it ends, or cancel it `grace_s` seconds after its time limit.
+GRACE_S = 10.0
+"""Between an agent's time limit and its cancellation."""
+
+
+async def run_agent(agent: Agent, context: AgentContext, supervisor: Supervisor) -> Stop:
+    """Let the agent work until it ends, or cancel it `GRACE_S` seconds after its time limit.
 
     Raises:
         AleError: it returned something other than a `Stop`.
         Exception: whatever the agent raises.
     """
     limit = context.limits.time_limit_s
-    cutoff = None if limit is None else limit + grace_s
+    cutoff = None if limit is None else limit + GRACE_S
     try:
         stop = await supervisor.run(agent.run(context), cutoff, "the agent")
     except OverdueError as error:

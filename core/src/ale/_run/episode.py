@@ -12,7 +12,14 @@ from typing import Any
 from attrs import define, field, frozen
 
 from ale._config import RunOptions
-from ale._run.agent import ExpertGuidedLLM, check_answered, effective_limits, model_for, run_agent
+from ale._run.agent import (
+    GRACE_S,
+    ExpertGuidedLLM,
+    check_answered,
+    effective_limits,
+    model_for,
+    run_agent,
+)
 from ale._run.grading import Damage, Places, check_works, grade, reward
 from ale._run.keeping import Keeping
 from ale._run.parts import PreparedTask, WorkerParts
@@ -383,8 +390,7 @@ class _Attempt:
         )
         record.stop, n_turns = BROKEN, len(record.turns)
         record.damage.began = True
-        grace_s = self.runner.options.grace_s
-        record.stop = await run_agent(parts.agent, context, self.runner.supervisor, grace_s)
+        record.stop = await run_agent(parts.agent, context, self.runner.supervisor)
         if parts.llm is not None and len(record.turns) == n_turns:
             check_answered(record.stop)
         if not self._task.keep_processes:
@@ -429,7 +435,7 @@ class _Attempt:
                 return None
             n_steps = len(step.task.setup_steps) + len(step.task.agent_setup_steps) + 1
             longest += n_steps * options.setup_timeout_s
-            longest += limit + options.grace_s
+            longest += limit + GRACE_S
             # A criterion may need a sandbox of its own, and three tries to come to a verdict.
             n_set_ups = len(step.task.setup_steps) + len(step.task.agent_setup_steps)
             opening = self._setup_limit_s() + n_set_ups * options.setup_timeout_s

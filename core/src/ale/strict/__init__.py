@@ -7,14 +7,16 @@ as for the config.
 from ale.errors import nearest
 from ale.strict.node import Node, describe, from_plain
 from ale.strict.reading import nearest_file, parse_yaml, read_yaml
-from ale.strict.structuring import NameOrPath, structure
+from ale.strict.structuring import Former, NameOrPath, former_options, structure
 from ale.strict.texts import decoded, read_text
 
 __all__ = [
+    "Former",
     "NameOrPath",
     "Node",
     "decoded",
     "describe",
+    "former_options",
     "from_plain",
     "nearest",
     "nearest_file",

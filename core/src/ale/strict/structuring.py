@@ -55,6 +55,35 @@ class NameOrPath(str):
     __slots__ = ()
 
 
+@attrs.frozen
+class Former:
+    """An option that an options class had before, in its ``former_options`` by name.
+
+    A stored run lists every option, and must stay readable. So `structure` passes over a former
+    option that has the value which the code now has built in. With any other it is an error::
+
+        former_options: ClassVar[Mapping[str, Former]] = {
+            "wait_s": Former(30.0),
+            "account": Former(None, "sbatch: [--account=NAME]"),
+        }
+
+    Attributes:
+        value: what is built in, as in a config.
+        instead: what to write for another value, if that is possible.
+    """
+
+    value: Any
+    instead: str | None = None
+
+
+def former_options(cls: type) -> dict[str, Former]:
+    """The former options of a class and its bases that it does not have again."""
+    found: dict[str, Former] = {}
+    for base in reversed(cls.__mro__):
+        found |= vars(base).get("former_options", {})
+    return {name: former for name, former in found.items() if name not in attrs.fields_dict(cls)}
+
+
 def structure(node: Node, cls: type[T], *, path: str = "") -> T:
     """Convert a node to an instance of `cls`.
 
@@ -241,6 +270,7 @@ def _attrs_hook(cls: Any, converter: "Converter") -> Callable[[_Input, Any], Any
         raise PluginError(f"{cls.__qualname__}: {error}") from error
     resolved = {f.name: f.type for f in attrs.fields(cls)}
     docs = {name: field.metadata.get("doc") for name, field in fields.items()}
+    former = former_options(cls)
 
     def hook(given: _Input, _: Any) -> Any:
         entries = given.node.mapping if given.node.value is not None else {}
@@ -250,7 +280,10 @@ def _attrs_hook(cls: Any, converter: "Converter") -> Callable[[_Input, Any], Any
         if text is not None and len(required) == 1 and required[0] not in entries:
             entries = {required[0]: text, **entries}
             given = attrs.evolve(given, node=attrs.evolve(given.node, value=entries))
-        problems = [_unknown(given, key, fields) for key in entries if key not in fields]
+        others = [key for key in entries if key not in fields]
+        found = [_former(given, key, former[key]) for key in others if key in former]
+        problems = [each for each in found if each is not None]
+        problems += [_unknown(given, key, fields) for key in others if key not in former]
         problems += [
             given.node.problem(f"'{name}' is missing", path=given.path, expected=docs.get(name))
             for name in required
@@ -278,6 +311,17 @@ def _unknown(given: _Input, key: str, fields: Mapping[str, Any]) -> Problem:
         expected="one of " + ", ".join(sorted(fields)) if fields else "no options",
         hint=nearest(key, fields),
     )
+
+
+def _former(given: _Input, key: str, former: Former) -> Problem | None:
+    """The problem of a former option with another value than the one that is built in."""
+    child = given.child(key)
+    if child.node.plain() == former.value:
+        return None
+    hint = None if former.instead is None else f"write {former.instead}"
+    built_in = "" if former.value is None else f": {describe(former.value)} is built in"
+    expected = f"a config without it{built_in}"
+    return child.node.problem("option was removed", path=child.path, expected=expected, hint=hint)
 
 
 def _construct(cls: Any, values: dict[str, Any], given: _Input) -> Any:

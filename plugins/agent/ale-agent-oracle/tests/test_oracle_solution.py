@@ -115,8 +115,9 @@ async def test_an_empty_solution_is_finished(run):
     assert (stop.reason, turns) == ("finished", [])
 
 
-async def test_output_is_recorded_up_to_the_limit(run):
-    _, turns = await run("seq 10000", options=OracleOptions(max_output_bytes=100))
+async def test_output_is_recorded_up_to_the_limit(run, monkeypatch):
+    monkeypatch.setattr("ale_agent_oracle.oracle.MAX_OUTPUT_BYTES", 100)
+    _, turns = await run("seq 10000")
     assert turns[0].observations[0].truncated
     assert len(turns[0].observations[0].content) < 150
 

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from ale.errors import SandboxError
+from ale.errors import InputError, SandboxError
+from ale.plugin import BuildContext
 from ale.testing.agent import answer, call
 from ale.testing.fakes import FolderSandbox
 from ale.testing.played import Played
 from ale.types import ExecResult
+from ale_agent_swe.agent import PlanPatchTestAgent
+from ale_agent_swe.options import PlanPatchTestOptions
 
 Play = Callable[..., Awaitable[Played]]
 
@@ -48,8 +51,11 @@ async def test_a_plan_a_diff_and_a_test_end_the_episode(play: Play) -> None:
     assert {observation.role for observation in played.observations} == {"user"}
 
 
-async def test_the_first_message_has_the_goal_the_files_and_what_to_do(play: Play) -> None:
-    played = await play(PLAN, block("finish", ""), listed_files=1)
+async def test_the_first_message_has_the_goal_the_files_and_what_to_do(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ale_agent_swe.agent._LISTED", 1)
+    played = await play(PLAN, block("finish", ""))
     prompt = played.prompt_of(0)
     assert prompt.startswith("Mend add.\n\nFiles:\ncheck.sh\n... and 1 more\n\nFirst find out")
     assert prompt.endswith("To look at files first, answer with one block that begins with ```sh.")
@@ -236,10 +242,9 @@ async def test_an_agent_that_removes_git_has_a_patch_that_fails(
     assert played.stop.reason == "finished"
 
 
-async def test_prompts_are_options(play: Play) -> None:
-    played = await play(
-        PLAN, block("finish", ""), system_prompt="Be brief.", plan_prompt="{goal} {x} {how}"
-    )
+async def test_prompts_are_in_a_file(play: Play, tmp_path: Path) -> None:
+    (file := tmp_path / "prompts.yaml").write_text('plan: "{goal} {x} {how}"\n')
+    played = await play(PLAN, block("finish", ""), system_prompt="Be brief.", prompts=file)
     system, user = played.llm.requests[0].messages
     assert (system.role, system.content) == ("system", "Be brief.")
     assert user.content.startswith("Mend add. {x} Answer with the plan.")
@@ -247,3 +252,9 @@ async def test_prompts_are_options(play: Play) -> None:
 
 def test_the_repository_fixture_has_the_bug(repository: Path) -> None:
     assert "a - b" in (repository / "pkg" / "adding.py").read_text()
+
+
+def test_a_wrong_prompt_names_its_line(tmp_path: Path) -> None:
+    (file := tmp_path / "prompts.yaml").write_text("plan: a\nreapir: b\n")
+    with pytest.raises(InputError, match=r"prompts.yaml:2: reapir: unknown option"):
+        PlanPatchTestAgent(PlanPatchTestOptions(prompts=file), BuildContext())

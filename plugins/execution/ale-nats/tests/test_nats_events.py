@@ -109,8 +109,11 @@ async def test_an_event_that_is_larger_than_a_message_goes_by_the_object_store(
     assert message["content"] == "x" * 3_000_000
 
 
-async def test_an_event_that_is_large_waits_for_a_server_that_is_away(own_server: Server) -> None:
-    publisher = EventPublisher(EventOptions(url=own_server.url, connect_timeout_s=1), {})
+async def test_an_event_that_is_large_waits_for_a_server_that_is_away(
+    own_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ale_nats.events.CONNECT_TIMEOUT_S", 1)
+    publisher = EventPublisher(EventOptions(url=own_server.url), {})
     publisher.ale_run_started(started("away"))
     wait_for(lambda: not publisher._sending._waiting, "the first event")  # type: ignore[union-attr]
     own_server.stop()
@@ -132,8 +135,11 @@ async def test_secrets_are_masked(server: Server) -> None:
     assert message["completion"]["message"]["content"] == "*** ***"
 
 
-def test_a_server_that_is_not_there_is_an_error_of_the_observer() -> None:
-    options = EventOptions(url=f"nats://127.0.0.1:{free_port()}", connect_timeout_s=1)
+def test_a_server_that_is_not_there_is_an_error_of_the_observer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ale_nats.events.CONNECT_TIMEOUT_S", 1)
+    options = EventOptions(url=f"nats://127.0.0.1:{free_port()}")
     with pytest.raises(AleError, match="no NATS server can be reached"):
         publish(EventPublisher(options, {}), "nobody")
 

@@ -62,9 +62,10 @@ async def test_only_a_worker_with_all_labels_takes_a_runs_jobs(
 
 
 async def test_nobody_is_there_and_the_user_is_told_what_to_start(
-    make_run: MakeRun, own_server: Server
+    make_run: MakeRun, own_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = make_run(silence_s=0.2, labels=("gpu",))
+    monkeypatch.setattr("ale_nats.executor.SILENCE_S", 0.2)
+    run = make_run(labels=("gpu",))
     async with run.open() as workers:
         asked = asyncio.create_task(workers.run(job("alone")))
         message = await asyncio.wait_for(told(run.reports, "no worker has taken"), 15)
@@ -183,9 +184,10 @@ async def test_a_job_that_no_worker_survives_is_a_broken_episode(
 
 
 async def test_a_run_waits_while_the_queue_is_full(
-    make_run: MakeRun, own_group: WorkerGroup
+    make_run: MakeRun, own_group: WorkerGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = make_run(queue_limit=2)
+    monkeypatch.setattr("ale_nats.subjects.QUEUE_LIMIT", 2)
+    run = make_run()
     async with run.open() as workers:
         asked = [asyncio.create_task(run.stored(workers, job(f"w{i}"))) for i in range(6)]
         await asyncio.sleep(0.5)
@@ -195,9 +197,10 @@ async def test_a_run_waits_while_the_queue_is_full(
 
 
 async def test_a_job_that_waits_for_the_queue_is_withdrawn_too(
-    make_run: MakeRun, own_group: WorkerGroup
+    make_run: MakeRun, own_group: WorkerGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with make_run(queue_limit=1).open() as other, make_run(queue_limit=1).open() as workers:
+    monkeypatch.setattr("ale_nats.subjects.QUEUE_LIMIT", 1)
+    async with make_run().open() as other, make_run().open() as workers:
         holding = asyncio.create_task(other.run(job("other")))
         await _holds(own_group.url, JOBS, 1)
         asked = asyncio.create_task(workers.run(job("waits")))
@@ -508,7 +511,7 @@ async def test_a_job_that_takes_longer_than_a_worker_may_be_silent_is_run_once(
     make_run: MakeRun, own_group: WorkerGroup, tmp_path: Path
 ) -> None:
     own_group.start()
-    run, begun = make_run(lost_after_s=1.0, silence_s=1.0), tmp_path / "begun"
+    run, begun = make_run(lost_after_s=1.0), tmp_path / "begun"
     async with run.open() as workers:
         long = job("long", f"echo $$ >> {begun}; sleep 2.5; touch done")
         assert (await run.stored(workers, long)).reward == 1.0

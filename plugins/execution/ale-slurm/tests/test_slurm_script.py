@@ -12,14 +12,13 @@ from ale_slurm.options import SlurmOptions
 
 OPTIONS = SlurmOptions(
     partition="long",
-    account="me",
     time="1-02:00:00",
     warning_s=99,
     grace_s=7,
-    sbatch=("--exclusive",),
+    sbatch=("--account=me", "--exclusive"),
     setup=("module load cuda",),
 )
-EVERYWHERE = ["--partition=long", "--account=me", "--time=1-02:00:00", "--exclusive"]
+EVERYWHERE = ["--partition=long", "--time=1-02:00:00", "--account=me", "--exclusive"]
 
 
 @pytest.fixture

@@ -174,10 +174,11 @@ async def test_ten_megabytes_are_taken_in_little_more_than_their_room(stream: bo
 
 @BOTH
 async def test_an_answer_past_the_bound_is_dropped_unread_and_not_asked_for_again(
-    stream: bool,
+    stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("ale_llm_openai.client.MAX_RESPONSE_BYTES", 100_000)
     script = {"*": {"text": "x" * 10_000_000}}
-    async with session(script, stream=stream, max_response_bytes=100_000) as (llm, server):
+    async with session(script, stream=stream) as (llm, server):
         with pytest.raises(LLMError, match="longer than 100000 bytes") as caught:
             await llm.complete(ask(CAPITAL))
         assert not caught.value.transient

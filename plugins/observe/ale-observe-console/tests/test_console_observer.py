@@ -113,7 +113,10 @@ def terminal() -> Iterator[Terminal]:
 def build(
     monkeypatch: pytest.MonkeyPatch, stream: TextIO, environ: dict[str, str], **fields: object
 ) -> object:
+    """The observer, with these options; a name in capitals is a constant of it."""
     monkeypatch.setattr("sys.stderr", stream)
+    for name in [name for name in fields if name.isupper()]:
+        monkeypatch.setattr(f"ale_observe_console.observer.{name}", fields.pop(name))
     options = ConsoleOptions(**fields)  # type: ignore[arg-type]
     return make(options, BuildContext(environ=environ, monotonic=time.monotonic))
 
@@ -121,7 +124,7 @@ def build(
 class TestPlain(ObserverContract):
     @pytest.fixture
     def observer(self, monkeypatch: pytest.MonkeyPatch) -> object:
-        return build(monkeypatch, io.StringIO(), {}, quiet_interval_s=0.01)
+        return build(monkeypatch, io.StringIO(), {}, QUIET_INTERVAL_S=0.01)
 
 
 class TestTerminal(ObserverContract):
@@ -129,7 +132,7 @@ class TestTerminal(ObserverContract):
 
     @pytest.fixture
     def observer(self, monkeypatch: pytest.MonkeyPatch, terminal: Terminal) -> object:
-        return build(monkeypatch, terminal.stream, {"TERM": "xterm"}, refresh_s=0.01)
+        return build(monkeypatch, terminal.stream, {"TERM": "xterm"}, REFRESH_S=0.01)
 
 
 def test_a_short_run_in_a_log_takes_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +149,7 @@ def test_a_log_gets_a_line_by_time_even_while_nothing_finishes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = io.StringIO()
-    manager = register(build(monkeypatch, log, {}, quiet_interval_s=0.1))
+    manager = register(build(monkeypatch, log, {}, QUIET_INTERVAL_S=0.1))
     notify(manager, [started(HERE)])
     time.sleep(0.35)
     notify(manager, [finished(HERE)])
@@ -156,7 +159,7 @@ def test_a_log_gets_a_line_by_time_even_while_nothing_finishes(
 
 def test_a_log_gets_the_line_of_a_training_step_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     log = io.StringIO()
-    manager = register(build(monkeypatch, log, {}, quiet_interval_s=600.0))
+    manager = register(build(monkeypatch, log, {}, QUIET_INTERVAL_S=600.0))
     notify(manager, [started(HERE), report(0)])
     wait_for(lambda: "step 0: loss 0.5" in log.getvalue(), log.getvalue)
     notify(manager, [report(1), finished(HERE)])
@@ -167,7 +170,7 @@ def test_a_log_gets_the_line_of_a_training_step_at_once(monkeypatch: pytest.Monk
 def test_a_terminal_ends_with_one_clean_line(
     monkeypatch: pytest.MonkeyPatch, terminal: Terminal
 ) -> None:
-    manager = register(build(monkeypatch, terminal.stream, {"TERM": "xterm"}, refresh_s=0.01))
+    manager = register(build(monkeypatch, terminal.stream, {"TERM": "xterm"}, REFRESH_S=0.01))
     notify(manager, [started(HERE), *episodes(range(4))])
     terminal.wait_for("4/8")
     notify(manager, [*episodes(range(4, 8)), finished(HERE)])
@@ -190,7 +193,7 @@ def test_redraws_are_no_more_frequent_than_asked(
     monkeypatch: pytest.MonkeyPatch, terminal: Terminal
 ) -> None:
     begun = time.monotonic()
-    manager = register(build(monkeypatch, terminal.stream, {"TERM": "xterm"}, refresh_s=0.2))
+    manager = register(build(monkeypatch, terminal.stream, {"TERM": "xterm"}, REFRESH_S=0.2))
     notify(manager, [started(HERE, 10_000)])
     number = 0
     while number < 100 or time.monotonic() < begun + 1.0:
@@ -230,7 +233,7 @@ def test_a_terminal_that_does_not_read_does_not_block_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stuck = Terminal(read=False)
-    manager = register(build(monkeypatch, stuck.stream, {"TERM": "xterm"}, refresh_s=0.0001))
+    manager = register(build(monkeypatch, stuck.stream, {"TERM": "xterm"}, REFRESH_S=0.0001))
     notify(manager, [started(HERE, None)])
     for number in range(500):
         notify(manager, episodes([number]))
@@ -247,7 +250,7 @@ def test_a_reader_that_is_gone_is_reported_once_by_the_next_hook(
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as stream:
-        manager = register(build(monkeypatch, stream, {}, quiet_interval_s=0.01))
+        manager = register(build(monkeypatch, stream, {}, QUIET_INTERVAL_S=0.01))
         notify(manager, [started(HERE)])
         wait_for(lambda: not any(t.name == "ale-console" for t in threading.enumerate()))
         with pytest.raises(BrokenPipeError):
@@ -266,7 +269,7 @@ def test_messages_of_the_program_stay_whole_above_the_progress(
     logging.getLogger().addHandler(handler)
     try:
         environ = {"TERM": "xterm", "NO_COLOR": "1"}
-        manager = register(build(monkeypatch, terminal.stream, environ, refresh_s=0.01))
+        manager = register(build(monkeypatch, terminal.stream, environ, REFRESH_S=0.01))
         notify(manager, [started(HERE), *stages(0, "agent"), *stages(1, "agent")])
         terminal.wait_for("0s agent")
         click.echo(f"\n{notice}", err=True)
@@ -322,7 +325,7 @@ def test_a_step_without_an_update_is_reported_with_the_reason(
 def test_a_terminal_shows_that_nothing_was_learned(
     monkeypatch: pytest.MonkeyPatch, terminal: Terminal
 ) -> None:
-    manager = register(build(monkeypatch, terminal.stream, {"TERM": "xterm"}, refresh_s=0.01))
+    manager = register(build(monkeypatch, terminal.stream, {"TERM": "xterm"}, REFRESH_S=0.01))
     report = StepReport(step=0, policy_version=0, metrics={"updates": 0.0})
     notify(manager, [started(HERE), StepFinished(report=report)])
     terminal.wait_for("no update in any step: nothing was learned")

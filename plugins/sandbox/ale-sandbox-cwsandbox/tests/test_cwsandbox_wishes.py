@@ -27,7 +27,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:Sandbox .* was not stopped:Resou
 async def test_image_lifetime_tags_and_resources_reach_the_service(
     service: Any, make: Make
 ) -> None:
-    backend = make(tags={"run": "r7"}, gpus=1, gpu_type="H100", placement="serverless")
+    backend = make(
+        tags={"run": "r7"}, gpus=1, gpu_type="H100", arguments={"placement_mode": "serverless"}
+    )
     spec = SandboxSpec(image="debian:12", memory_mb=512, cpus=1.5, tags={"episode": "0-add-two-1"})
     async with backend.open(spec):
         pass
@@ -125,7 +127,7 @@ def test_weights_and_biases_has_variables_of_its_own(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(credentials, "find_spec", lambda _: object())
     found = use(environ)
     assert found.notes == ("key: WANDB_ENTITY_NAME is the old name of WANDB_ENTITY",)
-    auth: Any = credentials.auth_of(found, CwSandboxOptions(wandb_project="p"), environ)
+    auth: Any = credentials.auth_of(found, CwSandboxOptions(), {**environ, "WANDB_PROJECT": "p"})
     assert (auth.entity, auth.project) == ("team", "p")
     newer = environ | {"WANDB_ENTITY": "new"}
     assert use(newer).notes == ()

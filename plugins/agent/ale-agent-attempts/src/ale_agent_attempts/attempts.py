@@ -14,6 +14,10 @@ from ale_grading.answers import code
 
 PATIENCE = 8.0
 """Seconds by the clock for each of CPU time, as other work may be in the way."""
+TIMEOUT_PROMPT = (
+    "The code was stopped after {seconds} seconds. It printed:\n\n{output}\n\n"
+    "Answer with faster code, whole, in a block that begins with ```python."
+)
 
 
 class AttemptsEpisode(SingleShotEpisode[AttemptsOptions]):
@@ -77,7 +81,7 @@ class AttemptsEpisode(SingleShotEpisode[AttemptsOptions]):
             return tested.verdict
         if tested.timed_out:
             seconds = f"{self.options.tool_timeout_s or 0.0:.4g}"
-            return fill(self.options.timeout_prompt, seconds=seconds, output=tested.output)
+            return fill(TIMEOUT_PROMPT, seconds=seconds, output=tested.output)
         return fill(self.options.failed_prompt, output=tested.output)
 
 

@@ -1,8 +1,12 @@
 """The options of ``code-attempts``, ``single-shot`` and ``steps``."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from attrs import field, frozen
 
 from ale.plugin import doc, ge, gt, optional
+from ale.strict import Former
 
 _SYSTEM = "System message before all others; empty for none."
 _PROMPT = (
@@ -25,6 +29,10 @@ class SingleShotOptions:
 class StepsOptions:
     """Thoughts in <step> tags and the answer in an <answer> tag; no tools."""
 
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "no_answer_prompt": Former("There is no answer yet. Write it as <answer>...</answer>."),
+    }
+
     max_turns: int = field(
         default=3,
         validator=ge(1),
@@ -39,15 +47,18 @@ class StepsOptions:
         metadata=doc(_SYSTEM),
     )
     prompt: str = field(default="{goal}", metadata=doc(_PROMPT))
-    no_answer_prompt: str = field(
-        default="There is no answer yet. Write it as <answer>...</answer>.",
-        metadata=doc("Message after a completion without an answer tag."),
-    )
 
 
 @frozen(kw_only=True)
 class AttemptsOptions:
     """Python code, run against the visible tests; their errors are shown, for another attempt."""
+
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "timeout_prompt": Former(
+            "The code was stopped after {seconds} seconds. It printed:\n\n{output}\n\n"
+            "Answer with faster code, whole, in a block that begins with ```python."
+        ),
+    }
 
     max_attempts: int = field(
         default=3,
@@ -84,14 +95,6 @@ class AttemptsOptions:
         "Answer with the whole corrected code in a block that begins with ```python.",
         metadata=doc(
             "Message after code that fails: {output} is what it printed and why tests failed."
-        ),
-    )
-    timeout_prompt: str = field(
-        default="The code was stopped after {seconds} seconds. It printed:\n\n{output}\n\n"
-        "Answer with faster code, whole, in a block that begins with ```python.",
-        metadata=doc(
-            "Message after code that took too long: {seconds} is the time it was given, {output} "
-            "what it printed until then."
         ),
     )
     no_code_prompt: str = field(

@@ -9,6 +9,7 @@ from ale.types import Limits, Observation, Stop, ToolCall, Turn
 from ale_agent_attempts.options import StepsOptions
 from ale_agent_attempts.single_shot import SingleShotEpisode, TextAgent
 
+NO_ANSWER_PROMPT = "There is no answer yet. Write it as <answer>...</answer>."
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
@@ -30,11 +31,11 @@ class StepsEpisode(SingleShotEpisode[StepsOptions]):
     async def call(self, call: ToolCall, timeout_s: float | None) -> Observation:
         """Say what is missing."""
         if not self.is_own(call):
-            raise BadCallError(f"there are no tools. {self.options.no_answer_prompt}")
+            raise BadCallError(f"there are no tools. {NO_ANSWER_PROMPT}")
         return Observation(
             call_id=call.id,
             tool=call.name,
-            content=self.options.no_answer_prompt,
+            content=NO_ANSWER_PROMPT,
             role="user",
             error="no answer",
         )

@@ -9,6 +9,10 @@ from ale_agent_iflow.options import IflowOptions
 
 REFUSALS = 2
 """Compactions after a provider's "too long" before giving up."""
+_COMPACT_TO = 0.6
+"""Share of the limit that compaction aims at."""
+_KEEP_TURNS = 2
+"""Latest turns that stay whole if compacting the others suffices."""
 
 
 class Dialogue:
@@ -91,8 +95,8 @@ class Dialogue:
             self._history,
             gauge.size,
             limit=limit,
-            target=int(limit * self._options.compact_to),
-            keep=self._options.keep_turns,
+            target=int(limit * _COMPACT_TO),
+            keep=_KEEP_TURNS,
         )
         if compacted is None or not self._history.exchanges:
             detail = f"{why}, and compaction can't shorten it enough"

@@ -1,16 +1,23 @@
 """The options of ``iflow``."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt, le, optional
+from ale.plugin import doc, ge, gt, optional
+from ale.strict import Former
 
 
 @frozen(kw_only=True)
 class IflowOptions:
     """A model that acts by calling tools: shell, read_file, write_file, edit_file, finish."""
+
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "compact_to": Former(0.6),
+        "keep_turns": Former(2),
+    }
 
     max_steps: int | None = field(
         default=40, validator=optional(ge(1)), metadata=doc("Tool calls in an episode.")
@@ -57,16 +64,6 @@ class IflowOptions:
         default=2,
         validator=ge(0),
         metadata=doc("Reminders in a row to call a tool before the episode ends as given up."),
-    )
-    compact_to: float = field(
-        default=0.6,
-        validator=[gt(0), le(1)],
-        metadata=doc("Share of context_max_tokens that compaction aims at."),
-    )
-    keep_turns: int = field(
-        default=2,
-        validator=ge(1),
-        metadata=doc("Number of latest turns that stay whole if compacting the others suffices."),
     )
     system_prompt: str | None = field(
         default=None,

@@ -1,10 +1,12 @@
 """The options of the agents ``oracle`` and ``attack``."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt, optional
+from ale.plugin import doc, gt, optional
+from ale.strict import Former
 
 AttackName = Literal[
     "verdict-file",
@@ -26,6 +28,10 @@ AttackName = Literal[
 class OracleOptions:
     """Runs a task's reference solution, one command after the other."""
 
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "max_output_bytes": Former(16384),
+    }
+
     tool_timeout_s: float | None = field(
         default=300.0, validator=optional(gt(0)), metadata=doc("Seconds for one command.")
     )
@@ -33,13 +39,6 @@ class OracleOptions:
         default=600.0,
         validator=optional(gt(0)),
         metadata=doc("Wall-clock seconds for the solution."),
-    )
-    max_output_bytes: int = field(
-        default=16384,
-        validator=ge(0),
-        metadata=doc(
-            "Bytes that are recorded of each of a command's stdout and stderr: head and tail."
-        ),
     )
 
 

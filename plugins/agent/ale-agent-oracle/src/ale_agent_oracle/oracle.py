@@ -14,6 +14,9 @@ from ale.text import counted
 from ale.types import Completion, Limits, Message, Observation, Stop, ToolCall, Turn
 from ale_agent_oracle.options import OracleOptions
 
+MAX_OUTPUT_BYTES = 16384
+"""Recorded of each of a command's stdout and stderr: head and tail."""
+
 
 class OracleAgent:
     """Runs ``task.solution``, one command a turn, in a session that lasts.
@@ -65,7 +68,7 @@ class Commands(EpisodeLoop):
         context: AgentContext,
         name: str = "oracle",
     ) -> None:
-        shell = Shell(context.sandbox, max_output_bytes=options.max_output_bytes)
+        shell = Shell(context.sandbox, max_output_bytes=MAX_OUTPUT_BYTES)
         super().__init__(context, monotonic=monotonic, shell=shell)
         self._commands = commands
         self._name = name

@@ -10,11 +10,12 @@ from ale.plugin import BuildContext
 from ale.protocols import AgentContext
 from ale.types import ExecResult, Limits, Message, Observation, Stop, ToolCall, Turn, replace
 from ale_agent_swe.actions import HOW_BY_TOOLS, HOW_IN_TEXT, TOOLS, Phase, parsed
-from ale_agent_swe.options import PlanPatchTestOptions
+from ale_agent_swe.options import PlanPatchTestOptions, Prompts
 from ale_agent_swe.patching import RejectedError, change, has_git
 
 _LIST = "git ls-files 2>/dev/null || find . -type f -not -path '*/.git/*'"
 _LISTING_S = 60.0
+_LISTED = 200
 
 
 class PlanPatchTestAgent:
@@ -22,6 +23,7 @@ class PlanPatchTestAgent:
 
     def __init__(self, options: PlanPatchTestOptions, context: BuildContext) -> None:
         self._options = options
+        self._prompts = Prompts.read(options.prompts)
         self._monotonic = context.monotonic
 
     @property
@@ -39,17 +41,18 @@ class PlanPatchTestAgent:
     async def run(self, context: AgentContext) -> Stop:
         """Work until tests pass, no repair is left, or to a limit."""
         options, made = self._options, _TextEpisode
-        files = await self._listing(context) if "{files}" in options.plan_prompt else ""
+        files = await self._listing(context) if "{files}" in self._prompts.plan else ""
         native = options.tool_format == "native"
         if native or (options.tool_format == "auto" and context.llm.capabilities.tools):
             made = _NativeEpisode
         had_git = await has_git(context.sandbox)
-        return await made(options, files, had_git, context, monotonic=self._monotonic).run()
+        episode = made(options, self._prompts, files, had_git, context, monotonic=self._monotonic)
+        return await episode.run()
 
     async def _listing(self, context: AgentContext) -> str:
         result = await context.sandbox.exec(_LIST, timeout_s=_LISTING_S)
         names = sorted(result.stdout.decode(errors="replace").splitlines())
-        most = self._options.listed_files
+        most = _LISTED
         more = [f"... and {len(names) - most} more"] if len(names) > most else []
         return "\n".join([*names[:most], *more])
 
@@ -62,6 +65,7 @@ class _TextEpisode(EpisodeLoop):
     def __init__(
         self,
         options: PlanPatchTestOptions,
+        prompts: Prompts,
         files: str,
         had_git: bool,
         context: AgentContext,
@@ -69,6 +73,7 @@ class _TextEpisode(EpisodeLoop):
         monotonic: Callable[[], float],
     ) -> None:
         self._options = options
+        self._prompts = prompts
         self._files = files
         self._had_git = had_git
         self._phase: Phase = "plan"
@@ -79,7 +84,7 @@ class _TextEpisode(EpisodeLoop):
     def head(self) -> tuple[Message, ...]:
         """As the options say."""
         options = self._options
-        content = self._filled(options.plan_prompt, goal=self.context.task.goal, files=self._files)
+        content = self._filled(self._prompts.plan, goal=self.context.task.goal, files=self._files)
         user = Message(role="user", content=content)
         if not options.system_prompt:
             return (user,)
@@ -96,7 +101,7 @@ class _TextEpisode(EpisodeLoop):
     async def call(self, call: ToolCall, timeout_s: float | None) -> Observation:
         """Act, and go to the next phase where this one is over."""
         if not call.arguments and call.id == self._text_id:
-            raise BadCallError(self._filled(self._options.no_action_prompt))
+            raise BadCallError(self._filled(self._prompts.no_action))
         given = self.arguments(call)
         if call.name == "shell":
             return self._seen(call, await self._run(given, timeout_s), timeout_s)
@@ -107,7 +112,7 @@ class _TextEpisode(EpisodeLoop):
             raise BadCallError(f"this is the phase {self._phase}. {self.how[self._phase]}")
         if call.name == "plan":
             self._phase = "patch"
-            return self._observation(call, self._filled(self._options.patch_prompt))
+            return self._observation(call, self._filled(self._prompts.patch))
         if call.name == "test":
             result = await self._run(given, timeout_s)
             return self._tested(call, result, timeout_s)
@@ -120,13 +125,13 @@ class _TextEpisode(EpisodeLoop):
             diff, files = given.get("diff") or "", given.get("files") or {}
             await change(self.context.sandbox, diff, files, had_git=self._had_git)
         except RejectedError as error:
-            content = self._filled(self._options.rejected_prompt, error=str(error))
+            content = self._filled(self._prompts.rejected, error=str(error))
             return replace(self._observation(call, content), error="the patch does not apply")
         command = self._options.test_command
         if command:
             return self._tested(call, await self.shell.run(command, timeout_s), timeout_s)
         self._phase = "test"
-        return self._observation(call, self._filled(self._options.test_prompt))
+        return self._observation(call, self._filled(self._prompts.test))
 
     async def _run(self, given: Mapping[str, Any], timeout_s: float | None) -> ExecResult:
         command = given["command"]
@@ -145,7 +150,7 @@ class _TextEpisode(EpisodeLoop):
             return seen
         self._repairs += 1
         self._phase = "repair"
-        content = self._filled(self._options.repair_prompt, output=seen.content)
+        content = self._filled(self._prompts.repair, output=seen.content)
         return replace(seen, content=content)
 
     def arguments(self, call: ToolCall) -> dict[str, Any]:

@@ -34,11 +34,15 @@ def test_the_report_is_written_when_the_run_ends(write_trained: Write, tmp_path:
 
 
 def test_a_large_run_gets_no_report_but_a_warning(
-    write_trained: Write, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    write_trained: Write,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("ale_look.inspect.observer.LARGEST_RUN_MB", 0.001)
     path = write_trained(tmp_path / "run", steps=1)
     with caplog.at_level(logging.WARNING):
-        notify(register(build(ReportOptions(largest_run_mb=0.001))), [finished(path)])
+        notify(register(build(ReportOptions())), [finished(path)])
     assert "`ale report" in caplog.text
     assert not (path / "report.html").exists()
 

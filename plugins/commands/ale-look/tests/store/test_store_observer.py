@@ -16,6 +16,12 @@ from ale_look.store.database import open_database
 from ale_look.store.options import StoreOptions
 
 
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No update has to wait."""
+    monkeypatch.setattr("ale_look.store.observer.EVERY_S", 0.0)
+
+
 def build(environ: Any = None, **options: Any) -> object:
     (component,) = (each for each in ale_observers() if each.name == "store")
     return component.build(StoreOptions(**options), BuildContext(environ=environ or {}))
@@ -48,10 +54,10 @@ def test_a_running_run_is_in_the_database(
 ) -> None:
     store = make_run(tmp_path / "runs" / "r", n=0)
     where = str(tmp_path / "runs" / "index.sqlite")
-    observer = build(every_s=0.01)
+    observer = build()
     if by_url:
         where = request.getfixturevalue("postgresql")
-        observer = build({"MY_STORE": where}, every_s=0.01, url_env="MY_STORE")
+        observer = build({"MY_STORE": where}, url_env="MY_STORE")
     manager = register(observer)
     notify(manager, [started(tmp_path / "runs" / "r")])
     store.add_episode(attempt(0))
@@ -70,7 +76,7 @@ def test_why_the_database_is_not_updated_is_said_once(
     run = tmp_path / "runs" / "r"
     make_run(run, n=1).close()
     (run / "episodes.jsonl").write_text("damaged\n")
-    manager = register(build(every_s=1e-9))
+    manager = register(build())
     notify(manager, [started(run), ended(0, 1.0), ended(1, 1.0), finished(run)])
     (warning,) = caplog.messages
     assert "was not updated: " in warning

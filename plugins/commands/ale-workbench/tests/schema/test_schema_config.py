@@ -134,7 +134,7 @@ ACCEPTED = (
     "tasks: {type: needy, path: x}\nagent: {type: alone}\nllm:\nobservers:\nrun:\n",
     "tasks: {type: list}\nagent: {type: alone}\nchunker: {count: 2}\nsandbox: {type: auto}\n",
     "tasks: {type: list}\nagent: {type: alone}\nobservers: [{type: page, path: x}]\n",
-    "tasks: {type: list}\nagent: {type: alone}\nrun: {rollouts: 2, grace_s: 1}\n",
+    "tasks: {type: list}\nagent: {type: alone}\nrun: {rollouts: 2, open_timeout_s: 1}\n",
     "tasks: {type: list}\nagent: {type: alone}\nsandbox: {type: box, require: []}\n",
     "tasks: {type: list}\nagent: {type: alone}\nplugins: []\n",
     "tasks: {type: list}\nagent: {type: alone}\nevaluation: {tasks: {type: list}, every: 2}\n",

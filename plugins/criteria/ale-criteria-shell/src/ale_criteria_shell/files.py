@@ -11,6 +11,8 @@ from ale_criteria_shell.matching import SearchTooLongError, matches
 from ale_criteria_shell.options import FileContainsOptions
 from ale_grading.signed_tests import CLEAN, excerpt
 
+MAX_BYTES = 4 << 20
+"""Only this much of a file is searched."""
 # Reports what the path is before it is opened: a pipe or a device would block a reader for ever,
 # and a link could lead to a file of the host that happens to contain the text.
 _KIND = """
@@ -71,7 +73,7 @@ class FileContains:
         return _ERRORS.get(kind)
 
     async def _mismatch(self, sandbox: Sandbox) -> str | None:
-        limit = self.options.max_bytes
+        limit = MAX_BYTES
         try:
             data = await sandbox.read(self.options.path, max_bytes=limit + 1)
         except (FileNotFoundError, IsADirectoryError) as error:

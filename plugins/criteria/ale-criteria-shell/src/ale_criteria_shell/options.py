@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from attrs import Attribute, field, frozen
 
 from ale.plugin import doc, ge, gt
+from ale.strict import Former
 from ale_grading.signed_tests import program
 
 
@@ -92,6 +93,10 @@ class RegexInStdoutOptions(CommandOptions):
 class FileContainsOptions:
     """A file contains a text, or a match of a regular expression. Exactly one of the two."""
 
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "max_bytes": Former(4 << 20),
+    }
+
     path: str = field(
         validator=_below_workspace, metadata=doc("File, relative to the workspace or absolute.")
     )
@@ -102,11 +107,6 @@ class FileContainsOptions:
         metadata=doc(
             "Python regular expression to find; ^ and $ match at each line's start and end."
         ),
-    )
-    max_bytes: int = field(
-        default=4 << 20,
-        validator=ge(1),
-        metadata=doc("Only this many bytes of the file are searched."),
     )
 
     def __attrs_post_init__(self) -> None:

@@ -37,6 +37,9 @@ T = TypeVar("T")
 _WAITING = 50_000
 """Events that may wait: there are about six of each episode."""
 _BATCH = 200
+CONNECT_TIMEOUT_S = 5.0
+FINISH_TIMEOUT_S = 30.0
+"""How long the end of the run waits until every event is stored."""
 _RETRY_S = 0.5
 _SENT = tuple[str, bytes]
 """Name of the hook, and the event as JSON."""
@@ -82,7 +85,7 @@ class EventPublisher:
         """Publish it, and wait until all are stored."""
         self._send("ale_run_finished", event)
         if self._sending is not None:
-            self._sending.close(self._options.finish_timeout_s)
+            self._sending.close(FINISH_TIMEOUT_S)
 
     def _send(self, hook: str, event: object) -> None:
         if self._sending is not None:
@@ -140,7 +143,7 @@ class _Sending:
             self._options,
             self._environ,
             name=f"ale workers events {self._run}",
-            timeout_s=self._options.connect_timeout_s,
+            timeout_s=CONNECT_TIMEOUT_S,
         )
         async with connection as link:
             await link.ensure([event_stream()])

@@ -38,6 +38,8 @@ from ale_nats_client.client import LOST
 
 T = TypeVar("T")
 
+SILENCE_S = 30.0
+"""Seconds without any worker after which this is reported, once."""
 _CLOSE_S = 15.0
 """Seconds to tell the server that the run has ended."""
 _RETRY_S = 0.3
@@ -124,7 +126,7 @@ class Session:
     async def start(self) -> None:
         """Announce the run, and take what an earlier session of it has left."""
         link, token = self._link, self._token
-        await link.ensure(streams(self._options.queue_limit))
+        await link.ensure(streams())
         if not await self._announced():
             await self._purge()  # late results of a session that ended are not wanted
         with suppress(NotFoundError):
@@ -137,7 +139,7 @@ class Session:
         await link.client.subscribe(subject("refused", token), cb=self._on_refusal)
         await self._announce()
         loop = asyncio.get_running_loop()
-        self._silence = loop.call_later(self._options.silence_s, self._report_silence)
+        self._silence = loop.call_later(SILENCE_S, self._report_silence)
 
     async def _announced(self) -> bool:
         return await self._link.has(RUNS, subject("run", self._token))
@@ -368,7 +370,7 @@ class Session:
 
     async def _restore(self) -> None:
         async def restore() -> None:
-            await self._link.ensure(streams(self._options.queue_limit))
+            await self._link.ensure(streams())
             await self._make_consumer()
             await self._receive_again()
             if not await self._announced():
@@ -402,7 +404,7 @@ class Session:
         if not self._heard and self._asked:
             labels = f" --labels {','.join(self._options.labels)}" if self._options.labels else ""
             self._run.report(
-                f"no worker has taken an episode for {self._options.silence_s:g} s; "
+                f"no worker has taken an episode for {SILENCE_S:g} s; "
                 f"start some: ale workers run --nats {self._options.url}{labels}"
             )
 

@@ -1,14 +1,23 @@
 """Options of the executor and the observer ``nats``."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from attrs import field, frozen
 
 from ale.plugin import doc, ge, gt
+from ale.strict import Former
 from ale_nats_client.options import ServerOptions
 
 
 @frozen(kw_only=True)
 class NatsOptions(ServerOptions):
     """Episodes on workers over NATS JetStream."""
+
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "silence_s": Former(30.0),
+        "queue_limit": Former(10_000),
+    }
 
     labels: tuple[str, ...] = field(
         default=(), metadata=doc("Labels that a worker needs to take jobs of this run.")
@@ -26,23 +35,10 @@ class NatsOptions(ServerOptions):
             "broken."
         ),
     )
-    queue_limit: int = field(
-        default=10_000,
-        validator=ge(1),
-        metadata=doc(
-            "Maximum number of jobs, of all runs together, that the server holds, set by the first "
-            "run; a run waits while it is full."
-        ),
-    )
     give_up_s: float = field(
         default=600.0,
         validator=gt(0),
         metadata=doc("Seconds without a connection to the server until the run ends."),
-    )
-    silence_s: float = field(
-        default=30.0,
-        validator=gt(0),
-        metadata=doc("Seconds without any worker after which this is reported, once."),
     )
 
 
@@ -50,11 +46,7 @@ class NatsOptions(ServerOptions):
 class EventOptions(ServerOptions):
     """The events of a run, published over NATS JetStream."""
 
-    connect_timeout_s: float = field(
-        default=5.0, validator=gt(0), metadata=doc("Seconds to reach the server.")
-    )
-    finish_timeout_s: float = field(
-        default=30.0,
-        validator=gt(0),
-        metadata=doc("Seconds that the end of the run waits until every event is stored."),
-    )
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "connect_timeout_s": Former(5.0),
+        "finish_timeout_s": Former(30.0),
+    }

@@ -23,6 +23,8 @@ OBJECT = "Ale-Object"
 ACK = "Ale-Ack"
 """Header of an episode: the subject on which its job is acknowledged."""
 
+QUEUE_LIMIT = 10_000
+"""Most jobs, of all runs together, that a server holds; a run waits while it is full."""
 _DAY_S = 86_400.0
 _KEPT_S = 7 * _DAY_S
 """What a run that never ended has left is removed after this time."""
@@ -60,7 +62,7 @@ def episodes_consumer(run: str) -> str:
     return f"episodes-{run}"
 
 
-def streams(queue_limit: int) -> Sequence[StreamConfig]:
+def streams() -> Sequence[StreamConfig]:
     """The streams for runs and workers."""
     common: dict[str, Any] = {"storage": StorageType.FILE, "max_msgs_per_subject": 1}
     return [
@@ -79,7 +81,7 @@ def streams(queue_limit: int) -> Sequence[StreamConfig]:
             # A job that is asked for again while it is queued or run stays as it is.
             discard=DiscardPolicy.NEW,
             discard_new_per_subject=True,
-            max_msgs=queue_limit,
+            max_msgs=QUEUE_LIMIT,
             max_age=_KEPT_S,
             **common,
         ),

@@ -40,7 +40,6 @@ _PULL_S = 2.0
 _RETRY_S = 0.5
 _BEATS = 3
 """Signs of life in the time after which a worker counts as lost."""
-_QUEUE_LIMIT = 10_000
 
 
 @frozen(kw_only=True)
@@ -98,7 +97,7 @@ class WorkerProcess:
     async def serve(self) -> None:
         """Take jobs until `drain` was called and the last one is finished, or idle."""
         client = self._link.client
-        await self._link.ensure(streams(_QUEUE_LIMIT))
+        await self._link.ensure(streams())
         await client.subscribe(subject("run", "*"), cb=self._on_run)
         await client.subscribe(subject("end", "*"), cb=self._on_end)
         await client.subscribe(subject("cancel", "*", "*"), cb=self._on_cancel)

@@ -1,10 +1,13 @@
 """Options of the launcher ``slurm``."""
 
 import re
+from collections.abc import Mapping
+from typing import ClassVar
 
 from attrs import field, frozen
 
 from ale.plugin import doc, ge
+from ale.strict import Former
 
 
 def _time(_: object, __: object, value: str | None) -> None:
@@ -16,8 +19,12 @@ def _time(_: object, __: object, value: str | None) -> None:
 class SlurmOptions:
     """A Slurm job."""
 
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "account": Former(None, "sbatch: [--account=NAME]"),
+        "port": Former(None),
+    }
+
     partition: str | None = field(default=None, metadata=doc("--partition of every component."))
-    account: str | None = field(default=None, metadata=doc("--account of every component."))
     time: str | None = field(
         default=None,
         validator=_time,
@@ -38,12 +45,6 @@ class SlurmOptions:
     )
     setup: tuple[str, ...] = field(
         default=(), metadata=doc("Lines of bash before everything else: [module load cuda].")
-    )
-    port: int | None = field(
-        default=None,
-        metadata=doc(
-            "Port where the ranks meet, if there are several nodes; default: from the job's id."
-        ),
     )
     detach: bool = field(
         default=False,

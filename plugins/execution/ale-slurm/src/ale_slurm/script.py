@@ -68,7 +68,7 @@ def _head(launch: Launch, options: SlurmOptions) -> Sequence[str]:
 
 def _component(process: Process, options: SlurmOptions, *, nodes: int, tasks: int) -> Sequence[str]:
     here = process.ranks // nodes
-    named = {"partition": options.partition, "account": options.account, "time": options.time}
+    named = {"partition": options.partition, "time": options.time}
     gpus = process.gpus * here
     return (
         f"--nodes={nodes}",
@@ -110,7 +110,7 @@ def _run(launch: Launch, options: SlurmOptions, *, het: bool) -> str:
         command = shlex.join((*_INTERRUPTIBLE, *run.command))
         return f"run {_environ(run, run.name)} {command}"
     # Below 32768, where Linux begins to take ports for connections.
-    port = "$((20000 + SLURM_JOB_ID % 12000))" if options.port is None else str(options.port)
+    port = "$((20000 + SLURM_JOB_ID % 12000))"
     where = ("--nnodes", str(launch.nodes), "--node-rank", "NODE", "--master-addr", "HEAD")
     ranks = shlex.join(torchrun(launch, (*where, "--master-port", "PORT"), restarts=0))
     # Evaluated by each node's shell: its number; by the script: where the ranks meet.

@@ -154,7 +154,6 @@ class LiteLLM(ChatClient):
             "api_base": options.base_url,
             "api_key": self._key,
             "timeout": options.timeout_s,
-            "drop_params": options.drop_params,
             "num_retries": 0,
             "max_retries": 0,
             **sampling_fields(effective(request.sampling, self._defaults)),

@@ -1,17 +1,22 @@
 """The options of ``litellm``."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import field, frozen, validators
 
 from ale.plugin import doc
+from ale.strict import Former
 from ale_openai_wire import ChatOptions
 
 
 @frozen(kw_only=True)
 class LiteLLMOptions(ChatOptions):
     """A model of any provider that litellm knows."""
+
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "drop_params": Former(False, "extra: {drop_params: true}"),
+    }
 
     model: str = field(
         validator=validators.min_len(1),
@@ -28,12 +33,6 @@ class LiteLLMOptions(ChatOptions):
         metadata=doc(
             "Environment variable with the key. Default: the one that litellm looks for.",
             changeable=True,
-        ),
-    )
-    drop_params: bool = field(
-        default=False,
-        metadata=doc(
-            "Leave out parameters that the provider does not accept; false: they are an error."
         ),
     )
     extra: Mapping[str, Any] = field(

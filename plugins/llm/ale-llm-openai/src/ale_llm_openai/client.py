@@ -45,6 +45,8 @@ from ale_openai_wire.stream import BrokenStreamError, StreamedError, assemble
 
 _log = logging.getLogger(__name__)
 
+MAX_RESPONSE_BYTES = 64 << 20
+"""A longer answer is an error, and the rest of it is not read."""
 _DRAIN_S = 0.1
 _LIST_S = 10.0
 """Seconds to wait for the list of models, which costs a server nothing."""
@@ -246,7 +248,7 @@ class OpenAILLM(ChatClient):
                     pass
 
     async def _bounded(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        limit, received = self._options.max_response_bytes, 0
+        limit, received = MAX_RESPONSE_BYTES, 0
         async for chunk in chunks:
             received += len(chunk)
             if received > limit:

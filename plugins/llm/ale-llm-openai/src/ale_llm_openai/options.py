@@ -1,11 +1,12 @@
 """The options of ``openai`` and of its presets, which differ only in their default URL."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from attrs import field, frozen, validators
 
-from ale.plugin import doc, ge
+from ale.plugin import doc
+from ale.strict import Former
 from ale_openai_wire import ChatOptions, samples_as_model
 
 
@@ -20,6 +21,10 @@ def _base_url(default: str) -> Any:
 @frozen(kw_only=True)
 class OpenAIOptions(ChatOptions):
     """A model behind the OpenAI chat API."""
+
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "max_response_bytes": Former(64 << 20),
+    }
 
     base_url: str = _base_url("https://api.openai.com/v1")
     model: str = field(metadata=doc("Name of the model, as the server lists it."))
@@ -58,11 +63,6 @@ class OpenAIOptions(ChatOptions):
         ),
     )
     stream: bool = field(default=False, metadata=doc("Receive answers as server-sent events."))
-    max_response_bytes: int = field(
-        default=64 << 20,
-        validator=ge(1),
-        metadata=doc("A longer answer is an error; the rest of it is not read."),
-    )
     extra_body: Mapping[str, Any] = field(
         factory=dict, metadata=doc("Further fields of the request, such as top_k for vLLM.")
     )

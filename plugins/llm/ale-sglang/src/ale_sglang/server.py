@@ -7,6 +7,7 @@ from typing import Any
 from ale.plugin import BuildContext
 from ale_servers.gateway import Model
 from ale_servers.hosted import NAME, HostedLLM, model_in
+from ale_servers.options import ADAPTER_RANK
 from ale_servers.program import free_port, without
 from ale_servers.supervisor import Command
 from ale_sglang.options import SGLangServerOptions
@@ -50,7 +51,7 @@ def arguments(options: SGLangServerOptions, model: Model, url: str) -> list[str]
         # Room for the present version of each adapter, and the next one.
         given |= {
             "max-loras-per-batch": 2 * options.adapters,
-            "max-lora-rank": options.adapter_rank,
+            "max-lora-rank": ADAPTER_RANK,
             "lora-target-modules": "all",
         }
         flags = ["--enable-lora"]

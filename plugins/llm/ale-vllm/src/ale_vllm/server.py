@@ -10,6 +10,7 @@ from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale_servers.gateway import Model
 from ale_servers.hosted import NAME, HostedLLM, model_in
+from ale_servers.options import ADAPTER_RANK
 from ale_servers.program import free_port, without
 from ale_servers.supervisor import Command
 from ale_vllm.options import VLLMServerOptions
@@ -69,7 +70,7 @@ def arguments(options: VLLMServerOptions, model: Model, build: Build, url: str) 
         given["gpu-memory-utilization"] = options.gpu_memory
     if options.adapters:
         # Room for the present version of each adapter, and the next one.
-        given |= {"max-loras": 2 * options.adapters, "max-lora-rank": options.adapter_rank}
+        given |= {"max-loras": 2 * options.adapters, "max-lora-rank": ADAPTER_RANK}
         flags += ["--enable-lora"]
     module = ("-m", "vllm.entrypoints.openai.api_server")
     named = [f"--{name}={value}" for name, value in given.items()]

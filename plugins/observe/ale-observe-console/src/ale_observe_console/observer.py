@@ -18,6 +18,10 @@ from ale_observe_console.progress import Progress
 from ale_observe_console.screen import Screen
 from ale_observe_console.views import PlainView, TerminalView, View, Write
 
+REFRESH_S = 0.1
+"""Shortest time between two redraws of a terminal."""
+QUIET_INTERVAL_S = 30.0
+"""Time between two lines in a log."""
 IDLE_S = 1.0
 """Longest time between two redraws: the times on the screen change every second."""
 PATIENCE_S = 1.0
@@ -148,13 +152,13 @@ def make(options: ConsoleOptions, context: BuildContext) -> object:
     if options.mode == "terminal" or (options.mode == "auto" and screen.isatty()):
         return Console(
             TerminalView(screen, options.name_running),
-            least_s=options.refresh_s,
-            idle_s=max(IDLE_S, options.refresh_s),
+            least_s=REFRESH_S,
+            idle_s=max(IDLE_S, REFRESH_S),
             monotonic=context.monotonic,
         )
     return Console(
         PlainView(screen),
-        least_s=options.quiet_interval_s,
-        idle_s=options.quiet_interval_s,
+        least_s=QUIET_INTERVAL_S,
+        idle_s=QUIET_INTERVAL_S,
         monotonic=context.monotonic,
     )

@@ -1,10 +1,12 @@
 """Options of the observer ``console``."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt
+from ale.plugin import doc, ge
+from ale.strict import Former
 
 Mode = Literal["auto", "terminal", "plain", "off"]
 
@@ -13,18 +15,17 @@ Mode = Literal["auto", "terminal", "plain", "off"]
 class ConsoleOptions:
     """Progress on standard error."""
 
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "refresh_s": Former(0.1),
+        "quiet_interval_s": Former(30.0),
+    }
+
     mode: Mode = field(
         default="auto",
         metadata=doc(
             "terminal redraws a few lines in place, plain writes a line now and then, off writes "
             "nothing; auto is terminal if standard error is one, else plain."
         ),
-    )
-    refresh_s: float = field(
-        default=0.1, validator=gt(0), metadata=doc("Minimum seconds between two redraws.")
-    )
-    quiet_interval_s: float = field(
-        default=30.0, validator=gt(0), metadata=doc("Seconds between two lines in mode plain.")
     )
     name_running: int = field(
         default=3,

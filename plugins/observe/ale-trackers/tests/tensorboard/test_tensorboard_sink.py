@@ -76,10 +76,3 @@ def test_a_resumed_run_adds_to_the_same_series(tmp_path: Path) -> None:
     notify(register(build()), [*again, finished(tmp_path)])
     assert len(list((tmp_path / "tensorboard").iterdir())) == 2
     assert scalars(read(tmp_path / "tensorboard"), "episode/reward") == [(1, 1.0), (2, 0.0)]
-
-
-def test_another_directory_can_be_configured(tmp_path: Path) -> None:
-    where = tmp_path / "elsewhere"
-    notify(register(build(directory=where)), [started(tmp_path), ended(0, 1.0), finished(tmp_path)])
-    assert scalars(read(where), "episode/reward") == [(1, 1.0)]
-    assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]

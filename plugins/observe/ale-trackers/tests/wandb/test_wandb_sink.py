@@ -183,7 +183,7 @@ def test_the_run_is_finished(tmp_path: Path) -> None:
 
 def test_disabled_writes_nothing(tmp_path: Path) -> None:
     notify(
-        register(build(mode="disabled", directory=tmp_path / "w")),
+        register(build(mode="disabled")),
         [started(tmp_path), ended(0, 1.0), finished(tmp_path)],
     )
     assert [path for path in tmp_path.rglob("*") if path.suffix == ".wandb"] == []
@@ -195,11 +195,13 @@ from pathlib import Path
 from ale.errors import AleError
 from ale.testing.observer import ended, finished, register, started, notify
 from ale.plugin import BuildContext
+from ale_trackers.wandb import sink
 from ale_trackers.wandb.options import WandbOptions
 from ale_trackers.plugin import ale_observers
 (component,) = (each for each in ale_observers() if each.name == "wandb")
 where = Path(sys.argv[1])
-options = WandbOptions(mode=sys.argv[2], start_timeout_s=2.0, finish_timeout_s=2.0)
+sink.START_TIMEOUT_S = sink.FINISH_TIMEOUT_S = 2.0
+options = WandbOptions(mode=sys.argv[2])
 try:
     observer = component.build(options, BuildContext())
 except AleError as error:

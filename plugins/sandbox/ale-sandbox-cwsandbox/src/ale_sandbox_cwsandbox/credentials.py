@@ -47,7 +47,7 @@ def find(options: CwSandboxOptions, environ: Mapping[str, str]) -> Found:
             "cwsandbox: a key of Weights & Biases needs the package wandb: "
             'pip install "cwsandbox[wandb]>=1.22,<2"'
         )
-    old = options.wandb_entity is None and not environ.get("WANDB_ENTITY")
+    old = not environ.get("WANDB_ENTITY")
     notes = _renamed(OLD_ENTITY, "WANDB_ENTITY") if old and environ.get(OLD_ENTITY) else ()
     return Found(kind="wandb", variable=WANDB_KEY, notes=notes)
 
@@ -65,5 +65,5 @@ def auth_of(
     if found.kind == "api-key":
         headers = {"Authorization": f"Bearer {environ[found.variable]}"}
         return AuthHeaders(headers=headers, strategy="api_key")
-    entity = options.wandb_entity or environ.get("WANDB_ENTITY") or environ.get(OLD_ENTITY)
-    return WandbAuth(entity=entity or None, project=options.wandb_project)
+    entity = environ.get("WANDB_ENTITY") or environ.get(OLD_ENTITY)
+    return WandbAuth(entity=entity or None, project=environ.get("WANDB_PROJECT"))

@@ -1,16 +1,26 @@
 """Options of the sandbox ``cwsandbox``."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from attrs import field, frozen
 
 from ale.plugin import doc, ge, gt, optional
+from ale.strict import Former
 from ale_sandboxing.remote.options import RemoteOptions
 
 
 @frozen(kw_only=True)
 class CwSandboxOptions(RemoteOptions):
     """One sandbox of CoreWeave per task."""
+
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "placement": Former(None, "arguments: {placement_mode: ...}"),
+        "runtime_class": Former(None, "arguments: {runtime_class: ...}"),
+        "data_plane": Former("auto", "arguments: {data_plane_mode: ...}"),
+        "wandb_entity": Former(None, "it into the environment variable WANDB_ENTITY"),
+        "wandb_project": Former(None, "it into the environment variable WANDB_PROJECT"),
+    }
 
     image: str = field(
         default="python:3.11", metadata=doc("Image to start when the task names none.")
@@ -36,27 +46,13 @@ class CwSandboxOptions(RemoteOptions):
     tags: tuple[str, ...] = field(
         default=("art-rollout",), metadata=doc("Tags of every sandbox, besides those of the run.")
     )
-    placement: Literal["serverless", "cks"] | None = field(
-        default=None,
-        metadata=doc(
-            "Where the sandbox runs: in the service's pool, or in a cluster of your own ('cks')."
-        ),
-    )
-    runtime_class: str | None = field(
-        default=None,
-        metadata=doc(
-            "Runtime that runs the container, by the service's name for it, such as gvisor."
-        ),
-    )
-    data_plane: Literal["auto", "direct", "gateway"] = field(
-        default="auto",
-        metadata=doc(
-            "How commands and files travel: directly to the sandbox, or through the gateway."
-        ),
-    )
     base_url: str | None = field(
         default=None,
         metadata=doc("Address of the service. Default: CWSANDBOX_BASE_URL, else the SDK's own."),
+    )
+    arguments: Mapping[str, Any] = field(
+        factory=dict,
+        metadata=doc("Further arguments of cwsandbox.Sandbox, such as {runtime_class: gvisor}."),
     )
     auth: Literal["api-key", "wandb"] | None = field(
         default=None,
@@ -64,10 +60,4 @@ class CwSandboxOptions(RemoteOptions):
     )
     api_key_env: str = field(
         default="CWSANDBOX_API_KEY", metadata=doc("Environment variable with the API key.")
-    )
-    wandb_entity: str | None = field(
-        default=None, metadata=doc("Entity of Weights & Biases. Default: WANDB_ENTITY.")
-    )
-    wandb_project: str | None = field(
-        default=None, metadata=doc("Project of Weights & Biases. Default: WANDB_PROJECT.")
     )

@@ -1,11 +1,13 @@
 """CoreWeave's calls, through its SDK, which works in a thread and an event loop of its own."""
 
 import contextlib
-from collections.abc import Sequence
+import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import cwsandbox
 
+from ale.errors import InputError, nearest
 from ale_sandbox_cwsandbox import tags
 from ale_sandbox_cwsandbox.options import CwSandboxOptions
 from ale_sandbox_cwsandbox.wishes import wanted
@@ -64,6 +66,20 @@ class CwSandbox:
             await self._sandbox.stop(missing_ok=True, graceful_shutdown_seconds=0)
 
 
+def _check(arguments: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Can these be given to the SDK too?
+
+    Raises:
+        InputError: it has no such argument, or another option stands for it.
+    """
+    known = {*inspect.signature(cwsandbox.Sandbox).parameters} - {*own}
+    for name in arguments:
+        if name not in known:
+            why = "has no such argument" if name not in own else "gets it from other options"
+            path = f"sandbox.arguments.{name}"
+            raise InputError.of(f"cwsandbox.Sandbox {why}", path=path, hint=nearest(name, known))
+
+
 class CwService:
     """See `ale_sandboxing.remote.service.Service`.
 
@@ -88,19 +104,17 @@ class CwService:
     def prepare(self, request: Request) -> CwSandbox:
         """A sandbox that was not asked for yet."""
         options = self._options
-        sandbox = cwsandbox.Sandbox(
+        own: dict[str, Any] = {
             **self._place,
             **wanted(options, request.spec),
-            request_timeout_seconds=_CALL_S,
-            poll_retry_budget_seconds=options.retry_s,
-            data_plane_mode=options.data_plane,
-            max_lifetime_seconds=options.lifetime_s,
-            placement_mode=options.placement,
-            runtime_class=options.runtime_class,
-            environment_variables=dict(request.env),
-            tags=tags.tags_of(options.tags, request),
-        )
-        return CwSandbox(sandbox)
+            "request_timeout_seconds": _CALL_S,
+            "poll_retry_budget_seconds": options.retry_s,
+            "max_lifetime_seconds": options.lifetime_s,
+            "environment_variables": dict(request.env),
+            "tags": tags.tags_of(options.tags, request),
+        }
+        _check(options.arguments, own)
+        return CwSandbox(cwsandbox.Sandbox(**own, **options.arguments))
 
     async def list(self, request_id: str | None = None) -> Sequence[Listed]:
         """All sandboxes of `ale`, or those of one request."""

@@ -1,16 +1,22 @@
 """Options of the sandbox ``e2b``."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from attrs import field, frozen
 
 from ale.plugin import doc, ge
+from ale.strict import Former
 from ale_sandboxing.remote.options import RemoteOptions
 
 
 @frozen(kw_only=True)
 class E2bOptions(RemoteOptions):
     """One sandbox of E2B per task."""
+
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "domain": Former(None, "it into the environment variable E2B_DOMAIN"),
+    }
 
     template: str = field(
         default="base", metadata=doc("Template to start where the task names no image.")
@@ -28,9 +34,6 @@ class E2bOptions(RemoteOptions):
     )
     metadata: Mapping[str, str] = field(
         factory=dict, metadata=doc("Metadata of every sandbox, besides that of the run.")
-    )
-    domain: str | None = field(
-        default=None, metadata=doc("Domain of the service. Default: E2B_DOMAIN, else the SDK's.")
     )
     api_key_env: str = field(
         default="E2B_API_KEY", metadata=doc("Environment variable with the API key.")

@@ -34,7 +34,7 @@ def build(options: E2bOptions, context: BuildContext) -> SandboxBackend:
     from ale_sandboxing.remote.backend import RemoteBackend
 
     given = {name: context.environ.get(variable) for name, variable in _ADDRESSES.items()}
-    place = {"api_key": key, "domain": options.domain or context.environ.get("E2B_DOMAIN"), **given}
+    place = {"api_key": key, "domain": context.environ.get("E2B_DOMAIN"), **given}
     service = E2bService(options, {name: value for name, value in place.items() if value})
     return RemoteBackend(service, options, capabilities_of(options), context)
 

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from attrs import Attribute, asdict, evolve, field, frozen
 
 from ale.plugin import doc, ge, gt, le, optional
 from ale.protocols import Objective, Terms, Tokens
+from ale.strict import Former
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.imitation_options import ImitationOptions
 from ale_trainer_policy.unused_parts import check_parts
@@ -277,6 +278,10 @@ _DECAY_TO = 0.1
 class LearnOptions:
     """Options that every trainer of this package has."""
 
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "bad_batches": Former(None),
+    }
+
     lr: float = field(default=1e-5, validator=gt(0.0), metadata=doc("AdamW's learning rate."))
     betas: tuple[float, float] = field(default=(0.9, 0.95), metadata=doc("AdamW's."))
     eps: float = field(default=1e-8, validator=gt(0.0), metadata=doc("AdamW's."))
@@ -383,10 +388,6 @@ class LearnOptions:
     saving: Literal["wait", "background"] = field(
         default="wait",
         metadata=doc("Wait for each checkpoint, or write a copy in the 'background'."),
-    )
-    bad_batches: Path | None = field(
-        default=None,
-        metadata=doc("Folder for batches whose loss is not finite; in the run directory if null."),
     )
 
     @property

@@ -70,7 +70,7 @@ class PolicyTrainer:
 
     def __attrs_post_init__(self) -> None:
         run = self._context.run_directory
-        self._bad_batches = BadBatches(self._options.bad_batches or (run and run / "bad_batches"))
+        self._bad_batches = BadBatches(run and run / "bad_batches")
         self._generator = np.random.Generator(np.random.PCG64(self._context.seed))
         self._lock = threading.Lock()
         self._model_lock: AbstractContextManager[Any] = nullcontext()

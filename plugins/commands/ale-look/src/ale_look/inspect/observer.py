@@ -12,6 +12,10 @@ from ale.types import RunFinished
 from ale_look.inspect.options import ReportOptions
 from ale_look.inspect.report import NAME, write_report
 
+LARGEST_RUN_MB = 1000.0
+"""Of the stored episodes, in 10^6 bytes; a report of more takes a while."""
+MEGABYTES = 8.0
+"""Total size limit of the episodes in a report."""
 logger = logging.getLogger(__name__)
 
 
@@ -28,7 +32,7 @@ class Reporter:
         stored = directory / "episodes.jsonl"
         try:
             size = stored.stat().st_size / 1e6 if stored.exists() else 0.0
-            if size > self.options.largest_run_mb:
+            if size > LARGEST_RUN_MB:
                 logger.warning(
                     "no report: %s has %.0f MB; write it with `ale report %s`",
                     stored,
@@ -40,7 +44,7 @@ class Reporter:
                 RunReader(directory),
                 directory / NAME,
                 episodes=self.options.episodes,
-                megabytes=self.options.megabytes,
+                megabytes=MEGABYTES,
             )
         except (AleError, OSError) as error:
             # The run is complete; its report can be written later.

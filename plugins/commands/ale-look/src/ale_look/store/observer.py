@@ -12,6 +12,10 @@ from ale.plugin import BuildContext, hookimpl
 from ale.types import RunFinished, RunStarted
 from ale_look.store.options import StoreOptions
 
+EVERY_S = 5.0
+"""Shortest time between two updates."""
+FINISH_TIMEOUT_S = 30.0
+"""How long the end of the run waits for the last update."""
 logger = logging.getLogger(__name__)
 
 
@@ -52,7 +56,7 @@ class Updating:
 
     def _update(self) -> None:
         if self._sender is not None and time.monotonic() >= self._next:
-            self._next = time.monotonic() + self._options.every_s
+            self._next = time.monotonic() + EVERY_S
             self._sender.send(None)
 
     @hookimpl
@@ -60,7 +64,7 @@ class Updating:
         """Update once more, with the outcome."""
         if self._sender is not None:
             self._sender.send(None)
-            self._sender.close(self._options.finish_timeout_s)
+            self._sender.close(FINISH_TIMEOUT_S)
 
     @contextmanager
     def _updates(self, directory: Path) -> Iterator[Callable[[None], None]]:

@@ -76,7 +76,7 @@ class ContainerBackend:
         check_shared(options.allowlist_paths)
         self._options = options
         self._context = context
-        self._threads = EngineThreads(options.max_parallel)
+        self._threads = EngineThreads()
         self._shells = SealedShells(
             engine, self._threads, context.new_id, lambda id: self._record(id, "shell").labels
         )

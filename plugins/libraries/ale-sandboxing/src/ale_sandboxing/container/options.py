@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from attrs import field, frozen
 
 from ale.plugin import doc, ge, gt, optional
+from ale.strict import Former
 
 Capability = Literal[
     "AUDIT_WRITE",
@@ -36,6 +37,10 @@ def _absolute(_: Any, attribute: Any, value: str | None) -> None:
 @frozen(kw_only=True)
 class ContainerOptions:
     """One container per task."""
+
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "max_parallel": Former(4),
+    }
 
     image: str = field(
         default="python:3.12-slim",
@@ -143,11 +148,6 @@ class ContainerOptions:
         metadata=doc(
             "Runtime that starts the containers, by the engine's name for it: runc, crun, runsc."
         ),
-    )
-    max_parallel: int = field(
-        default=4,
-        validator=ge(1),
-        metadata=doc("Containers started or removed in parallel; any number may run."),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _CALLS = 32
+_HEAVY = 4
 
 
 class EngineThreads:
@@ -15,13 +16,10 @@ class EngineThreads:
 
     Starting many containers in parallel is slower than a few at a time, because of locks in the
     engine and the kernel.
-
-    Args:
-        max_parallel: heavy calls at a time.
     """
 
-    def __init__(self, max_parallel: int) -> None:
-        self._heavy = ThreadPoolExecutor(max_parallel, "ale-engine-heavy")
+    def __init__(self) -> None:
+        self._heavy = ThreadPoolExecutor(_HEAVY, "ale-engine-heavy")
         self._light = ThreadPoolExecutor(_CALLS, "ale-engine")
         self._pending: set[Future[None]] = set()
 

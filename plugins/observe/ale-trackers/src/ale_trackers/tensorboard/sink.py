@@ -14,6 +14,8 @@ from ale.types import RunStarted
 from ale_trackers.tensorboard.options import TensorBoardOptions
 from ale_trackers.tracking import Point, Tracker
 
+FINISH_TIMEOUT_S = 10.0
+"""How long the end of the run waits for pending writes."""
 FLUSH_S = 2.0
 """Longest time until a value is in the file; TensorBoard's default is two minutes."""
 
@@ -21,16 +23,16 @@ FLUSH_S = 2.0
 def make(options: TensorBoardOptions) -> object:
     """The observer."""
     return Tracker(
-        lambda started: _open(options, started),
+        _open,
         name="tensorboard",
         window=options.window,
-        finish_timeout_s=options.finish_timeout_s,
+        finish_timeout_s=FINISH_TIMEOUT_S,
     )
 
 
 @contextmanager
-def _open(options: TensorBoardOptions, started: RunStarted) -> Iterator[Callable[[Point], None]]:
-    directory = options.directory or Path(started.directory) / "tensorboard"
+def _open(started: RunStarted) -> Iterator[Callable[[Point], None]]:
+    directory = Path(started.directory) / "tensorboard"
     writer = EventFileWriter(str(directory), max_queue_size=1000, flush_secs=FLUSH_S)
     try:
         writer.add_event(Event(wall_time=started.at, summary=_config(started)))

@@ -1,16 +1,23 @@
 """Options of the observer ``wandb``."""
 
-from pathlib import Path
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from attrs import field, frozen
 
-from ale.plugin import doc, ge, gt
+from ale.plugin import doc, ge
+from ale.strict import Former
 
 
 @frozen(kw_only=True)
 class WandbOptions:
     """Metrics in Weights & Biases."""
+
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "finish_timeout_s": Former(30.0),
+        "start_timeout_s": Former(30.0),
+        "directory": Former(None),
+    }
 
     project: str = field(default="ale", metadata=doc("Project to put the run in."))
     name: str | None = field(default=None, metadata=doc("Name of the run; the run's id if null."))
@@ -22,9 +29,6 @@ class WandbOptions:
         ),
     )
     tags: tuple[str, ...] = field(default=(), metadata=doc("Tags of the run."))
-    directory: Path | None = field(
-        default=None, metadata=doc("Folder for wandb's files; the run directory if null.")
-    )
     window: int = field(
         default=100, validator=ge(1), metadata=doc("Episodes in a moving mean (mean/...).")
     )
@@ -32,14 +36,4 @@ class WandbOptions:
         default=0,
         validator=ge(0),
         metadata=doc("Episodes per training step in the table 'samples', with their messages."),
-    )
-    start_timeout_s: float = field(
-        default=30.0,
-        validator=gt(0),
-        metadata=doc("Online: seconds to reach the server before continuing offline."),
-    )
-    finish_timeout_s: float = field(
-        default=30.0,
-        validator=gt(0),
-        metadata=doc("Seconds that the end of the run waits for pending uploads."),
     )

@@ -16,6 +16,10 @@ from ale_trackers.wandb.samples import Samples
 
 logger = logging.getLogger(__name__)
 
+START_TIMEOUT_S = 30.0
+"""Online: how long to try to reach the server before continuing offline."""
+FINISH_TIMEOUT_S = 30.0
+"""How long the end of the run waits for pending writes."""
 MARGIN_S = 5.0
 """How much longer than wandb itself the run waits."""
 
@@ -35,7 +39,7 @@ def make(options: WandbOptions) -> object:
         lambda started: _open(options, started),
         name="wandb",
         window=options.window,
-        finish_timeout_s=options.finish_timeout_s + MARGIN_S,
+        finish_timeout_s=FINISH_TIMEOUT_S + MARGIN_S,
     )
 
 
@@ -91,7 +95,7 @@ def _init_or_go_offline(options: WandbOptions, started: RunStarted) -> wandb.Run
 def _init(
     options: WandbOptions, started: RunStarted, mode: Literal["online", "offline", "disabled"]
 ) -> wandb.Run:
-    directory = options.directory or Path(started.directory)
+    directory = Path(started.directory)
     directory.mkdir(parents=True, exist_ok=True)
     return wandb.init(
         project=options.project,
@@ -107,8 +111,8 @@ def _init(
             silent=True,
             save_code=False,
             disable_git=True,
-            init_timeout=options.start_timeout_s,
-            finish_timeout=options.finish_timeout_s,
+            init_timeout=START_TIMEOUT_S,
+            finish_timeout=FINISH_TIMEOUT_S,
             finish_timeout_raises=True,
         ),
     )
