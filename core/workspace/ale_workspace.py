@@ -173,35 +173,8 @@ def _write_wheel(directory: str, files: dict[str, str]) -> str:
     return wheel
 
 
-# The functions below are the interface of PEP 517 and PEP 660.
-
-
-def get_requires_for_build_editable(config_settings: object = None) -> list[str]:
-    return []
-
-
-def get_requires_for_build_wheel(config_settings: object = None) -> list[str]:
-    return []
-
-
-def _prepare(metadata_directory: str) -> str:
-    info = _dist_info(_project(ROOT))
-    target = Path(metadata_directory) / info
-    target.mkdir(parents=True)
-    (target / "METADATA").write_text(_root_metadata())
-    return info
-
-
-def prepare_metadata_for_build_editable(
-    metadata_directory: str, config_settings: object = None
-) -> str:
-    return _prepare(metadata_directory)
-
-
-def prepare_metadata_for_build_wheel(
-    metadata_directory: str, config_settings: object = None
-) -> str:
-    return _prepare(metadata_directory)
+# The functions below are what PEP 517 and PEP 660 require; without the optional ones, installers
+# take the metadata from the wheel, which is made in no time.
 
 
 def build_editable(

@@ -13,7 +13,7 @@ from ale_look.inspect.options import ReportOptions
 from ale_look.inspect.report import NAME, write_report
 
 LARGEST_RUN_MB = 1000.0
-"""Of the stored episodes, in 10^6 bytes; a report of more takes a while."""
+"""Size of the stored episodes above which there is no report, in 10^6 bytes."""
 MEGABYTES = 8.0
 """Total size limit of the episodes in a report."""
 logger = logging.getLogger(__name__)

@@ -47,8 +47,9 @@ def command(
     """Write a plugin package NAME that registers one component of a KIND.
 
     KIND is tasks, sandbox, llm, agent, middleware, criterion, chunker, credit, starts, trainer,
-    observer, executor, launch or command. The package installs, is listed by `ale plugins` and
-    passes its contract kit; replace its implementation with yours and keep the tests passing.
+    objective, observer, executor, launch or command. The package installs, is listed by `ale
+    plugins` and passes its contract kit; replace its implementation with yours and keep the tests
+    passing.
 
     The KIND openclaw is no plugin: it writes a folder NAME with a manager and a worker for
     OpenClaw, who work through `ale workers bridge`.

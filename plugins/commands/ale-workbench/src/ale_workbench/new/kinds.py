@@ -20,6 +20,8 @@ class Kind:
     """Separator of the words of a component's name."""
     noun: str = ""
     """The kind in prose, where that is not `name`."""
+    test_needs: tuple[str, ...] = ()
+    """What the package's tests need beside the kits."""
 
     @property
     def words(self) -> str:
@@ -43,6 +45,7 @@ _ALL = (
     Kind(name="credit", noun="credit scheme", prefixes=("credit-scheme", "credit")),
     Kind(name="starts", noun="start scheme", prefixes=("start-scheme", "starts", "start")),
     Kind(name="trainer", prefixes=("trainer", "train")),
+    Kind(name="objective", prefixes=("objective", "loss"), test_needs=("torch>=2.6",)),
     Kind(name="observer", prefixes=("observer", "observe")),
     Kind(name="executor", prefixes=("executor",)),
     Kind(name="launch", noun="launcher", prefixes=("launcher", "launch")),

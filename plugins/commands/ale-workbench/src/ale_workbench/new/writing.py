@@ -30,6 +30,7 @@ def render(kind: Kind, names: Names, about: About) -> Mapping[str, str]:
         "entry_point": names.distribution.removeprefix("ale-"),
         "kind": kind.words,
         "A_kind": f"{'An' if kind.words[0] in 'aeiou' else 'A'} {kind.words}",
+        "test_needs": "".join(f', "{each}"' for each in kind.test_needs),
         "license_name": about.license,
         **about.values(names.distribution),
     }
