@@ -93,12 +93,10 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ROOT / "core", folder / "core", ignore=shutil.ignore_patterns("*.dist-info")
     )
     # Torch is large, and only the tests of objectives need it: they run in this environment.
-    with_tests = {distribution(kind): "" if kind.test_needs else "[test]" for kind in KINDS.values()}
-    editable = [
-        word
-        for path in sorted(packages.iterdir())
-        for word in ("-e", f"{path}{with_tests[path.name]}")
-    ]
+    editable = []
+    for kind in KINDS.values():
+        path = packages / distribution(kind)
+        editable += ["-e", f"{path}" if kind.test_needs else f"{path}[test]"]
     install = (uv, "pip", "install", "-q", "--python", folder / "bin/python")
     kits = ROOT / "plugins" / "libraries" / "ale-testing"
     run(*install, "--no-sources", core, kits, *editable, "mypy", "ruff")
