@@ -21,7 +21,7 @@ class Kind:
     noun: str = ""
     """The kind in prose, where that is not `name`."""
     test_needs: tuple[str, ...] = ()
-    """What the package's tests need beside the kits."""
+    """Requirements of the package's tests, beside the kits."""
 
     @property
     def words(self) -> str:
