@@ -32,9 +32,10 @@ def ale_observers() -> Sequence[Component[Any, object]]:
 
 @hookimpl
 def ale_commands() -> Mapping[str, Sequence[click.Command]]:
-    """Add ``show``, ``report`` and ``runs``, and ``harbor-job`` to ``data``."""
+    """Add ``show``, ``report``, ``runs`` and ``view``, and ``harbor-job`` to ``data``."""
     from ale_look.inspect.commands import report
     from ale_look.results.command import data, show
     from ale_look.store.episodes_command import runs
+    from ale_look.view.command import view
 
-    return {"Look": [show, report, runs], "Data and training": [data]}
+    return {"Look": [show, view, report, runs], "Data and training": [data]}

@@ -9,7 +9,12 @@ from ale.types import Credit, Rollout
 
 
 def creditings(
-    run: RunReader, schemes: Sequence[str], registry: Registry, *, chunker: str | None = None
+    run: RunReader,
+    schemes: Sequence[str],
+    registry: Registry,
+    *,
+    chunker: str | None = None,
+    plugin_files: bool = True,
 ) -> list[Crediting]:
     """One crediting per scheme, all with the same chunker.
 
@@ -17,6 +22,7 @@ def creditings(
         schemes: each as for `parse_choice`; also the scheme's name in its credits. One that is not
             installed may be in a plugin file of the run's config.
         chunker: likewise; default: the run's own.
+        plugin_files: load those, which runs what stands in them.
 
     Raises:
         InputError: as `parse_choice`, `build_choice` and `load_plugins`.
@@ -31,7 +37,7 @@ def creditings(
         cut = parse_choice(chunker, option="--chunker")
     wanted = [parse_choice(text, option="--scheme") for text in schemes]
     named = [("chunker", cut), *(("credit", each) for each in wanted)]
-    if not all(_is_registered(choice, kind, registry) for kind, choice in named):
+    if plugin_files and not all(_is_registered(choice, kind, registry) for kind, choice in named):
         load_plugins(run, registry)
     name, cutter = build_choice(cut, "chunker", registry)
     made = []

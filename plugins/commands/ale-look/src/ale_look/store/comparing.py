@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from attrs import frozen
+
 from ale.attempts import mean
 from ale.errors import InputError
 from ale.runs import RunReader, model_name, only_runs
@@ -12,8 +14,19 @@ from ale_look.store.rows import settings_of
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def comparison(runs: Sequence[Path]) -> str:
-    """A column for each run.
+@frozen
+class Compared:
+    """Results and settings of runs, in the order of the runs."""
+
+    runs: Sequence[Path]
+    results: Sequence[tuple[str, Sequence[str]]]
+    """By name, the value of each run."""
+    settings: Sequence[tuple[str, Sequence[str]]]
+    """Those in which they differ, likewise."""
+
+
+def compared(runs: Sequence[Path]) -> Compared:
+    """The results of runs, and the settings in which they differ.
 
     Raises:
         InputError: one is no run, or there are fewer than two or more than 26.
@@ -22,19 +35,30 @@ def comparison(runs: Sequence[Path]) -> str:
     if not 2 <= len(runs) <= len(_LETTERS):
         raise InputError.of(f"expected 2 to {len(_LETTERS)} runs, found {len(runs)}", file="RUNS")
     readers = [RunReader(run) for run in runs]
-    letters = _LETTERS[: len(readers)]
-    lines = [f"{letter}  {reader.path}" for letter, reader in zip(letters, readers, strict=True)]
     facts = [_facts(reader) for reader in readers]
     names = [*dict.fromkeys(name for found in facts for name in found)]
-    results = [[name, *(found.get(name, "-") for found in facts)] for name in names]
     settings = [settings_of(reader.manifest["config"]) for reader in readers]
     keys = sorted({key for found in settings for key in found} - {"run.name"})
-    rows = [[key, *(found.get(key, "-") for found in settings)] for key in keys]
-    different = [row for row in rows if len({*row[1:]}) > 1]
+    rows = [(key, [found.get(key, "-") for found in settings]) for key in keys]
+    return Compared(
+        runs=[reader.path for reader in readers],
+        results=[(name, [found.get(name, "-") for found in facts]) for name in names],
+        settings=[(key, values) for key, values in rows if len({*values}) > 1],
+    )
+
+
+def comparison(runs: Sequence[Path]) -> str:
+    """The tables of `compared` for a terminal, with a column for each run."""
+    found = compared(runs)
+    letters = _LETTERS[: len(found.runs)]
+    lines = [f"{letter}  {path}" for letter, path in zip(letters, found.runs, strict=True)]
+    results = [[name, *values] for name, values in found.results]
+    different = [[key, *values] for key, values in found.settings]
     parts = ["\n".join(lines), table(["", *letters], results)]
     parts += [table(["setting", *letters], different)] if different else ["the same config"]
-    if len(runs) == 2:
-        parts += [f"task by task: ale show results {runs[0]} --against {runs[1]}"]
+    if len(found.runs) == 2:
+        first, second = found.runs
+        parts += [f"task by task: ale show results {first} --against {second}"]
     return "\n\n".join(parts)
 
 

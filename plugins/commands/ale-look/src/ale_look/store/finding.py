@@ -74,6 +74,8 @@ class Filters:
     """Why the agent stopped."""
     tool: str | None = None
     """A tool that was called."""
+    tool_failed: str | None = None
+    """A tool of which a call failed."""
     error: str | None = None
     """Part of the error of the episode or of a tool call, in any case."""
     failed: str | None = None
@@ -267,6 +269,9 @@ def _of_the_parts(filters: Filters) -> Iterator[_Condition]:
     if filters.tool is not None:
         tools = schema.tools.c
         yield _part(tools.episode, tools.tool == filters.tool)
+    if filters.tool_failed is not None:
+        tools = schema.tools.c
+        yield _part(tools.episode, (tools.tool == filters.tool_failed) & (tools.n_errors > 0))
     if filters.failed is not None:
         scores = schema.scores.c
         failed = (scores.criterion == filters.failed) & scores.passed.is_(False)

@@ -82,7 +82,7 @@ class Indexer:
         problems = [f"{each.filename} can't be read: {each.strerror}" for each in refused]
         for path in paths:
             try:
-                if known.get(str(path)) == _stamps_of(path):
+                if known.get(str(path)) == stamps_of(path):
                     continue
                 episodes += self.update_run(path)
                 n += 1
@@ -112,7 +112,7 @@ class Indexer:
             message = "a path that is not UTF-8 can't be stored in a database"
             raise InputError.of(message, file=plain(str(path)), hint="rename the folder")
         reader = RunReader(path)
-        before = _stamps_of(path)  # a file that grows meanwhile is read again next time
+        before = stamps_of(path)  # a file that grows meanwhile is read again next time
         with self._database.writing() as connection:
             run = self._describe(connection, reader, before)
             self._read_tasks(connection, run, reader, before)
@@ -285,7 +285,8 @@ def _inside(folder: Path, paths: Iterable[str]) -> list[str]:
     return [path for path in paths if path == whole or path.startswith(whole + os.sep)]
 
 
-def _stamps_of(path: Path) -> dict[str, Stamp]:
+def stamps_of(path: Path) -> dict[str, Stamp]:
+    """Size and time of each file of a run that the database has something of."""
     found = {}
     for name in _FILES:
         try:

@@ -28,7 +28,7 @@ def embedded(
     chosen = list(islice(order(facts.heads), most))
     ids = {head.id for head in chosen}
     credited = {row.episode_id: row for row in run.credits() if row.episode_id in ids}
-    ratios = _log_ratios(run.path, {(head.step, head.id) for head in chosen})
+    ratios = log_ratios(run.path, {(head.step, head.id) for head in chosen})
     worth = pictures(run, ids, registry)
     texts: list[tuple[Head, str]] = []
     left = most_bytes
@@ -44,7 +44,7 @@ def embedded(
     yield from sorted(texts, key=lambda pair: (pair[0].step, pair[0].kind, pair[0].offset))
 
 
-def _log_ratios(path: Path, chosen: set[tuple[int, str]]) -> dict[str, LogRatios]:
+def log_ratios(path: Path, chosen: set[tuple[int, str]]) -> dict[str, LogRatios]:
     """The log-ratios in ``ratios/<step>.jsonl`` of these episodes, if the trainer wrote them.
 
     Raises:

@@ -10,7 +10,8 @@ from attrs import define, field
 
 from ale.attempts import Repeats, repeats
 from ale.intervals import Z95, success_interval, t_quantile
-from ale.runs import SUCCESS, Causes, RunReader, learning
+from ale.runs import SUCCESS, Causes, Index, RunReader, learning
+from ale.text import shorten, shorten_middle
 from ale.types import Completion, Episode
 from ale_figures.forks import Counts, Curves
 from ale_look.inspect.kinds import Kind, kind_of
@@ -29,6 +30,8 @@ class Head(NamedTuple):
     reward: float | None
     turns: int
     seconds: float
+    why: str = ""
+    """Why it broke or failed, in a line."""
 
 
 class TaskSums(NamedTuple):
@@ -229,6 +232,8 @@ class Facts:
 _NOTICES = ("reported", "run_resumed", "pruned")
 _MOST_NOTICES = 50
 _GOAL = 300
+_WHY = 160
+"""Characters of a reason."""
 
 
 def gather(run: RunReader) -> Facts:
@@ -239,10 +244,17 @@ def gather(run: RunReader) -> Facts:
     """
     facts, counts, index = Facts(run.manifest, run.state), Counts(), run.index()
     for offset, episode in run.episodes.once():
-        step = index.learned_in(episode)
-        _add(facts, offset, episode, episode.step if step is None else step)
+        add_episode(facts, offset, episode, index.learned_in(episode))
         counts.add(episode)
+    complete(facts, run, index, counts)
+    return facts
+
+
+def complete(facts: Facts, run: RunReader, index: Index, counts: Counts) -> None:
+    """Set what is of the run as a whole, once its episodes have been added."""
+    facts.manifest, facts.state = run.manifest, run.state
     facts.forks = counts.curves()
+    facts.metrics, facts.not_finite, facts.notices = {}, Counter(), []
     for event in run.events():
         if event.get("event") == "step_finished":
             _add_metrics(facts, event)
@@ -251,12 +263,19 @@ def gather(run: RunReader) -> Facts:
     facts.missing = run.missing(index)
     facts.warning = learning(run.events(), index).warning()
     facts.progress = progress_of(run.events())
-    for task in chain(run.tasks, run.evaluation_tasks):
-        facts.goals[task.id] = task.goal[:_GOAL]
-    return facts
+    if any(task_id not in facts.goals for _, task_id in facts.by_task):
+        for task in chain(run.tasks, run.evaluation_tasks):
+            facts.goals[task.id] = task.goal[:_GOAL]
 
 
-def _add(facts: Facts, offset: int, episode: Episode, step: int) -> None:
+def add_episode(facts: Facts, offset: int, episode: Episode, learned_in: int | None) -> None:
+    """Count an episode.
+
+    Args:
+        offset: of its line.
+        learned_in: the step that learned from it; None where no step did, for that of the episode.
+    """
+    step = episode.step if learned_in is None else learned_in
     kind = kind_of(episode)
     facts.heads.append(
         Head(
@@ -269,6 +288,7 @@ def _add(facts: Facts, offset: int, episode: Episode, step: int) -> None:
             reward=episode.reward,
             turns=len(episode.trajectory.turns),
             seconds=sum(episode.seconds.values()),
+            why=_why(episode),
         )
     )
     facts.by_step.setdefault((kind, step), Sums()).add(episode)
@@ -281,6 +301,16 @@ def _add(facts: Facts, offset: int, episode: Episode, step: int) -> None:
         steps[step] = (won + (episode.reward == SUCCESS), of + 1)
         facts.stops[episode.trajectory.stop.reason] += 1
     facts.causes.add(episode)
+
+
+def _why(episode: Episode) -> str:
+    if episode.failure is not None:
+        failure = episode.failure
+        return shorten_middle(f"{failure.stage}: {failure.kind}: {failure.message}", _WHY)
+    if episode.reward is None or episode.reward >= SUCCESS:
+        return ""
+    missed = next((score for score in episode.scores if not score.passed), None)
+    return "" if missed is None else shorten(f"{missed.criterion}: {missed.detail}", _WHY)
 
 
 def _add_metrics(facts: Facts, event: Mapping[str, Any]) -> None:

@@ -56,9 +56,9 @@ def page(
         script=_static("report.js"),
         wilson=wilson,
         number=number,
-        **_header(facts),
-        curves=_curves(facts),
-        stages=_stages(facts),
+        **header(facts),
+        curves=curves(facts),
+        stages=stages(facts),
         **task_rows(facts),
         **start_rows(facts),
         **fork_rows(facts),
@@ -67,8 +67,8 @@ def page(
         episodes=held,
         n_episodes=len(facts.heads),
         kinds=sorted({episode.kind for episode in held}),
-        about=list(_about(facts)),
-        documents=list(_documents(facts)),
+        about=list(about(facts)),
+        documents=list(documents(facts)),
     )
 
 
@@ -76,7 +76,8 @@ def _static(name: str) -> str:
     return (files("ale_look.inspect.report") / "static" / name).read_text(encoding="utf-8")
 
 
-def _header(facts: Facts) -> dict[str, Any]:
+def header(facts: Facts) -> dict[str, Any]:
+    """The top of the page: name, outcome, warnings, parts and tiles."""
     manifest = facts.manifest
     outcome = manifest.get("outcome") or {}
     ended = facts.state == outcome.get("outcome")
@@ -168,8 +169,8 @@ def _percent(sums: Sums) -> str:
     return f"{100 * sums.succeeded / sums.n:.1f}%" if sums.n else "-"
 
 
-def _curves(facts: Facts) -> dict[str, Any] | None:
-    """None where there is only one step: a curve of one point shows less than the tiles."""
+def curves(facts: Facts) -> dict[str, Any] | None:
+    """The charts; None for one step: a curve of one point shows less than the tiles."""
     steps = {step for _, step in facts.by_step} | {s for m in facts.metrics.values() for s in m}
     if len(steps) < 2:
         return None
@@ -184,7 +185,8 @@ def _drawable(charts: Iterator[Chart]) -> list[Chart]:
     return [chart for chart in charts if chart.series]
 
 
-def _stages(facts: Facts) -> list[dict[str, Any]]:
+def stages(facts: Facts) -> list[dict[str, Any]]:
+    """Time by stage, most first."""
     spent = facts.total().seconds
     total = sum(spent.values())
     if total <= 0:
@@ -208,7 +210,8 @@ def _episode(head: Head, text: str) -> EmbeddedEpisode:
     )
 
 
-def _about(facts: Facts) -> Iterator[tuple[str, str]]:
+def about(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Facts about the run, by name."""
     for key in ("seed", "n_tasks", "host", "sandbox"):
         if key in facts.manifest:
             yield key, _plain(facts.manifest[key])
@@ -222,7 +225,7 @@ def _about(facts: Facts) -> Iterator[tuple[str, str]]:
         yield f"agent ended: {reason}", f"{count:,}"
 
 
-def _documents(facts: Facts) -> Iterator[tuple[str, str]]:
+def documents(facts: Facts) -> Iterator[tuple[str, str]]:
     """Longer texts, collapsed: title and content."""
     for title, key in (("Config", "config"), ("Versions", "versions")):
         value = facts.manifest.get(key, {})

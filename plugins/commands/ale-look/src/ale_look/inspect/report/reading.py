@@ -24,6 +24,7 @@ def readable(
     credited: CreditedEpisode | None,
     log_ratios: LogRatios | None = None,
     forks: Sequence[Fork] = (),
+    most: int = TEXT,
 ) -> dict[str, Any]:
     """An episode as JSON.
 
@@ -31,6 +32,7 @@ def readable(
         credited: its chunks and their credit; if None, each turn is a chunk.
         log_ratios: of the trainer, if it stores them.
         forks: of the turns that the episode replayed.
+        most: characters of one text; a longer one loses its middle.
     """
     turns = episode.trajectory.turns
     chunks = turn_chunks(turns) if credited is None else credited.chunks
@@ -40,14 +42,15 @@ def readable(
         "reward": episode.reward,
         "start": episode.start,
         "stop": stop.reason,
-        "detail": clipped(stop.detail),
+        "detail": clipped(stop.detail, most),
         "scores": [
-            [score.criterion, score.passed, score.value, score.weight, clipped(score.detail)]
+            [score.criterion, score.passed, score.value, score.weight, clipped(score.detail, most)]
             for score in episode.scores
         ],
         "failures": [
-            *map(_failure, episode.earlier_failures),
-            *([_failure(episode.failure)] if episode.failure else []),
+            _failure(failure, most)
+            for failure in (*episode.earlier_failures, episode.failure)
+            if failure is not None
         ],
         "seconds": {stage: round(seconds, 3) for stage, seconds in episode.seconds.items()},
         "sandbox": episode.sandbox,
@@ -59,7 +62,7 @@ def readable(
             _chunk(chunk, credited, turns, log_ratios) | _forks_of(chunk, forks) for chunk in chunks
         ],
         "turns": [
-            _turn(turn, _spans(chunks, number), _of(log_ratios, number))
+            _turn(turn, _spans(chunks, number), _of(log_ratios, number), most)
             for number, turn in enumerate(turns)
         ],
     }
@@ -75,8 +78,9 @@ def clipped(text: str, most: int = TEXT) -> str:
     return visible(text)
 
 
-def _failure(failure: Failure) -> list[str]:
-    return [failure.stage, failure.kind, clipped(failure.message), clipped(failure.traceback)]
+def _failure(failure: Failure, most: int) -> list[str]:
+    texts = (clipped(text, most) for text in (failure.message, failure.traceback))
+    return [failure.stage, failure.kind, *texts]
 
 
 def _of(log_ratios: LogRatios | None, turn: int) -> Sequence[float | None] | None:
@@ -133,24 +137,27 @@ def _over(chunk: Chunk, by_turn: Sequence[Sequence[float | None] | None]) -> Ite
 
 
 def _turn(
-    turn: Turn, spans: Sequence[tuple[int, Span]], log_ratios: Sequence[float | None] | None
+    turn: Turn,
+    spans: Sequence[tuple[int, Span]],
+    log_ratios: Sequence[float | None] | None,
+    most: int,
 ) -> dict[str, Any]:
     completion = turn.completion
     tokens = completion.tokens
     made: dict[str, Any] = {
-        "prompt": [[message.role, clipped(message.content)] for message in turn.prompt],
-        "parts": [_part(turn, number, span, log_ratios) for number, span in spans],
+        "prompt": [[message.role, clipped(message.content, most)] for message in turn.prompt],
+        "parts": [_part(turn, number, span, log_ratios, most) for number, span in spans],
     }
     facts = {
         "fresh": turn.fresh_context,
         "replaced": [
-            [message.role, clipped(message.content)]
+            [message.role, clipped(message.content, most)]
             for change in turn.replaced
             for message in change.messages
         ],
         "dropped": sum(change.stop - change.start for change in turn.replaced),
         "forced": completion.forced,
-        "reasoning": clipped(completion.message.reasoning or ""),
+        "reasoning": clipped(completion.message.reasoning or "", most),
         "tokens": 0 if tokens is None else len(tokens.output_ids),
         "versions": [] if tokens is None else sorted(set(tokens.policy_versions)),
         "finish": ""
@@ -161,7 +168,11 @@ def _turn(
 
 
 def _part(
-    turn: Turn, number: int, span: Span, log_ratios: Sequence[float | None] | None
+    turn: Turn,
+    number: int,
+    span: Span,
+    log_ratios: Sequence[float | None] | None,
+    most: int,
 ) -> dict[str, Any]:
     """The part of one turn that belongs to one chunk."""
     made: dict[str, Any] = {"k": number}
@@ -170,8 +181,8 @@ def _part(
     if pieces is not None:
         made |= pieces
     elif content:
-        made["text"] = clipped(content)
-    if found := [_call(call) for call in calls(turn, span)]:
+        made["text"] = clipped(content, most)
+    if found := [_call(call, most) for call in calls(turn, span)]:
         made["calls"] = found
     return made
 
@@ -191,6 +202,8 @@ def _tokens(
     starts = [start, *(trace.text_offsets[i] for i in inside[1:])]
     texts = [visible(content[a:b]) for a, b in zip(starts, [*starts[1:], stop], strict=True)]
     made: dict[str, Any] = {"tok": texts, "lp": [round(trace.logprobs[i], 2) for i in inside]}
+    if len({*trace.policy_versions}) > 1:
+        made["v"] = [trace.policy_versions[i] for i in inside]
     if log_ratios is not None and len(log_ratios) == len(trace.output_ids):
         known = [log_ratios[i] for i in inside]
         if any(each is not None for each in known):
@@ -198,13 +211,13 @@ def _tokens(
     return made
 
 
-def _call(call: Call) -> dict[str, Any]:
+def _call(call: Call, most: int) -> dict[str, Any]:
     made: dict[str, Any] = {"name": clipped(call.name)}
     if call.arguments is not None:
-        made["args"] = clipped(call.arguments)
+        made["args"] = clipped(call.arguments, most)
     observation = call.observation
     if observation is not None:
-        made |= {"seen": clipped(observation.content), "s": round(observation.duration_s, 3)}
+        made |= {"seen": clipped(observation.content, most), "s": round(observation.duration_s, 3)}
         if observation.error is not None:
-            made["error"] = clipped(observation.error)
+            made["error"] = clipped(observation.error, most)
     return made

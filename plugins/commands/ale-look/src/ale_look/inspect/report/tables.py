@@ -21,13 +21,14 @@ class TaskRow(NamedTuple):
     sums: Sums
     over_steps: list[float]
     """Success over steps."""
+    kind: Kind = "train"
 
 
-def task_rows(facts: Facts) -> dict[str, Any]:
-    """A row per task and kind of episode."""
+def task_rows(facts: Facts, most: int = _ROWS) -> dict[str, Any]:
+    """A row per task and kind of episode, up to `most`."""
     keys = sorted(facts.by_task, key=_order)
     return {
-        "tasks": [_task(facts, key) for key in keys[:_ROWS]],
+        "tasks": [_task(facts, key) for key in keys[:most]],
         "n_tasks": len(keys),
         "trained": len({step for _, step in facts.by_step}) > 1,
     }
@@ -45,6 +46,7 @@ def _task(facts: Facts, key: tuple[Kind, str]) -> TaskRow:
         badge="" if kind == "train" else kind_name(kind),
         sums=facts.by_task[key],
         over_steps=_over_steps(facts, key),
+        kind=kind,
     )
 
 

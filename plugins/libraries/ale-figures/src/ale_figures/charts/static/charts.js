@@ -76,8 +76,9 @@ const draw = (plot, chart) => {
   return drawn;
 };
 
-const plots = all(".plot").map((plot) => {
-  const chart = JSON.parse(plot.dataset.chart);
+const plots = [];
+// Draws a chart into an element, and keeps it as wide as that is; `forget` ends this.
+const plotted = (plot, chart) => {
   const state = { plot, chart, drawn: draw(plot, chart) };
   plot.addEventListener("keydown", (event) => {
     const at = state.drawn.cursor.idx ?? -1;
@@ -87,11 +88,19 @@ const plots = all(".plot").map((plot) => {
     const x = chart.xs[Math.max(0, Math.min(chart.xs.length - 1, to))];
     state.drawn.setCursor({ left: state.drawn.valToPos(x, "x"), top: 1 });
   });
-  new ResizeObserver(() => {
+  state.observer = new ResizeObserver(() => {
     if (plot.clientWidth !== state.drawn.width) state.drawn.setSize({ width: plot.clientWidth, height: state.drawn.height });
-  }).observe(plot);
+  });
+  state.observer.observe(plot);
+  plots.push(state);
   return state;
-});
+};
+const forget = (state) => {
+  state.observer.disconnect();
+  state.drawn.destroy();
+  plots.splice(plots.indexOf(state), 1);
+};
+all(".plot").forEach((plot) => plotted(plot, JSON.parse(plot.dataset.chart)));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const state of plots) {
     state.drawn.destroy();

@@ -1,0 +1,1 @@
+"""``ale view``: a page over all runs, live, and the same page as a static site."""

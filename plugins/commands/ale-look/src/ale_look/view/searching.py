@@ -1,0 +1,134 @@
+"""Episodes of all runs that pass filters, with the turns in which the words stand."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from sqlalchemy import Connection, select
+
+from ale.errors import InputError
+from ale.text import shorten, visible
+from ale_look.store import schema
+from ale_look.store.finding import Filters, find, phrases_of
+from ale_look.store.listing import Order
+from ale_look.view.catalog import Catalog
+
+MOST = 500
+"""Episodes of one answer."""
+_AROUND = 90
+"""Characters of an excerpt before and after the first word."""
+_WORDS = ("prompt", "task", "model", "split", "stop", "tool", "tool_failed", "error", "failed")
+_NUMBERS: Mapping[str, type[int] | type[float]] = {
+    "step": int,
+    "min_reward": float,
+    "max_reward": float,
+    "after": float,
+    "before": float,
+}
+_PROMPT = 120
+
+
+def search(catalog: Catalog, asked: Mapping[str, str]) -> dict[str, Any]:
+    """The first episodes that pass.
+
+    Args:
+        asked: as in the address: the names of `Filters`, ``q`` for its text, ``run`` for the key
+            of a run, ``order`` and ``limit``.
+
+    Raises:
+        InputError: a value is none of its kind.
+    """
+    words, limit = asked.get("q", "").strip(), _number("limit", asked, int) or 50
+    order = _order(asked.get("order") or "newest")
+    filters = _filters(catalog, asked, words)
+    with catalog.database.reading() as connection:
+        rows = find(connection, filters, order, max(1, min(limit, MOST)) + 1)
+        more = len(rows) > limit
+        excerpts = _excerpts(connection, [row["id"] for row in rows[:limit]], words)
+    keys = {str(path): key for key, path in catalog.find().items()}
+    found = [_row(row, keys, excerpts) for row in rows[:limit] if row["path"] in keys]
+    return {"rows": found, "more": more, "reading": catalog.reading}
+
+
+def _order(text: str) -> Order:
+    known: Sequence[Order] = get_args(Order)
+    for each in known:
+        if each == text:
+            return each
+    raise InputError.of(f"unknown order '{text}'", path="order", expected=", ".join(known))
+
+
+def _filters(catalog: Catalog, asked: Mapping[str, str], words: str) -> Filters:
+    given: dict[str, Any] = {name: asked[name] for name in _WORDS if asked.get(name)}
+    given |= {name: _number(name, asked, kind) for name, kind in _NUMBERS.items()}
+    if asked.get("broken") in ("0", "1"):
+        given["broken"] = asked["broken"] == "1"
+    of = catalog.filters
+    if asked.get("run"):
+        of = type(of)(paths=[str(catalog.path(asked["run"]))])
+    return Filters(of=of, text=words or None, **given)
+
+
+def _number(name: str, asked: Mapping[str, str], kind: type[int] | type[float]) -> Any:
+    text = asked.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        raise InputError.of(f"'{text}' is no number", path=name) from None
+
+
+def _row(
+    row: Mapping[str, Any], keys: Mapping[str, str], excerpts: Mapping[int, Sequence[Any]]
+) -> dict[str, Any]:
+    same = ("run_id", "episode_id", "task_id", "split", "step", "reward", "model", "stop")
+    counts = ("n_turns", "n_calls", "n_errors", "started", "seconds")
+    return {
+        "key": keys[row["path"]],
+        "offset": row["line_at"],
+        **{name: row[name] for name in (*same, *counts)},
+        "prompt": shorten(row["prompt"], _PROMPT),
+        "excerpts": excerpts.get(row["id"], []),
+    }
+
+
+def _excerpts(
+    connection: Connection, episodes: Sequence[int], words: str
+) -> dict[int, list[dict[str, Any]]]:
+    """The first turns of each episode with all the words, and the text around the first one."""
+    phrases = phrases_of(words)
+    if not phrases or not episodes:
+        return {}
+    patterns = [re.compile(r"\W+".join(map(re.escape, each)), re.IGNORECASE) for each in phrases]
+    turns = schema.turns.c
+    query = select(turns.episode, turns.turn, turns.text).where(turns.episode.in_(episodes))
+    found: dict[int, list[dict[str, Any]]] = {}
+    for episode, turn, text in connection.execute(query.order_by(turns.episode, turns.turn)):
+        if len(found.get(episode, ())) < 3 and (parts := _excerpt(text, patterns)):
+            found.setdefault(episode, []).append({"turn": turn, "parts": parts})
+    return found
+
+
+def _excerpt(text: str, patterns: Sequence[re.Pattern[str]]) -> list[list[Any]] | None:
+    """The text around the first of the words, in pieces: whether it is one of them, and the piece.
+
+    None unless all of them stand in the text.
+    """
+    matches = [pattern.search(text) for pattern in patterns]
+    if not all(matches):
+        return None
+    first = min(match.start() for match in matches if match)
+    part = text[max(0, first - _AROUND) : first + 2 * _AROUND]
+    return [[hit, visible(piece)] for hit, piece in _pieces(part, patterns)]
+
+
+def _pieces(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[tuple[bool, str]]:
+    spans = sorted(match.span() for pattern in patterns for match in pattern.finditer(text))
+    at = 0
+    for start, stop in spans:
+        if start >= at:
+            yield False, text[at:start]
+            yield True, text[start:stop]
+            at = stop
+    yield False, text[at:]

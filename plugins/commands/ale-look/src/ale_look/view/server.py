@@ -1,0 +1,264 @@
+"""The server of the page: its files, what it shows as JSON, and which runs change."""
+
+import os
+import secrets
+import socket
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvicorn
+from attrs import frozen
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ale.errors import AleError, InputError
+from ale.runs import Registry
+from ale_look.store.comparing import compared
+from ale_look.view import live
+from ale_look.view.catalog import Catalog
+from ale_look.view.searching import search
+from ale_look.view.watched import Kept
+from ale_openai_wire import Admission, cannot_listen, key_from
+from ale_openai_wire.listening import is_one_of
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+}
+SHUTDOWN_S = 1
+"""Seconds for requests in progress when the server ends; streams of events have no end."""
+
+
+@frozen(kw_only=True)
+class Endpoint:
+    """Where to listen, and the variable of the token."""
+
+    host: str
+    port: int
+    allow_host: tuple[str, ...] = ()
+    token_env: str | None = None
+
+
+def static_files() -> dict[str, bytes]:
+    """The files of the page by name; those of charts are of `ale_figures`."""
+    own = files("ale_look.view") / "static"
+    charts = files("ale_figures.charts") / "static"
+    found = {each.name: each for each in own.iterdir() if Path(each.name).suffix in _KINDS}
+    found["preact-htm.js"] = own / "preact-htm" / "standalone.module.js"
+    found |= {name: charts / name for name in ("charts.js", "charts.css")}
+    found |= {name: charts / "uplot" / name for name in ("uPlot.iife.min.js", "uPlot.min.css")}
+    return {name: each.read_bytes() for name, each in found.items()}
+
+
+def about(registry: Registry, catalog: Catalog, *, is_live: bool) -> dict[str, Any]:
+    """Facts that the page needs before all others."""
+    return {
+        "version": version("ale-look"),
+        "folder": str(catalog.folder),
+        "live": is_live,
+        "schemes": sorted(registry.names("credit")) if is_live else [],
+    }
+
+
+def app(catalog: Catalog, registry: Registry, token: str, admission: Admission) -> ASGIApp:
+    """The application: who may come in is said by `admission`, and who is told of runs by `token`.
+
+    The page's own files are the same for everybody and have nothing of a run, so they need no
+    token: the page reads it from the part of its address that is never sent.
+    """
+    pages = static_files()
+    routes = [Route("/", _page(pages, "index.html"))]
+    routes += [Route(f"/{name}", _page(pages, name)) for name in pages if name != "index.html"]
+    routes += [
+        Route(path, _told(token, answer)) for path, answer in _answers(catalog, registry).items()
+    ]
+    routes.append(Route("/api/live", _events(token, catalog)))
+    return _guarded(Starlette(routes=routes), admission)
+
+
+_Answer = Callable[[Request], bytes | dict[str, Any]]
+
+
+def _answers(catalog: Catalog, registry: Registry) -> dict[str, _Answer]:
+    """A function for each address, which makes its answer; called in threads."""
+    kept = Kept(catalog.path)
+
+    def runs(_: Request) -> dict[str, Any]:
+        catalog.refresh()
+        return {
+            "runs": catalog.rows(),
+            "reading": catalog.reading,
+            "problems": [*catalog.problems],
+        }
+
+    def found(request: Request) -> dict[str, Any]:
+        catalog.refresh()
+        return search(catalog, request.query_params)
+
+    def compare(request: Request) -> dict[str, Any]:
+        keys = request.query_params.getlist("run")
+        both = compared([catalog.path(key) for key in keys])
+        return {"keys": keys, "results": both.results, "settings": both.settings}
+
+    def episodes(request: Request) -> bytes:
+        reading, _, known = request.query_params.get("since", "0.0").partition(".")
+        since = (_whole(reading), _whole(known))
+        return kept.run(request.path_params["key"]).episodes(since)
+
+    def episode(request: Request) -> bytes:
+        whole = request.query_params.get("whole") == "1"
+        at = request.path_params["offset"]
+        return kept.run(request.path_params["key"]).episode(at, whole=whole)
+
+    def credit(request: Request) -> bytes:
+        schemes = request.query_params.getlist("scheme")
+        if not 1 <= len(schemes) <= _SCHEMES:
+            raise InputError.of(f"expected 1 to {_SCHEMES} schemes", path="scheme")
+        at = request.path_params["offset"]
+        return kept.run(request.path_params["key"]).credit(at, schemes, registry)
+
+    return {
+        "/api/about.json": lambda _: about(registry, catalog, is_live=True),
+        "/api/runs.json": runs,
+        "/api/search.json": found,
+        "/api/compare.json": compare,
+        "/api/run/{key}.json": lambda asked: kept.run(asked.path_params["key"]).summary(),
+        "/api/run/{key}/episodes.json": episodes,
+        "/api/run/{key}/episode/{offset:int}.json": episode,
+        "/api/run/{key}/tokens/{offset:int}.json": lambda asked: kept.run(
+            asked.path_params["key"]
+        ).tokens(asked.path_params["offset"]),
+        "/api/run/{key}/credit/{offset:int}.json": credit,
+    }
+
+
+_SCHEMES = 12
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+_Handle = Callable[[Request], Awaitable[Response]]
+
+
+def _page(pages: Mapping[str, bytes], name: str) -> _Handle:
+    async def handle(_: Request) -> Response:
+        return Response(pages[name], media_type=_KINDS[Path(name).suffix])
+
+    return handle
+
+
+def _refused(request: Request, token: str) -> Response | None:
+    """An answer for who has not the token; None for who has."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and is_one_of(given.strip(), (token,)):
+        return None
+    message = "the token is missing or wrong: open the address that `ale view` has printed"
+    return JSONResponse({"error": message}, 401, {"WWW-Authenticate": "Bearer"})
+
+
+def _told(token: str, answer: _Answer) -> _Handle:
+    async def handle(request: Request) -> Response:
+        if refused := _refused(request, token):
+            return refused
+        try:
+            made = await run_in_threadpool(answer, request)
+        except AleError as error:
+            return JSONResponse({"error": str(error)}, 400)
+        except Exception as error:
+            traceback.print_exception(error)
+            return JSONResponse({"error": f"the server failed: {type(error).__name__}"}, 500)
+        body = made if isinstance(made, bytes) else msgspec.json.encode(made)
+        return Response(body, media_type="application/json")
+
+    return handle
+
+
+def _events(token: str, catalog: Catalog) -> _Handle:
+    async def handle(request: Request) -> Response:
+        if refused := _refused(request, token):
+            return refused
+        return StreamingResponse(live.events(catalog), media_type="text/event-stream")
+
+    return handle
+
+
+def _guarded(inner: ASGIApp, admission: Admission) -> ASGIApp:
+    """The application with what every answer has, closed to pages of other sites."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await inner(scope, receive, send)
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                more = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        refused = admission.refusal(Headers(scope=scope))
+        if refused is None:
+            return await inner(scope, receive, with_headers)
+        response = JSONResponse({"error": refused.message}, refused.status, {"Connection": "close"})
+        return await response(scope, receive, with_headers)
+
+    return answer
+
+
+def run(
+    catalog: Catalog, registry: Registry, endpoint: Endpoint, say: Callable[[str], object]
+) -> None:
+    """Serve until SIGINT or SIGTERM; the address, with the token, is said first.
+
+    Raises:
+        InputError: the token's variable is not set.
+        AleError: the server can't listen at the address.
+    """
+    given = key_from(endpoint.token_env, os.environ, path="--token-env")
+    token = secrets.token_urlsafe(24) if given is None else given.value
+    admission = Admission.at(endpoint.host, endpoint.allow_host)
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+    try:
+        listener = socket.create_server((endpoint.host, endpoint.port), family=family)
+    except OSError as error:
+        raise cannot_listen(endpoint.host, endpoint.port, error) from error
+    with listener:
+        address, port = listener.getsockname()[:2]
+        shown = f"[{address}]" if ":" in address else address
+        first = catalog.only
+        view = "" if first is None else f"/run/{first}"
+        secret = f"#{view}" if given else f"#token={token}{view}"
+        say(f"http://{shown}:{port}/{secret}")
+        config = uvicorn.Config(
+            app(catalog, registry, token, admission),
+            lifespan="off",
+            access_log=False,
+            server_header=False,
+            log_level="critical",  # streams of events are cut off at the end
+            timeout_graceful_shutdown=SHUTDOWN_S,
+        )
+        uvicorn.Server(config).run(sockets=[listener])

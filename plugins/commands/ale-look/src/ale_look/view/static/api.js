@@ -1,0 +1,83 @@
+// What the server, or a static copy of it, answers; the token; and which runs change.
+import { visible } from "./format.js";
+
+const KEY = "ale-token";
+
+// The token comes in the part of the address that is never sent, and leaves the address at once.
+const given = /^#token=([^/?]*)(.*)$/.exec(location.hash);
+if (given) {
+  localStorage.setItem(KEY, decodeURIComponent(given[1]));
+  history.replaceState(null, "", location.pathname + location.search + `#${given[2] || "/"}`);
+}
+export const setToken = (token) => localStorage.setItem(KEY, token);
+
+export class Refused extends Error {}
+
+const ask = async (path, signal) => {
+  const token = localStorage.getItem(KEY);
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  const answer = await fetch(`api/${path}`, { headers, signal, credentials: "omit" });
+  if (answer.status === 401) throw new Refused("the token is missing or wrong");
+  return answer;
+};
+
+// Names of runs and tasks may have such characters too; those of texts are visible already.
+const parsed = (text) => JSON.parse(visible(text));
+
+export const get = async (path, signal) => {
+  const answer = await ask(path, signal);
+  const type = answer.headers.get("Content-Type") || "";
+  if (!answer.ok && !type.includes("json")) throw new Error(`${path}: ${answer.status}`);
+  const found = parsed(await answer.text());
+  if (!answer.ok) throw new Error(found.error || `${path}: ${answer.status}`);
+  return found;
+};
+
+export const runPath = (key, rest = "") => `run/${encodeURIComponent(key)}${rest}.json`;
+
+// Episodes of a run as rows; what is known of a list is not asked for again.
+const lists = new Map();
+export const episodesOf = async (key, signal) => {
+  const known = lists.get(key);
+  const since = known ? `?since=${known.reading}.${known.rows.length}` : "";
+  const found = await get(runPath(key, "/episodes") + since, signal);
+  const names = Object.keys(found.columns);
+  const n = found.columns.offset.length;
+  const rows = known && found.since ? known.rows.slice(0, found.since) : [];
+  for (let i = 0; i < n; i += 1) rows.push(Object.fromEntries(names.map((name) => [name, found.columns[name][i]])));
+  lists.set(key, { reading: found.reading, rows });
+  return rows;
+};
+
+// Calls `changed` with the keys of runs as they change, until the function that it returns is called.
+export const follow = (changed, connected) => {
+  const end = new AbortController();
+  const listen = async () => {
+    while (!end.signal.aborted) {
+      try {
+        const answer = await ask("live", end.signal);
+        if (!answer.ok) return;
+        connected(true);
+        await read(answer.body.getReader(), changed);
+      } catch (error) {
+        if (end.signal.aborted || error instanceof Refused) return;
+      }
+      connected(false);
+      await new Promise((done) => { setTimeout(done, 2000); });
+    }
+  };
+  listen();
+  return () => end.abort();
+};
+
+const read = async (reader, changed) => {
+  const decoder = new TextDecoder();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const events = (text + decoder.decode(value, { stream: true })).split("\n\n");
+    text = events.pop();
+    for (const event of events) if (event.startsWith("data: ")) changed(parsed(event.slice(6)));
+  }
+};

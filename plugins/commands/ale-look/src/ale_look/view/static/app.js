@@ -1,0 +1,108 @@
+// The page: which view is shown, what is in the bar above it, keys, and what is asked again as runs change.
+import { html, render, useEffect, useState } from "./preact-htm.js";
+import { Refused, follow, get, setToken } from "./api.js";
+import { go, link, parse } from "./route.js";
+import { Runs } from "./runs.js";
+import { Run } from "./run.js";
+import { Task } from "./group.js";
+import { Episode } from "./episode.js";
+import { Search } from "./search.js";
+import { Compare } from "./compare.js";
+
+const useRoute = () => {
+  const [route, set] = useState(parse());
+  useEffect(() => {
+    const changed = () => set(parse());
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  return route;
+};
+
+const chosen = ({ parts, query }, shared) => {
+  const [first, key, kind, ...rest] = parts;
+  if (first === "search") return html`<${Search} ...${shared} query=${query} />`;
+  if (first === "compare") return html`<${Compare} ...${shared} keys=${query.getAll("run")} />`;
+  if (first !== "run") return html`<${Runs} ...${shared} query=${query} />`;
+  if (kind === "e") return html`<${Episode} ...${shared} run=${key} offset=${Number(rest[0])} id=${rest[1]} query=${query} />`;
+  if (kind === "task") return html`<${Task} ...${shared} run=${key} task=${rest[0]} query=${query} />`;
+  return html`<${Run} ...${shared} run=${key} query=${query} />`;
+};
+
+const KEYS = [["/", "search"], ["j, k", "next and previous turn"], ["n, p", "next and previous episode"],
+  ["u", "up: from an episode to its task, run, all runs"], ["?", "show or hide this"]];
+
+const up = ({ parts }) => {
+  const [first, key, kind] = parts;
+  go(first === "run" && kind ? ["run", key] : []);
+};
+
+const typed = (event) => event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey;
+
+const Bar = ({ about, parts, connected }) => html`<nav class="bar-top" aria-label="views">
+  <a href="#/" class="home"><b>ale</b> view</a>
+  ${parts[0] === "run" && html`<span class="crumbs">/ <a href=${link(["run", parts[1]])}>${parts[1]}</a>
+    ${parts[2] === "task" && html` / <span>${parts[3]}</span>`}${parts[2] === "e" && html` / <span>${parts[4]}</span>`}</span>`}
+  <span class="spacer"></span>
+  ${about.live && html`<a href="#/search" aria-current=${parts[0] === "search" ? "page" : undefined}>Search</a>
+    <span class=${`dot ${connected ? "on" : ""}`} role="status" title=${connected ? "follows the runs" : "not connected"}><span class="hidden">${connected ? "live" : "not connected"}</span></span>`}
+  ${!about.live && html`<small>a copy</small>`}</nav>`;
+
+const Token = ({ retry }) => {
+  const [text, set] = useState("");
+  const enter = (event) => {
+    event.preventDefault();
+    setToken((/token=([^&\s]+)/.exec(text) || [null, text.trim()])[1]);
+    retry();
+  };
+  return html`<main class="narrow"><h1>ale view</h1><p>Open the address that <code>ale view</code> has printed, or paste it, or its token, here.</p>
+    <form onSubmit=${enter}><label>Address or token <input type="password" value=${text} onInput=${(e) => set(e.target.value)} autocomplete="off" /></label> <button>Open</button></form></main>`;
+};
+
+const Help = ({ close }) => html`<div class="help" role="dialog" aria-label="keys" onClick=${close}><table><tbody>
+  ${KEYS.map(([key, what]) => html`<tr><td><kbd>${key}</kbd></td><td>${what}</td></tr>`)}</tbody></table></div>`;
+
+const App = () => {
+  const route = useRoute();
+  const [about, setAbout] = useState(null);
+  const [error, setError] = useState(null);
+  const [changes, setChanges] = useState({});
+  const [connected, setConnected] = useState(false);
+  const [help, setHelp] = useState(false);
+  const begin = () => { setError(null); get("about.json").then(setAbout, setError); };
+  useEffect(begin, []);
+  useEffect(() => {
+    if (!about || !about.live) return undefined;
+    // Runs are asked for again at most once a second, however many events come.
+    let waiting = [];
+    const timer = setInterval(() => {
+      if (!waiting.length) return;
+      const keys = waiting;
+      waiting = [];
+      setChanges((was) => ({ ...was, ...Object.fromEntries(keys.map((key) => [key, (was[key] || 0) + 1])) }));
+    }, 1000);
+    const end = follow((keys) => waiting.push(...keys), setConnected);
+    return () => { clearInterval(timer); end(); };
+  }, [about]);
+  useEffect(() => {
+    const pressed = (event) => {
+      if (typed(event)) return;
+      if (event.key === "/" && about && about.live) { event.preventDefault(); go(["search"]); }
+      if (event.key === "?") setHelp((was) => !was);
+      if (event.key === "u") up(route);
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, [about, route]);
+  if (error instanceof Refused) return html`<${Token} retry=${begin} />`;
+  if (error) return html`<p class="warning" role="alert">${error.message}</p>`;
+  if (!about) return html`<p class="empty">Loading</p>`;
+  const { parts } = route;
+  return html`<${Bar} about=${about} parts=${parts} connected=${connected} />
+    <main key=${parts.slice(0, 3).join("/")}>${chosen(route, { about, changes })}</main>
+    ${help && html`<${Help} close=${() => setHelp(false)} />`}`;
+};
+
+const root = document.getElementById("app");
+root.replaceChildren();
+render(html`<${App} />`, root);

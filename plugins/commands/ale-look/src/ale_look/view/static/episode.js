@@ -1,0 +1,161 @@
+// One episode: its scores with their evidence, and its turns with the credit of any schemes.
+import { html, useCallback, useEffect, useMemo, useState } from "./preact-htm.js";
+import { episodesOf, get, runPath } from "./api.js";
+import { counted, plain, seconds } from "./format.js";
+import { link, replaceQuery, toEpisode, toTask } from "./route.js";
+import { Badge, Fold, Problem, Reward } from "./bits.js";
+import { LEGENDS, Turn, beginnings, scoreText, shade } from "./turns.js";
+
+const most = (weights) => Math.max(0, ...weights.map(Math.abs));
+const stored = (episode) => (episode.scheme ? [{ name: episode.scheme, of: episode.chunks.map((chunk) => chunk.w), most: most(episode.chunks.map((chunk) => chunk.w || 0)) }] : []);
+
+// The credit of other schemes, computed again by the server.
+const useSchemes = (run, offset, names) => {
+  const [state, set] = useState({ columns: [] });
+  const text = names.join("\n");
+  useEffect(() => {
+    if (!text) { set({ columns: [] }); return undefined; }
+    const end = new AbortController();
+    const path = `${runPath(run, `/credit/${offset}`)}?${names.map((name) => `scheme=${encodeURIComponent(name)}`).join("&")}`;
+    get(path, end.signal).then((found) => set({ columns: found.map((each) => ({ name: each.scheme, of: each.weights, most: most(each.weights), skipped: each.skipped })) }),
+      (error) => { if (!end.signal.aborted) set({ columns: [], error }); });
+    return () => end.abort();
+  }, [run, offset, text]);
+  return state;
+};
+
+const Score = ({ score, evidence }) => html`<li><${Badge} kind=${score[1] ? "good" : "bad"}>${score[1] ? "passed" : "failed"}<//>
+  <span>${scoreText(score)}${evidence?.answer && html` <small>answer ${evidence.answer}</small>`}</span>
+  ${evidence?.contested !== null && evidence?.contested !== undefined && html`<${Badge} kind="warn">contested: ${plain(evidence.contested)} without what the agent changed<//>`}
+  ${evidence?.timed_out && html`<${Badge} kind="warn">ran out of time<//>`}${score[4] && html`<pre class=${score[1] ? "brief" : ""}>${score[4]}</pre>`}</li>`;
+
+const Failure = ({ failure: [stage, kind, text, traceback] }) => html`<div class="fail"><p>broke in ${stage}: ${kind}</p><pre>${text}</pre>${traceback && html`<${Fold} title="traceback"><pre>${traceback}</pre><//>`}</div>`;
+
+// A bar per chunk: the credit of the whole episode at a glance.
+const Strip = ({ column, firsts, jump }) => html`<div class="strip" role="list" aria-label=${`credit under ${column.name}`}>${column.of.map((weight, k) => html`<button type="button" role="listitem" key=${k}
+  title=${`chunk ${k}: ${column.name} ${weight === undefined ? "-" : weight.toFixed(4)}`} onClick=${() => jump(Number(firsts.get(k)?.split(".")[0] || 0))}
+  style=${{ backgroundColor: weight && column.most ? shade(weight, 0.15 + 0.85 * Math.abs(weight) / column.most, 0.9) : "" }}><span class="hidden">chunk ${k}</span></button>`)}</div>`;
+
+const Schemes = ({ about, names, error, columns }) => {
+  const [text, set] = useState("");
+  const change = (now) => replaceQuery({ schemes: now.join(" ") });
+  const add = (event) => { event.preventDefault(); if (text.trim()) change([...names, text.trim().replace(/\s+/g, "")]); set(""); };
+  return html`<form class="modes" onSubmit=${add}><label>compare credit <input list="schemes" placeholder="ipa:gamma=0.9" value=${text} onInput=${(e) => set(e.target.value)} /></label>
+    <datalist id="schemes">${about.schemes.map((name) => html`<option value=${name}></option>`)}</datalist><button>Add</button>
+    ${names.map((name) => html`<${Badge}>${name} <button type="button" class="x" aria-label=${`remove ${name}`} onClick=${() => change(names.filter((each) => each !== name))}>×</button><//>`)}
+    ${columns.filter((each) => each.skipped).map((each) => html`<small>${each.name}: ${each.skipped}</small>`)}${error && html`<pre class="wrong">${error.message}</pre>`}</form>`;
+};
+
+// A token, coloured as its text would be; the trainer's ratio where it was stored.
+const ids = (turn) => turn.ids.map((id, i) => html`<tr><td class="num">${i}</td><td class="num">${id}</td><td class="num" style=${{ backgroundColor: shade(-1, -turn.logprobs[i] / 5, 0.55) }}>${Math.exp(turn.logprobs[i]).toPrecision(4)}</td>
+  <td class="num">${plain(turn.logprobs[i], 4)}</td><td class="num" style=${{ backgroundColor: turn.ratios?.[i] ? shade(turn.ratios[i], Math.abs(turn.ratios[i]), 0.6) : "" }}>${Number.isFinite(turn.ratios?.[i]) ? Math.exp(turn.ratios[i]).toPrecision(4) : "-"}</td><td class="num">${turn.versions[i]}</td></tr>`);
+const Tokens = ({ run, offset }) => {
+  const [state, set] = useState({});
+  useEffect(() => { get(runPath(run, `/tokens/${offset}`)).then((turns) => set({ turns }), (error) => set({ error })); }, [run, offset]);
+  if (!state.turns) return html`<${Problem} error=${state.error} />`;
+  return state.turns.map((turn, i) => html`<h4>turn ${i}${turn ? `: ${counted(turn.prompt, "token")} of the prompt` : ": no tokens"}</h4>${turn && html`<div class="scroll short"><table><thead><tr>${["", "id", "probability", "log-probability", "ratio", "policy"].map((name) => html`<th class="num">${name}</th>`)}</tr></thead><tbody>${ids(turn)}</tbody></table></div>
+    ${turn.left_out > 0 && html`<p class="note">${counted(turn.left_out, "more token")}</p>`}`}`);
+};
+
+const modesOf = (episode) => {
+  const pieces = episode.turns.flatMap((turn) => turn.parts);
+  const found = ["plain"];
+  if (!pieces.some((piece) => piece.tok)) return found;
+  found.push("probability");
+  if (pieces.some((piece) => piece.lr)) found.push("ratio");
+  if (episode.turns.some((turn) => turn.versions)) found.push("version");
+  if (episode.scheme) found.push("credit");
+  return found;
+};
+
+const Modes = ({ modes, mode, raw, set, setRaw }) => html`<div class="modes">${modes.length > 1 && html`<span>colour tokens by</span>${modes.map((name) => html`<button type="button" aria-pressed=${name === mode} onClick=${() => set(name)}>${name}</button>`)}<small>${LEGENDS[mode]}</small>`}
+  <label><input type="checkbox" checked=${raw} onChange=${(e) => setRaw(e.target.checked)} /> control characters as they are</label></div>`;
+
+// The failed criteria first.
+const inOrder = (episode) => episode.scores.map((score, i) => ({ score, evidence: episode.evidence[i] })).sort((a, b) => a.score[1] - b.score[1]);
+
+const factsOf = (episode) => [`step ${episode.step}`, episode.learned_in !== null && episode.learned_in !== episode.step && `learned in step ${episode.learned_in}`,
+  `attempt ${episode.rollout}`, `ended: ${episode.stop}${episode.detail ? ` (${episode.detail})` : ""}`, ...episode.models];
+const spentOf = (episode) => [...Object.entries(episode.seconds).map(([stage, spent]) => `${stage} ${seconds(spent)}`),
+  episode.sandbox && `sandbox ${episode.sandbox}`, episode.start && `start ${episode.start}`, episode.started];
+const joined = (facts) => facts.filter(Boolean).join(" \u00b7 ");
+
+const Head = ({ run, episode, beside }) => html`<header class="episode-head"><h1><${Reward} value=${episode.reward} /> ${episode.id}<span class="spacer"></span>
+    <span class="beside">${beside.previous && html`<a rel="prev" href=${toEpisode(run, beside.previous)}>previous</a>`}${beside.next && html`<a rel="next" href=${toEpisode(run, beside.next)}>next</a>`}</span></h1>
+  <p class="sub">${episode.kind} · <a href=${toTask(run, episode.task, undefined, episode.step)}>${episode.task}</a> · ${joined(factsOf(episode))}</p>
+  <p class="sub small">${joined(spentOf(episode))}</p>
+  ${episode.damaged && html`<p class="warning">The agent damaged its sandbox: ${episode.damaged}</p>`}
+  ${episode.failures.map((failure) => html`<${Failure} failure=${failure} />`)}
+  <ul class="scores">${inOrder(episode).map((each) => html`<${Score} ...${each} />`)}</ul>
+  ${episode.skipped && html`<p class="note">Not trained on: ${episode.skipped}</p>`}
+  ${episode.goal && html`<${Fold} class="message" title="task"><pre>${episode.goal}</pre><//>`}</header>`;
+
+// The episodes before and after this one in the list, once it is there.
+const useBeside = (run, offset) => {
+  const [rows, set] = useState([]);
+  useEffect(() => {
+    const end = new AbortController();
+    episodesOf(run, end.signal).then((found) => set([...found]), () => {});
+    return () => end.abort();
+  }, [run]);
+  const at = rows.findIndex((row) => row.offset === offset);
+  return { previous: at > 0 ? rows[at - 1] : null, next: at >= 0 ? rows[at + 1] : null };
+};
+
+const useKeys = (turn, turns, jump, run, beside) => useEffect(() => {
+  const pressed = (event) => {
+    if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const to = { j: turn + 1, k: turn - 1 }[event.key];
+    if (to !== undefined) jump(Math.max(0, Math.min(turns - 1, to)));
+    const other = { n: beside.next, p: beside.previous }[event.key];
+    if (other) location.hash = toEpisode(run, other);
+  };
+  addEventListener("keydown", pressed);
+  return () => removeEventListener("keydown", pressed);
+}, [turn, turns, beside.next, beside.previous]);
+
+const LONG = /\[\.\.\. [\d,]+ characters left out \.\.\.\]/;
+const isClipped = (text) => LONG.test(text);
+
+export const Episode = ({ about, run, offset, id, query }) => {
+  const [state, set] = useState({});
+  const [whole, setWhole] = useState(false);
+  const [tokens, setTokens] = useState(false);
+  const [raw, setRaw] = useState(false);
+  const [turn, setTurn] = useState(Number(query.get("turn") || 0));
+  const names = (query.get("schemes") || "").split(" ").filter(Boolean);
+  useEffect(() => {
+    const end = new AbortController();
+    get(runPath(run, `/episode/${offset}`) + (whole ? "?whole=1" : ""), end.signal).then((episode) => set({ episode, long: isClipped(JSON.stringify(episode.turns)) }),
+      (error) => { if (!end.signal.aborted) set({ error }); });
+    return () => end.abort();
+  }, [run, offset, whole]);
+  const { episode, error, long } = state;
+  const beside = useBeside(run, offset);
+  const jump = useCallback((number) => {
+    setTurn(number);
+    document.getElementById(`turn-${number}`)?.scrollIntoView({ block: "start" });
+  }, []);
+  useKeys(turn, episode ? episode.turns.length : 0, jump, run, beside);
+  useEffect(() => {
+    if (!episode) return;
+    document.title = episode.id;
+    if (query.get("turn")) jump(Number(query.get("turn"))); else { setTurn(0); scrollTo(0, 0); }
+  }, [episode?.id, query.get("turn")]);
+  const firsts = useMemo(() => episode && beginnings(episode), [episode]);
+  const other = useSchemes(run, offset, about.live ? names : []);
+  const modes = useMemo(() => (episode ? modesOf(episode) : ["plain"]), [episode]);
+  const mode = modes.includes(query.get("colour")) ? query.get("colour") : "plain";
+  if (!episode || episode.offset !== offset) return html`<${Problem} error=${error} />${!error && html`<p class="empty">Reading the episode</p>`}`;
+  const columns = [...stored(episode), ...other.columns];
+  const view = { mode, raw, columns };
+  return html`${id && episode.id !== id && html`<p class="warning" role="alert">The address names ${id}; the run has another episode there now. <a href=${link(["run", run], { q: id })}>Look for it</a></p>`}
+    <${Head} run=${run} episode=${episode} beside=${beside} />
+    <div class="tools"><div class="strips">${columns.map((column) => html`<div><small>${column.name}</small><${Strip} column=${column} firsts=${firsts} jump=${jump} /></div>`)}</div>
+      <${Modes} modes=${modes} mode=${mode} raw=${raw} set=${(name) => replaceQuery({ colour: name })} setRaw=${setRaw} />
+      ${about.live && episode.scheme && html`<${Schemes} about=${about} names=${names} error=${other.error} columns=${columns} />`}
+      ${about.live && long && !whole && html`<p class="note">Long texts lack their middle. <button type="button" onClick=${() => setWhole(true)}>Show all of them</button></p>`}</div>
+    ${episode.turns.map((each, number) => html`<${Turn} key=${`${offset}.${number}`} episode=${episode} turn=${each} number=${number} firsts=${firsts} view=${view} current=${number === turn} />`)}
+    ${!episode.turns.length && html`<p class="empty">No turns.</p>`}
+    ${about.live && episode.turns.some((each) => each.tokens) && html`<p><button type="button" onClick=${() => setTokens(!tokens)}>${tokens ? "Hide" : "Show"} tokens as they were sampled</button></p>${tokens && html`<${Tokens} run=${run} offset=${offset} />`}`}`;
+};

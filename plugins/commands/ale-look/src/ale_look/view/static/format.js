@@ -1,0 +1,40 @@
+// Numbers and times as people read them; from ten digits before the point on in powers of ten.
+export const plain = (value, digits = 2) => {
+  if (value === null || value === undefined) return "-";
+  return Math.abs(value) < 1e9 ? value.toFixed(digits) : `${+value.toPrecision(4)}`;
+};
+export const signed = (value, digits = 3) => {
+  if (value === null || value === undefined) return "-";
+  return (value >= 0 ? "+" : "\u2212") + plain(Math.abs(value), digits);
+};
+export const percent = (share, digits = 0) => (share === null || share === undefined ? "-" : `${(100 * share).toFixed(digits)}%`);
+export const whole = (value) => (value === null || value === undefined ? "-" : Math.round(value).toLocaleString("en"));
+export const counted = (n, noun) => `${whole(n)} ${noun}${n === 1 ? "" : "s"}`;
+export const seconds = (value) => {
+  if (value === null || value === undefined) return "-";
+  if (value < 1) return `${Math.round(1000 * value)} ms`;
+  if (value < 60) return `${value.toFixed(1)} s`;
+  const minutes = Math.round(value / 60);
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+};
+export const moment = (at) => {
+  if (!at) return "-";
+  const text = new Date(1000 * at).toISOString();
+  return `${text.slice(0, 10)} ${text.slice(11, 16)}`;
+};
+export const tone = (reward) => (reward === null || reward === undefined ? "warn" : reward >= 1 ? "good" : "bad");
+export const rewardText = (reward) => (reward === null || reward === undefined ? "broken" : plain(reward));
+// The probability that at least one of k attempts, drawn from n of which c pass, is a pass.
+export const passAt = (n, c, k) => {
+  if (n < k) return null;
+  let none = 1;
+  for (let i = n - c + 1; i <= n; i += 1) none *= Math.max(0, 1 - k / i);
+  return 1 - none;
+};
+// Characters that turn the direction of text around, and those that control a terminal, as `ale.text.visible`.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const named = (character) => {
+  const code = character.charCodeAt(0);
+  return code < 32 ? String.fromCharCode(0x2400 + code) : `\u27e8U+${code.toString(16).toUpperCase().padStart(4, "0")}\u27e9`;
+};
+export const visible = (text) => text.replace(HIDDEN, named);

@@ -1,0 +1,45 @@
+// Words and filters over the episodes of all runs. All that was asked stands in the address.
+import { html, useEffect, useRef, useState } from "./preact-htm.js";
+import { get } from "./api.js";
+import { counted, moment, whole } from "./format.js";
+import { link, replaceQuery, toEpisode } from "./route.js";
+import { Problem, Reward, useLater } from "./bits.js";
+
+const FIELDS = [["task", "task"], ["failed", "failed criterion"], ["tool_failed", "a call of this tool failed"], ["tool", "tool was called"],
+  ["error", "part of an error"], ["prompt", "part of the prompt"], ["model", "model"], ["step", "step"], ["min_reward", "reward at least"], ["max_reward", "reward at most"], ["run", "run"]];
+const NUMBERS = ["step", "min_reward", "max_reward"];
+const ORDERS = ["newest", "oldest", "best", "worst"];
+const CHOICES = [["stop", ["", "finished", "gave_up", "max_steps", "max_turns", "time_limit", "context", "agent_error"]], ["split", ["", "train", "evaluation"]]];
+
+const Excerpt = ({ row, found }) => html`<a class="excerpt" href=${toEpisode(row.key, { offset: row.offset, id: row.episode_id }, { turn: found.turn })}>
+  <small>turn ${found.turn}</small> ${found.parts.map(([hit, text]) => (hit ? html`<mark>${text}</mark>` : text))}</a>`;
+
+const Hit = ({ row }) => html`<li class="hit"><div><${Reward} value=${row.reward} /> <a href=${toEpisode(row.key, { offset: row.offset, id: row.episode_id })}><b>${row.episode_id}</b></a>
+  <small> in <a href=${link(["run", row.key])}>${row.run_id}</a> · ${moment(row.started)} · ${counted(row.n_turns, "turn")}${row.n_errors > 0 && ` · ${counted(row.n_errors, "failed call")}`}${row.model && ` · ${row.model}`}</small></div>
+  ${row.excerpts.map((found) => html`<${Excerpt} row=${row} found=${found} />`)}${!row.excerpts.length && html`<small class="prompt">${row.prompt}</small>`}</li>`;
+
+const Answer = ({ answer, more }) => html`<p class="note" role="status">${counted(answer.rows.length, "episode")}${answer.more ? ", and more" : ""}${answer.reading ? "; still reading what is new" : ""}, in ${whole(answer.took)} ms</p>
+  <ol class="hits">${answer.rows.map((row) => html`<${Hit} key=${`${row.key} ${row.offset}`} row=${row} />`)}</ol>
+  ${answer.more && html`<button type="button" onClick=${more}>Show more</button>`}`;
+
+export const Search = ({ query }) => {
+  const box = useRef(null);
+  const [state, set] = useState({});
+  const asked = useLater(query.toString(), 150);
+  const given = Object.fromEntries(query);
+  useEffect(() => { box.current.focus(); document.title = "Search"; }, []);
+  useEffect(() => {
+    const end = new AbortController();
+    const begun = performance.now();
+    get(`search.json?${asked}`, end.signal).then((data) => set({ answer: { ...data, took: performance.now() - begun } }),
+      (error) => { if (!end.signal.aborted) set((was) => ({ ...was, error })); });
+    return () => end.abort();
+  }, [asked]);
+  const field = ([name, title]) => html`<label key=${name}><small>${title}</small><input inputmode=${NUMBERS.includes(name) ? "decimal" : "text"} value=${given[name] || ""} onInput=${(e) => replaceQuery({ [name]: e.target.value })} /></label>`;
+  const choice = (name, title, options) => html`<label key=${name}><small>${title}</small><select value=${given[name] || options[0]} onChange=${(e) => replaceQuery({ [name]: e.target.value })}>${options.map((each) => html`<option value=${each}>${each || "any"}</option>`)}</select></label>`;
+  return html`<h1 class="hidden">Search</h1><input type="search" class="big" ref=${box} aria-label="words" placeholder=${"words of one turn, \"in this order\""} value=${given.q || ""} onInput=${(e) => replaceQuery({ q: e.target.value })} />
+    <div class="fields">${FIELDS.map(field)}${CHOICES.map(([name, options]) => choice(name, name, options))}
+      <label><small>broken</small><select value=${given.broken || ""} onChange=${(e) => replaceQuery({ broken: e.target.value })}><option value="">any</option><option value="0">no</option><option value="1">yes</option></select></label>
+      ${choice("order", "order", ORDERS)}</div>
+    <${Problem} error=${state.error} />${state.answer && html`<${Answer} answer=${state.answer} more=${() => replaceQuery({ limit: Math.min(500, Number(given.limit || 50) * 2) })} />`}`;
+};

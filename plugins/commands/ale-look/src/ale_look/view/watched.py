@@ -1,0 +1,208 @@
+"""Answers about one run, kept until its files change."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ale.errors import InputError
+from ale.runs import Lines, Registry, RunReader
+from ale.types import CreditedEpisode, Episode
+from ale_look.inspect.kinds import kind_name, kind_of
+from ale_look.inspect.recrediting import creditings, recredited
+from ale_look.inspect.report.embedding import log_ratios
+from ale_look.inspect.report.gathering import Facts, Head
+from ale_look.inspect.report.reading import readable
+from ale_look.store.indexing import stamps_of
+from ale_look.view.following import Following
+from ale_look.view.spread import Spread
+from ale_look.view.summary import summary
+
+TEXT = 20_000
+"""Characters of one text of an episode, unless all of it is asked for."""
+WHOLE = 1 << 31
+TOKENS = 50_000
+"""Tokens of an episode that are listed one by one."""
+
+
+class Watched:
+    """One run. Threads may ask at the same time: one of them reads, the others wait for it."""
+
+    def __init__(self, key: str, path: Path) -> None:
+        self._key = key
+        self._path = path
+        self._lock = threading.Lock()
+        self._following = Following(path)
+        self._spread = Spread(path)
+        self._stamps: Mapping[str, Any] | None = None
+        self._facts: Facts | None = None
+        self._summary = b""
+
+    def summary(self) -> bytes:
+        """The run as a whole."""
+        with self._lock:
+            self._read()
+            return self._summary
+
+    def episodes(self, since: tuple[int, int] = (0, 0)) -> bytes:
+        """The list of episodes, as columns: those after the first `n` of a list that is known.
+
+        Args:
+            since: the reading of the list, and how many of it are known. Another reading has
+                another list, which is given whole.
+        """
+        with self._lock:
+            facts, reading = self._read(), self._following.readings
+            known = since[1] if since[0] == reading else 0
+            rows = facts.heads[known:]
+        columns = {name: [getattr(row, name) for row in rows] for name in Head._fields}
+        return msgspec.json.encode({"reading": reading, "since": known, "columns": columns})
+
+    def _read(self) -> Facts:
+        """The facts as of now; with the lock."""
+        stamps = stamps_of(self._path)
+        if self._facts is None or stamps != self._stamps or self._facts.state == "running":
+            self._facts = self._following.update()
+            self._stamps = stamps
+            made = summary(self._facts, self._spread.chart())
+            self._summary = msgspec.json.encode({"key": self._key, **made})
+        return self._facts
+
+    def heads(self) -> Sequence[Head]:
+        """The episodes."""
+        with self._lock:
+            return [*self._read().heads]
+
+    def episode(self, offset: int, *, whole: bool = False) -> bytes:
+        """One episode, turn by turn.
+
+        Args:
+            offset: of its line.
+            whole: give texts of any length.
+        """
+        run = RunReader(self._path)
+        episode = _at(run, offset)
+        step = self._learned_in(run, episode)
+        ratios = log_ratios(self._path, {(episode.step if step is None else step, episode.id)})
+        forks: Sequence[Any] = ()
+        if episode.start:
+            with self._lock:
+                forks = self._read().forks.replayed(episode.task_id, episode.start)
+        credited = None if step is None else _credited(self._path, step, episode.id)
+        most = WHOLE if whole else TEXT
+        made = readable(episode, credited, ratios.get(episode.id), forks, most)
+        return msgspec.json.encode({**made, **_about(run, episode, step), "offset": offset})
+
+    def _learned_in(self, run: RunReader, episode: Episode) -> int | None:
+        if run.manifest["config"].get("run", {}).get("schedule") == "stream":
+            return run.index().learned_in(episode)
+        return episode.step
+
+    def tokens(self, offset: int) -> bytes:
+        """The tokens of an episode by turn, as they were sampled."""
+        episode = _at(run := RunReader(self._path), offset)
+        step = self._learned_in(run, episode)
+        name = (episode.step if step is None else step, episode.id)
+        ratios = log_ratios(self._path, {name}).get(episode.id, ())
+        left, turns = TOKENS, []
+        for number, turn in enumerate(episode.trajectory.turns):
+            trace = turn.completion.tokens
+            n = 0 if trace is None else min(left, len(trace.output_ids))
+            left -= n
+            turns.append(
+                None
+                if trace is None
+                else {
+                    "prompt": len(trace.prompt_ids),
+                    "ids": trace.output_ids[:n],
+                    "logprobs": trace.logprobs[:n],
+                    "versions": trace.policy_versions[:n],
+                    "ratios": ratios[number] if number < len(ratios) else None,
+                    "left_out": len(trace.output_ids) - n,
+                }
+            )
+        return msgspec.json.encode(turns)
+
+    def credit(self, offset: int, schemes: Sequence[str], registry: Registry) -> bytes:
+        """The credit of an episode's chunks under other schemes, within its group.
+
+        The plugin files of the run's config are not loaded: to look at a run must not run what
+        stands in them.
+
+        Raises:
+            InputError: a scheme can't be built, or the episode gets no credit.
+        """
+        run = RunReader(self._path)
+        episode = _at(run, offset)
+        step = self._learned_in(run, episode)
+        if episode.reward is None or episode.split != "train" or step is None:
+            raise InputError.of("nothing learns from this episode, so it has no credit")
+        compared = creditings(run, schemes, registry, plugin_files=False)
+        groups = recredited(run, compared, step=step, task_id=episode.task_id)
+        found = next((credits for each, credits in groups if each.episode.id == episode.id), None)
+        if found is None:
+            raise InputError.of("the episode is in no group of its step")
+        return msgspec.json.encode(
+            [
+                {"scheme": each.scheme, "weights": each.weights, "skipped": each.skipped}
+                for each in found
+            ]
+        )
+
+
+def _at(run: RunReader, offset: int) -> Episode:
+    try:
+        return run.episodes.at(offset)
+    except (OSError, OverflowError) as error:
+        raise InputError.of(f"no episode at {offset}", file=str(run.episodes.path)) from error
+
+
+def _credited(path: Path, step: int, episode_id: str) -> CreditedEpisode | None:
+    rows = Lines(path / "credits" / f"{step:05d}.jsonl", CreditedEpisode)
+    return next((row for row in rows if row.episode_id == episode_id), None)
+
+
+def _about(run: RunReader, episode: Episode, step: int | None) -> dict[str, Any]:
+    """Facts about an episode that `readable` leaves out."""
+    lines = run.tasks if episode.split == "train" else run.evaluation_tasks
+    goal = next((task.goal for task in lines if task.id == episode.task_id), "")
+    models = dict.fromkeys(t.completion.model for t in episode.turns if t.completion.model)
+    return {
+        "task": episode.task_id,
+        "goal": goal[:TEXT],
+        "kind": kind_name(kind_of(episode)),
+        "step": episode.step,
+        "learned_in": step if episode.split == "train" else None,
+        "rollout": episode.rollout,
+        "models": [*models],
+        "damaged": episode.damaged,
+        "evidence": [
+            {"contested": score.contested, "timed_out": score.timed_out, "answer": score.answer}
+            for score in episode.scores
+        ],
+    }
+
+
+class Kept:
+    """The runs that were asked for last."""
+
+    def __init__(self, path_of: Callable[[str], Path], most: int = 16) -> None:
+        self._path_of = path_of
+        self._most = most
+        self._lock = threading.Lock()
+        self._kept: dict[str, Watched] = {}
+
+    def run(self, key: str) -> Watched:
+        """The run of this key.
+
+        Raises:
+            InputError: there is none.
+        """
+        with self._lock:
+            found = self._kept.pop(key, None) or Watched(key, self._path_of(key))
+            self._kept[key] = found
+            while len(self._kept) > self._most:
+                del self._kept[next(iter(self._kept))]
+            return found

@@ -1,0 +1,239 @@
+"""The page in a real Chromium: hostile content, live update, keys, and a static copy."""
+
+import functools
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from ale.testing.builders import turn
+from ale.types import Message, Stop, Trajectory
+from ale_look.view.bundle import write_bundle
+from ale_look.view.catalog import Catalog
+
+from .conftest import TOKEN, Page, attempt, begin_run, write_run
+
+HOSTILE = (
+    "</script><script>document.title='owned';window.owned=1</script>"
+    '<img src=x onerror="window.owned=1"><svg onload=window.owned=1>'
+    "<iframe srcdoc='<script>top.owned=1</script>'></iframe>"
+    "<a href='javascript:window.owned=1'>x</a>"
+    "{{constructor.constructor('window.owned=1')()}}<!--\u202eevil\u202c"
+)
+ANSI = (
+    "\x1b[31mred\x1b[0m \x1b[1;38;5;196mbright\x1b[0m \x1b]0;title\x07\x1b[2J\x1b[Hplain\n10%\r20%"
+)
+
+
+def address(url: str, path: str = "/") -> str:
+    return f"{url}/#token={TOKEN}{path}"
+
+
+def test_views_are_reached_and_their_addresses_stay(page: Page, served: str) -> None:
+    page.open(address(served))
+    page.until("document.querySelector('#runs tbody a')")
+    assert TOKEN not in page.value("location.href")
+    page.value("document.querySelector('#runs tbody a').click()")
+    page.until("document.querySelectorAll('#episodes .line').length === 3")
+    assert page.value("location.hash") == "#/run/first"
+    assert "agent: LLMError: connection refused" in page.text()
+    page.value("document.querySelector('#tasks tbody a').click()")
+    page.until("document.querySelector('.grid.parts')")
+    assert "1 of 2 succeed" in page.text()
+    page.value("document.querySelector('.grid.head a').click()")
+    page.until("document.querySelectorAll('.turn').length === 2")
+    kept = page.value("location.href")
+    page.open("about:blank")
+    page.open(kept)
+    page.until("document.querySelectorAll('.turn').length === 2")
+    assert "+0.500" in page.text()
+
+
+def test_without_the_token_the_page_asks_for_it(page: Page, served: str) -> None:
+    page.open(f"{served}/")
+    page.until("document.querySelector('input[type=password]')")
+    page.value("document.querySelector('input').focus()")
+    for key in TOKEN:
+        page.press(key)
+    page.value("document.querySelector('form').requestSubmit()")
+    page.until("document.querySelector('#runs')")
+    page.errors = [each for each in page.errors if "401" not in each]
+
+
+def test_keys_move_between_turns_and_episodes(page: Page, served: str) -> None:
+    page.open(address(served, "/run/first"))
+    page.until("document.querySelector('#episodes .line')")
+    page.value("document.querySelectorAll('#episodes .line')[2].click()")
+    page.until("document.querySelector('#turn-0.current')")
+    page.press("j")
+    page.until("document.querySelector('#turn-1.current')")
+    page.press("k")
+    page.until("document.querySelector('#turn-0.current')")
+    page.until("document.querySelector('a[rel=next]')")
+    page.press("n")
+    page.until("location.hash.endsWith('0-rename-1')")
+    page.until("document.querySelector('h1')?.innerText.includes('0-rename-1')")
+    page.press("p")
+    page.until("document.querySelector('h1')?.innerText.includes('0-rename-0')")
+    page.press("u")
+    page.until("document.querySelector('#tasks')")
+    page.press("/")
+    page.until("document.activeElement.matches('input.big')")
+    for key in "refused":
+        page.press(key)
+    page.value("0")
+    assert page.value("location.hash") == "#/search?q=refused"
+
+
+def test_a_search_is_kept_in_the_address_and_leads_to_the_turn(page: Page, served: str) -> None:
+    page.open(address(served, "/search?q=done&failed=exists"))
+    page.until("document.querySelectorAll('.hit').length === 1")
+    assert page.value("document.querySelector('mark').innerText") == "done"
+    page.value("document.querySelector('.excerpt').click()")
+    page.until("document.querySelector('#turn-1.current')")
+
+
+def test_credit_of_other_schemes_stands_beside_that_of_the_run(page: Page, served: str) -> None:
+    page.open(address(served, "/run/first/e/0/0-rename-0?schemes=double%20single"))
+    page.until("document.querySelectorAll('.strip').length === 3")
+    heads = page.value("document.querySelector('.chunk header').innerText")
+    assert heads.split("\n")[:3] == ["single +0.500", "double +2.000", "single +1.000"]
+
+
+def test_nothing_that_a_run_holds_can_run(page: Page, served: str, runs: Path) -> None:
+    prompt = [Message(role="user", content=HOSTILE)]
+    turns = turn(
+        HOSTILE, calls=[(HOSTILE, json.dumps({HOSTILE: HOSTILE}))], observations=[HOSTILE + ANSI],
+        errors=[HOSTILE], prompt=prompt, fresh_context=True,
+    )  # fmt: skip
+    stop = Stop(reason="finished", detail=HOSTILE)
+    bad = attempt(
+        1, id=HOSTILE, task_id=HOSTILE, start="", trajectory=Trajectory(turns=(turns,), stop=stop)
+    )
+    broken = attempt(2, id=f"{HOSTILE}2", task_id=HOSTILE, sandbox=HOSTILE)
+    store = begin_run(runs / "hostile", llm={"type": HOSTILE, "model": HOSTILE})
+    store.add_episode(bad)
+    store.add_episode(broken)
+    store.add_event("reported", 0.0, message=HOSTILE)
+    store.close()
+    key = "hostile"
+    for path, shown in (
+        ("/", "#runs"),
+        (f"/run/{key}", "#episodes .line"),
+        (f"/run/{key}/e/0/x", ".turn"),
+        (f"/run/{key}/task/%3Cscript%3Ewindow.owned%3D1%3C%2Fscript%3E", "h1"),
+        ("/search?q=owned", ".hit"),
+        ("/search?error=owned", ".hit"),
+        ("/compare?run=hostile&run=first", ".compare"),
+    ):
+        page.open("about:blank")
+        page.open(address(served, path))
+        page.until(f"document.querySelector({json.dumps(shown)})")
+        page.value("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        page.value("0")
+        assert not page.value("window.owned"), path
+        assert page.value("document.title") != "owned"
+        assert (
+            page.value(
+                "document.querySelectorAll('#app script, #app iframe, #app img, #app svg').length"
+            )
+            == 0
+        )
+        links = page.value(
+            "[...document.querySelectorAll('a')].map((each) => each.getAttribute('href'))"
+        )
+        assert all(link.startswith("#") for link in links)
+        assert "\u202e" not in page.text()
+
+
+def test_a_terminal_has_its_colours_and_nothing_else(page: Page, served: str, runs: Path) -> None:
+    write_run(runs / "colours", attempt(0, seen=ANSI))
+    page.open(address(served, "/run/colours/e/0/0-rename-0"))
+    page.until("document.querySelector('.seen')")
+    assert page.value("document.querySelector('.seen').innerText") == "red bright plain\n20%"
+    assert page.value("document.querySelector('.seen .a-red').innerText") == "red"
+
+
+def test_a_long_line_is_shown_whole_when_it_is_asked_for(
+    page: Page, served: str, runs: Path
+) -> None:
+    write_run(runs / "long", attempt(0, seen="x" * 1_000_000 + "the end"))
+    page.open(address(served, "/run/long/e/0/0-rename-0"))
+    page.until("document.querySelector('.turn')")
+    assert "characters left out" in page.text()
+    assert page.value("document.documentElement.scrollWidth <= innerWidth")
+    page.value(
+        "[...document.querySelectorAll('button')]"
+        ".find((each) => each.innerText === 'Show all of them').click()"
+    )
+    page.until("document.querySelector('.seen').textContent.length === 1000007")
+    assert page.value("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_run_is_followed_while_it_writes(page: Page, served: str, runs: Path) -> None:
+    store = begin_run(runs / "live")
+    page.open(address(served, "/run/live"))
+    page.until("document.querySelector('.badge.live')")
+    page.until("document.querySelector('.dot.on')")
+    for number in range(3):
+        store.add_episode(attempt(number))
+        page.until(f"document.querySelectorAll('#episodes .line').length === {number + 1}", 10)
+    store.set_outcome({"outcome": "completed", "seconds": 1.0})
+    store.close()
+    page.until("document.querySelector('.badge.good')", 10)
+    page.open(address(served, "/"))
+    page.until("document.querySelector('#runs')")
+    write_run(runs / "later", attempt(0))
+    page.until("document.querySelectorAll('#runs tbody tr').length === 3", 15)
+
+
+@contextmanager
+def files_of(folder: Path) -> Iterator[str]:
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_copy_needs_nothing_but_a_server_of_files(
+    page: Page, catalog: Catalog, tmp_path: Path
+) -> None:
+    catalog.update()
+    written = write_bundle(catalog, tmp_path / "site")
+    assert (written.runs, written.episodes) == (1, 3)
+    with files_of(tmp_path / "site") as url:
+        page.open(f"{url}/")
+        page.until("document.querySelector('#runs tbody a')")
+        page.value("document.querySelector('#runs tbody a').click()")
+        page.until("document.querySelectorAll('#episodes .line').length === 3")
+        page.value("document.querySelectorAll('#episodes .line')[2].click()")
+        page.until("document.querySelectorAll('.turn').length === 2")
+        assert "+0.500" in page.text()
+        assert "Search" not in page.text()
+
+
+def test_ten_megabytes_are_shown_within_a_second(page: Page, served: str, runs: Path) -> None:
+    lines = "\n".join(f"line {n} of what a command has printed" for n in range(2400))
+    turns = tuple(
+        turn(f"Turn {n}.", calls=[("shell", '{"command": "cat log"}')], observations=[lines])
+        for n in range(105)
+    )
+    large = attempt(0, trajectory=Trajectory(turns=turns, stop=Stop(reason="finished")))
+    write_run(runs / "large", large, credit=False)
+    assert (runs / "large" / "episodes.jsonl").stat().st_size > 10_000_000
+    page.open(address(served, "/run/first"))
+    page.until("document.querySelector('#episodes .line')")
+    page.value("performance.mark('go'); location.hash = '#/run/large/e/0/0-rename-0'")
+    begun = time.monotonic()
+    page.until("document.querySelectorAll('.turn').length === 105")
+    assert (
+        time.monotonic() - begun < 5
+    )  # a machine under load; the aim of one second is measured by the bench
