@@ -58,7 +58,9 @@ class Catalog:
 
     def find(self) -> Mapping[str, Path]:
         """Look which runs there are now; their paths by key."""
-        self._paths = {key_of(path, self.folder): path for path in runs_in(self.folder)}
+        # A folder that can't be read is named by the next update.
+        found = runs_in(self.folder, lambda _: None)
+        self._paths = {key_of(path, self.folder): path for path in found}
         return self._paths
 
     def path(self, key: str) -> Path:

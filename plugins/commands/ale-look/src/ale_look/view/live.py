@@ -21,7 +21,15 @@ _Seen = Mapping[str, Any]
 
 def seen(paths: Mapping[str, Path]) -> _Seen:
     """Sizes and times of each run's files, and whether a process writes to it."""
-    return {key: (stamps_of(path), holder(path) is not None) for key, path in paths.items()}
+    return {key: (_stamps(path), holder(path) is not None) for key, path in paths.items()}
+
+
+def _stamps(path: Path) -> Mapping[str, Any] | None:
+    """The stamps; None for a run that can't be read."""
+    try:
+        return stamps_of(path)
+    except OSError:
+        return None
 
 
 def changed(before: _Seen, now: _Seen) -> list[str]:

@@ -30,10 +30,16 @@ export const Search = ({ query }) => {
   useEffect(() => { box.current.focus(); document.title = "Search"; }, []);
   useEffect(() => {
     const end = new AbortController();
-    const begun = performance.now();
-    get(`search.json?${asked}`, end.signal).then((data) => set({ answer: { ...data, took: performance.now() - begun } }),
-      (error) => { if (!end.signal.aborted) set((was) => ({ ...was, error })); });
-    return () => end.abort();
+    let again;
+    const ask = () => {
+      const begun = performance.now();
+      get(`search.json?${asked}`, end.signal).then((data) => {
+        set({ answer: { ...data, took: performance.now() - begun } });
+        if (data.reading) again = setTimeout(ask, 1000);
+      }, (error) => { if (!end.signal.aborted) set((was) => ({ ...was, error })); });
+    };
+    ask();
+    return () => { end.abort(); clearTimeout(again); };
   }, [asked]);
   const field = ([name, title]) => html`<label key=${name}><small>${title}</small><input inputmode=${NUMBERS.includes(name) ? "decimal" : "text"} value=${given[name] || ""} onInput=${(e) => replaceQuery({ [name]: e.target.value })} /></label>`;
   const choice = (name, title, options) => html`<label key=${name}><small>${title}</small><select value=${given[name] || options[0]} onChange=${(e) => replaceQuery({ [name]: e.target.value })}>${options.map((each) => html`<option value=${each}>${each || "any"}</option>`)}</select></label>`;
