@@ -148,6 +148,9 @@ class Judged(FolderSandbox):
         self.opened.append(tuple(without))
         yield FakeJudge([added(path) for path in self._paths if path not in without])
 
+    async def prepare_judge(self) -> None:
+        """Does nothing."""
+
     async def left_running(self) -> int:
         return self._count
 

@@ -20,7 +20,7 @@ from ale._run.agent import (
     model_for,
     run_agent,
 )
-from ale._run.grading import Damage, Places, check_works, grade, reward
+from ale._run.grading import Damage, Places, check_works, grade, opens_judge, reward
 from ale._run.keeping import Keeping
 from ale._run.parts import PreparedTask, WorkerParts
 from ale._run.timeouts import CLEANUP_S, Supervisor, open_in_time
@@ -284,43 +284,45 @@ class _Attempt:
             used = not isinstance(agent, SparesSandbox) or agent.uses_sandbox
             places = Places(sandbox, used, lambda: self._prepared_sandbox(tasks))
             for step in self._task_steps():
-                await self._step(step, sandbox, places, tasks)
+                await self._step(step, places, tasks)
                 if any(score.ends_task for score in self.record.scores):
                     break
             self.stages.enter("teardown")
         if self.record.damage.message is not None:
             await self._check_fresh(self.record.damage.message)
 
-    async def _step(
-        self, step: PreparedTask, sandbox: Sandbox, places: Places, tasks: list[Task]
-    ) -> None:
+    async def _step(self, step: PreparedTask, places: Places, tasks: list[Task]) -> None:
         """One step of the task, or a task without steps."""
         damage = self.record.damage
         if damage.message is not None:  # no agent can work on this step
             self._add_scores(step, tuple(damage.score(spec) for spec, _ in step.criteria))
             return
         try:
-            await self._work(step, sandbox, tasks)
+            await self._work(step, places, tasks)
         except Exception as error:
             if not damage.caused(error):
                 raise
             if self.record.stop is BROKEN:
                 self.record.stop = damage.stop()
         if self.keeping is not None:
-            self.record.kept = await self.keeping.keep(sandbox, self.record.teardown_errors)
+            self.record.kept = await self.keeping.keep(places.own, self.record.teardown_errors)
         async with self.runner.grading:
             self.stages.enter("grading")
             await self._grade(step, places)
             if self.keeping is not None and reward(self.record.scores) == SUCCESS:
                 self.record.kept = self.keeping.after_success(self.record.kept)
 
-    async def _work(self, step: PreparedTask, sandbox: Sandbox, tasks: list[Task]) -> None:
+    async def _work(self, step: PreparedTask, places: Places, tasks: list[Task]) -> None:
         """Set up a step, which is added to the `tasks` that were set up, and run the agent."""
+        sandbox = places.own
         if self._task.steps:  # each has a setup of its own
             self.stages.enter("setup")
             await set_up(step.task, sandbox, self.runner.options.setup_timeout_s)
             tasks.append(step.task)
         self.stages.enter("agent")
+        judged = places.used and any(opens_judge(criterion) for _, criterion in step.criteria)
+        if judged and isinstance(sandbox, OpensJudge):
+            await sandbox.prepare_judge()
         await self._run_agent(step.task, sandbox)
 
     async def _check_fresh(self, damage: str) -> None:

@@ -183,6 +183,13 @@ class Places:
         return "\n".join(said)
 
 
+def opens_judge(criterion: Criterion) -> bool:
+    """Whether a criterion is graded in a judge, where the sandbox can open one."""
+    if isinstance(criterion, JudgesItself):
+        return criterion.opens_judge
+    return isinstance(criterion, RunsPrograms) and criterion.needs_workspace
+
+
 def can_mislead(criterion: Criterion, task: Task, sandbox: Capabilities) -> bool:
     """Can commands of the agent replace programs that a criterion runs beside them?"""
     if not (isinstance(criterion, RunsPrograms) and criterion.needs_workspace):

@@ -309,6 +309,13 @@ class OpensJudge(Protocol):
     live on. So a server can be reached, and nothing can be traced, killed or written from here.
     """
 
+    async def prepare_judge(self) -> None:
+        """Begin to start the next judge, which then opens sooner; returns at once.
+
+        The run calls it before the agent begins, if a judge will be opened.
+        """
+        ...
+
     def open_judge(self, without: Collection[str] = ()) -> AbstractAsyncContextManager[Judge]:
         """A fresh sandbox with the files as they are now; removed on exit.
 

@@ -3,12 +3,20 @@
 import asyncio
 import os
 import shlex
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ale.errors import InputError, NotUsableError
+from ale.errors import InputError, NotUsableError, SandboxDamagedError, UnsupportedError
 from ale.plugin import BuildContext
 from ale.sandboxes import check_shared
 from ale.types import SandboxInfo, SandboxSpec
@@ -17,12 +25,16 @@ from ale_sandbox_bubblewrap.capabilities import capabilities_of
 from ale_sandbox_bubblewrap.cgroups import Group, Wanted
 from ale_sandbox_bubblewrap.client import ForkServer, SupervisorClient
 from ale_sandbox_bubblewrap.control import Control
+from ale_sandbox_bubblewrap.judging import BubblewrapJudge, Carried
 from ale_sandbox_bubblewrap.layering import Layering
 from ale_sandbox_bubblewrap.options import BubblewrapOptions
 from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox, end
 from ale_sandbox_bubblewrap.store import BubblewrapRecord, Store, new_name
 from ale_sandboxing.process.backend import HostBackend
 
+_NOTHING = ("/bin/sh", "-c", "")
+_RUNS_S = 30.0
+"""Seconds in which it runs."""
 Fill = Callable[[int], Awaitable[None]]
 """Puts files into a new layer, given its open folder."""
 
@@ -147,6 +159,7 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
             control,
             limits=planning.ulimits(self._options),
             bash="bash" in self._plan.programs,
+            judges=self.judge,
         )
 
     async def _abandon(
@@ -167,6 +180,43 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
             layers = [new_name(), *sandbox.record.layers[1:]]
             fill = lambda to: self._layering.copy(sandbox, to)  # noqa: E731
             return await self._make(sandbox.spec, layers, fill)
+
+    @asynccontextmanager
+    async def judge(
+        self, sandbox: BubblewrapSandbox, without: Collection[str]
+    ) -> AsyncIterator[BubblewrapJudge]:
+        """A sandbox with a copy of the topmost layer."""
+        top, *below = sandbox.record.layers
+        if sandbox.began is not None and len(sandbox.record.layers) != sandbox.began.n_layers:
+            raise UnsupportedError("it was forked while the agent worked")
+        if sandbox.began is None and below:
+            raise UnsupportedError("a snapshot does not tell the agent's changes from the start")
+        names = new_name(), new_name()
+        carried = Carried(
+            source=self._store.upper(top),
+            target=self._store.upper(names[0]),
+            trees=self._plan.layout.trees,
+            below=[self._store.upper(layer) for layer in below],
+            since=0.0 if sandbox.began is None else sandbox.began.at,
+            without=without,
+        )
+
+        async def fill(to: int) -> None:
+            # An empty one below: so its first process is started on what the host has.
+            self._store.make_layer(names[1], self._plan.layout.trees)
+            await self._layering.copy(sandbox, to)
+            await asyncio.to_thread(carried.mark)
+
+        async with sandbox.layering:
+            judge = await self._make(sandbox.spec, [*names, *below], fill)
+        try:
+            result = await judge.exec(_NOTHING, timeout_s=_RUNS_S)
+            if result.exit_code != 0:
+                said = result.stderr.decode(errors="replace").strip()
+                raise SandboxDamagedError(f"with the agent's files no command runs: {said}")
+            yield BubblewrapJudge(sandbox=judge, carried=carried)
+        finally:
+            await judge.close()
 
     async def snapshot(self, sandbox: BubblewrapSandbox) -> str:
         """Keep the layers, or a copy of the topmost."""

@@ -51,6 +51,7 @@ def capabilities_of(facts: Facts, options: BubblewrapOptions) -> Capabilities:
         fork="layer" if layered else "copy",
         snapshot=True,
         images=False,
+        features=("judge",) if layered else (),
         limits={
             "cpu": "enforced" if "cpu" in places else "best-effort",
             "memory": "enforced" if "memory" in places else "best-effort",

@@ -1,14 +1,19 @@
 """One sandbox: the host's side of its supervisor."""
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
+
+from attrs import frozen
 
 from ale.errors import SandboxError
 from ale.types import SandboxSpec
 from ale_sandbox_bubblewrap import base
 from ale_sandbox_bubblewrap.client import Job, SupervisorClient
 from ale_sandbox_bubblewrap.control import Control
+from ale_sandbox_bubblewrap.judging import BubblewrapJudge
 from ale_sandbox_bubblewrap.session import BubblewrapSession
 from ale_sandbox_bubblewrap.store import BubblewrapRecord
 from ale_sandbox_bubblewrap.transfer import Files, place
@@ -24,12 +29,27 @@ _TRIES = 10
 """To end processes that leave no place for the one that ends them."""
 
 
+Judges = Callable[
+    ["BubblewrapSandbox", Collection[str]], AbstractAsyncContextManager[BubblewrapJudge]
+]
+
+
+@frozen(kw_only=True)
+class Beginning:
+    """The beginning of the agent's work."""
+
+    at: float
+    """Seconds since 1970, as the kernel's clock has it, which stamps files."""
+    n_layers: int
+
+
 class BubblewrapSandbox(HostSandbox[Job]):
     """Runs commands in namespaces.
 
     Args:
         limits: ``ulimit`` commands; each ends in ``;``.
         bash: sessions are of bash; else of sh.
+        judges: opens a judge.
     """
 
     def __init__(
@@ -42,14 +62,17 @@ class BubblewrapSandbox(HostSandbox[Job]):
         *,
         limits: str,
         bash: bool,
+        judges: Judges,
     ) -> None:
         self.record = record
         self.spec = spec
         self.client = client
         self.sessions: list[BubblewrapSession] = []
+        self.began: Beginning | None = None
         self.layering = asyncio.Lock()
         """Held while a fork or snapshot is made of it."""
         self._control = control
+        self._judges = judges
         self._limits = limits
         super().__init__(
             backend,
@@ -130,6 +153,26 @@ class BubblewrapSandbox(HostSandbox[Job]):
                 return killed + int(answer["count"])
         # Those that hide from their command's tag, and use whatever place a killed one leaves.
         raise await self.client.give_up("its processes leave no place for one that ends them")
+
+    async def prepare_judge(self) -> None:
+        """Note when the agent began. See `ale.protocols.OpensJudge`."""
+        self.check_open()
+        if self.began is None:
+            self.began = Beginning(at=time.time(), n_layers=len(self.record.layers))
+
+    def open_judge(
+        self, without: Collection[str] = ()
+    ) -> AbstractAsyncContextManager[BubblewrapJudge]:
+        """A sandbox with this one's changes. See `ale.protocols.OpensJudge`."""
+        self.check_open()
+        return self._judges(self, without)
+
+    async def left_running(self) -> int:
+        """How many processes commands have left. See `ale.protocols.OpensJudge`."""
+        self.check_open()
+        answer, _ = await self.client.ask(do="count")
+        open_ones = sum(not session.closed for session in self.sessions)
+        return max(0, int(answer["count"]) - open_ones)
 
     def _kill_commands(self) -> int:
         return sum(len(process_tags.kill(self._tag, n)) for n in range(1, self._commands + 1))

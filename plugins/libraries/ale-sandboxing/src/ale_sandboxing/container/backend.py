@@ -5,7 +5,7 @@ import contextlib
 import logging
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -28,10 +28,10 @@ from ale_sandboxing.container.api import Engine
 from ale_sandboxing.container.capabilities import bounds_ipc, capabilities_of
 from ale_sandboxing.container.carrying import Carried
 from ale_sandboxing.container.commands import Commands
-from ale_sandboxing.container.engine import ConflictError, NotFoundError
+from ale_sandboxing.container.engine import About, ConflictError, NotFoundError
 from ale_sandboxing.container.files import Files
 from ale_sandboxing.container.images import BUILD, KIND, Images
-from ale_sandboxing.container.judging import ContainerJudge, JudgeOpening
+from ale_sandboxing.container.judging import ContainerJudge, JudgeOpening, ReadyJudge
 from ale_sandboxing.container.network import Network, narrowed
 from ale_sandboxing.container.options import ContainerOptions
 from ale_sandboxing.container.orphans import Orphans
@@ -53,6 +53,9 @@ _LOG = logging.getLogger(__name__)
 _TRIES = 100
 _LOOK_S = 0.05
 _LOOKS = 100
+_NOTHING = ("/bin/sh", "-c", "")
+_RUNS_S = 30.0
+"""Seconds in which it runs in a judge that had run it before it had the agent's files."""
 _CLOCK_S = 0.02
 """A file system's clock may be so far behind."""
 
@@ -428,44 +431,127 @@ class ContainerBackend:
             raise
 
     @contextlib.asynccontextmanager
-    async def judge(self, box: Box, how: JudgeOpening) -> AsyncIterator[ContainerJudge]:
-        """A fresh container with the changes of a sandbox's."""
+    async def judge(
+        self, box: Box, how: JudgeOpening, ready: "ReadyJudge | None"
+    ) -> AsyncIterator[ContainerJudge]:
+        """A fresh container with the changes of a sandbox's.
+
+        Args:
+            ready: one that runs already, if it still has the sandbox's network.
+        """
+        about = await self._threads.call(lambda: self._engine.about(box.name))
+        judge: ContainerJudge | None = None
+        if ready is not None:
+            judge = await self._filled(box, how, about, ready)
+        if judge is None:
+            judge = await self._launched(box, how, about)
+        try:
+            yield judge
+        finally:
+            await judge.sandbox.close()
+
+    async def ready_judge(self, box: Box, user: str | None) -> ReadyJudge:
+        """A judge that runs, with the image's files.
+
+        Args:
+            user: of the commands that it will run.
+        """
+        about = await self._threads.call(lambda: self._engine.about(box.name))
+        how = JudgeOpening(container=box.name, since=0.0, still=True, without=())
+        made = self._judge_box(box, how, about)
+        sandbox = await self._judge_sandbox(
+            made, self._threads.heavy(lambda: how.begin(self._engine, made.plan))
+        )
+        try:
+            await sandbox.exec(_NOTHING, user=user)
+        except BaseException:
+            await sandbox.close()
+            raise
+        return ReadyJudge(sandbox=sandbox, plan=made.plan, beside=about.pid)
+
+    async def _filled(
+        self, box: Box, how: JudgeOpening, about: About, ready: ReadyJudge
+    ) -> ContainerJudge | None:
+        """The judge that runs already, filled; None where it can't be. Raises as `_fill`."""
+        try:
+            return await self._fill(box, how, about, ready)
+        except BaseException as error:
+            await ready.sandbox.close()
+            if isinstance(error, UnsupportedError):
+                return None
+            raise
+
+    async def _fill(
+        self, box: Box, how: JudgeOpening, about: About, ready: ReadyJudge
+    ) -> ContainerJudge:
+        """The judge, filled.
+
+        Raises:
+            UnsupportedError: it has not the network of the agent's container any more, which was
+                restarted, or not all files can be copied into one that runs.
+            SandboxDamagedError: with the agent's files nothing runs in it, and without them it did.
+        """
+        if ready.beside != about.pid:
+            raise UnsupportedError("the agent's container has another network now")
+        async with box.starting:
+            filling = self._threads.heavy(lambda: how.fill(self._engine, about, ready.plan))
+            carried, pid = await asyncio.shield(asyncio.wrap_future(filling))
+        result = await ready.sandbox.exec(_NOTHING, timeout_s=_RUNS_S)
+        if result.exit_code != 0:
+            said = result.stderr.decode(errors="replace").strip()
+            raise SandboxDamagedError(f"with the agent's files a fresh container runs none: {said}")
+        return ContainerJudge(sandbox=ready.sandbox, carried=carried, pid=pid)
+
+    async def _launched(self, box: Box, how: JudgeOpening, about: About) -> ContainerJudge:
+        made = self._judge_box(box, how, about)
+        launch = self._threads.heavy(lambda: how.launch(self._engine, about, made.plan))
+        async with box.starting:
+            launched = asyncio.wrap_future(launch)
+            launched.add_done_callback(_seen)
+            try:
+                carried = await asyncio.shield(launched)
+            except BaseException:
+                self._abandon(launch, made)
+                raise
+        sandbox = await self._judge_sandbox(made, launch)
+        state = await self._threads.call(lambda: self._engine.state(made.name))
+        return ContainerJudge(sandbox=sandbox, carried=carried, pid=state.pid)
+
+    def _judge_box(self, box: Box, how: JudgeOpening, about: About) -> Box:
         origin = evolve(box.origin, owned=None, composed=None)
         record = self._new_record(box.spec, origin, "sandbox")
-        about = await self._threads.call(lambda: self._engine.about(box.name))
         named = evolve(box.plan, name=container_name(record.id), labels=record.labels)
-        made = Box(spec=box.spec, origin=origin, record=record, plan=how.plan(about, named))
-        launch = self._threads.heavy(lambda: how.launch(self._engine, about, made.plan))
+        plan = how.plan(about, named)
+        return Box(spec=box.spec, origin=origin, record=record, plan=plan, beside=box)
+
+    async def _judge_sandbox(self, made: Box, launch: "Future[Any]") -> ContainerSandbox:
         try:
-            async with box.starting:
-                launched = asyncio.wrap_future(launch)
-                launched.add_done_callback(_seen)
-                carried = await asyncio.shield(launched)
-            supervisor = await self._supervisor(made)
-            sandbox = self._sandbox(made, supervisor, made_workdir=False)
-            state = await self._threads.call(lambda: self._engine.state(made.name))
+            await asyncio.shield(asyncio.wrap_future(launch))
+            return self._sandbox(made, await self._supervisor(made), made_workdir=False)
         except BaseException:
             self._abandon(launch, made)
             raise
-        try:
-            yield ContainerJudge(sandbox=sandbox, carried=carried, pid=state.pid)
-        finally:
-            await sandbox.close()
 
     async def snapshot(self, box: Box, network: Network) -> str:
         """Keep a sandbox's files, for `restore`."""
         return (await self._commit(box, "snapshot", network)).id
 
     async def release(self, box: Box) -> None:
-        """End the container now and remove it in the background."""
+        """End the container now and remove it in the background; a judge's wholly there."""
         self._orphans.leaving(box.record.id)
+        if box.beside is not None:
+            box.beside.judges.append(self._threads.background(lambda: self._clear(box)))
+            return
+        judges = list(box.judges)
         end = self._engine.end if box.origin.composed is None else self._engine.kill
         try:
             await self._threads.heavily(lambda: end(box.name))
         finally:
-            self._threads.background(lambda: self._clear(box))
+            self._threads.background(lambda: self._clear(box, judges))
 
-    def _clear(self, box: Box) -> None:
+    def _clear(self, box: Box, first: "Sequence[Future[None]]" = ()) -> None:
+        """Remove a sandbox's container, after those that use its network."""
+        wait(first)
         self._orphans.clear(box.record, box.origin.owned)
 
     async def images(self) -> Sequence[ImageInfo]:

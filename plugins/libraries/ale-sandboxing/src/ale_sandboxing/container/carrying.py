@@ -13,6 +13,7 @@ import contextlib
 import errno
 import os
 import posixpath
+import shutil
 import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -20,11 +21,13 @@ from typing import NamedTuple
 
 from attrs import define, field, frozen
 
+from ale.errors import UnsupportedError
 from ale.folders import copy_data
 from ale.types import CarriedChange
 
 _OPAQUE = "trusted.overlay.opaque"
-_NOT_COPIED = tuple(f"trusted.overlay.{name}" for name in ("origin", "impure", "nlink", "upper"))
+_OVERLAYS = "trusted.overlay."
+_NOT_COPIED = tuple(f"{_OVERLAYS}{name}" for name in ("origin", "impure", "nlink", "upper"))
 """Attributes that say where the overlay itself has taken a file from."""
 _KERNELS = ("/dev", "/proc", "/sys", "/.ale")
 """Mounts, of which the upper folder has only the places."""
@@ -111,6 +114,11 @@ class Carried:
     target: Layers
     since: float
     without: Collection[str] = ()
+    root: Path | None = None
+    """The target container's files as its processes see them, if it has been started: then they are
+    changed there, since nobody may change an upper folder that is in use."""
+    mounts: Collection[str] = ()
+    """Paths of other file systems in it."""
     _times: dict[str, _Times] = field(factory=dict, init=False)
     """After the copy, by path in the container."""
     _removed: list[str] = field(factory=list, init=False)
@@ -124,6 +132,7 @@ class Carried:
 
         Raises:
             OSError: it failed, as where the disk is full.
+            UnsupportedError: only into a container that has not been started.
         """
         for path in self.without:
             if path.endswith("/"):
@@ -160,7 +169,7 @@ class Carried:
     def _folder(self, path: str) -> None:
         """Copy what is in a folder, and all below it."""
         waiting = [path]
-        left_out = {*self.without, *_KERNELS}
+        left_out = {*self.without, *_KERNELS, *self.mounts}
         made: list[tuple[str, os.stat_result]] = []
         while waiting:
             folder = waiting.pop()
@@ -177,29 +186,50 @@ class Carried:
                     self._entry(place, about)
         for place, about in reversed(made):  # a folder's time changes with what is made in it
             times = (about.st_atime_ns, about.st_mtime_ns)
-            os.utime(f"{self.target.upper}{place}", ns=times, follow_symlinks=False)
+            os.utime(f"{self._into}{place}", ns=times, follow_symlinks=False)
+
+    @property
+    def _into(self) -> Path:
+        return self.target.upper if self.root is None else self.root
 
     def _make(self, path: str, about: os.stat_result) -> None:
-        new = f"{self.target.upper}{path}"
+        old, new = f"{self.source.upper}{path}", f"{self._into}{path}"
+        hides = _is_opaque(old)
+        if self.root is not None:
+            self._make_way(new, folder=not hides or path in self._revealed)
         with contextlib.suppress(FileExistsError):
             os.mkdir(new)  # noqa: PTH102
         self._attributes(path, about)
-        hides = _is_opaque(new)
         if hides and path in self._revealed:
-            os.removexattr(new, _OPAQUE, follow_symlinks=False)
+            with contextlib.suppress(OSError):  # it has none where the container runs
+                os.removexattr(new, _OPAQUE, follow_symlinks=False)
         elif hides and self._is_new(about) and self.source.in_image(path) is not None:
             self._removed.append(f"{path}/")
 
-    def _entry(self, path: str, about: os.stat_result) -> None:
-        new, kind = f"{self.target.upper}{path}", about.st_mode
-        first = self._linked.get((about.st_dev, about.st_ino))
-        if stat.S_ISCHR(kind) and about.st_rdev == 0:
-            os.mknod(new, stat.S_IFCHR, 0)
-            if self._is_new(about):
-                self._removed.append(path)
+    def _make_way(self, place: str, *, folder: bool = False) -> None:
+        """Remove what is at a place of a container that runs.
+
+        Args:
+            folder: but not a folder.
+        """
+        try:
+            kind = os.lstat(place).st_mode
+        except FileNotFoundError:
             return
+        if not stat.S_ISDIR(kind):
+            os.unlink(place)  # noqa: PTH108
+        elif not folder:
+            shutil.rmtree(place)
+
+    def _entry(self, path: str, about: os.stat_result) -> None:
+        new, kind = f"{self._into}{path}", about.st_mode
+        if self.root is not None:
+            self._make_way(new)
+        first = self._linked.get((about.st_dev, about.st_ino))
         if stat.S_ISBLK(kind) or stat.S_ISCHR(kind):
-            return  # no command may make one
+            if about.st_rdev == 0:  # another one no command may make
+                self._remove(path, about)
+            return
         if first is not None:
             os.link(first, new, follow_symlinks=False)
         else:
@@ -208,11 +238,17 @@ class Carried:
             os.utime(new, ns=(0, about.st_mtime_ns), follow_symlinks=False)
         if about.st_nlink > 1 and first is None:
             self._linked[about.st_dev, about.st_ino] = new
-        times = _Times.of(new)
+        times = _Times.of(f"{self.target.upper}{path}")
         if times is not None and self._is_new(about):
             self._times[path] = times
             if first is not None:
                 self._refresh(times)
+
+    def _remove(self, path: str, about: os.stat_result) -> None:
+        if self.root is None:
+            os.mknod(f"{self._into}{path}", stat.S_IFCHR, 0)
+        if self._is_new(about):
+            self._removed.append(path)
 
     def _refresh(self, times: _Times) -> None:
         """A further name has changed the time of change of the others."""
@@ -221,7 +257,7 @@ class Carried:
                 self._times[path] = times
 
     def _content(self, path: str, about: os.stat_result) -> None:
-        old, new = f"{self.source.upper}{path}", f"{self.target.upper}{path}"
+        old, new = f"{self.source.upper}{path}", f"{self._into}{path}"
         if stat.S_ISLNK(about.st_mode):
             os.symlink(os.readlink(old), new)  # noqa: PTH115, PTH211
         elif not stat.S_ISREG(about.st_mode):
@@ -239,13 +275,17 @@ class Carried:
                 os.close(source)
 
     def _attributes(self, path: str, about: os.stat_result) -> None:
-        old, new = f"{self.source.upper}{path}", f"{self.target.upper}{path}"
+        old, new = f"{self.source.upper}{path}", f"{self._into}{path}"
         os.chown(new, about.st_uid, about.st_gid, follow_symlinks=False)
         if not stat.S_ISLNK(about.st_mode):
             os.chmod(new, stat.S_IMODE(about.st_mode))  # noqa: PTH101 - after chown, which clears bits
         for name in os.listxattr(old, follow_symlinks=False):
             if name in _NOT_COPIED:
                 continue
+            if self.root is not None and name.startswith(_OVERLAYS):
+                if name == _OPAQUE:
+                    continue
+                raise UnsupportedError(f"{path} has the attribute {name}")
             try:
                 value = os.getxattr(old, name, follow_symlinks=False)
                 os.setxattr(new, name, value, follow_symlinks=False)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +54,16 @@ class ContainerJudge:
 
 
 @frozen(kw_only=True)
+class ReadyJudge:
+    """One that was started while the agent works, with the image's files."""
+
+    sandbox: "ContainerSandbox"
+    plan: Plan
+    beside: int
+    """Number of the first process of the agent's container, whose network it has."""
+
+
+@frozen(kw_only=True)
 class JudgeOpening:
     """The opening of a judge: which container is copied, and what of it.
 
@@ -79,6 +90,27 @@ class JudgeOpening:
             shared=[one for one in about.mounts if _is_shared(one, bound)],
         )
 
+    def begin(self, engine: Engine, plan: Plan) -> None:
+        """Create and start it with the image's files. Blocks. Raises as `launch`."""
+        engine.create(plan)
+        _here(engine.about(plan.name).layers)
+        engine.start(plan.name)
+
+    def fill(self, engine: Engine, about: About, plan: Plan) -> tuple[Carried, int]:
+        """Fill one that runs; also the number of its first process. Blocks. Raises as `launch`."""
+        its = engine.about(plan.name)
+        carried = Carried(
+            _here(about.layers),
+            _here(its.layers),
+            self.since,
+            self.without,
+            root=Path(f"/proc/{its.pid}/root"),
+            mounts=_mounts(its.pid),
+        )
+        self._carry(engine, carried)
+        self._fill(engine, about, plan)
+        return carried, its.pid
+
     def launch(self, engine: Engine, about: About, plan: Plan) -> Carried:
         """Create, fill and start it. Blocks.
 
@@ -89,6 +121,12 @@ class JudgeOpening:
         engine.create(plan)
         source, target = _here(about.layers), _here(engine.about(plan.name).layers)
         carried = Carried(source, target, self.since, self.without)
+        self._carry(engine, carried)
+        engine.start(plan.name)
+        self._fill(engine, about, plan)
+        return carried
+
+    def _carry(self, engine: Engine, carried: Carried) -> None:
         still = contextlib.nullcontext() if self.still else engine.paused(self.container)
         try:
             with still:
@@ -96,9 +134,6 @@ class JudgeOpening:
                     carried.copy()
         except OSError as error:
             raise SandboxError(f"the agent's files could not be copied: {error}") from error
-        engine.start(plan.name)
-        self._fill(engine, about, plan)
-        return carried
 
     def _fill(self, engine: Engine, about: About, plan: Plan) -> None:
         """Copy what lies in memory. Raises as `launch`."""
@@ -114,6 +149,22 @@ class JudgeOpening:
                 source, target = (_in_memory(number, folder) for number in (about.pid, pid))
                 with contextlib.suppress(FileNotFoundError):
                     Carried(source, target, self.since, self.without).copy()
+
+
+def seen(started: "asyncio.Future[ReadyJudge]") -> None:
+    """Mark its exception as retrieved: nobody may come to wait for it."""
+    if not started.cancelled():
+        started.exception()
+
+
+def _mounts(pid: int) -> frozenset[str]:
+    """Paths of a process's other file systems."""
+    lines = Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape").splitlines()
+    places = (
+        re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split()[4])
+        for line in lines
+    )
+    return frozenset(place for place in places if place != "/")
 
 
 def _in_memory(pid: int, folder: str) -> Layers:

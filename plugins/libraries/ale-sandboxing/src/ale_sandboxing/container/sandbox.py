@@ -37,7 +37,9 @@ from ale_sandboxing.shell.capture import result_of
 from ale_sandboxing.shell.text import LONGEST_ARGUMENT, as_bytes
 
 if TYPE_CHECKING:
-    from ale_sandboxing.container.judging import ContainerJudge
+    from concurrent.futures import Future
+
+    from ale_sandboxing.container.judging import ContainerJudge, ReadyJudge
 
 SHELL = b"/bin/sh"
 _BASH_OPTIONS = (b"--norc", b"--noprofile")
@@ -82,6 +84,10 @@ class Box:
 
     starting: asyncio.Lock = field(factory=asyncio.Lock)
     """See `WorkerPool`."""
+    judges: "list[Future[None]]" = field(factory=list)
+    """Removals of containers that use its network."""
+    beside: "Box | None" = None
+    """The one whose network it uses."""
 
     spec: SandboxSpec
     origin: Origin
@@ -103,8 +109,9 @@ class _Backend(Protocol):
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager["ContainerSandbox"]: ...
     def judge(
-        self, box: Box, how: judging.JudgeOpening
+        self, box: Box, how: judging.JudgeOpening, ready: judging.ReadyJudge | None
     ) -> AbstractAsyncContextManager["ContainerJudge"]: ...
+    async def ready_judge(self, box: Box, user: str | None) -> judging.ReadyJudge: ...
     async def service(self, box: Box, name: str) -> ServiceContainer: ...
     async def fork(self, box: Box, spec: SandboxSpec, network: Network) -> "ContainerSandbox": ...
     async def snapshot(self, box: Box, network: Network) -> str: ...
@@ -144,6 +151,7 @@ class ContainerSandbox(BaseSandbox):
         self._user: str | None = None
         self._switched = False
         self._began: float | None = None
+        self._ready: asyncio.Future[ReadyJudge] | None = None
         self._known_users: set[str] = set()
         self._sessions: list[ContainerSession] = []
 
@@ -345,6 +353,14 @@ class ContainerSandbox(BaseSandbox):
         """A fresh container with this one's changes. See `ale.protocols.OpensJudge`."""
         return judging.opened(self._judge, without)
 
+    async def prepare_judge(self) -> None:
+        """Start a judge in the background. See `ale.protocols.OpensJudge`."""
+        self.check_open()
+        if self._ready is None and not self._box.origin.restored:
+            starting = self._backend.ready_judge(self._box, self._user)
+            self._ready = asyncio.ensure_future(starting)
+            self._ready.add_done_callback(judging.seen)
+
     @asynccontextmanager
     async def _judge(self, without: Collection[str]) -> "AsyncIterator[ContainerJudge]":
         self.check_open()
@@ -356,10 +372,20 @@ class ContainerSandbox(BaseSandbox):
             still=not await self._commands.running(),
             without=without,
         )
-        async with self._backend.judge(self._box, how) as judge:
+        async with self._backend.judge(self._box, how, await self._taken()) as judge:
             if self._switched:
                 await judge.sandbox.switch_user(self._user)
             yield judge
+
+    async def _taken(self) -> "ReadyJudge | None":
+        """The judge that was prepared; None where there is none."""
+        ready, self._ready = self._ready, None
+        if ready is None:
+            return None
+        try:
+            return await ready
+        except SandboxError:
+            return None
 
     async def left_running(self) -> int:
         """How many processes commands have left. See `ale.protocols.OpensJudge`."""
@@ -400,6 +426,10 @@ class ContainerSandbox(BaseSandbox):
 
     async def release(self) -> None:
         """End the container and remove all that belongs to it."""
+        if self._ready is not None:
+            ready = await self._taken()
+            if ready is not None:
+                await ready.sandbox.close()
         self._commands.close()
         self._network.close()
         await self._backend.release(self._box)

@@ -35,11 +35,13 @@ class EngineThreads:
         """Run it in the small pool and wait. Cancelling stops the wait, not the work."""
         await asyncio.shield(asyncio.wrap_future(self.heavy(work)))
 
-    def background(self, work: Callable[[], None]) -> None:
-        """Run it in the small pool in the background; `drain` waits for it."""
+    def background(self, work: Callable[[], None]) -> "Future[None]":
+        """Run it in the small pool in the background, after what was given before has begun;
+        `drain` waits for it."""
         future = self._heavy.submit(work)
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)
+        return future
 
     async def drain(self) -> None:
         """Wait until nothing runs in the background."""

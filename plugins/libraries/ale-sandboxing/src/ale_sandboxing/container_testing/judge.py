@@ -1,5 +1,6 @@
 """A fresh container with the changes of another one: what it has, and what nothing in it can do."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -21,9 +22,11 @@ rm -r /etc/skel; mkdir /etc/skel; echo new >/etc/skel/new
 cp /bin/cat /usr/local/bin/cat; ln -s /bin/true /usr/local/bin/unused
 ln -s /bin/grep /usr/local/bin/grep
 chown 1234:1234 /srv/new
+rm -r /etc/host.conf; mkdir -p /etc/host.conf/in; rm -r /etc/profile.d; ln -s /srv /etc/profile.d
 """
 _STATE = """\
-cd /; find srv etc/skel usr/local/bin -printf '%p %y %m %U %s %n\\n' | sort
+cd /
+find srv etc/skel usr/local/bin etc/host.conf etc/profile.d -printf '%p %y %m %U %s %n\\n' | sort
 cat etc/issue; tail -1 etc/group; ls etc/debian_version 2>&1; cat srv/link
 """
 
@@ -40,9 +43,13 @@ class JudgeProbes:
         async with opened(make(capabilities=("DOCKER_DEFAULT",))) as sandbox:
             yield sandbox
 
-    @pytest_asyncio.fixture
-    async def sandbox(self, early: ContainerSandbox) -> ContainerSandbox:
+    @pytest_asyncio.fixture(params=["at once", "ready"])
+    async def sandbox(
+        self, early: ContainerSandbox, request: pytest.FixtureRequest
+    ) -> ContainerSandbox:
         await early.agent_started(None)
+        if request.param == "ready":
+            await early.prepare_judge()
         return early
 
     async def test_it_has_the_same_files(self, sandbox: ContainerSandbox) -> None:
@@ -60,8 +67,9 @@ class JudgeProbes:
         await out(sandbox, _CHANGES)
         async with sandbox.open_judge() as judge:
             before = {change.path: change.kind for change in await judge.used()}
-            del before["/etc/group"]  # which engines read themselves
-            assert before == {"/etc/debian_version": "removed", "/etc/skel/": "removed"}
+            before.pop("/etc/group", None)  # which engines read themselves
+            names = ("/etc/debian_version", "/etc/skel/", "/etc/host.conf/")
+            assert before == dict.fromkeys(names, "removed")
             await out(judge.sandbox, "/usr/local/bin/cat /srv/two; grep -c . /etc/group; ls /srv")
             used = {change.path: change for change in await judge.used()}
         assert {path: change.kind for path, change in used.items()} == before | {
@@ -129,6 +137,17 @@ class JudgeProbes:
         assert await sandbox.left_running() == 1
         await sandbox.end_processes()
         assert await sandbox.left_running() == 0
+
+    async def test_one_that_was_prepared_has_the_network_of_a_container_that_was_restarted(
+        self, early: ContainerSandbox
+    ) -> None:
+        sandbox = early
+        await sandbox.agent_started(None)
+        await sandbox.prepare_judge()
+        await asyncio.sleep(2)  # so that it is there before the restart
+        # As where the supervisor can't end a process.
+        await sandbox._commands._start_again(0, "a test", TimeoutError())
+        await self.test_it_reaches_a_server_and_sees_none_of_its_processes(sandbox)
 
     async def test_a_session_counts_for_what_it_has_started_alone(
         self, sandbox: ContainerSandbox

@@ -1,0 +1,124 @@
+"""A fresh sandbox with the changes of another one, and which of them were used in it."""
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import pytest_asyncio
+
+from ale.errors import SandboxDamagedError, UnsupportedError
+from ale.protocols import Sandbox
+from ale.types import SandboxSpec
+from ale_sandbox_bubblewrap.backend import BubblewrapBackend
+from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox
+
+Build = Callable[..., BubblewrapBackend]
+CHANGES = """\
+set -e
+mkdir -p /srv/new; echo text >/srv/new/file; printf a >/srv/one; ln -s one /srv/link; mkfifo /srv/p
+echo more >>/etc/services; rm /etc/shells; cp /bin/cat /usr/local/bin/cat
+cp /bin/true /usr/local/bin/unused; rm /usr/bin/cmp
+rm -r /opt/old; mkdir /opt/old; echo new >/opt/old/new
+"""
+STATE = """\
+cd /; find srv usr/local/bin opt -printf '%p %y %m %U %s %l\\n' | sort
+tail -1 etc/services; ls etc/shells usr/bin/cmp 2>&1
+"""
+
+
+async def out(sandbox: Sandbox, command: str) -> str:
+    result = await sandbox.exec(command, timeout_s=60)
+    return result.stdout.decode().strip()
+
+
+@pytest_asyncio.fixture
+async def sandbox(shared: Build) -> AsyncIterator[BubblewrapSandbox]:
+    """One with a layer below, in which a folder is."""
+    async with shared().open(SandboxSpec()) as first:
+        await out(first, "mkdir /opt/old; echo old >/opt/old/file")
+        fork = await first.fork()
+    assert isinstance(fork, BubblewrapSandbox)
+    await fork.prepare_judge()
+    yield fork
+    await fork.close()
+
+
+async def test_it_has_the_same_files_and_says_which_were_used(sandbox: BubblewrapSandbox) -> None:
+    await out(sandbox, CHANGES)
+    expected = await out(sandbox, STATE)
+    async with sandbox.open_judge() as judge:
+        removed = {"/etc/shells", "/usr/bin/cmp", "/opt/old/"}
+        assert {change.path: change.kind for change in await judge.used()} == dict.fromkeys(
+            removed, "removed"
+        )
+        assert await out(judge.sandbox, STATE) == expected
+        await out(judge.sandbox, "cat /srv/link; touch -a -d @0 /srv/one; cat /etc/services")
+        used = {change.path: change for change in await judge.used()}
+        assert {path: change.kind for path, change in used.items()} == {
+            **dict.fromkeys(removed, "removed"),
+            "/etc/services": "changed",
+            "/srv/link": "added",
+            "/srv/one": "added",
+            "/usr/local/bin/cat": "added",
+        }
+        assert used["/etc/services"].only_longer
+        assert await judge.has("/srv/one")
+        assert not await judge.has("/srv/one", image=True)
+        assert await judge.has("/usr/bin/cmp", image=True)
+        assert not await judge.has("/usr/bin/cmp")
+    assert await out(sandbox, "cat /srv/one") == "a"
+
+
+async def test_left_out_paths_are_the_hosts(sandbox: BubblewrapSandbox) -> None:
+    state = "ls /opt/old; tail -1 /etc/services; ls /usr/bin/cmp"
+    host = await out(sandbox, state)
+    await out(sandbox, CHANGES + "mkdir -p /srv/__pycache__/in")
+    without = ("/opt/old/", "/opt/old/new", "/etc/services", "/usr/bin/cmp")
+    async with sandbox.open_judge((*without, "__pycache__", "/srv/new")) as judge:
+        assert await out(judge.sandbox, state) == host
+        assert await out(judge.sandbox, "ls /srv") == "link\none\np"
+
+
+async def test_what_was_there_before_the_agent_is_carried_and_not_told_of(shared: Build) -> None:
+    async with shared().open(SandboxSpec()) as sandbox:
+        await out(sandbox, "echo early >/srv/early; sleep 0.1")
+        await sandbox.prepare_judge()
+        async with sandbox.open_judge() as judge:
+            assert await out(judge.sandbox, "cat /srv/early") == "early"
+            assert list(await judge.used()) == []
+
+
+async def test_nothing_of_the_agents_runs_before_its_files_are_looked_at(shared: Build) -> None:
+    async with shared().open(SandboxSpec()) as sandbox:
+        await out(sandbox, "mkfifo /etc/ld.so.preload")
+        with pytest.raises(SandboxDamagedError):
+            async with sandbox.open_judge():
+                pass
+    async with shared().open(SandboxSpec()) as sandbox:
+        await out(sandbox, "rm /bin/sh /usr/bin/sh")
+        with pytest.raises(SandboxDamagedError):
+            async with sandbox.open_judge():
+                pass
+
+
+async def test_what_is_left_running_is_counted_and_not_there(shared: Build) -> None:
+    async with shared().open(SandboxSpec()) as sandbox:
+        session = await sandbox.session()
+        await session.run("cd /")
+        assert await sandbox.left_running() == 0
+        await session.run("sleep 1000 &")
+        assert await sandbox.left_running() == 1
+        async with sandbox.open_judge() as judge:
+            assert "1000" not in await out(judge.sandbox, "cat /proc/[0-9]*/cmdline")
+            await judge.sandbox.exec("kill -9 -1")
+        assert await sandbox.left_running() == 1
+
+
+async def test_what_lies_in_a_layer_below_is_refused(shared: Build) -> None:
+    async with shared().open(SandboxSpec()) as sandbox:
+        await sandbox.prepare_judge()
+        await out(sandbox, "echo a >/srv/a")
+        fork = await sandbox.fork()
+        with pytest.raises(UnsupportedError, match="forked while the agent worked"):
+            async with sandbox.open_judge():
+                pass
+        await fork.close()
