@@ -74,7 +74,7 @@ def no_judge() -> Iterator[None]:
     async def nothing(self: object) -> None:
         return
 
-    methods = {"open_judge": refused, "prepare_judge": nothing}
+    methods: dict[str, Any] = {"open_judge": refused, "prepare_judge": nothing}
     with (
         mock.patch.multiple(ContainerSandbox, **methods),
         mock.patch.multiple(BubblewrapSandbox, **methods),
