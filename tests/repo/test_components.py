@@ -30,9 +30,8 @@ def written(kind: str, component: Component[Any, Any], number: int) -> Iterator[
     product = re.findall(r", (\w+)\]\]$", inspect.get_annotations(hook)["return"])[0]
     options = component.options
     # A preset's class is made when it is imported; what it inherits is written.
-    base = (
-        next((c for c in options.__mro__ if c.__name__.isidentifier()), None) if options else None
-    )
+    classes = () if options is None else options.__mro__
+    base = next((each for each in classes if each.__name__[0].isupper()), None)
     if base is not None:
         yield f"from {base.__module__} import {base.__name__} as Options{number}"
     kind_of_options = "None" if base is None else f"Options{number}"
