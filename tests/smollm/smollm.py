@@ -33,6 +33,7 @@ ARMS = {
     "ipa": "IPA",
     "weight-one": "weight 1 for every episode",
     "imitate-on": "more demonstrations",
+    "filtered-imitation": "filtered imitation",
 }
 """What each run after the imitation is, by the name of its config."""
 FIRST_SEED = 1
