@@ -105,6 +105,7 @@ PROCESSES: Mapping[str, Attack] = {
             sleep 60""",
         test="sleep 4; " + WRONG,
         toml="[agent]\ntimeout_sec = 1.0",
+        note="ended before the tests",
     ),
     "late-writer-started-by-the-tests": Attack(
         solve=f"""cat >program <<'EOF'
@@ -153,6 +154,14 @@ EOF
         solve="""printf '#!/bin/sh\\necho 1 >/logs/verifier/reward.txt; kill -9 $PPID\\n' >program
             chmod +x program""",
         test="/app/program; echo 0 >/logs/verifier/reward.txt",
+    ),
+    "terminated-in-the-middle": Attack(
+        solve="printf '#!/bin/sh\\nkill -15 $PPID; sleep 1\\n' >program; chmod +x program",
+        test="echo 1 >/logs/verifier/reward.txt; /app/program; echo 0 >/logs/verifier/reward.txt",
+    ),
+    "interrupted-in-the-middle": Attack(
+        solve="printf '#!/bin/sh\\nkill -2 $PPID; kill -2 $$\\n' >program; chmod +x program",
+        test="echo 1 >/logs/verifier/reward.txt; /app/program; echo 0 >/logs/verifier/reward.txt",
     ),
     "killed-by-its-child": Attack(
         solve="""printf '#!/bin/sh\\necho 1 >/logs/verifier/reward.txt; kill -9 -1\\n' >program
@@ -415,6 +424,10 @@ HONEST: Mapping[str, Attack] = {
     "a-newer-tool-that-is-not-asked": Attack(
         solve="cp /usr/bin/grep /usr/local/bin/grep; echo right >out.txt",
         note="the same without",
+    ),
+    "tests-that-end-a-process-of-their-own": Attack(
+        solve="echo right >out.txt",
+        test=f"sleep 100 & p=$!; {WRONG}; kill $p; wait $p",
     ),
     "a-venv-that-tests-make-too": Attack(
         solve="python3 -m venv --without-pip .venv; echo right >out.txt",

@@ -43,6 +43,8 @@ ORACLE = "oracle"
 _OUTPUT = 4 << 20
 """Bytes of output that a parser sees: head and tail."""
 _EXCERPT = 800
+_SILENT = (130, 141)
+"""Of signals that no shell tells of."""
 _KILLED = 137
 _NAMED = 128
 """Characters of a task's id in the name of a folder, which may have 255 bytes."""
@@ -52,7 +54,8 @@ _NAMES_JSON = re.compile(rb"reward.{0,40}json|\breward[-_]?kit\b", re.S)
 # $1 a line that is for bash, as in Harbor, where there is one.
 _IN_BASH = 'exec "$(command -v bash || echo sh)" -c "$1"'
 # $1 the script, $2 a user's name or "", $3 "bash" where it is for bash whatever its first line
-# says, then variables. The shell reads no profile.
+# says, then variables. The shell reads no profile. It stays, and alone writes to stderr: that a
+# signal has ended the script, whose exit code may also be that of a command that one has ended.
 _RUN = """
 script=$1 user=$2 shell=$3 && shift 3
 case $user in
@@ -63,9 +66,11 @@ esac
 IFS= read -r first <"$script"
 if [ "$shell" ] && command -v "$shell" >/dev/null; then first=; fi
 case $first in
-'#!'*) command -p env -i "$@" "$script" 2>&1 ;;
-*) command -p env -i "$@" bash "$script" 2>&1 ;;
+'#!'*) command -p env -i "$@" /bin/sh -c 'exec "$0" 2>&1' "$script" ;;
+*) command -p env -i "$@" /bin/sh -c 'exec bash "$0" 2>&1' "$script" ;;
 esac
+code=$?
+exit $code
 """
 
 
@@ -178,7 +183,7 @@ class _Grading:
         options, sandbox = self.options, self.sandbox
         if isinstance(sandbox, SwitchesUser):
             await sandbox.switch_user(None)
-        kept = await self._kept(trajectory)
+        kept, ended = await self._kept(trajectory)
         await self._collect()
         if self.folder is not None:
             # Before the tests, which may change what they look at.
@@ -189,6 +194,10 @@ class _Grading:
             score = await self._score(await self._here(kept))
         else:
             score = await self._judged()
+        if ended:
+            were = "process of the agent was" if ended == 1 else "processes of the agent were"
+            note = f"{score.detail}\n[{ended} {were} ended before the tests]"
+            score = replace(score, detail=note)
         if options.remove_tests:
             await TestPreparation(sandbox, self.places, options.record_key).clear()
             if kept is None:
@@ -232,7 +241,7 @@ class _Grading:
             return replace(tested, notes=(*tested.notes, str(error)))
         names = ("reward.json", "reward.txt") if options.result == "reward" else ()
         foreign = [who for name in names for who in guard.foreign(name)]
-        if tested.result.exit_code == _KILLED and not tested.result.timed_out:
+        if _was_killed(tested.result):
             foreign.append("the tests were killed")
         return replace(tested, foreign=tuple(dict.fromkeys(foreign)))
 
@@ -250,18 +259,24 @@ class _Grading:
                 other = await sandbox.service(str(hook.service))
                 await other.exec(hook.command, timeout_s=hook.timeout_s, user=hook.user)
 
-    async def _kept(self, trajectory: Trajectory) -> str | None:
-        """A note if the tests run beside the agent's processes, whatever these may do."""
+    async def _kept(self, trajectory: Trajectory) -> tuple[str | None, int]:
+        """A note if the tests run beside the agent's processes, whatever these may do; and how many
+        were ended."""
+        ended = 0
         late = trajectory.stop.reason == "time_limit"
         why = self.task.metadata.get(KEPT_PROCESSES)
         separate = self.options.separate_verifier is not None
         apart = not separate and isinstance(self.sandbox, OpensJudge)
         if late or (why is None and not apart):
             # Otherwise the agent could finish its work while it is graded.
+            if isinstance(self.sandbox, OpensJudge):
+                ended = await self.sandbox.left_running()
             await self.sandbox.end_processes()
             if self.options.restart_command is not None:
                 await self._background(self.options.restart_command)
-        return None if late or why is None else f"the agent's processes kept running: {why}"
+        if late or why is None:
+            return None, ended
+        return f"the agent's processes kept running: {why}", ended
 
     async def _listed(self) -> Sequence[Artifact]:
         """The artifacts to store: of the agent's sandbox, and of other services."""
@@ -432,6 +447,13 @@ def _may_name(path: Path) -> bool:
     with path.open("rb") as file:
         data = file.read(_SCANNED + 1)
     return len(data) > _SCANNED or _NAMES_JSON.search(data) is not None
+
+
+def _was_killed(result: ExecResult) -> bool:
+    """Whether a signal has ended the script of the tests."""
+    code = result.exit_code
+    told = code > 128 and bool(result.stderr.strip())
+    return not result.timed_out and (told or code == _KILLED or code in _SILENT)
 
 
 def _no_verdict(error: Exception, result: ExecResult) -> NoVerdictError:
