@@ -105,7 +105,6 @@ PROCESSES: Mapping[str, Attack] = {
             sleep 60""",
         test="sleep 4; " + WRONG,
         toml="[agent]\ntimeout_sec = 1.0",
-        note="ended before the tests",
     ),
     "late-writer-started-by-the-tests": Attack(
         solve=f"""cat >program <<'EOF'
