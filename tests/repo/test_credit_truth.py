@@ -1,4 +1,4 @@
-"""The table of docs/credit-truth.md is what the command makes of the data beside it."""
+"""The tables of docs/credit-truth.md are what the command makes of the data beside it."""
 
 import re
 from pathlib import Path
@@ -10,23 +10,22 @@ from ale_look.inspect.against import against_values
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "credit-truth.md"
-DATA = ROOT / "docs" / "credit-truth" / "find"
+DATA = PAGE.with_suffix("")
+LARGEST = 250_000
 
 
-def made(text: str) -> list[str]:
-    schemes = re.findall(r"--scheme (\S+)", text)
-    return "\n".join(against_values(RunReader(DATA), schemes, Registry.installed(), None)).split(
-        "\n"
-    )
-
-
-def test_the_table_is_made_of_the_stored_counts() -> None:
-    text = PAGE.read_text()
-    shown = re.search(r"```\n(64 episodes.*?)```", text, re.S)
+@pytest.mark.parametrize("name", ["find", "sort"])
+def test_a_table_is_made_of_the_stored_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    block = rf"ale show credit docs/credit-truth/{name} (.*?)```\n\n```\n(.*?)\n```"
+    shown = re.search(block, PAGE.read_text(), re.S)
     assert shown is not None
-    assert [line.rstrip() for line in made(text)] == shown[1].rstrip("\n").split("\n")
+    schemes = re.findall(r"--scheme (\S+)", shown[1])
+    made = "\n".join(against_values(RunReader(DATA / name), schemes, Registry.installed(), None))
+    assert [line.rstrip() for line in made.split("\n")] == shown[2].split("\n")
 
 
-@pytest.mark.parametrize("name", ["episodes.jsonl", "manifest.json", "values.jsonl"])
-def test_the_data_are_small(name: str) -> None:
-    assert (DATA / name).stat().st_size < 200_000
+def test_the_data_are_small() -> None:
+    files = [path for path in DATA.rglob("*") if path.is_file()]
+    assert len(files) == 7
+    assert max(path.stat().st_size for path in files) < LARGEST
