@@ -134,6 +134,7 @@ async def test_an_agent_whose_time_was_up_keeps_nothing(tmp_path: Path) -> None:
     score, alive = await _graded(tmp_path, "time_limit")
     assert (score.value, alive) == (0.0, False)
     assert "ran on" not in score.detail
+    assert "[1 process of the agent was ended before the tests]" in score.detail
 
 
 async def test_a_reward_on_a_scale_of_the_tasks_own_is_taken_as_it_is(tmp_path: Path) -> None:

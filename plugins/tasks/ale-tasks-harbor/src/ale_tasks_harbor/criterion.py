@@ -269,9 +269,10 @@ class _Grading:
         apart = not separate and isinstance(self.sandbox, OpensJudge)
         if late or (why is None and not apart):
             # Otherwise the agent could finish its work while it is graded.
-            if isinstance(self.sandbox, OpensJudge):
-                ended = await self.sandbox.left_running()
-            await self.sandbox.end_processes()
+            left = self.sandbox.left_running if isinstance(self.sandbox, OpensJudge) else None
+            known = None if left is None else await left()  # without the shells of sessions
+            killed = await self.sandbox.end_processes()
+            ended = killed if known is None else known
             if self.options.restart_command is not None:
                 await self._background(self.options.restart_command)
         if late or why is None:
