@@ -49,6 +49,7 @@ def test_what_is_no_login_is_refused_with_the_names_there_are(given: str) -> Non
     [
         ("http://a", "expected nats://HOST:PORT or tls://HOST:PORT, found 'http://a'"),
         ("nats://u:p@a", "a URL must contain no user or password"),
+        ("nats://a:1,nats://u:p@b:1", "a URL must contain no user or password"),
     ],
 )
 def test_a_url_that_is_none_is_refused(url: str, message: str) -> None:
@@ -102,3 +103,37 @@ async def test_any_server_of_several_will_do(tmp_path: Path) -> None:
             assert client.options["name"] == "ale run one"
             await close(client)
             assert client.is_closed
+
+
+async def test_a_lost_connection_is_said_and_made_again(tmp_path: Path) -> None:
+    lost, back = asyncio.Event(), asyncio.Event()
+
+    async def on_lost() -> None:
+        lost.set()
+
+    async def on_back() -> None:
+        back.set()
+
+    with running_server(tmp_path) as server:
+        options = ServerOptions(url=server.url)
+        client = await connect(options, {}, on_lost=on_lost, on_back=on_back)
+        server.stop()
+        await asyncio.wait_for(lost.wait(), 30)
+        assert not back.is_set()
+        await asyncio.sleep(2)  # some attempts are in vain
+        server.start()
+        await asyncio.wait_for(back.wait(), 30)
+        await client.flush()
+        await close(client)
+
+
+async def test_a_server_that_says_nothing_is_not_waited_for_longer_than_was_asked() -> None:
+    async def stay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(stay, "127.0.0.1", 0) as server:
+        url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with asyncio.timeout(20):
+            with pytest.raises(AleError, match=f"can be reached at {url}: "):
+                await connect(ServerOptions(url=url), {}, timeout_s=1.0)
