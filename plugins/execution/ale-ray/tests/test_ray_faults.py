@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
+from ale.errors import AleError
 from ale.protocols import RunningRun
 from ale.testing.executor import LIMIT_S, job, spec_of
 from ale.types import Episode, Job, Stage
@@ -54,6 +56,28 @@ async def test_a_job_that_an_actor_can_not_read_comes_back_with_the_reason(
     assert await actor.close() == []
 
 
+async def test_so_it_does_to_the_run(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(record: Any) -> bytes:
+        return b"{}" if isinstance(record, Job) else encode(record)
+
+    monkeypatch.setattr("ale_ray.executor.encode", unreadable)
+    run = RunningRun(
+        spec=spec_of(tmp_path, "unreadable"),
+        concurrency=1,
+        run_here=not_here,
+        on_stage=lambda job, stage: None,
+        report=print,
+    )
+    executor = RayExecutor(RayOptions(address=cluster.address, resource="one"))
+    async with executor.open(run) as workers:
+        episode = await asyncio.wait_for(workers.run(job("a")), LIMIT_S)
+    assert episode is not None
+    assert episode.failure is not None
+    assert "missing required field" in episode.failure.message
+
+
 async def test_a_job_that_is_cancelled_before_it_is_sent_is_not_run(
     cluster: Any, tmp_path: Path
 ) -> None:
@@ -74,3 +98,25 @@ async def test_a_job_that_is_cancelled_before_it_is_sent_is_not_run(
         await asyncio.gather(asked, return_exceptions=True)
         await asyncio.wait_for(workers.run(job("c")), LIMIT_S)
     assert not ran.exists()
+
+
+async def test_a_job_that_waits_for_a_node_is_withdrawn_and_in_the_end_given_up(
+    cluster: Any, tmp_path: Path
+) -> None:
+    run = RunningRun(
+        spec=spec_of(tmp_path, "nowhere"),
+        concurrency=2,
+        run_here=not_here,
+        on_stage=lambda job, stage: None,
+        report=print,
+    )
+    options = RayOptions(address=cluster.address, resource="absent", give_up_s=3.0)
+    async with RayExecutor(options).open(run) as workers:
+        with pytest.raises(AleError, match=r"no node with 'absent' of the Ray .* for 3 s"):
+            await asyncio.wait_for(workers.run(job("a")), LIMIT_S)
+    async with RayExecutor(evolve(options, give_up_s=600.0)).open(run) as workers:
+        asked = asyncio.ensure_future(workers.run(job("b")))
+        await asyncio.sleep(0)
+        workers.drain()
+        assert await asyncio.wait_for(asked, LIMIT_S) is None
+        assert await asyncio.wait_for(workers.run(job("c")), LIMIT_S) is None
