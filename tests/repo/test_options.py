@@ -1,5 +1,6 @@
 """Each option of a config is shown in use: in a config, on a page or in an example."""
 
+import json
 import re
 import runpy
 from collections import defaultdict
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from ale._config import structure_config
+from ale._registry import Registry
 from ale.errors import InputError, Problem
 from ale.strict import Former, former_options, from_plain, structure
 
@@ -113,6 +116,14 @@ def problems_of(cls: type, values: Mapping[str, Any]) -> list[Problem]:
     except InputError as error:
         return [problem for problem in error.problems if problem.path in values]
     return []
+
+
+@pytest.mark.parametrize("manifest", tracked("tests/core/data/**/manifest.json"))
+def test_the_config_of_a_run_of_an_earlier_version_is_read(manifest: Path) -> None:
+    stored = json.loads(manifest.read_text())["config"]
+    assert "grace_s" in stored["run"]
+    config = structure_config(from_plain(stored, file=str(manifest)), Registry.installed())
+    assert "grace_s" not in config.resolved["run"]
 
 
 @pytest.mark.parametrize("code", ["wait_s: 3", '{"wait_s": 3}', "--set agent.wait_s=3"])

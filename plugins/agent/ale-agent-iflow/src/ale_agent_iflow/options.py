@@ -17,6 +17,8 @@ class IflowOptions:
     former_options: ClassVar[Mapping[str, Former]] = {
         "compact_to": Former(0.6),
         "keep_turns": Former(2),
+        "fold_to": Former(0.6),
+        "max_nudges": Former(2, "max_reminders"),
     }
 
     max_steps: int | None = field(

@@ -1,11 +1,13 @@
 """Options of the start schemes."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from attrs import Attribute, field, frozen
 
 from ale.plugin import doc, ge, gt, le, optional
+from ale.strict import Former
 
 
 @frozen(kw_only=True)
@@ -82,6 +84,11 @@ class InitialOptions:
 @frozen(kw_only=True)
 class ExpertOptions(InitialOptions):
     """The source of the expert."""
+
+    former_options: ClassVar[Mapping[str, Former]] = {
+        "until_own": Former("solution", "fallback_expert"),
+        "keep": Former(8, "max_snapshots"),
+    }
 
     expert: Literal["solution", "own", "episodes"] = field(
         default="solution",
