@@ -191,7 +191,7 @@ def _readable(seen: _Seen) -> Iterator[str]:
 
 
 def _left(seen: _Seen) -> Iterator[str]:
-    """What could not be removed after an episode: processes, containers, folders."""
+    """Processes, containers and folders that could not be removed after an episode."""
     for phase in (SOLUTION, NOTHING):
         errors = [e.metadata["teardown"] for e in seen.episodes.get(phase, ()) if _littered(e)]
         if errors:
