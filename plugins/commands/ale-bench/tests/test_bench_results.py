@@ -156,3 +156,15 @@ def test_a_folder_with_several_runs_asks_for_one(stored: Stored, bench: Bench) -
     done = bench(str(run))
     assert done.exit_code == 2
     assert "has 2 runs: name one of them" in done.output
+
+
+def test_passes_that_are_contested_are_said(run: Path, bench: Bench, registry: Registry) -> None:
+    (inner,) = run.iterdir()
+    assert "contested: " not in bench(str(run)).output
+    lines = [json.loads(line) for line in (inner / "episodes.jsonl").read_text().splitlines()]
+    passed = next(each for each in lines if each["reward"] == 1.0)
+    passed["scores"][0]["contested"] = 0.0
+    with (inner / "episodes.jsonl").open("a") as file:
+        file.write(json.dumps(passed) + "\n")
+    assert "contested: 1 attempt passed" in bench(str(run)).output
+    assert read_results(run, registry).contested == (passed["id"],)

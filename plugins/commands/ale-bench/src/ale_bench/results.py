@@ -46,6 +46,8 @@ class Results:
     """For each key, such as ``level``, and each of its values: the ids of its problems."""
     causes: Sequence[str]
     """Why attempts broke, a line each."""
+    contested: Sequence[str] = ()
+    """Ids of the attempts that passed, and whose verdict their agent could have made."""
 
     @property
     def broken(self) -> int:
@@ -119,10 +121,14 @@ def read_results(folder: Path, registry: Registry) -> Results:
     tasks = {task.id: task for task in reader.tasks}
     causes = Causes()
 
+    contested: list[str] = []
+
     def counted() -> Iterable[Episode]:
         for episode in reader.episodes:
             if is_attempt(episode):
                 causes.add(episode)
+                if any(score.contested is not None and score.passed for score in episode.scores):
+                    contested.append(episode.id)
                 yield episode
 
     found = attempts_from(counted())
@@ -141,6 +147,7 @@ def read_results(folder: Path, registry: Registry) -> Results:
         attempts={each: found.get(each, Attempts()) for each in tasks},
         groups=_groups(tasks.values(), () if benchmark is None else benchmark.groups),
         causes=tuple(causes.lines(FEW)),
+        contested=tuple(contested),
     )
 
 

@@ -124,6 +124,10 @@ def _notes(results: Results) -> Iterator[str]:
         attempts = counted(results.broken, "attempt")
         yield f"broken: {attempts} without a result, not counted as failures"
         yield from (f"  {cause}" for cause in results.causes)
+    if results.contested:
+        attempts = counted(len(results.contested), "attempt")
+        yield f"contested: {attempts} passed, and may have made the verdict itself"
+        yield "  --set run.contested=failed counts them as failures; ale show RUN EPISODE says why"
 
 
 def results_json(results: Results) -> str:
@@ -142,6 +146,7 @@ def results_json(results: Results) -> str:
             "unfinished": results.unfinished,
             "broken": results.broken,
             "causes": list(results.causes),
+            "contested": list(results.contested),
             "pass_at": {str(k): _mean(results.pass_at(k)) for k in ks},
             "majority": _mean(results.majority()) if results.votes else None,
             "groups": {
