@@ -57,7 +57,8 @@ def test_no_word_has_a_private_meaning(word: str) -> None:
         # A fault that a test injects is one: fault injection.
         if word == r"faults?" and ("testing" in path.parts or path.suffix == ".md"):
             continue
-        text = path.read_text()
+        # A former option is named as stored runs name it.
+        text = re.sub(r'"\w+": Former\(', "Former(", path.read_text())
         for match in found.finditer(text):
             line = text.count("\n", 0, match.start()) + 1
             places.append(f"{path.relative_to(ROOT)}:{line}: {match[0]!r}")
