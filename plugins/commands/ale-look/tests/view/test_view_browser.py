@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -9,8 +10,13 @@ from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import pytest
+
+from ale.runs import Registry
 from ale.testing.builders import turn
+from ale.testing.credit import known_worth
 from ale.types import Message, Stop, Trajectory
+from ale.values import NAME, rates, write_values
 from ale_look.view.bundle import write_bundle
 from ale_look.view.catalog import Catalog
 
@@ -190,6 +196,23 @@ def test_a_run_is_followed_while_it_writes(page: Page, served: str, runs: Path) 
     page.until("document.querySelectorAll('#runs tbody tr').length === 3", 15)
 
 
+def test_values_of_states_are_drawn_above_credit(page: Page, served: str, runs: Path) -> None:
+    groups, values = known_worth(rollouts=32, seed=0)
+    episodes = [rollout.episode for group in groups for rollout in group.rollouts]
+    path = write_run(runs / "valued", *episodes, credit=False)
+    write_values(path / NAME, values)
+    page.open(address(served, f"/run/valued/e/0/{episodes[0].id}"))
+    page.until("document.querySelector('svg.worth, .worth svg')")
+    titles = page.value("[...document.querySelectorAll('.worth circle')].map((c) => c.textContent)")
+    states, worth = values.episodes[episodes[0].id].states, rates(values)
+    shown = [float(re.search(r"(?:V |outcome: )(-?[0-9.]+)", title)[1]) for title in titles]  # type: ignore[index]
+    expected = [worth[episodes[0].task_id, state] for state in states]
+    assert shown == pytest.approx(expected, abs=0.006)
+    heads = "document.querySelectorAll('.worth svg > g > text:first-child')"
+    names = page.value(f"[...{heads}].map((each) => each.textContent)")
+    assert {"worth", "single", "double"} <= {*names}
+
+
 @contextmanager
 def files_of(folder: Path) -> Iterator[str]:
     handler = functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
@@ -204,10 +227,10 @@ def files_of(folder: Path) -> Iterator[str]:
 
 
 def test_a_copy_needs_nothing_but_a_server_of_files(
-    page: Page, catalog: Catalog, tmp_path: Path
+    page: Page, catalog: Catalog, registry: Registry, tmp_path: Path
 ) -> None:
     catalog.update()
-    written = write_bundle(catalog, tmp_path / "site")
+    written = write_bundle(catalog, tmp_path / "site", registry)
     assert (written.runs, written.episodes) == (1, 3)
     with files_of(tmp_path / "site") as url:
         page.open(f"{url}/")
@@ -220,7 +243,10 @@ def test_a_copy_needs_nothing_but_a_server_of_files(
         assert "Search" not in page.text()
 
 
-def test_ten_megabytes_are_shown_within_a_second(page: Page, served: str, runs: Path) -> None:
+def test_ten_megabytes_are_shown_at_once(page: Page, served: str, runs: Path) -> None:
+    """The aim is a second; a busy machine gets five. `tests/bench/bench_view.py` has the server's
+    share.
+    """
     lines = "\n".join(f"line {n} of what a command has printed" for n in range(2400))
     turns = tuple(
         turn(f"Turn {n}.", calls=[("shell", '{"command": "cat log"}')], observations=[lines])
@@ -231,9 +257,8 @@ def test_ten_megabytes_are_shown_within_a_second(page: Page, served: str, runs: 
     assert (runs / "large" / "episodes.jsonl").stat().st_size > 10_000_000
     page.open(address(served, "/run/first"))
     page.until("document.querySelector('#episodes .line')")
-    page.value("performance.mark('go'); location.hash = '#/run/large/e/0/0-rename-0'")
     begun = time.monotonic()
+    page.value("location.hash = '#/run/large/e/0/0-rename-0'")
     page.until("document.querySelectorAll('.turn').length === 105")
-    assert (
-        time.monotonic() - begun < 5
-    )  # a machine under load; the aim of one second is measured by the bench
+    print(f"10 MB shown after {time.monotonic() - begun:.2f} s")
+    assert time.monotonic() - begun < 5

@@ -65,14 +65,18 @@ def against_values(
 
 
 def every_scheme(
-    run: RunReader, registry: Registry, chunker: str | None
+    run: RunReader, registry: Registry, chunker: str | None, *, plugin_files: bool = True
 ) -> tuple[list[Crediting], list[str]]:
-    """Every installed scheme that needs no options, and why others are left out."""
+    """Every installed scheme that needs no options, and why others are left out.
+
+    Args:
+        chunker: as for `creditings`, and so is `plugin_files`.
+    """
     found: list[Crediting] = []
     left = []
     for name in registry.names("credit"):
         try:
-            found += creditings(run, [name], registry, chunker=chunker)
+            found += creditings(run, [name], registry, chunker=chunker, plugin_files=plugin_files)
         except InputError as error:
             left.append(f"{name} ({error.problems[0].message})")
     return found, left

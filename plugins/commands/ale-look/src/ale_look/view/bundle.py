@@ -23,7 +23,7 @@ class Written:
     size: int = 0
 
 
-def write_bundle(catalog: Catalog, target: Path) -> Written:
+def write_bundle(catalog: Catalog, target: Path, registry: Registry) -> Written:
     """Write the static site; an earlier one that is there is replaced.
 
     Raises:
@@ -44,25 +44,30 @@ def write_bundle(catalog: Catalog, target: Path) -> Written:
             put(folder, name, data)
         rows = catalog.rows()
         # Where the runs are on this machine is left out.
-        first = {**about(Registry(), catalog, is_live=False), "folder": catalog.folder.name}
+        first = {**about(registry, catalog, is_live=False), "folder": catalog.folder.name}
         listed = [{**row, "path": row["key"], "host": ""} for row in rows]
         put(folder, "api/about.json", msgspec.json.encode(first))
         put(folder, "api/runs.json", msgspec.json.encode({"runs": listed, "problems": []}))
         for row in rows:
-            _write_run(Watched(row["key"], Path(row["path"])), row["key"], folder, put, written)
+            watched = Watched(row["key"], Path(row["path"]))
+            _write_run(watched, row["key"], folder, put, written, registry)
     return written
 
 
 Put = Callable[[Path, str, bytes], None]
 
 
-def _write_run(watched: Watched, key: str, folder: Path, put: Put, written: Written) -> None:
+def _write_run(
+    watched: Watched, key: str, folder: Path, put: Put, written: Written, registry: Registry
+) -> None:
     put(folder, f"api/run/{key}.json", watched.summary())
     put(folder, f"api/run/{key}/episodes.json", watched.episodes())
     written.runs += 1
     for head in watched.heads():
         name = f"api/run/{key}/episode/{head.offset}.json"
         put(folder, name, watched.episode(head.offset))
+        if (worth := watched.worth(head.offset, registry)) != b"{}":
+            put(folder, f"api/run/{key}/worth/{head.offset}.json", worth)
         written.episodes += 1
 
 

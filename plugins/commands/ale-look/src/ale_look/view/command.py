@@ -69,7 +69,7 @@ def view(
     with opened(folder, store, update=bundle is not None) as database:
         catalog = Catalog(folder, database)
         if bundle is not None:
-            written = write_bundle(catalog, bundle)
+            written = write_bundle(catalog, bundle, click.get_current_context().obj)
             counts = f"{counted(written.runs, 'run')}, {counted(written.episodes, 'episode')}"
             click.echo(f"{bundle}  {counts}, {size(written.size)}")
             click.echo(f"look at it: python3 -m http.server --directory {bundle}")

@@ -152,6 +152,9 @@ def _answers(catalog: Catalog, registry: Registry) -> dict[str, _Answer]:
             asked.path_params["key"]
         ).tokens(asked.path_params["offset"]),
         "/api/run/{key}/credit/{offset:int}.json": credit,
+        "/api/run/{key}/worth/{offset:int}.json": lambda asked: kept.run(
+            asked.path_params["key"]
+        ).worth(asked.path_params["offset"], registry),
     }
 
 

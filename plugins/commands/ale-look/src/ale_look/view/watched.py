@@ -10,11 +10,13 @@ import msgspec
 from ale.errors import InputError
 from ale.runs import Lines, Registry, RunReader
 from ale.types import CreditedEpisode, Episode
+from ale.values import NAME
 from ale_look.inspect.kinds import kind_name, kind_of
 from ale_look.inspect.recrediting import creditings, recredited
 from ale_look.inspect.report.embedding import log_ratios
 from ale_look.inspect.report.gathering import Facts, Head
 from ale_look.inspect.report.reading import readable
+from ale_look.inspect.report.worth import pictures
 from ale_look.store.indexing import stamps_of
 from ale_look.view.following import Following
 from ale_look.view.spread import Spread
@@ -39,6 +41,8 @@ class Watched:
         self._stamps: Mapping[str, Any] | None = None
         self._facts: Facts | None = None
         self._summary = b""
+        self._worth: tuple[Any, Mapping[str, dict[str, Any]]] = (None, {})
+        """The stamps of the files of values and episodes, and the pictures made of them."""
 
     def summary(self) -> bytes:
         """The run as a whole."""
@@ -125,6 +129,17 @@ class Watched:
             )
         return msgspec.json.encode(turns)
 
+    def worth(self, offset: int, registry: Registry) -> bytes:
+        """V of an episode's states and its credit by scheme; empty where no value was measured."""
+        run = RunReader(self._path)
+        episode = _at(run, offset)
+        with self._lock:
+            stamps = (_values_stamp(self._path), stamps_of(self._path))
+            if stamps != self._worth[0]:
+                ids = {head.id for head in self._read().heads}
+                self._worth = (stamps, pictures(run, ids, registry, plugin_files=False))
+            return msgspec.json.encode(self._worth[1].get(episode.id, {}))
+
     def credit(self, offset: int, schemes: Sequence[str], registry: Registry) -> bytes:
         """The credit of an episode's chunks under other schemes, within its group.
 
@@ -152,6 +167,13 @@ class Watched:
         )
 
 
+def _values_stamp(path: Path) -> int | None:
+    try:
+        return (path / NAME).stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
 def _at(run: RunReader, offset: int) -> Episode:
     try:
         return run.episodes.at(offset)
@@ -177,6 +199,7 @@ def _about(run: RunReader, episode: Episode, step: int | None) -> dict[str, Any]
         "learned_in": step if episode.split == "train" else None,
         "rollout": episode.rollout,
         "models": [*models],
+        "valued": episode.split == "train" and _values_stamp(run.path) is not None,
         "damaged": episode.damaged,
         "evidence": [
             {"contested": score.contested, "timed_out": score.timed_out, "answer": score.answer}

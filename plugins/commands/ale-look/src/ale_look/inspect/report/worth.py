@@ -14,7 +14,11 @@ _DIGITS = 4
 
 
 def pictures(
-    run: RunReader, ids: Collection[str], registry: Registry | None = None
+    run: RunReader,
+    ids: Collection[str],
+    registry: Registry | None = None,
+    *,
+    plugin_files: bool = True,
 ) -> Mapping[str, dict[str, Any]]:
     """The numbers of the picture of each of these episodes that has measured values.
 
@@ -22,13 +26,18 @@ def pictures(
     --against values` does. Nothing is drawn where a chunk is not of whole turns, between which
     values are measured.
 
+    Args:
+        plugin_files: load those of the run, which runs what stands in them.
+
     Raises:
         InputError: the file of values is damaged, or is that of other episodes.
     """
     if not (run.path / NAME).exists():
         return {}
     values = read_values(run.path / NAME)
-    schemes, _ = every_scheme(run, registry or Registry.installed(), None)
+    schemes, _ = every_scheme(
+        run, registry or Registry.installed(), None, plugin_files=plugin_files
+    )
     if not values.episodes or not schemes:
         return {}
     names = [each.scheme_name for each in schemes]

@@ -4,6 +4,7 @@ import { episodesOf, get, runPath } from "./api.js";
 import { counted, plain, seconds } from "./format.js";
 import { link, replaceQuery, toEpisode, toTask } from "./route.js";
 import { Badge, Fold, Problem, Reward } from "./bits.js";
+import { Worth } from "./worth.js";
 import { LEGENDS, Turn, beginnings, scoreText, shade } from "./turns.js";
 
 const most = (weights) => Math.max(0, ...weights.map(Math.abs));
@@ -55,6 +56,17 @@ const Tokens = ({ run, offset }) => {
   if (!state.turns) return html`<${Problem} error=${state.error} />`;
   return state.turns.map((turn, i) => html`<h4>turn ${i}${turn ? `: ${counted(turn.prompt, "token")} of the prompt` : ": no tokens"}</h4>${turn && html`<div class="scroll short"><table><thead><tr>${["", "id", "probability", "log-probability", "ratio", "policy"].map((name) => html`<th class="num">${name}</th>`)}</tr></thead><tbody>${ids(turn)}</tbody></table></div>
     ${turn.left_out > 0 && html`<p class="note">${counted(turn.left_out, "more token")}</p>`}`}`);
+};
+
+const Valued = ({ run, episode }) => {
+  const [found, set] = useState(null);
+  useEffect(() => {
+    const end = new AbortController();
+    set(null);
+    if (episode.valued) get(runPath(run, `/worth/${episode.offset}`), end.signal).then(set, () => {});
+    return () => end.abort();
+  }, [run, episode.offset]);
+  return found && found.values ? html`<${Worth} found=${found} />` : null;
 };
 
 const modesOf = (episode) => {
@@ -151,6 +163,7 @@ export const Episode = ({ about, run, offset, id, query }) => {
   const view = { mode, raw, columns };
   return html`${id && episode.id !== id && html`<p class="warning" role="alert">The address names ${id}; the run has another episode there now. <a href=${link(["run", run], { q: id })}>Look for it</a></p>`}
     <${Head} run=${run} episode=${episode} beside=${beside} />
+    <${Valued} run=${run} episode=${episode} />
     <div class="tools"><div class="strips">${columns.map((column) => html`<div><small>${column.name}</small><${Strip} column=${column} firsts=${firsts} jump=${jump} /></div>`)}</div>
       <${Modes} modes=${modes} mode=${mode} raw=${raw} set=${(name) => replaceQuery({ colour: name })} setRaw=${setRaw} />
       ${about.live && episode.scheme && html`<${Schemes} about=${about} names=${names} error=${other.error} columns=${columns} />`}
