@@ -2,9 +2,11 @@
 
 import os
 import secrets
+import signal
 import socket
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -232,6 +234,21 @@ def _guarded(inner: ASGIApp, admission: Admission) -> ASGIApp:
     return answer
 
 
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """End upon SIGINT or SIGTERM, which is how this command ends and no interruption."""
+        before = {
+            number: signal.signal(number, self.handle_exit)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
 def run(
     catalog: Catalog, registry: Registry, endpoint: Endpoint, say: Callable[[str], object]
 ) -> None:
@@ -264,4 +281,4 @@ def run(
             log_level="critical",  # streams of events are cut off at the end
             timeout_graceful_shutdown=SHUTDOWN_S,
         )
-        uvicorn.Server(config).run(sockets=[listener])
+        _Server(config).run(sockets=[listener])
