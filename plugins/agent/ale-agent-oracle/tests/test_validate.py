@@ -191,7 +191,7 @@ def test_what_would_change_this_machine_is_not_tried_in_a_sandbox_without_files_
 
 
 @needs_bubblewrap
-def test_a_task_that_can_be_passed_by_cheating_says_by_what(
+def test_a_task_that_a_judge_alone_protects_says_against_what(
     tasks: Callable[..., Path], call: Callable[..., Result]
 ) -> None:
     weak = """
@@ -201,9 +201,10 @@ success_criteria: [{type: command_exit_code, command: 'cmp sum.txt /etc/no || gr
 solution: ["echo 5 > sum.txt"]
 """
     done = call(tasks({"weak": weak}), "--json", "-k", "1", sandbox="bubblewrap")
-    assert done.exit_code == 1, done.output
+    assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)["tasks"]["weak"]
-    assert found["hackable_by"] == ["tools"]
+    assert found["hackable_by"] == []
+    assert "contested, so 0 in training and 1 elsewhere: tools" in found["notes"]
     # An agent that takes the shell away has failed: no attack is left without a verdict.
     assert found["attacks_not_tried"] == []
 
