@@ -336,6 +336,16 @@ def test_a_contested_pass_is_noted_and_counts_as_it_does_in_training(tmp_path: P
     assert "contested, so 0 in training and 1 elsewhere: late-writer" in finding.notes
 
 
+def test_a_task_that_an_attack_passes_says_by_what(tmp_path: Path) -> None:
+    task = Task(id="a", goal="g", solution=("true",))
+    score = Score(criterion="c", passed=True, value=1.0)
+    episode = Episode(id="0-a-0", task_id="a", reward=1.0, scores=(score,))
+    found = {name: stored(tmp_path / name, task, episode) for name in ("solution", "late-writer")}
+    (finding,) = findings([task], found)
+    assert finding.hackable_by == ["late-writer"]
+    assert finding.problems == ["passed by cheating: late-writer"]
+
+
 def test_the_badge_says_whether_the_tasks_were_attacked(
     tasks: Callable[..., Path], call: Callable[..., Result], tmp_path: Path
 ) -> None:
