@@ -241,6 +241,16 @@ async def test_an_episode_that_broke_as_the_run_was_to_end_is_replaced_after_a_r
     assert school.learned() == [{"t0": ["0-t0-0", "0-t0-3"], "t1": ["0-t1-0", "0-t1-1"]}]
 
 
+async def test_a_resume_counts_what_was_sampled_in_the_place_of_others(
+    workplace: Any, bench: Any, finish: Finish
+) -> None:
+    bench.agent = breaking("0-t0-1")
+    run = await workplace.ran(config(workplace, steps=1))
+    await finish(resume(run.store.path, workplace.outside()))
+    started = [event for name, event in bench.events if name == "started"]
+    assert [(each.n_episodes, each.n_done) for each in started] == [(4, 0), (5, 5)]
+
+
 async def test_the_summary_says_how_many_groups_stayed_short(workplace: Any, bench: Any) -> None:
     bench.agent = breaking("0-t0-1", "0-t0-3", "1-t1-0", "0-t1-0")
     host = workplace.outside()

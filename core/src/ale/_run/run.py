@@ -115,7 +115,7 @@ class Run(Session):
         return RunStarted(
             run_id=self.context.run_id,
             directory=str(self.store.path),
-            n_episodes=None if planned is None else sum(planned.values()),
+            n_episodes=None if planned is None else sum(planned.values()) + self._in_place(),
             n_done=len(index) - index.missing(),
             n_graded=totals["n_graded"],
             n_succeeded=totals["n_succeeded"],
@@ -125,6 +125,12 @@ class Run(Session):
             config=self.config.resolved,
             at=self.context.clock(),
         )
+
+    def _in_place(self) -> int:
+        """Stored episodes that were sampled in the place of broken ones."""
+        if self.parts.trainer is None or self.parts.starts is not None:
+            return 0
+        return self.store.index.beyond(self.config.run.rollouts)
 
     def _finished(self, outcome: str, seconds: float) -> RunFinished:
         return RunFinished(

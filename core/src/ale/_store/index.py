@@ -224,6 +224,10 @@ class Index:
         """Number of episodes, broken ones included."""
         return sum(1 for _ in self._of(None, split))
 
+    def beyond(self, rollouts: int) -> int:
+        """Number of training episodes with a rollout of this number or above."""
+        return sum(key[4] >= rollouts for key, _ in self._of(None, "train"))
+
     def broken(self, step: int | None = None, split: Split | None = None) -> int:
         """Number of broken episodes (of one step, of one split)."""
         return sum(reward is None for _, (_, reward) in self._of(step, split))

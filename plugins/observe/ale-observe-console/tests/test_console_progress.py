@@ -293,6 +293,16 @@ def test_each_finished_step_has_a_plain_line_once() -> None:
     assert progress.take_steps() == []
 
 
+def test_an_episode_in_the_place_of_a_broken_one_is_one_more() -> None:
+    progress = training(2)
+    config = {**progress.started.config, "run": {"steps": 14, "rollouts": 2}}
+    progress.started = replace(progress.started, config=config)
+    for number in (0, 1, 3):
+        event = ended(number, 1.0)
+        progress.finish(replace(event, episode=replace(event.episode, rollout=number)), 1.0)
+    assert "3/3 episodes" in layout.closing(progress, 2.0)
+
+
 def test_groups_that_lack_an_episode_are_in_the_line_of_their_step() -> None:
     progress = training(None)
     for number, short in enumerate((0.0, 2.0)):

@@ -73,7 +73,7 @@ _text = Text.assemble
 
 
 def _counts(progress: Progress) -> str:
-    total = progress.started.n_episodes
+    total = progress.n_planned
     return f"{progress.n_done}" if total is None else f"{progress.n_done}/{total}"
 
 
@@ -107,7 +107,7 @@ def _times(progress: Progress, now: float) -> list[Text]:
 
 
 def _head(progress: Progress, now: float, width: int) -> RenderableType:
-    counts, total = _text((_counts(progress), "bold")), progress.started.n_episodes
+    counts, total = _text((_counts(progress), "bold")), progress.n_planned
     done = progress.n_done
     if total is None and progress.steps is not None:
         done, total = progress.steps
@@ -284,6 +284,6 @@ def closing(progress: Progress, now: float) -> str:
         [_success(progress), _broken(progress), *_odd(progress), *_evaluations(progress)]
     )
     idle = f", {idle_steps(progress)}" if progress.n_idle_steps else ""
-    total = progress.started.n_episodes or progress.n_done
+    total = progress.n_planned or progress.n_done
     noun = "episode" if total == 1 else "episodes"
     return f"{outcome} after {spent}: {_counts(progress)} {noun}, {facts}{idle}"

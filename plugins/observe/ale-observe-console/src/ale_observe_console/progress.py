@@ -101,6 +101,8 @@ class Progress:
     """Number of these steps without an update."""
     notices: list[str] = field(factory=list)
     """Messages that have not been written yet."""
+    n_in_place: int = 0
+    """Episodes that took the place of broken ones, since this process began."""
     groups: dict[tuple[int, str, str], set[float]] = field(factory=dict)
     """Rewards of the training steps in progress, by step, task and start."""
     evaluations: dict[float | None, list[EvaluationFinished]] = field(factory=dict)
@@ -133,6 +135,17 @@ class Progress:
         endless = self.started.n_episodes is None and planned == 1
         return None if endless or done > planned else (done, planned)
 
+    def _is_in_place(self, rollout: int) -> bool:
+        """Does it take the place of a broken one? Its number is then beyond the group's size."""
+        size = self.started.config.get("run", {}).get("rollouts")
+        return size is not None and bool(self.started.config.get("trainer")) and rollout >= size
+
+    @property
+    def n_planned(self) -> int | None:
+        """Number of episodes of the whole run; None if it is decided during the run."""
+        planned = self.started.n_episodes
+        return None if planned is None else planned + self.n_in_place
+
     def enter(self, event: EpisodeStage, now: float) -> None:
         """Note the stage of an episode; a queued one is not running."""
         known = self.running.get(event.episode_id)
@@ -153,6 +166,7 @@ class Progress:
         reward = event.episode.reward
         if event.episode.split == "evaluation":
             return
+        self.n_in_place += self._is_in_place(event.episode.rollout)
         if reward is None:
             self.n_broken += 1
             return
@@ -225,4 +239,4 @@ class Progress:
             return max(0.0, (planned - done) * per_step - (now - self.step_at))
         if rate is None:
             return None
-        return max(0, self.started.n_episodes - self.n_done) / rate
+        return max(0, (self.n_planned or 0) - self.n_done) / rate
