@@ -54,9 +54,8 @@ async def test_paths_on_the_allow_list_are_there_to_read(make: Build, tmp_path: 
     for folder in (shown, other):
         folder.mkdir()
         (folder / "file").write_text(folder.name)
-    tmp_path.chmod(0o755)
-    for folder in list(tmp_path.parents)[:2]:
-        folder.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(folder.stat().st_mode | 0o055)  # no less: one may be /tmp
     async with make(allowlist_paths=(shown,)).open(SandboxSpec()) as box:
         assert await box.read(f"{shown}/file") == b"shown"
         result = await box.exec(f"echo x > {shown}/file; echo x > {shown}/new; ls {other}")
