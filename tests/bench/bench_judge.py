@@ -107,7 +107,8 @@ def compared(folder: Path, engine: str) -> float:
     ratio = grading / before
     print(
         f"{engine:11} grading {before:.3f} s, with a judge {grading:.3f} s ({ratio:.2f} times, "
-        f"aim {AIMS[engine]:g}); episode {all_before:.3f} s, {whole:.3f} s ({whole / all_before:.2f} times)"
+        f"aim {AIMS[engine]:g}); episode {all_before:.3f} s, {whole:.3f} s "
+        f"({whole / all_before:.2f} times)"
     )
     return ratio
 
