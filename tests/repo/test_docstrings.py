@@ -41,7 +41,6 @@ LEFT = {
     "ale-sglang": 1,
     "ale-slurm": 2,
     "ale-tasks-benchmarks": 2,
-    "ale-tasks-harbor": 27,
     "ale-tasks-swe": 11,
     "ale-trackers": 1,
     "ale-trainer-policy": 10,

@@ -1,4 +1,4 @@
-"""What both formats have in common: sizes and health checks."""
+"""Sizes and health checks, which both formats have."""
 
 import re
 import shlex
@@ -72,7 +72,7 @@ def health_s(values: Values) -> float:
 
 
 def _times(values: Values) -> Mapping[str, float]:
-    """Of a health check: seconds, and how often it may fail."""
+    """Seconds of a health check, and how often it may fail."""
     return {
         "timeout": max(1.0, values.seconds("timeout_sec", 30.0) or 30.0),
         "interval": values.amount("interval_sec", 5.0),

@@ -40,7 +40,7 @@ _GIVEN = {
     "ENV_AGENT_LOGS_PATH": "/logs/agent",
     "ENV_ARTIFACTS_PATH": "/logs/artifacts",
 }
-"""What the harnesses put in place of these; empty is what a task says elsewhere."""
+"""Values that the harnesses put in place of these; empty if a task says them elsewhere."""
 _STORED = ("command", "entrypoint", "healthcheck", "user", "working_dir", "environment", "image")
 """Keys whose values are kept with the run."""
 _NOTHING = {
@@ -65,9 +65,9 @@ class Client:
     cpus: float | None = None
     memory_mb: int | None = None
     command: tuple[str, ...] = ()
-    """What it runs besides waiting."""
+    """Its program, unless that only waits."""
     entrypoint: tuple[str, ...] = ()
-    """What that is given to."""
+    """The program that gets `command` as arguments."""
     health: str = health.OF_THE_IMAGE
     """Shell script that makes its health check the arguments."""
     workdir: str | None = None
@@ -77,7 +77,7 @@ class Client:
     refused: tuple[tuple[str, str], ...] = ()
     """Key and reason of what can't be given."""
     paths: tuple[compose_policy.HostPath, ...] = ()
-    """Of this machine, inside the file's folder as far as their words tell."""
+    """Paths of this machine that, read literally, stay in the file's folder."""
 
     def refusals(self, folder: Folder) -> list[tuple[str, str]]:
         """All that can't be given: links of the file's folder that lead out of it too."""
@@ -251,7 +251,7 @@ def _text(service: dict[str, Any], key: str) -> str | None:
 
 
 def _command(command: Any) -> tuple[str, ...]:
-    """What the container is to run; nothing where it would only wait."""
+    """The container's program; nothing if it would only wait."""
     words = list(map(str, command)) if isinstance(command, list) else shlex.split(str(command))
     text = " ".join(words).strip()
     if not text or (_IDLE.match(text) and "&" not in text and ";" not in text):

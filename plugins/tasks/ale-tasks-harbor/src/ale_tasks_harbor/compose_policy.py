@@ -25,7 +25,7 @@ _CAPABILITIES = frozenset(
         *("IPC_LOCK", "SYS_NICE", "SYS_PTRACE"),
     ]
 )
-"""What every container of Docker's has, and three that lead no further than the container."""
+"""Capabilities that every container of Docker's has, and three that lead no further than it."""
 _NO_PRIVILEGES = re.compile(r"no-new-privileges(?:[:=]true)?")
 _MOUNTS = ("bind", "volume", "tmpfs", "image")
 _MOUNT = re.compile(r"\s*([^:]+):")
@@ -217,6 +217,6 @@ def inside(path: str) -> str:
 
 
 def is_outside(path: str) -> bool:
-    """Of the folder, as far as its words tell; a variable may lead anywhere."""
+    """Does the path, read literally, leave the folder? A variable may lead anywhere."""
     text = inside(path)
     return text.startswith(("/", "~")) or "$" in text or ".." in text.split("/")

@@ -44,7 +44,7 @@ _OUTPUT = 4 << 20
 """Bytes of output that a parser sees: head and tail."""
 _EXCERPT = 800
 _SILENT = (130, 141)
-"""Of signals that no shell tells of."""
+"""Exit codes of signals that no shell reports."""
 _KILLED = 137
 _NAMED = 128
 """Characters of a task's id in the name of a folder, which may have 255 bytes."""
@@ -173,7 +173,7 @@ class _Grading:
     sandbox: Sandbox
     """The agent's."""
     variables: Mapping[str, str]
-    """Of the tests."""
+    """Environment variables of the tests."""
     places: SandboxPaths
     folder: Path | None
     """For what is kept."""

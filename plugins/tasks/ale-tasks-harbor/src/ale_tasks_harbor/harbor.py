@@ -161,7 +161,7 @@ class _Reader:
         return phases.of(part.verifier, phases.of(self._verifier, self._baseline))
 
     def _needs(self, part: Part) -> list[str]:
-        """What the agent needs besides its instruction: MCP servers, an earlier trajectory."""
+        """Needs of the agent besides its instruction: MCP servers, an earlier trajectory."""
         own = [] if part.number else [_TRAJECTORY]
         found = [name for name in own if part.folder.has(name)]
         return [*found, *(["mcp_servers"] if self._environment.values.get("mcp_servers") else [])]
@@ -278,5 +278,5 @@ class _Reader:
 
 
 def _user(*tables: Values) -> str | None:
-    """Of the first table that names one; None for the image's own user, as in Harbor."""
+    """The user that the first table with one names; None for the image's own, as in Harbor."""
     return next((table.user() for table in tables if table.has("user")), None)

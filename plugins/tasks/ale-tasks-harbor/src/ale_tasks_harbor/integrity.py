@@ -131,7 +131,7 @@ def setup_step(key: str, places: SandboxPaths = DEFAULT_PATHS) -> str:
 
 @frozen(kw_only=True)
 class Look:
-    """What the script saw at one time."""
+    """Findings of the script at one time."""
 
     tools: Mapping[str, str]
     """Program to the file that a shell would run."""
@@ -143,7 +143,7 @@ class Look:
 
 @frozen(kw_only=True)
 class Record:
-    """What was there before the agent."""
+    """State of the sandbox before the agent."""
 
     look: Look
     uid: int
@@ -206,7 +206,7 @@ def _programs(entries: Sequence[str]) -> dict[str, str]:
 
 @frozen(kw_only=True)
 class Changes:
-    """What the agent changed that would decide a verdict."""
+    """Changes of the agent that would decide a verdict."""
 
     shadowed: Mapping[str, str]
     """Programs that others now come before, with the file that they were."""

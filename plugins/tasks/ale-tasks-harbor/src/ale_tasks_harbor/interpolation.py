@@ -60,7 +60,7 @@ def _of(match: re.Match[str], variables: Mapping[str, str]) -> str:
 
 
 def pairs_of(text: str) -> dict[str, str]:
-    """Of a file ``.env``: one variable on each line, perhaps in quotes."""
+    """Variables of a file ``.env``: one on each line, perhaps in quotes."""
     found = {}
     for line in text.splitlines():
         match = _PAIR.fullmatch(line)

@@ -85,7 +85,7 @@ class PreparedSandbox:
 
 @frozen(kw_only=True)
 class Verdict:
-    """What the tests have left in the folder of the logs."""
+    """Files that the tests have left in the folder of the logs."""
 
     as_json: bytes | None
     as_text: bytes | None
@@ -235,8 +235,9 @@ class TestPreparation:
         return result.stdout
 
     async def verdict(self) -> Verdict:
-        """What the tests have written. No program of the sandbox reads it: the agent may have
-        replaced its shell.
+        """The files that the tests have written.
+
+        No program of the sandbox reads them: the agent may have replaced its shell.
 
         Raises:
             NoVerdictError: a reward is there that can't be read.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 class RewardError(Exception):
-    """What was written is no reward; says why."""
+    """A file of the tests has no reward; the message says why."""
 
 
 def from_json(data: bytes) -> Mapping[str, float]:

@@ -13,9 +13,9 @@ from ale_tasks_harbor.folder import Folder
 LARGEST = 8 << 20
 """Bytes of a solution's files that go into a task, and with it into the run's files."""
 WITHOUT = "no_solution"
-"""Of a task's metadata: why it has no solution, though its folder has one."""
+"""Key of a task's metadata: why it has no solution, though its folder has one."""
 FOLDER = "solution_folder"
-"""Of a task's metadata: where the files of its solution go to, for the agent that runs it."""
+"""Key of a task's metadata: the folder for its solution's files, for the agent that runs it."""
 
 
 CRLF = "line 1 ends in CR LF, which makes the CR a part of the interpreter's name"

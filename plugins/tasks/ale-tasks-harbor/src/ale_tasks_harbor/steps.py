@@ -19,16 +19,16 @@ _SETUP = "bash ./setup.sh"
 
 @frozen(kw_only=True)
 class Part:
-    """What of a task has its own instruction and tests: a step, or the whole of it."""
+    """A part of a task with its own instruction and tests: a step, or the whole task."""
 
     folder: Folder
-    """That holds them."""
+    """The folder that holds them."""
     name: str = ""
-    """Of the step; empty for the whole."""
+    """Name of the step; empty for the whole task."""
     number: int = 0
     """From 0."""
     values: Values
-    """What the step says, with the tables ``agent`` and ``verifier``."""
+    """The step's own table, with the tables ``agent`` and ``verifier``."""
 
     @property
     def id(self) -> str:

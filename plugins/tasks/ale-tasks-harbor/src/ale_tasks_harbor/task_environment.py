@@ -15,13 +15,13 @@ from ale_tasks_harbor.variables import from_host
 
 @frozen(kw_only=True)
 class TaskEnvironment:
-    """What an agent works in, and what of it only setup steps can bring about."""
+    """The environment of an agent, and the parts of it that only setup steps can make."""
 
     environment: Environment
     files: str | None
     """Folder whose content goes to the workspace."""
     background: str
-    """What starts with the container; see `ale_tasks_harbor.dockerfile`."""
+    """Programs that start with the container; see `ale_tasks_harbor.dockerfile`."""
     health: str
     """The container's own check; see `ale_tasks_harbor.health`."""
     several: bool
@@ -29,7 +29,7 @@ class TaskEnvironment:
 
 
 def read(task: Folder, values: Values, environ: Mapping[str, str]) -> TaskEnvironment:
-    """What a task says of it.
+    """Read a task's environment.
 
     Args:
         values: its table ``environment``.
