@@ -85,10 +85,12 @@ def test_an_infrastructure_failure_is_broken_and_no_reward_of_0(
     broken["steps"] = [{"fault": 400, "message": "out of order"}]
     done = desk.train(*flags(serve(made).url, "--num-steps", "1"))
     assert done.code == 3, done.text
-    assert "reward=0.667, success=66.7% (2/3), broken=1" in done.err
-    assert "  Broken, without a reward: 1\n" in done.err
-    (episode,) = [one for one in desk.episodes if one["reward"] is None]
-    assert episode["task_id"].endswith("601")
+    # The one that was sampled in its place broke too.
+    assert "reward=0.667, success=66.7% (2/3), broken=2" in done.err
+    assert "  Broken, without a reward: 2\n" in done.err
+    broke = [one["task_id"] for one in desk.episodes if one["reward"] is None]
+    assert len(broke) == 2
+    assert all(task.endswith("601") for task in broke)
 
 
 def test_a_server_that_is_not_there_is_named_and_nothing_is_run(desk: Any) -> None:
