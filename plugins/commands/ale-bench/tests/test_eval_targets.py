@@ -98,36 +98,79 @@ def git(*arguments: str, cwd: Path) -> str:
     return done.stdout.strip()
 
 
-def test_a_repository_is_cloned_at_a_tag_and_named_by_its_commit(
-    desk: Any, folder: Path, tmp_path: Path
-) -> None:
-    """The host is replaced by a folder, as git's own configuration does it."""
-    origin = tmp_path / "hosts" / "acme" / "tasks"
-    origin.mkdir(parents=True)
-    git("init", "-q", cwd=origin)
-    (origin / "write.yaml").write_text((folder / "write.yaml").read_text())
-    git("add", ".", cwd=origin)
-    git("commit", "-q", "-m", "one", cwd=origin)
-    git("tag", "-a", "v1", "-m", "v1", cwd=origin)
-    first = git("rev-parse", "HEAD", cwd=origin)
-    (origin / "write.yaml").write_text(yaml.safe_dump({**TASK, "id": "later"}))
-    git("commit", "-q", "-am", "two", cwd=origin)
-    environ = {
+@pytest.fixture
+def origin(tmp_path: Path, folder: Path) -> Path:
+    """A repository of one task."""
+    made = tmp_path / "hosts" / "acme" / "tasks"
+    made.mkdir(parents=True)
+    git("init", "-q", "-b", "main", cwd=made)
+    (made / "write.yaml").write_text((folder / "write.yaml").read_text())
+    git("add", ".", cwd=made)
+    git("commit", "-q", "-m", "one", cwd=made)
+    return made
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> dict[str, str]:
+    """Variables with which a folder takes the place of the host, by git's own configuration."""
+    return {
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": f"url.file://{tmp_path / 'hosts'}/.insteadOf",
         "GIT_CONFIG_VALUE_0": "https://github.com/",
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
     }
-    flags = ("--agent", "oracle", "--sandbox", "local", "--json")
-    done = desk.bench("acme/tasks@v1", *flags, **environ)
+
+
+def change(origin: Path, id: str) -> None:
+    (origin / "write.yaml").write_text(yaml.safe_dump({**TASK, "id": id}))
+    git("commit", "-q", "-am", id, cwd=origin)
+
+
+FLAGS = ("--agent", "oracle", "--sandbox", "local", "--json")
+
+
+def test_a_repository_is_cloned_at_a_tag_and_named_by_its_commit(
+    desk: Any, origin: Path, host: dict[str, str], tmp_path: Path
+) -> None:
+    git("tag", "-a", "v1", "-m", "v1", cwd=origin)
+    first = git("rev-parse", "HEAD", cwd=origin)
+    change(origin, "later")
+    done = desk.bench("acme/tasks@v1", *FLAGS, **host)
     assert done.code == 0, done.err
     assert [*json.loads(done.out)["tasks"]] == ["write"]
     assert (tmp_path / "cache/ale/tasks/acme/tasks" / first / "write.yaml").exists()
-    newest = desk.bench("acme/tasks", *flags, **environ)
+    newest = desk.bench("acme/tasks", *FLAGS, **host)
     assert [*json.loads(newest.out)["tasks"]] == ["later"]
-    none = desk.bench("acme/tasks@v9", *flags, **environ)
+    none = desk.bench("acme/tasks@v9", *FLAGS, **host)
     assert none.code == 2
     assert "has no branch or tag 'v9'" in none.err
+
+
+def test_a_branch_whose_name_ends_like_the_wanted_one_is_not_it(
+    desk: Any, origin: Path, host: dict[str, str]
+) -> None:
+    for name in ("zzz/main", "refs/heads/main"):
+        git("checkout", "-q", "-b", name, cwd=origin)
+        change(origin, "evil")
+        git("checkout", "-q", "main", "--", cwd=origin)
+    main = git("rev-parse", "refs/heads/main", cwd=origin)
+    done = desk.bench("acme/tasks@main", *FLAGS, **host)
+    assert done.code == 0, done.err
+    assert [*json.loads(done.out)["tasks"]] == ["write"]
+    git("update-ref", "refs/heads/x/HEAD", "refs/heads/zzz/main", cwd=origin)
+    assert git("rev-parse", "HEAD", cwd=origin) == main
+    assert [*json.loads(desk.bench("acme/tasks", *FLAGS, **host).out)["tasks"]] == ["write"]
+    assert "has no branch or tag 'in'" in desk.bench("acme/tasks@in", *FLAGS, **host).err
+
+
+def test_a_name_of_a_branch_and_of_a_tag_is_refused(
+    desk: Any, origin: Path, host: dict[str, str]
+) -> None:
+    git("tag", "v1", cwd=origin)
+    git("branch", "v1", cwd=origin)
+    done = desk.bench("acme/tasks@v1", *FLAGS, **host)
+    assert done.code == 2
+    assert "has both a branch and a tag 'v1'" in done.err
 
 
 def test_what_is_neither_is_refused_with_the_nearest_name(bench: Bench, tmp_path: Path) -> None:

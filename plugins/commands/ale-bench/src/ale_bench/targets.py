@@ -85,10 +85,19 @@ def _cloned(repo: str, ref: str | None) -> Path:
 
 
 def _commit(address: str, ref: str | None) -> str:
-    lines = _git("ls-remote", address, ref or "HEAD", f"{ref or 'HEAD'}^{{}}").splitlines()
-    if not lines:
-        raise InputError.of(f"{address} has no branch or tag '{ref}'")
-    return lines[-1].split()[0]  # of an annotated tag the commit, which comes last
+    """The commit of a branch or a tag of exactly this name; without one, of the default branch."""
+    names = ["HEAD"] if ref is None else [f"refs/heads/{ref}", f"refs/tags/{ref}"]
+    asked = [*names, *(f"{name}^{{}}" for name in names)]
+    listed = (line.split("\t", 1) for line in _git("ls-remote", address, *asked).splitlines())
+    # git answers with names that end in one of these too, such as refs/heads/refs/heads/main.
+    found = {name: commit for commit, name in listed if name in asked}
+    there = [name for name in names if name in found]
+    if not there:
+        raise InputError.of(f"{address} has no branch or tag '{ref or 'HEAD'}'")
+    if len(there) > 1:
+        message = f"{address} has both a branch and a tag '{ref}'"
+        raise InputError.of(message, hint="name the commit, with all its 40 digits")
+    return found.get(f"{there[0]}^{{}}", found[there[0]])  # of an annotated tag the commit
 
 
 def _git(*arguments: str) -> str:
