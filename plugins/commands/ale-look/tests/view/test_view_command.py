@@ -16,6 +16,8 @@ from ale._cli.main import cli
 from ale.runs import Registry
 from ale_look.view.command import view
 
+from .conftest import attempt, begin_run, write_run
+
 PATIENCE_S = 60.0
 
 
@@ -65,20 +67,63 @@ def test_a_token_of_its_own_is_not_printed(runs: Path, tmp_path: Path) -> None:
     assert (empty.exit_code, "MINE is not set" in empty.output) == (2, True)
 
 
+def bundled(runs: Path, target: Path, store: Path) -> str:
+    arguments = [str(runs), "--bundle", str(target), "--store", str(store)]
+    done = CliRunner().invoke(view, arguments, obj=Registry())
+    return f"{done.output}{done.exception or ''}"
+
+
 def test_a_bundle_takes_the_place_of_a_bundle_only(runs: Path, tmp_path: Path) -> None:
-    site, store = tmp_path / "site", str(tmp_path / "index.sqlite")
-
-    def write(target: Path) -> str:
-        arguments = [str(runs), "--bundle", str(target), "--store", store]
-        done = CliRunner().invoke(view, arguments, obj=Registry())
-        return f"{done.output}{done.exception or ''}"
-
+    site, store = tmp_path / "site", tmp_path / "index.sqlite"
     for _ in range(2):
-        assert "1 run, 3 episodes" in write(site)
+        assert "1 run, 3 episodes" in bundled(runs, site, store)
     assert (site / "api/run/first/episode/0.json").is_file()
-    assert not any(str(tmp_path) in file.read_text() for file in (site / "api").rglob("*.json"))
     assert site.stat().st_mode & 0o077 == 0
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
-    assert "something else than a bundle" in write(tmp_path / "mine")
+    assert "something else than a bundle" in bundled(runs, tmp_path / "mine", store)
     assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", ".git/HEAD", "CNAME", "api/run/mine.txt", "empty/"])
+def test_what_no_bundle_has_written_is_named_and_stays(
+    runs: Path, tmp_path: Path, name: str
+) -> None:
+    site, store = tmp_path / "site", tmp_path / "index.sqlite"
+    assert "1 run, 3 episodes" in bundled(runs, site, store)
+    other = site / name
+    (other if name.endswith("/") else other.parent).mkdir(parents=True, exist_ok=True)
+    if not name.endswith("/"):
+        other.write_text("mine")
+    said = bundled(runs, site, store)
+    assert "something else than a bundle: " in said
+    assert name.partition("/")[0] in said
+    assert other.exists()
+
+
+def test_a_folder_that_only_looks_like_a_bundle_is_left(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "site" / "api").mkdir(parents=True)
+    (tmp_path / "site" / "api" / "about.json").write_text("{}")
+    assert "than a bundle: api" in bundled(runs, tmp_path / "site", tmp_path / "index.sqlite")
+    assert (tmp_path / "site" / "api" / "about.json").exists()
+
+
+def test_a_bundle_names_no_place_of_this_machine(tmp_path: Path) -> None:
+    place = tmp_path / "my secret" / "tasks"
+    text = f"--volume={tmp_path}/secret/data:/data http://host:80/v1/models"
+    config = {"tasks": {"type": "tbp", "path": str(place)}, "sandbox": {"type": "x", "args": text}}
+    begin_run(tmp_path / "runs" / "first", **config).close()
+    bundled(tmp_path / "runs", tmp_path / "site", tmp_path / "index.sqlite")
+    api = tmp_path / "site" / "api"
+    assert not [f for f in api.rglob("*.json") if "secret" in f.read_text()]
+    assert not [f for f in api.rglob("*.json") if str(tmp_path) in f.read_text()]
+    shown = dict(json.loads((api / "run/first.json").read_text())["documents"])["Config"]
+    assert json.loads(shown)["tasks"]["path"] == "…/tasks"
+    assert "…/data:/data http://host:80/v1/models" in shown
+
+
+def test_runs_named_like_files_of_others_are_in_a_bundle(tmp_path: Path) -> None:
+    for name in ("x", "x.json"):
+        write_run(tmp_path / "runs" / name, attempt(0))
+    said = bundled(tmp_path / "runs", tmp_path / "site", tmp_path / "index.sqlite")
+    assert "2 runs, 2 episodes" in said

@@ -19,7 +19,8 @@ from ale_look.store.indexing import Indexer, runs_in
 from ale_look.store.listing import RunFilters, list_runs
 from ale_look.store.tables import with_states
 
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+_PLAIN = re.compile(r"(?!.*(\.json|-[0-9a-f]{8})$)[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+"""Names that are keys: none is like a made key, or like the file that a bundle has of another."""
 
 
 def key_of(path: Path, folder: Path) -> str:
