@@ -90,6 +90,7 @@ def test_runs_have_their_state_success_and_interval(client: TestClient, runs: Pa
 
 def test_keys_are_names_of_files_and_of_one_run_each(tmp_path: Path) -> None:
     names = ["a", "a/b", "x/b", "\u202eé", "..a", "a b", "A" * 200, "a?b", "%2e%2e"]
+    names += ["a.json", key_of(tmp_path / "a b", tmp_path)]
     keys = [key_of(tmp_path / name, tmp_path) for name in names]
     assert keys[0] == "a"
     assert len({*keys}) == len(names)
@@ -102,6 +103,33 @@ def test_a_run_that_is_not_there_is_an_error_that_names_the_nearest(client: Test
         answer = client.get(f"/api/run/{key}.json")
         assert answer.status_code in (400, 404)
     assert "did you mean 'first'?" in client.get("/api/run/frist.json").json()["error"]
+
+
+@pytest.mark.parametrize("n", [23, 5000])
+def test_numbers_of_any_length_are_answered(client: TestClient, n: int) -> None:
+    digits = "9" * n
+    for part in ("episode", "tokens", "worth", "credit"):
+        answer = client.get(f"/api/run/first/{part}/{digits}.json?scheme=single")
+        assert answer.status_code == 400
+        assert "offset" in answer.json()["error"]
+    assert client.get(f"/api/run/first/episodes.json?since={digits}.{digits}").status_code == 200
+    assert client.get(f"/api/search.json?limit={digits}").status_code in (200, 400)
+
+
+@pytest.mark.parametrize("name", ["step", "min_reward", "after", "limit"])
+@pytest.mark.parametrize("value", ["9" * 30, "-" + "9" * 30, "nan", "1e400"])
+def test_a_number_that_no_column_can_hold_is_no_failure(
+    client: TestClient, name: str, value: str
+) -> None:
+    got(client, "runs.json")
+    assert client.get(f"/api/search.json?{name}={value}").status_code in (200, 400)
+
+
+def test_a_search_for_fewer_than_one_episode_is_refused(client: TestClient) -> None:
+    answer = client.get("/api/search.json?limit=-5")
+    assert answer.status_code == 400
+    assert "at least 1" in answer.json()["error"]
+    assert len(got(client, "search.json?limit=1000")["rows"]) == 3
 
 
 def test_a_run_is_what_its_report_says(client: TestClient) -> None:

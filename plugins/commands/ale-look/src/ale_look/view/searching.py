@@ -38,16 +38,23 @@ def search(catalog: Catalog, asked: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         InputError: a value is none of its kind.
     """
-    words, limit = asked.get("q", "").strip(), _number("limit", asked, int) or 50
+    words, limit = asked.get("q", "").strip(), _limit(asked)
     order = _order(asked.get("order") or "newest")
     filters = _filters(catalog, asked, words)
     with catalog.database.reading() as connection:
-        rows = find(connection, filters, order, max(1, min(limit, MOST)) + 1)
+        rows = find(connection, filters, order, limit + 1)
         more = len(rows) > limit
         excerpts = _excerpts(connection, [row["id"] for row in rows[:limit]], words)
     keys = {str(path): key for key, path in catalog.find().items()}
     found = [_row(row, keys, excerpts) for row in rows[:limit] if row["path"] in keys]
     return {"rows": found, "more": more, "reading": catalog.reading}
+
+
+def _limit(asked: Mapping[str, str]) -> int:
+    wanted = _number("limit", asked, int)
+    if wanted is not None and wanted < 1:
+        raise InputError.of("expected a number of at least 1", path="limit")
+    return min(wanted or 50, MOST)
 
 
 def _order(text: str) -> Order:

@@ -1,6 +1,7 @@
 """The server of the page: its files, what it shows as JSON, and which runs change."""
 
 import os
+import re
 import secrets
 import signal
 import socket
@@ -132,15 +133,13 @@ def _answers(catalog: Catalog, registry: Registry) -> dict[str, _Answer]:
 
     def episode(request: Request) -> bytes:
         whole = request.query_params.get("whole") == "1"
-        at = request.path_params["offset"]
-        return kept.run(request.path_params["key"]).episode(at, whole=whole)
+        return kept.run(request.path_params["key"]).episode(_offset(request), whole=whole)
 
     def credit(request: Request) -> bytes:
         schemes = request.query_params.getlist("scheme")
         if not 1 <= len(schemes) <= _SCHEMES:
             raise InputError.of(f"expected 1 to {_SCHEMES} schemes", path="scheme")
-        at = request.path_params["offset"]
-        return kept.run(request.path_params["key"]).credit(at, schemes, registry)
+        return kept.run(request.path_params["key"]).credit(_offset(request), schemes, registry)
 
     return {
         "/api/about.json": lambda _: about(registry, catalog, is_live=True),
@@ -149,22 +148,33 @@ def _answers(catalog: Catalog, registry: Registry) -> dict[str, _Answer]:
         "/api/compare.json": compare,
         "/api/run/{key}.json": lambda asked: kept.run(asked.path_params["key"]).summary(),
         "/api/run/{key}/episodes.json": episodes,
-        "/api/run/{key}/episode/{offset:int}.json": episode,
-        "/api/run/{key}/tokens/{offset:int}.json": lambda asked: kept.run(
+        "/api/run/{key}/episode/{offset}.json": episode,
+        "/api/run/{key}/tokens/{offset}.json": lambda asked: kept.run(
             asked.path_params["key"]
-        ).tokens(asked.path_params["offset"]),
-        "/api/run/{key}/credit/{offset:int}.json": credit,
-        "/api/run/{key}/worth/{offset:int}.json": lambda asked: kept.run(
+        ).tokens(_offset(asked)),
+        "/api/run/{key}/credit/{offset}.json": credit,
+        "/api/run/{key}/worth/{offset}.json": lambda asked: kept.run(
             asked.path_params["key"]
-        ).worth(asked.path_params["offset"], registry),
+        ).worth(_offset(asked), registry),
     }
 
 
 _SCHEMES = 12
 
 
+_DIGITS = re.compile(r"[0-9]{1,18}")
+"""Whole numbers that a file's offset can be."""
+
+
 def _whole(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+    return int(text) if _DIGITS.fullmatch(text) else 0
+
+
+def _offset(request: Request) -> int:
+    text = request.path_params["offset"]
+    if not _DIGITS.fullmatch(text):
+        raise InputError.of("expected the offset of an episode", path="offset")
+    return int(text)
 
 
 _Handle = Callable[[Request], Awaitable[Response]]
