@@ -135,3 +135,18 @@ def test_newer_tests_of_a_task_folder_run_in_the_kept_container(workshop: Any) -
     assert (found["old"], found["new"], found["state"]) == (0.0, 1.0, "kept")
     assert "agent's own sandbox" in found["scores"][0]["detail"]
     assert "a snapshot does not tell the agent's changes" in found["scores"][0]["detail"]
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "docker"])
+def test_a_pass_by_a_replaced_tool_stays_contested(workshop: Any, kind: str) -> None:
+    """Where the state is kept as where not, and where it is graded again without a judge."""
+    skip_without(kind)
+    command = "printf '2\\n' | cmp - one.txt"
+    criteria = [{"type": "command_exit_code", "command": command}]
+    workshop.write("tasks/one.yaml", {**TASK, "success_criteria": criteria})
+    made = config(workshop, kind, keep="all", contested="failed")
+    workshop.write("c.yaml", {**made, "agent": {"type": "attack", "attack": "tools"}})
+    assert workshop.ale("run", "c.yaml").code == 0
+    (score,) = workshop.episodes()["0-write-0"]["scores"]
+    assert (score["value"], score["contested"]) == (0.0, 0.0), score
+    assert "contested: 1 with, 0 without the agent's changes" in score["detail"]

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import pytest_asyncio
 
-from ale.errors import SandboxDamagedError, UnsupportedError
+from ale.errors import SandboxDamagedError
 from ale.protocols import Sandbox
 from ale.types import SandboxSpec
 from ale_sandbox_bubblewrap.backend import BubblewrapBackend
@@ -113,12 +113,26 @@ async def test_what_is_left_running_is_counted_and_not_there(shared: Build) -> N
         assert await sandbox.left_running() == 1
 
 
-async def test_what_lies_in_a_layer_below_is_refused(shared: Build) -> None:
+async def test_what_lies_in_layers_that_forks_and_snapshots_froze_is_carried(shared: Build) -> None:
     async with shared().open(SandboxSpec()) as sandbox:
+        await out(sandbox, "echo early >/srv/early; mkdir /opt/old; echo old >/opt/old/file")
+        await (await sandbox.fork()).close()
         await sandbox.prepare_judge()
-        await out(sandbox, "echo a >/srv/a")
-        fork = await sandbox.fork()
-        with pytest.raises(UnsupportedError, match="forked while the agent worked"):
-            async with sandbox.open_judge():
-                pass
-        await fork.close()
+        await out(sandbox, CHANGES + "rm /srv/early")
+        await (await sandbox.fork()).close()
+        assert len(sandbox.record.layers) == 3
+        await out(sandbox, "echo late >/srv/late; rm /srv/one; cp /bin/tac /usr/local/bin/cat")
+        await sandbox.snapshot()
+        expected = await out(sandbox, STATE)
+        assert len(sandbox.record.layers) == 4
+        async with sandbox.open_judge() as judge:
+            assert await out(judge.sandbox, STATE) == expected
+            await out(judge.sandbox, "cat /srv/late /etc/services")
+            assert {change.path: change.kind for change in await judge.used()} == {
+                **dict.fromkeys(("/etc/shells", "/usr/bin/cmp", "/opt/old/"), "removed"),
+                "/srv/early": "removed",
+                "/srv/link": "added",
+                "/etc/services": "changed",
+                "/srv/late": "added",
+                "/usr/local/bin/cat": "added",
+            }

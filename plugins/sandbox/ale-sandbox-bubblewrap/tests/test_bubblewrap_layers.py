@@ -139,6 +139,18 @@ async def test_a_sandbox_that_is_busy_is_copied_and_goes_on(box: Sandbox, comman
     await twin.close()
 
 
+async def test_what_is_busy_after_a_fork_is_copied_as_it_is_now(box: Sandbox) -> None:
+    assert layered(box)
+    await box.exec("echo old > file")
+    await (await box.fork()).close()
+    await box.exec("echo new > file")
+    session = await box.session()
+    await session.run("sleep 1000 &")
+    twin = await box.fork()
+    assert (await twin.exec("cat file")).stdout == b"new\n"
+    await twin.close()
+
+
 async def test_commands_during_a_fork_lose_nothing(box: Sandbox) -> None:
     session = await box.session()
 

@@ -185,15 +185,11 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
     async def judge(
         self, sandbox: BubblewrapSandbox, without: Collection[str]
     ) -> AsyncIterator[BubblewrapJudge]:
-        """A sandbox with a copy of the topmost layer."""
-        top, *below = sandbox.record.layers
-        if sandbox.began is not None and len(sandbox.record.layers) != sandbox.began.n_layers:
-            raise UnsupportedError("it was forked while the agent worked")
-        if sandbox.began is None and below:
-            raise UnsupportedError("a snapshot does not tell the agent's changes from the start")
+        """A sandbox with a copy of the layers in which the agent worked."""
+        worked, below = _layers(sandbox)
         names = new_name(), new_name()
         carried = Carried(
-            source=self._store.upper(top),
+            sources=[self._store.upper(layer) for layer in worked],
             target=self._store.upper(names[0]),
             trees=self._plan.layout.trees,
             below=[self._store.upper(layer) for layer in below],
@@ -204,6 +200,9 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
         async def fill(to: int) -> None:
             # An empty one below: so its first process is started on what the host has.
             self._store.make_layer(names[1], self._plan.layout.trees)
+            for source in reversed(carried.sources[1:]):
+                with _folder(source) as frozen:
+                    await self._layering.copy_from(frozen, to)
             await self._layering.copy(sandbox, to)
             await asyncio.to_thread(carried.mark)
 
@@ -263,6 +262,25 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
             self._fork_server.close()
             self._fork_server = None
         self._store.close()
+
+
+def _layers(sandbox: BubblewrapSandbox) -> tuple[Sequence[str], Sequence[str]]:
+    """The layers in which the agent worked, and those below them.
+
+    A fork or snapshot adds a layer in which it works on.
+
+    Raises:
+        UnsupportedError: they can't be told apart.
+    """
+    layers, began = sandbox.record.layers, sandbox.began
+    if began is None:
+        if len(layers) > 1:
+            raise UnsupportedError("a snapshot does not tell the agent's changes from the start")
+        return layers, ()
+    first = len(layers) - len(began.below)
+    if first < 1 or layers[first:] != began.below:
+        raise UnsupportedError("it was forked so often that its layers were merged")
+    return layers[:first], began.below
 
 
 @contextmanager

@@ -6,6 +6,7 @@ sets the former back.
 """
 
 import asyncio
+import contextlib
 import os
 import posixpath
 import shutil
@@ -55,18 +56,18 @@ class BubblewrapJudge:
 
 @define(kw_only=True)
 class Carried:
-    """The copy of a layer, before its sandbox is mounted.
+    """The copy of layers, before its sandbox is mounted.
 
     Args:
-        source: the folder ``up`` of the layer that was worked in.
-        target: that of its copy.
+        sources: the folders ``up`` of the layers that were worked in, the topmost first.
+        target: that of their copy.
         trees: folders in it.
         below: of the layers under it, the topmost first.
         since: when the agent began, in seconds since 1970; earlier changes are not told of.
         without: see `ale.protocols.OpensJudge.open_judge`.
     """
 
-    source: Path
+    sources: Sequence[Path]
     target: Path
     trees: Sequence[str]
     below: Sequence[Path]
@@ -120,7 +121,7 @@ class Carried:
 
     def _note(self, path: str, mode: int) -> None:
         if stat.S_ISCHR(mode):
-            if self._is_new(path):
+            if self._is_new(path) and self._image(path) is not None:
                 self._removed.append(path)
             return
         place = self._place(path)
@@ -171,11 +172,11 @@ class Carried:
         return f"{self.target if layer is None else layer}{tree}{path}"
 
     def _is_new(self, path: str) -> bool:
-        try:
-            about = os.lstat(self._place(path, self.source))
-        except OSError:
-            return True
-        return about.st_ctime_ns >= self.since * 1e9 - _CLOCK_NS
+        for source in self.sources:
+            with contextlib.suppress(OSError):
+                changed = os.lstat(self._place(path, source)).st_ctime_ns
+                return changed >= self.since * 1e9 - _CLOCK_NS
+        return True
 
 
 def _times(path: str) -> tuple[int, int, int] | None:

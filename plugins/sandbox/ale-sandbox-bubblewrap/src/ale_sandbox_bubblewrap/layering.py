@@ -82,13 +82,17 @@ class Layering:
         return stack
 
     async def copy(self, sandbox: BubblewrapSandbox, target: int) -> None:
-        """Copy what the sandbox has written itself into an open, empty layer."""
+        """Copy what the sandbox has written itself into an open layer."""
         with ExitStack() as opened:
-            source = await self._descriptors(sandbox, opened, "upper")
-            await self.copy_from(source[0], target)
+            if self.layered:  # its own descriptor is that of the first layer, which may be frozen
+                source = os.open(self.store.upper(sandbox.record.layers[0]), os.O_RDONLY)
+                opened.callback(os.close, source)
+            else:
+                (source,) = await self._descriptors(sandbox, opened, "upper")
+            await self.copy_from(source, target)
 
     async def copy_from(self, source: int, target: int) -> None:
-        """Copy one open layer into another, an empty one."""
+        """Put one open layer on top of another, or copy it into an empty one."""
         await (await self.fork_server()).run_task({"do": "copy"}, [source, target])
 
     async def _descriptors(

@@ -40,7 +40,8 @@ class Beginning:
 
     at: float
     """Seconds since 1970, as the kernel's clock has it, which stamps files."""
-    n_layers: int
+    below: Sequence[str]
+    """The layers under the one in which the agent began."""
 
 
 class BubblewrapSandbox(HostSandbox[Job]):
@@ -158,7 +159,7 @@ class BubblewrapSandbox(HostSandbox[Job]):
         """Note when the agent began. See `ale.protocols.OpensJudge`."""
         self.check_open()
         if self.began is None:
-            self.began = Beginning(at=time.time(), n_layers=len(self.record.layers))
+            self.began = Beginning(at=time.time(), below=self.record.layers[1:])
 
     def open_judge(
         self, without: Collection[str] = ()
