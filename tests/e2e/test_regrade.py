@@ -1,6 +1,8 @@
 """`ale regrade` in real sandboxes: newer tests and other criteria over kept states."""
 
 import json
+import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +152,50 @@ def test_a_pass_by_a_replaced_tool_stays_contested(workshop: Any, kind: str) -> 
     (score,) = workshop.episodes()["0-write-0"]["scores"]
     assert (score["value"], score["contested"]) == (0.0, 0.0), score
     assert "contested: 1 with, 0 without the agent's changes" in score["detail"]
+    done = workshop.ale("regrade", str(workshop.run))
+    assert done.code == 0, done.text
+    assert "new success   0 of 1\nchanged       0\n" in done.out
+    assert "no judge      1  (graded in the agent's own sandbox, which has no judge)" in done.out
+    assert "contested     1  " in done.out
+    shown = ("regrade", str(workshop.run), "--set", "run.contested=reward", "--json")
+    (found,) = json.loads(workshop.ale(*shown).out)
+    assert (found["new"], found["scores"][0]["contested"]) == (1.0, 0.0)
+
+
+def test_without_kept_states_nothing_is_stored(workshop: Any) -> None:
+    tasks(workshop, expected=2)
+    workshop.write("c.yaml", config(workshop, "local"))
+    assert workshop.ale("run", "c.yaml").code == 0
+    done = workshop.ale("regrade", str(workshop.run))
+    assert done.code == 3, done.text
+    assert "graded again  0 of 2 episodes" in done.out
+    assert "nothing was graded, so nothing is stored" in done.out
+    assert "success" not in done.out
+    assert not (workshop.run / "regraded").exists()
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_after_ctrl_c_what_is_graded_is_stored(workshop: Any, presses: int) -> None:
+    criteria = [{"type": "command_exit_code", "command": "sleep ${SLOW:-0}; test -s one.txt"}]
+    for name in "abc":
+        task = {**TASK, "id": name, "success_criteria": criteria}
+        workshop.write(f"tasks/{name}.yaml", task)
+    workshop.write("c.yaml", config(workshop, "local", keep="all"))
+    assert workshop.ale("run", "c.yaml").code == 0
+    first = workshop.lines()[0]["task_id"]
+    for file in (workshop.folder / "tasks").iterdir():
+        slow = "0" if file.stem == first else "4" if presses == 1 else "1000"
+        file.write_text(file.read_text().replace("${SLOW:-0}", slow))
+    going = workshop.start("regrade", str(workshop.run), "--reload")
+    workshop.wait_for(lambda: going.has_printed(f"graded 0-{first}-0  1 -> 1"), 60)
+    for said in ("Finishing", "Cancelling")[:presses]:
+        going.signal(signal.SIGINT)
+        workshop.wait_for(partial(going.has_printed, said), 30)
+    done = going.ended(60)
+    assert done.code == 130, done.text
+    n = 2 if presses == 1 else 1
+    assert f"graded again  {n} of 3 episodes" in done.out
+    assert f"{3 - n} not looked at" in done.err
+    (records,) = workshop.run.glob("regraded/*/episodes.jsonl")
+    assert len(records.read_text().splitlines()) == n
+    assert workshop.orphans() == []

@@ -1,7 +1,7 @@
 """``ale regrade RUN``."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import click
 from ale._cli.common import COMPONENT, RUN, overrides_option
 
 if TYPE_CHECKING:
-    from ale._run.regrading import Regraded
+    from ale._run.regrading import Regraded, Regrading
     from ale.types import CriterionSpec
 
 UNGRADED = 3
@@ -45,8 +45,9 @@ def command(
 
     Files that the tasks name, such as tests, are read again. A criterion that looks into the
     sandbox needs the state that the agent left: `run.keep` of a run keeps it. The scores are stored
-    in the folder `regraded` of RUN, whose own records stay as they are. Exit status 3 if some
-    episodes could not be graded.
+    in the folder `regraded` of RUN, whose own records stay as they are. A verdict that was
+    contested stays so where there is no judge. Exit status 3 if some episodes could not be graded.
+    After a Ctrl-C, those that are done are stored.
 
     \b
     Examples:
@@ -56,28 +57,34 @@ def command(
     """
     import json
 
+    from ale._run.interrupt import Interrupt
     from ale._run.regrading import regrade
     from ale._run.start import Host
     from ale._store import RunReader
     from ale._store.codec import plain
 
+    interrupt = Interrupt(show=lambda text: click.echo(f"\n{text}", err=True))
     made = asyncio.run(
         regrade(
             RunReader(run),
-            Host(registry=ctx.obj),
+            Host(registry=ctx.obj, interrupt=interrupt),
             criteria=[_criterion(each) for each in criteria],
             overrides=overrides,
             reload=reload,
             concurrency=concurrency,
+            progress=lambda each: click.echo(f"graded {_line(each)}", err=True),
         )
     )
     if as_json:
         click.echo(json.dumps(plain(made.episodes), indent=2, ensure_ascii=False))
     else:
-        for line in _lines(made.episodes):
+        for line in _lines(made):
             click.echo(line)
-        click.echo(f"stored in {made.path}")
-    ctx.exit(UNGRADED if any(each.problem for each in made.episodes) else 0)
+    code = UNGRADED if any(each.problem for each in made.episodes) else 0
+    if interrupt.signal is not None and made.unseen:
+        again = f"interrupted: {made.unseen} not looked at; the same command grades all again"
+        click.echo(again, err=True)
+    ctx.exit(interrupt.exit_code or code)
 
 
 def _criterion(text: str) -> "CriterionSpec":
@@ -89,24 +96,44 @@ def _criterion(text: str) -> "CriterionSpec":
     return CriterionSpec(type=str(name), options=found)
 
 
-def _lines(episodes: Sequence["Regraded"]) -> Iterator[str]:
+def _lines(made: "Regrading") -> Iterator[str]:
     from ale.text import counted
 
+    episodes = made.episodes
     graded = [each for each in episodes if each.problem is None]
     kept = sum(each.state == "kept" for each in graded)
-    total = counted(len(episodes), "episode")
+    total = counted(len(episodes) + made.unseen, "episode")
     yield f"graded again  {len(graded)} of {total}, {kept} in kept states"
     both = [each for each in graded if each.old is not None]
-    for name, rewards in (("old", [e.old for e in both]), ("new", [e.new for e in both])):
-        passed = sum(reward == 1 for reward in rewards)
-        yield f"{name} success   {passed} of {len(both)}"
+    if both:
+        yield f"old success   {_passed(each.old for each in both)} of {len(both)}"
+        yield f"new success   {_passed(each.new for each in both)} of {len(both)}"
     changed = [each for each in graded if each.changed]
-    yield f"changed       {len(changed)}"
-    for each in changed:
-        old = "broken" if each.old is None else f"{each.old:.3g}"
-        why = next((score.detail for score in each.scores if score.detail), "").partition("\n")[0]
-        yield f"  {each.episode}  {old} -> {each.new:.3g}  {why}".rstrip()
+    if graded:
+        yield f"changed       {len(changed)}"
+    yield from (f"  {_line(each)}" for each in changed)
+    if own := sum(each.without_judge for each in graded):
+        yield f"no judge      {own}  (graded in the agent's own sandbox, which has no judge)"
+    if unsure := [each for each in graded if each.contested]:
+        yield f"contested     {len(unsure)}  (what they count as: run.contested)"
+        yield from (f"  {each.episode}" for each in unsure)
     left = [each for each in episodes if each.problem is not None]
     if left:
         yield f"not graded    {len(left)}"
         yield from (f"  {each.episode}: {each.problem}" for each in left)
+    if made.path is None:
+        yield "nothing was graded, so nothing is stored"
+    else:
+        yield f"stored in {made.path}"
+
+
+def _passed(rewards: Iterable[float | None]) -> int:
+    return sum(reward == 1 for reward in rewards)
+
+
+def _line(each: "Regraded") -> str:
+    if each.problem is not None:
+        return f"{each.episode}: {each.problem}"
+    old = "broken" if each.old is None else f"{each.old:.3g}"
+    why = next((score.detail for score in each.scores if score.detail), "").partition("\n")[0]
+    return f"{each.episode}  {old} -> {each.new:.3g}  {why}".rstrip()

@@ -1,5 +1,6 @@
 """Scores that nobody can vouch for, and what they count as."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from ale._run.grading import reward
@@ -30,6 +31,19 @@ def counted(episode: Episode, as_what: How) -> Episode:
         return replace(episode, reward=None, failure=failure)
     scores = tuple(_failed(score) for score in episode.scores)
     return replace(episode, scores=scores, reward=reward(scores))
+
+
+def carried_over(score: Score, stored: Sequence[Score]) -> Score:
+    """A score that no judge gave, contested as those that the run stored: it refutes none of them.
+
+    Args:
+        stored: all scores of the same episode.
+    """
+    values = [each.contested for each in stored if each.contested is not None]
+    if not values or score.contested is not None or score.value <= min(values):
+        return score
+    note = "[contested: the stored verdict was, and there was no judge to look again]"
+    return replace(score, contested=min(values), detail=f"{score.detail}\n{note}".strip())
 
 
 def _failed(score: Score) -> Score:

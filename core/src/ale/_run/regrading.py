@@ -1,7 +1,9 @@
 """Grade the episodes of a stored run again, without sampling."""
 
 import asyncio
+import contextlib
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -13,9 +15,10 @@ from attrs import evolve, frozen
 from ale._config import RunConfig, structure_config
 from ale._config.source import merge, parse_overrides
 from ale._registry import Registry
-from ale._run import contested
+from ale._run.contested import carried_over, counted, how
 from ale._run.episode import sandbox_spec, set_up
-from ale._run.grading import Damage, Places, grade, reward
+from ale._run.grading import Damage, Places, grade, opens_judge, reward
+from ale._run.interrupt import Interrupt
 from ale._run.manifest import versions
 from ale._run.parts import PreparedTask, build, prepare
 from ale._run.start import Host
@@ -23,7 +26,8 @@ from ale._run.timeouts import Supervisor, open_in_time
 from ale._store import RunReader
 from ale._store.codec import plain
 from ale.errors import AleError, GradingError, InputError
-from ale.files import write_whole
+from ale.files import store_errors, write_whole
+from ale.judging import had_no_judge
 from ale.plugin import BuildContext
 from ale.protocols import HasAgentUser, Sandbox, SandboxBackend
 from ale.strict import from_plain
@@ -47,6 +51,8 @@ class Regraded:
     state: State | None = None
     """The basis of the new scores: the kept state, or what the episode itself has."""
     scores: tuple[Score, ...] = ()
+    without_judge: bool = False
+    """It was graded in the agent's own sandbox, where a judge could not be had."""
     problem: str | None = None
     """Why it was not graded again."""
 
@@ -55,14 +61,21 @@ class Regraded:
         """Is the reward another one now?"""
         return self.problem is None and self.new != self.old
 
+    @property
+    def contested(self) -> bool:
+        """Is a score contested, whatever it counts as?"""
+        return any(score.contested is not None for score in self.scores)
+
 
 @frozen(kw_only=True)
 class Regrading:
-    """All episodes of a run, graded again."""
+    """The episodes of a run, graded again."""
 
-    path: Path
-    """Folder with the records, in the run directory."""
+    path: Path | None
+    """Folder with the records, in the run directory; None if none could be graded."""
     episodes: Sequence[Regraded]
+    unseen: int
+    """How many were not looked at, since a signal ended it."""
 
 
 class _NotKept:
@@ -97,8 +110,11 @@ async def regrade(
     overrides: Sequence[str] = (),
     reload: bool = False,
     concurrency: int = 1,
+    progress: Callable[[Regraded], None] = lambda _: None,
 ) -> Regrading:
     """Grade again, and store the new scores in a folder of their own; nothing stored is changed.
+
+    After a signal the episodes in work are finished, or cancelled after a second one.
 
     Args:
         criteria: instead of those of the tasks.
@@ -106,6 +122,7 @@ async def regrade(
         reload: read the tasks from their source again; else they are those of the run, whose files
             on this machine are read again in either case.
         concurrency: maximum number of episodes that are graded at the same time.
+        progress: is given each episode when it is done.
 
     Raises:
         InputError: a part can't be built, or a task can't be read.
@@ -119,18 +136,18 @@ async def regrade(
     grader = _Regrader(
         config=config, tasks=loaded, backend=backend, context=context, supervisor=Supervisor()
     )
-    found: dict[int, Regraded] = {}
-    waiting = enumerate(run.episodes)  # read from disk one by one
-
-    async def work() -> None:
-        for number, episode in waiting:
-            found[number] = await grader.regraded(episode)
-
+    with store_errors(path):
+        path.mkdir(parents=True)
     try:
-        await asyncio.gather(*(work() for _ in range(concurrency)))
-    finally:
-        await backend.aclose()
+        found = await _all(run, grader, host.interrupt, concurrency, progress)
+    except BaseException:
+        _discard(path)
+        raise
     graded = [found[number] for number in sorted(found)]
+    unseen = sum(1 for _ in run.episodes) - len(graded)
+    if all(each.problem is not None for each in graded):
+        _discard(path)
+        return Regrading(path=None, episodes=graded, unseen=unseen)
     about = {
         "schema": 1,
         "run": run.manifest["run_id"],
@@ -139,12 +156,48 @@ async def regrade(
         "reload": reload,
         "versions": versions(host.registry),
     }
-    path.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(plain(each), ensure_ascii=False) + "\n" for each in graded]
     redactor = host.redactor(config)
-    write_whole(path / _RECORDS, redactor.scrub("".join(lines).encode()))
-    write_whole(path / _ABOUT, redactor.scrub((json.dumps(about, indent=2) + "\n").encode()))
-    return Regrading(path=path, episodes=graded)
+    with store_errors(path):
+        write_whole(path / _RECORDS, redactor.scrub("".join(lines).encode()))
+        write_whole(path / _ABOUT, redactor.scrub((json.dumps(about, indent=2) + "\n").encode()))
+    return Regrading(path=path, episodes=graded, unseen=unseen)
+
+
+def _discard(path: Path) -> None:
+    """Remove a folder that shall not stay, and the one of all such if it is empty."""
+    shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()
+
+
+async def _all(
+    run: RunReader,
+    grader: "_Regrader",
+    interrupt: Interrupt,
+    concurrency: int,
+    progress: Callable[[Regraded], None],
+) -> Mapping[int, Regraded]:
+    """The episodes by their number; after a signal those that are done."""
+    found: dict[int, Regraded] = {}
+    waiting = enumerate(run.episodes)  # read from disk one by one
+
+    async def work() -> None:
+        for number, episode in waiting:
+            found[number] = await grader.regraded(episode)
+            progress(found[number])
+            if interrupt.draining:
+                return
+
+    try:
+        with interrupt.listening():
+            await asyncio.gather(*(work() for _ in range(concurrency)))
+    except asyncio.CancelledError:
+        if not interrupt.cancelled:
+            raise
+    finally:
+        await grader.backend.aclose()
+    return found
 
 
 def _config(run: RunReader, registry: Registry, overrides: Sequence[str]) -> RunConfig:
@@ -194,21 +247,33 @@ class _Regrader:
         if problem := self._impossible(episode):
             return evolve(made, problem=problem)
         try:
-            scores = await self._scores(episode, None if ref is None else str(ref))
+            found = await self._scores(episode, None if ref is None else str(ref))
         except Exception as error:  # of a criterion, as in a run
             said = str(error) if isinstance(error, AleError) else repr(error)
             return evolve(made, problem=said)
+        judged = [self._judged(episode, score, n) for n, score in enumerate(found)]
+        scores = tuple(
+            score if there else carried_over(score, episode.scores)
+            for score, there in zip(found, judged, strict=True)
+        )
         trains = self.config.trainer is not None
-        how = contested.how(self.config.run.contested, trains=trains, episode=episode)
+        choice = how(self.config.run.contested, trains=trains, episode=episode)
         graded = replace(episode, failure=None, scores=scores, reward=reward(scores))
-        now = contested.counted(graded, how)
+        now = counted(graded, choice)
         return evolve(
             made,
             new=now.reward,
             scores=now.scores,
             state="answer" if ref is None else "kept",
+            without_judge=not all(judged),
             problem=None if now.failure is None else now.failure.message,
         )
+
+    def _judged(self, episode: Episode, score: Score, number: int) -> bool:
+        """Was the score given in a judge, or by a criterion that needs none?"""
+        _, criterion = self.tasks[episode.task_id].criteria[number]
+        can = "judge" in self.backend.capabilities.features
+        return not opens_judge(criterion) or (can and not had_no_judge(score))
 
     def _impossible(self, episode: Episode) -> str | None:
         prepared = self.tasks.get(episode.task_id)

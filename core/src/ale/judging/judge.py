@@ -20,6 +20,7 @@ _NEVER = ("__pycache__",)
 """Never carried: Python writes it anew."""
 _NAMED = 8
 """Paths that a detail lists."""
+_IN_PLACE = "judged in the agent's own sandbox, whose programs it could change"
 
 
 @frozen(kw_only=True)
@@ -63,12 +64,17 @@ async def judged(
         return await _in_place(sandbox, check, str(error), trusts_processes)
 
 
+def had_no_judge(score: Score) -> bool:
+    """Does a score of `judged` say that it was given in the agent's own sandbox?"""
+    return f"[{_IN_PLACE}: " in score.detail
+
+
 async def _in_place(
     sandbox: Sandbox, check: Check, why: str, trusts_processes: bool
 ) -> tuple[Score, ...]:
     count = await sandbox.left_running() if isinstance(sandbox, OpensJudge) else 0
     scores = await check(Place(sandbox=sandbox, kind="own"))
-    note = f"judged in the agent's own sandbox, whose programs it could change: {why}"
+    note = f"{_IN_PLACE}: {why}"
     if not count or trusts_processes:
         return tuple(_noted(score, note) for score in scores)
     beside = f"{note}; contested: beside its {count} running processes, which could have done it"
