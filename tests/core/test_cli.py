@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import os
 import re
 import shlex
 import subprocess
@@ -306,17 +307,20 @@ def test_ctrl_c_at_a_question_is_an_interrupt(
     assert exits.value.code == status
 
 
-def test_a_file_that_may_not_be_read_or_written_is_named(ale: Ale, registry: Registry) -> None:
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.EEXIST, errno.ENOTDIR])
+def test_a_file_that_may_not_be_read_or_written_is_named(
+    ale: Ale, registry: Registry, number: int
+) -> None:
     @click.command()
     @click.argument("file")
     def peek(file: str) -> None:
         """Read a file of another user."""
-        raise PermissionError(errno.EACCES, "Permission denied", file or None)
+        raise OSError(number, os.strerror(number), file or None)
 
     registry.add(SimpleNamespace(ale_commands=hookimpl(lambda: [peek])), "ale-peek")
     found = ale("peek", "runs/x/manifest.json")
-    assert (found.exit_code, found.stderr) == (1, "runs/x/manifest.json: Permission denied\n")
-    assert isinstance(ale("peek", "").exception, PermissionError)
+    assert (found.exit_code, found.stderr) == (1, f"runs/x/manifest.json: {os.strerror(number)}\n")
+    assert isinstance(ale("peek", "").exception, OSError)
 
 
 def test_a_full_disk_below_the_output_is_named() -> None:

@@ -301,6 +301,17 @@ def test_the_fingerprint_is_of_content_and_not_of_places(tmp_path: Path) -> None
     assert fingerprint(found[0]) != fingerprint(replace(found[0], goal="h"))
 
 
+def test_a_badge_that_can_not_be_written_is_refused_before_the_validation(
+    tasks: Callable[..., Path], call: Callable[..., Result], tmp_path: Path
+) -> None:
+    folder = tasks({"sound": SOUND})
+    missing = call(folder, "--badge", "none/b.json").exception
+    assert isinstance(missing, InputError)
+    assert str(missing) == "--badge: no such folder: none"
+    assert isinstance(call(folder, "--badge", str(tmp_path)).exception, IsADirectoryError)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_badge_that_says_no_is_no_permission(tmp_path: Path) -> None:
     task, badge = Task(id="a", goal="g"), tmp_path / "badge.json"
     options = ValidatedOptions(tasks=ListSource([task]), badge=badge)
