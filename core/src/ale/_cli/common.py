@@ -37,13 +37,10 @@ class RunPath(click.Path):
 
 def _created(run: Path) -> tuple[str, str]:
     """When a run was created, as its manifest says, and its name."""
-    from ale.files import open_file
-
     try:
-        with open_file(run / "manifest.json") as file:
-            manifest = json.load(file)
+        manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
         return str(manifest["created"]), run.name
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         return "", run.name
 
 

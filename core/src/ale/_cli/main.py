@@ -127,9 +127,16 @@ class ReportingGroup(click.Group):
             ctx.exit(status)
 
 
+_OF_A_PATH = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT),
+    *(errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP),
+)
+"""Errors that say what is wrong with a path that was given, such as a file in place of a folder."""
+
+
 def _of_a_file(error: OSError) -> tuple[str, int] | None:
     """Message and exit status for an error that is no bug; None for any other."""
-    if isinstance(error, PermissionError) and error.filename is not None:
+    if error.errno in _OF_A_PATH and error.filename is not None:
         return f"{error.filename}: {error.strerror}", 1
     full = error.errno == errno.ENOSPC and error.filename is None
     if not full and not isinstance(error, BrokenPipeError):

@@ -48,6 +48,21 @@ def _content(path: Path) -> Mapping[str, str]:
     }
 
 
+def check_writable(path: Path) -> None:
+    """Check that a badge can be written, before a validation begins.
+
+    Raises:
+        InputError: there is no such folder.
+        OSError: the file can't be written.
+    """
+    if not path.parent.is_dir():
+        raise InputError.of(f"no such folder: {path.parent}", path="--badge")
+    new = not path.exists()
+    path.open("a").close()
+    if new:
+        path.unlink()
+
+
 def write_badge(
     path: Path,
     valid: Mapping[str, bool],

@@ -110,10 +110,12 @@ def validate(
     from functools import partial
 
     from ale_agent_oracle.validate import findings, phases, tables
-    from ale_agent_oracle.validate.badge import write_badge
+    from ale_agent_oracle.validate.badge import check_writable, write_badge
 
     if band is not None and not attempts:
         raise click.UsageError("--band needs --attempts N")
+    if badge is not None:
+        check_writable(badge)
     registry: Registry = ctx.obj
     tell = partial(click.echo, err=True)
     wanted = phases.Wanted(
