@@ -11,7 +11,7 @@ import pytest
 from ale._config import load_config
 from ale._registry import Registry
 from ale.errors import InputError, StoreError
-from ale.files import remove_partial, replacing, store_errors, write_whole
+from ale.files import open_file, remove_partial, replacing, store_errors, write_whole
 from ale.recording import Recording
 from ale.strict import decoded, read_text
 
@@ -32,6 +32,19 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
             write_whole(tmp_path / name, "new")
     assert (tmp_path / "pipe").is_fifo()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe"]
+
+
+def test_only_a_regular_file_is_opened(tmp_path: Path) -> None:
+    """A reader would wait at a pipe, and `/dev/zero` has no end."""
+    (tmp_path / "file").write_bytes(b"yes")
+    with open_file(tmp_path / "file") as file:
+        assert file.read() == b"yes"
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name in ("pipe", "link", "zero", "."):
+        with pytest.raises(OSError, match=r"not a regular file|Is a directory"):
+            open_file(tmp_path / name)
 
 
 def test_readers_see_the_old_file_until_the_block_has_ended(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from ale.errors import StoreError
 
@@ -74,6 +75,20 @@ def _exchange(partial: Path, target: Path) -> None:
         old.replace(target)
         raise
     _remove(old)
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A file, opened to read bytes; a named pipe, at which a reader waits, or a device is none.
+
+    Raises:
+        OSError: it can't be read, or is no regular file.
+    """
+    # A pipe that nobody writes to would otherwise be waited for.
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return file
 
 
 def restrict(path: Path, target: Path | None = None) -> None:

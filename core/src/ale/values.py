@@ -18,7 +18,7 @@ from attrs import field, frozen
 
 from ale._store.codec import encode
 from ale.errors import InputError
-from ale.files import replacing
+from ale.files import open_file, replacing
 from ale.types import Chunk, Credit, Rollout
 
 NAME = "values.jsonl"
@@ -73,7 +73,8 @@ def read_values(path: Path) -> Values:
         InputError: it is missing or damaged.
     """
     try:
-        lines = path.read_bytes().splitlines()
+        with open_file(path) as file:
+            lines = file.read().splitlines()
     except OSError as error:
         message = f"{path} can't be read: {error.strerror}"
         hint = "ale data values RUN measures the values of a run"

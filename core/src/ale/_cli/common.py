@@ -37,10 +37,13 @@ class RunPath(click.Path):
 
 def _created(run: Path) -> tuple[str, str]:
     """When a run was created, as its manifest says, and its name."""
+    from ale.files import open_file
+
     try:
-        manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+        with open_file(run / "manifest.json") as file:
+            manifest = json.load(file)
         return str(manifest["created"]), run.name
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "", run.name
 
 

@@ -32,7 +32,7 @@ from ale._store.lines import SCHEMA, Appender, EventLines, Lines
 from ale._store.lock import holder, in_use, lock
 from ale._store.redact import Redactor
 from ale.errors import InputError, Problem, StoreError
-from ale.files import replacing, restrict, store_errors, write_whole
+from ale.files import open_file, replacing, restrict, store_errors, write_whole
 from ale.intervals import Rate
 from ale.protocols import LOGS
 from ale.strict import nearest
@@ -326,6 +326,7 @@ class _Config(TypedDict):
     agent: NotRequired[_Part]
     credit: NotRequired[_Part]
     trainer: NotRequired[_Part]
+    run: NotRequired[dict[str, Any]]
 
 
 class _Outcome(TypedDict):
@@ -345,7 +346,8 @@ class _Manifest(TypedDict):
 def _read_manifest(path: Path) -> dict[str, Any]:
     file = path / "manifest.json"
     try:
-        manifest = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+        with open_file(file) as opened:
+            manifest = msgspec.json.decode(opened.read(), type=dict[str, Any])
         schema = manifest.get("schema")
         if schema != SCHEMA:
             message = f"schema {schema}; this version of ale reads {SCHEMA}"
@@ -355,7 +357,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         raise InputError([_not_a_run(path)]) from None
     except OSError as error:
         raise cannot_read(file, error) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(file, None, error) from None
     return manifest
 

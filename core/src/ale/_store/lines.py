@@ -10,7 +10,7 @@ import msgspec
 from ale._store.codec import cannot_read, encode, unreadable
 from ale._store.redact import Redactor
 from ale.errors import StoreError
-from ale.files import restrict, store_errors
+from ale.files import open_file, restrict, store_errors
 
 T = TypeVar("T")
 SCHEMA = 1
@@ -104,7 +104,7 @@ class Lines(Generic[T]):
             return
         offset = start
         try:
-            file = self.path.open("rb")
+            file = open_file(self.path)
         except OSError as error:
             raise cannot_read(self.path, error) from error
         with file:
@@ -117,14 +117,14 @@ class Lines(Generic[T]):
 
     def at(self, offset: int) -> T:
         """The record whose line starts at `offset`."""
-        with self.path.open("rb") as file:
+        with open_file(self.path) as file:
             file.seek(offset)
             return self._decode(file.readline(), 0)
 
     def _decode(self, line: bytes, number: int) -> T:
         try:
             return self._checked(self._decoder.decode(line))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise unreadable(self.path, number or self._number(line), error) from None
 
     def _checked(self, record: T) -> T:
@@ -135,7 +135,7 @@ class Lines(Generic[T]):
         return record
 
     def _number(self, line: bytes) -> int:
-        with self.path.open("rb") as file:
+        with open_file(self.path) as file:
             return next((i for i, other in enumerate(file, 1) if other == line), 0)
 
 

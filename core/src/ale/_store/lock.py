@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from ale.errors import StoreError
-from ale.files import restrict, store_errors
+from ale.files import open_file, restrict, store_errors
 
 _MOMENT_S = 0.05
 
@@ -54,7 +54,7 @@ def holder(path: Path) -> str | None:
     except ModuleNotFoundError:
         return None  # nothing can be locked
     try:
-        with (path / ".lock").open("rb") as file:
+        with open_file(path / ".lock") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -1,10 +1,13 @@
 """The database says what the run directories say, whatever happens to these."""
 
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +59,77 @@ def test_a_run_that_this_user_can_not_read_is_named_and_stays_in_the_database(
     assert done.problems == [f"{folder / 'first'} can't be read: Permission denied"]
     assert done.removed == 0
     assert rows(database, schema.runs, "run_id") == [("first",)]
+
+
+def break_manifest(run: Path, **fields: Any) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, **fields}))
+
+
+def break_episode(run: Path, old: str, new: object) -> None:
+    text = (run / "episodes.jsonl").read_text()
+    assert old in text
+    (run / "episodes.jsonl").write_text(text.replace(old, f"{old.partition(':')[0]}:{new}", 1))
+
+
+def pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def link(path: Path, target: str) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+ODD = '{"event": "evaluation_finished", "at": 1, "step": 0, "temperature": [1]}\n'
+BROKEN: dict[str, Callable[[Path], None]] = {
+    "step": lambda run: break_episode(run, '"step":0', 2**63),
+    "seed": lambda run: break_episode(run, '"seed":0', 10**30),
+    "tokens": lambda run: break_episode(run, '"prompt_tokens":0', 2**64),
+    "tasks": lambda run: break_manifest(run, n_tasks=2**63),
+    "deep manifest": lambda run: write(run / "manifest.json", '{"a":' + DEEP + "}"),
+    "deep episode": lambda run: write(run / "episodes.jsonl", DEEP + "\n"),
+    "deep tags": lambda run: write(run / "tags.json", DEEP),
+    "no mapping": lambda run: break_manifest(run, config={"run": None}),
+    "pipe manifest": lambda run: pipe(run / "manifest.json"),
+    "pipe episodes": lambda run: pipe(run / "episodes.jsonl"),
+    "pipe tags": lambda run: pipe(run / "tags.json"),
+    "device": lambda run: link(run / "events.jsonl", "/dev/null"),
+    "circle": lambda run: link(run / "episodes.jsonl", "episodes.jsonl"),
+    "evaluation": lambda run: write(run / "events.jsonl", ODD),
+}
+
+
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """Fails a test that waits, as for a writer of a pipe."""
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits"))
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_bad_run_is_named_and_hides_no_other(
+    tmp_path: Path, make_run: Any, ale: Any, how: str
+) -> None:
+    for name in ("a", "b", "c"):
+        make_run(tmp_path / "runs" / name).close()
+    BROKEN[how](tmp_path / "runs" / "b")
+    done = ale("runs", "list")
+    assert done.exit_code == 0, done.output
+    listed = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
+    assert {"a", "c"} <= {*listed}, done.output
+    assert str(tmp_path / "runs" / "b") in done.stderr
+    assert "Traceback" not in done.output
 
 
 def test_every_run_episode_turn_score_and_step_is_a_row(folder: Path, database: Database) -> None:

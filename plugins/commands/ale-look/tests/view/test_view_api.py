@@ -125,6 +125,22 @@ def test_a_number_that_no_column_can_hold_is_no_failure(
     assert client.get(f"/api/search.json?{name}={value}").status_code in (200, 400)
 
 
+@pytest.mark.parametrize("value", [None, "x", []])
+def test_a_run_whose_manifest_is_not_one_is_an_error_and_no_failure(
+    client: TestClient, runs: Path, value: object
+) -> None:
+    write_run(runs / "second", attempt(0))
+    manifest = json.loads((runs / "first" / "manifest.json").read_text())
+    manifest["config"]["run"] = value
+    (runs / "first" / "manifest.json").write_text(json.dumps(manifest))
+    answer = client.get("/api/run/first.json")
+    assert answer.status_code == 400
+    assert "config.run" in answer.json()["error"]
+    listed = got(client, "runs.json")
+    assert [row["key"] for row in listed["runs"]] == ["second"]
+    assert "first" in listed["problems"][0]
+
+
 def test_a_search_for_fewer_than_one_episode_is_refused(client: TestClient) -> None:
     answer = client.get("/api/search.json?limit=-5")
     assert answer.status_code == 400

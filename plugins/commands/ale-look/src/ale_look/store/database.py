@@ -24,7 +24,13 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+)
 
 from ale.errors import InputError, NotUsableError, StoreError
 from ale.files import restrict
@@ -40,6 +46,10 @@ _WRITER = 0x616C65
 """PostgreSQL's advisory lock: one process writes at a time, as in SQLite."""
 _PATIENCE_S = 60.0
 _WRITES = "ale_writes"
+
+
+class UnfitError(StoreError):
+    """A value that the tables can't hold, such as a number of more than 64 bits."""
 
 
 @frozen
@@ -86,9 +96,12 @@ class Database:
         try:
             yield
         except DBAPIError as error:
-            raise StoreError(f"{self.shown}: {error.orig}{self._hint(str(error.orig))}") from error
+            message = f"{self.shown}: {error.orig}{self._hint(str(error.orig))}"
+            if isinstance(error, DataError | IntegrityError | InterfaceError):
+                raise UnfitError(message) from error
+            raise StoreError(message) from error
         except OverflowError as error:  # SQLite's driver: more than 64 bits
-            raise StoreError(f"{self.shown}: {error}") from error
+            raise UnfitError(f"{self.shown}: {error}") from error
 
     def _hint(self, message: str) -> str:
         if not self.sqlite:

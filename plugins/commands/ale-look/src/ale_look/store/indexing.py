@@ -15,10 +15,11 @@ from typing import NamedTuple, TypeVar
 from attrs import field, frozen
 from sqlalchemy import Connection, delete, insert, select
 
-from ale.errors import InputError
+from ale.errors import InputError, StoreError
+from ale.files import open_file
 from ale.runs import Lines, RunReader
 from ale_look.store import schema, writing
-from ale_look.store.database import Database
+from ale_look.store.database import Database, UnfitError
 from ale_look.store.listing import this_host
 from ale_look.store.rows import epoch, plain, settings_of, task_row
 from ale_look.store.tagging import TAGS, read_tags
@@ -90,6 +91,12 @@ class Indexer:
                 problems.append(str(error))
             except OSError as error:
                 problems.append(f"{error.filename or path} can't be read: {error.strerror}")
+            except UnfitError as error:
+                problems.append(f"{path} has a value that can't be stored: {error}")
+            except StoreError:
+                raise
+            except Exception as error:  # one run never hides others
+                problems.append(f"{path} can't be read: {type(error).__name__}: {error}")
         return Updated(
             runs=n,
             found=len(paths),
@@ -310,7 +317,7 @@ def _end_of_line(path: Path, position: _Position) -> int | None:
 
 
 def _line_at(path: Path, offset: int) -> bytes:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         file.seek(offset)
         return file.readline()
 

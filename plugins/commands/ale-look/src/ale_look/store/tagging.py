@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ale.errors import InputError
-from ale.files import write_whole
+from ale.files import open_file, write_whole
 from ale.strict import nearest
 
 TAGS = "tags.json"
@@ -19,10 +19,11 @@ def read_tags(run: Path) -> list[str]:
     """
     path = run / TAGS
     try:
-        tags = json.loads(path.read_bytes())
+        with open_file(path) as file:
+            tags = json.load(file)
     except FileNotFoundError:
         return []
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError.of(str(error), file=str(path)) from None
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise InputError.of("expected a JSON list of texts", file=str(path))

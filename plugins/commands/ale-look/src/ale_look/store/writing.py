@@ -218,7 +218,7 @@ def add_events(
     values = [
         {"run": run, "step": step, "name": name, "value": number(value)}
         for step, event in steps.items()
-        for name, value in event["metrics"].items()
+        for name, value in (event.get("metrics") or {}).items()
     ]
     for table, made in ((schema.steps, rows), (schema.metrics, values)):
         if made:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ale.errors import InputError
+from ale.files import open_file
 from ale.runs import Registry, RunReader
 from ale_look.inspect.report.choosing import order
 from ale_look.inspect.report.gathering import Facts, Head
@@ -55,13 +56,13 @@ def log_ratios(path: Path, chosen: set[tuple[int, str]]) -> dict[str, LogRatios]
         file = path / "ratios" / f"{step:05d}.jsonl"
         if not file.exists():
             continue
-        with file.open("rb") as lines:
+        with open_file(file) as lines:
             for number, line in enumerate(lines, 1):
                 try:
                     row = json.loads(line)
                     if (step, row["episode_id"]) in chosen:
                         found[row["episode_id"]] = row["log_ratios"]
-                except (ValueError, KeyError, TypeError) as error:
+                except (ValueError, KeyError, TypeError, RecursionError) as error:
                     message = f"expected episode_id and log_ratios: {error!r}"
                     raise InputError.of(message, file=str(file), line=number) from error
     return found
