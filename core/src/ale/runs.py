@@ -5,8 +5,9 @@ for credit), so memory does not grow with the run.
 """
 
 import json
+import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ __all__ = [
     "read_choice",
     "read_sections",
     "read_source",
+    "runs_in",
     "secret_names",
     "short_groups",
     "versions",
@@ -235,6 +237,19 @@ def _as_written(node: Node, resolved: Any) -> Any:
     if node.items is not None and isinstance(resolved, list):
         return [_as_written(*pair) for pair in zip(node.items, resolved, strict=True)]
     return resolved
+
+
+def runs_in(folder: Path, refused: Callable[[OSError], None]) -> Iterator[Path]:
+    """The run directories in a folder, at any depth; hidden folders are left out.
+
+    Args:
+        refused: called for each folder that can't be read.
+    """
+    for path, inner, files in os.walk(folder.resolve(), onerror=refused):
+        if "manifest.json" in files:
+            yield Path(path)
+            inner.clear()
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
 
 
 def folder_format(folder: Path, registry: Registry) -> tuple[Registration, Benchmark]:

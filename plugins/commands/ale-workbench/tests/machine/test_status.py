@@ -71,6 +71,13 @@ def test_runs_that_run_that_ended_and_that_were_interrupted() -> None:
     running.close()
 
 
+def test_runs_are_found_where_ale_eval_puts_them() -> None:
+    recorded("runs/humaneval-small-1a2b3c4d/deep", [1.0]).close()
+    recorded("runs/flat", []).close()
+    recorded("runs/flat/copy/of", []).close()  # a run's own folders are not looked into
+    assert {run["name"] for run in as_json()["runs"]} == {"deep", "flat"}
+
+
 def test_what_is_announced_is_listed_with_its_run_wherever_that_is(tmp_path: Path) -> None:
     elsewhere = recorded(str(tmp_path / "elsewhere" / "mine"), [])
     with (

@@ -56,6 +56,27 @@ Then replace the implementation in src/ale_criterion_min_size/criterion.py.
     ]
 
 
+def test_an_objective_says_how_to_get_torch_without_cuda(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for there in (None, ModuleSpec("torch", None)):
+        monkeypatch.setattr("importlib.util.find_spec", lambda _, found=there: found)
+        with monkeypatch.context() as patched:
+            patched.setattr("ale_workbench.new.installing.install_command", lambda: "install")
+            patched.setattr("ale_workbench.new.installing.uv_note", lambda: None)
+            done = new(
+                "objective",
+                f"ale-loss-{'with' if there else 'without'}",
+                "--directory",
+                str(tmp_path),
+            )
+        assert ("whl/cpu" in done.output) == (there is None), done.output
+
+
+def test_a_kind_by_another_word_is_told_its_name() -> None:
+    assert "did you mean 'objective'?" in new("loss", "ale-loss-mine").output
+
+
 def specs(pip: bool, ale: Path) -> Callable[[str], ModuleSpec | None]:
     """An environment with or without pip, whose `ale` is in a folder."""
     known = {"ale": ModuleSpec("ale", None, origin=str(ale / "src/ale/__init__.py"))}

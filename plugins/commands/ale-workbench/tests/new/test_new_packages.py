@@ -56,6 +56,25 @@ def test_every_file_is_filled_in(kind: Kind) -> None:
             tomllib.loads(text)
 
 
+@every_kind
+def test_its_extra_brings_what_its_tests_import(kind: Kind) -> None:
+    """Where ale is installed from a checkout, ale-testing is there and its needs are not."""
+    texts = render(kind, names(distribution(kind), kind), About())
+    project = tomllib.loads(texts["pyproject.toml"])["project"]
+    brought = {
+        re.split(r"[^a-z0-9-]", each)[0] for each in project["optional-dependencies"]["test"]
+    }
+    imported = {
+        module.split(".")[0]
+        for path, text in texts.items()
+        if path.startswith("tests/")
+        for module in re.findall(r"^(?:import|from) ([\w.]+)", text, re.MULTILINE)
+    }
+    ours = {"ale", "attrs", "click", names(distribution(kind), kind).module}
+    assert {"pytest", "pytest-asyncio"} <= brought
+    assert imported - brought - ours <= sys.stdlib_module_names
+
+
 @pytest.mark.parametrize("kind", REGISTERED)
 def test_its_component_is_registered_and_built(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

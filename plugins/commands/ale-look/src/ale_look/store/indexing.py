@@ -7,7 +7,7 @@ again from its beginning.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -17,7 +17,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from ale.errors import InputError, StoreError
 from ale.files import open_file
-from ale.runs import Lines, RunReader
+from ale.runs import Lines, RunReader, runs_in
 from ale_look.store import schema, writing
 from ale_look.store.database import Database, UnfitError
 from ale_look.store.listing import this_host
@@ -272,19 +272,6 @@ class Indexer:
         if stamp is not None:
             values = {"run": run, "name": name, **position._asdict()}
             connection.execute(insert(table).values(size=stamp[0], modified_ns=stamp[1], **values))
-
-
-def runs_in(folder: Path, refused: Callable[[OSError], None]) -> Iterator[Path]:
-    """The run directories in a folder, at any depth; hidden folders are left out.
-
-    Args:
-        refused: called for each folder that can't be read.
-    """
-    for path, inner, files in os.walk(folder.resolve(), onerror=refused):
-        if _MANIFEST in files:
-            yield Path(path)
-            inner.clear()
-        inner[:] = sorted(name for name in inner if not name.startswith("."))
 
 
 def _inside(folder: Path, paths: Iterable[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from ale.attempts import mean
 from ale.errors import AleError
 from ale.processes import Process, processes
-from ale.runs import SUCCESS, RunReader, holder
+from ale.runs import SUCCESS, RunReader, holder, runs_in
 from ale.text import counted, number, table
 
 _KINDS = {"ale-proxy/proxy": "proxy", "ale-proxy/bridge": "bridge"}
@@ -24,7 +24,7 @@ def collected(folder: Path, limit: int) -> dict[str, Any]:
     """
     running = processes()
     by_directory = {Path(each.directory): each for each in running if each.directory}
-    inside = {path.parent.resolve() for path in folder.glob("*/manifest.json")}
+    inside = runs_in(folder, lambda _: None)
     heads = [_head(path, by_directory.get(path)) for path in {*inside, *by_directory}]
     heads.sort(key=lambda each: each["created"], reverse=True)
     runs = list(_limited(heads, limit))

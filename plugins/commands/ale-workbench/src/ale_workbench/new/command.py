@@ -121,6 +121,16 @@ def _write(root: Path, texts: Mapping[str, str]) -> None:
         click.echo(f"wrote {path}")
 
 
+def _without_gpu(kind: "Kind") -> list[str]:
+    """A hint for a kind whose tests need torch, where it is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("torch") or not any(each.startswith("torch") for each in kind.test_needs):
+        return []
+    command = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+    return [f"  {command}  # without a GPU, or pip takes a CUDA build, 6 GB"]
+
+
 def _next(kind: "Kind", chosen: "Names", directory: Path) -> str:
     import shlex
 
@@ -133,6 +143,7 @@ def _next(kind: "Kind", chosen: "Names", directory: Path) -> str:
             "",
             "Next:",
             f"  cd {shlex.quote(str(directory / chosen.distribution))}",
+            *_without_gpu(kind),
             f"  {install_command()}",
             "  pytest",
             f"  ale {look}",

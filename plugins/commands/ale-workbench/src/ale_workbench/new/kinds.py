@@ -66,7 +66,8 @@ def kind_named(name: str) -> Kind:
     """
     names = {**KINDS, **{kind.words.replace(" ", "-"): kind for kind in _ALL}}
     if name not in names:
-        hint = nearest(name, (*names, *WORKSPACES))
+        meant = [f"did you mean '{kind.name}'?" for kind in _ALL if name in kind.prefixes]
+        hint = meant[0] if meant else nearest(name, (*names, *WORKSPACES))
         message = f"'{name}' is not a kind of plugin: expected one of {', '.join(KINDS)}"
         raise ValueError(f"{message}; {hint}" if hint else message)
     return names[name]
