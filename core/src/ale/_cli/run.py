@@ -407,7 +407,9 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         lines += _broken(run, finished.n_broken)
     lines += [*_counted_apart(run), "stored in", f"  {path}"]
     quoted = shlex.quote(path)
-    creditable = "show" in commands and finished.n_graded > 0
+    # A group of one has no credit under most schemes.
+    grouped = any(graded > 1 for graded, _ in index.training_attempts().values())
+    creditable = "show" in commands and grouped
     following = {
         f"ale run --resume {quoted}": finished.outcome != "completed",
         f"ale show {quoted}": "show" in commands,

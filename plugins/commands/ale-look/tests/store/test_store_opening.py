@@ -48,3 +48,21 @@ def test_an_empty_database_is_taken(tmp_path: Path) -> None:
     other.close()
     open_database(str(tmp_path / "other.sqlite")).close()
     open_database(str(where)).close()
+
+
+def test_a_database_of_the_version_before_is_read_again(tmp_path: Path) -> None:
+    where = tmp_path / "index.sqlite"
+    open_database(str(where)).close()
+    old = sqlite3.connect(where)
+    old.execute("ALTER TABLE scores DROP COLUMN contested")
+    old.execute("UPDATE store_version SET version_num = '0003'")
+    old.execute(
+        "INSERT INTO runs (id, path, host, run_id, n_tasks, n_episodes, n_broken, n_graded, "
+        "n_succeeded) VALUES (1, '/r', 'h', 'r', 1, 0, 0, 0, 0)"
+    )
+    old.execute("INSERT INTO files (run, name, size, modified_ns) VALUES (1, 'a', 5, 6)")
+    old.commit()
+    open_database(str(where)).close()
+    assert [*old.execute("SELECT size, modified_ns, line_at FROM files")] == [(-1, -1, 0)]
+    assert [*old.execute("SELECT contested FROM scores")] == []
+    old.close()

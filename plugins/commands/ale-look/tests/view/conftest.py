@@ -252,6 +252,11 @@ class Page:
         """Go to an address; a part after ``#`` alone does not load the page again."""
         self._ask("Page.navigate", url=url)
 
+    def resize(self, width: int) -> None:
+        """Make the window so many CSS pixels wide."""
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self._ask("Emulation.setDeviceMetricsOverride", **size)
+
     def value(self, expression: str) -> Any:
         """The value of an expression of JavaScript."""
         found = self._ask("Runtime.evaluate", expression=expression, returnByValue=True)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from ale.types import Stop, Trajectory
 from ale_look.view import live
 from ale_look.view.catalog import Catalog, key_of
 from ale_look.view.following import Following
@@ -255,6 +256,32 @@ def test_words_and_filters_find_episodes_with_the_turn(client: TestClient) -> No
         assert [row["episode_id"] for row in rows] == ids, asked
     for wrong in ("step=one", "order=nicest", "run=none", 'q="..."'):
         assert client.get(f"/api/search.json?{wrong}").status_code == 400, wrong
+    for wrong, name in (("failed=exist", "exists"), ("tool=shel", "shell")):
+        answer = client.get(f"/api/search.json?{wrong}")
+        assert answer.status_code == 400, wrong
+        assert f"did you mean '{name}'?" in answer.json()["error"]
+
+
+def test_an_excerpt_shows_whole_words_where_most_of_them_stand(
+    client: TestClient, runs: Path
+) -> None:
+    seen = f"notes, Files and nologin: no file yet.\n{'x ' * 300}\nls: no such file or directory"
+    write_run(runs / "second", attempt(0, seen=seen, said="Not such a thing."))
+    (found,) = [row for row in got(client, "search.json?q=no such file")["rows"] if row["excerpts"]]
+    (excerpt,) = found["excerpts"]
+    assert "or directory" in "".join(piece for _, piece in excerpt["parts"])
+    assert [piece for hit, piece in excerpt["parts"] if hit] == ["no", "such", "file"]
+
+
+def test_a_run_without_a_model_in_its_config_has_that_of_its_episodes(
+    client: TestClient, runs: Path
+) -> None:
+    store = begin_run(runs / "second", llm={"type": "ale-llm/scripted"})
+    store.add_episode(attempt(0, trajectory=Trajectory(turns=(), stop=Stop(reason="finished"))))
+    store.close()
+    rows = got(client, "runs.json")["runs"]
+    (model,) = [row["model"] for row in rows if row["run_id"] == "second"]
+    assert model == "scripted"
 
 
 def test_runs_are_compared(client: TestClient, runs: Path) -> None:

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from ale.runs import Registry
+from ale.runs import Registry, RunReader
 from ale.testing.builders import turn
 from ale.testing.credit import known_worth
-from ale.types import Message, Stop, Trajectory
+from ale.types import Message, Score, Stop, Trajectory
 from ale.values import NAME, rates, write_values
+from ale_look.inspect.overview import overview
 from ale_look.view.bundle import write_bundle
 from ale_look.view.catalog import Catalog
 
@@ -241,6 +242,75 @@ def test_a_copy_needs_nothing_but_a_server_of_files(
         page.until("document.querySelectorAll('.turn').length === 2")
         assert "+0.500" in page.text()
         assert "Search" not in page.text()
+
+
+WIDE = "20260101-120000-3f2a-a-run-with-a-rather-long-name-of-its-own"
+
+
+@pytest.mark.parametrize("bundled", [False, True])
+def test_the_runs_page_has_name_and_success_in_sight_at_any_width(
+    bundled: bool, page: Page, served: str, catalog: Catalog, registry: Registry, tmp_path: Path
+) -> None:
+    write_run(catalog.folder / WIDE, *map(attempt, range(3)))
+    catalog.update()
+    write_bundle(catalog, tmp_path / "site", registry)
+    with files_of(tmp_path / "site") as url:
+        page.open(f"{url}/" if bundled else address(served))
+        page.until("document.querySelectorAll('#runs tbody tr').length === 2")
+        box = "document.querySelector('#runs')"
+        for width, column in ((1280, "created (UTC)"), (900, "created (UTC)"), (390, "success")):
+            page.resize(width)
+            end = f"[...{box}.querySelectorAll('th')].find((e) => e.innerText === '{column}')"
+            assert page.value(f"{end}.getBoundingClientRect().right") <= width, column
+            name = page.value(f"{box}.querySelector('td.name').getBoundingClientRect().width")
+            assert name >= 120, (width, name)
+
+
+def test_a_run_that_is_not_there_is_not_waited_for(page: Page, served: str) -> None:
+    page.open(address(served, "/run/frist"))
+    page.until("document.querySelector('[role=alert]')")
+    assert "did you mean 'first'?" in page.text()
+    assert "Reading" not in page.text()
+    page.errors = [each for each in page.errors if "400" not in each]
+
+
+def test_numbers_are_rounded_as_in_the_terminal(page: Page, served: str, runs: Path) -> None:
+    more = Trajectory(turns=(turn("Go."),) * 3, stop=Stop(reason="finished"))
+    numbers = (0, 1, 3)
+    path = write_run(runs / "mean", *map(attempt, numbers), attempt(4, trajectory=more))
+    page.open(address(served, "/run/mean"))
+    page.until("document.querySelector('#tasks tbody tr')")
+    cells = page.value("document.querySelector('#tasks tbody tr').innerText").split()
+    (row,) = [line.split() for line in overview(RunReader(path)).splitlines() if "2.2" in line]
+    assert "2.2" in row
+    assert "2.2" in cells
+
+
+def test_the_outcome_of_a_long_detail_is_in_sight(page: Page, served: str, runs: Path) -> None:
+    detail = "\n".join([*(f"line {n} of what the test printed" for n in range(40)), "exit code 0"])
+    passed = Score(criterion="tests", passed=True, value=1.0, detail=detail)
+    write_run(runs / "long", attempt(0, scores=(passed,)))
+    page.resize(390)
+    page.open(address(served, "/run/long/e/0/0-rename-0"))
+    page.until("document.querySelector('.scores summary')")
+    assert page.value("document.querySelector('.scores summary').innerText").endswith("exit code 0")
+    page.value("document.querySelector('.scores details').open = true")
+    page.until("document.querySelector('.scores pre')")
+    assert "line 20 of" in page.text()
+
+
+def test_a_pass_that_is_contested_is_said_where_success_is(
+    page: Page, served: str, runs: Path
+) -> None:
+    forged = Score(criterion="exists", passed=True, value=1.0, contested=0.0)
+    write_run(runs / "forged", attempt(0, scores=(forged,)))
+    page.open(address(served))
+    page.until("document.querySelectorAll('#runs tbody tr').length === 2")
+    rows = page.value("[...document.querySelectorAll('#runs tbody tr')].map((e) => e.innerText)")
+    assert ["1 contested pass" in row for row in rows] == ["forged" in row for row in rows]
+    page.value("location.hash = '#/run/forged'")
+    page.until("document.querySelector('header .badge.warn')")
+    assert page.value("document.querySelector('header .badge.warn').innerText").startswith("1 con")
 
 
 def test_ten_megabytes_are_shown_at_once(page: Page, served: str, runs: Path) -> None:

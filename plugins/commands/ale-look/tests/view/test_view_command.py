@@ -127,3 +127,13 @@ def test_runs_named_like_files_of_others_are_in_a_bundle(tmp_path: Path) -> None
         write_run(tmp_path / "runs" / name, attempt(0))
     said = bundled(tmp_path / "runs", tmp_path / "site", tmp_path / "index.sqlite")
     assert "2 runs, 2 episodes" in said
+
+
+def test_a_folder_that_is_not_there_gets_the_nearest_one(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs)
+    for folder, hint in (("frist", "did you mean 'first'"), ("runs", "ale run CONFIG makes it")):
+        asked = [] if folder == "runs" else [folder]
+        done = CliRunner().invoke(view, asked, obj=Registry())
+        assert hint in str(done.exception)

@@ -37,7 +37,7 @@ from ale.files import restrict
 
 FILE = "index.sqlite"
 """Name of the database, beside the run directories or in the cache."""
-OLDEST, NEWEST = "0003", "0003"
+OLDEST, NEWEST = "0003", "0004"
 """Versions of the tables that can be brought to the newest, which this package reads and writes."""
 _VERSION = re.compile(r"(?!0000)\d{4}")
 VERSIONS = "store_version"

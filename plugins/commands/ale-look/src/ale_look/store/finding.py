@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 
 from ale.errors import InputError
+from ale.strict import nearest
 from ale_look.store import schema
 from ale_look.store.listing import Order, RunFilters, chosen_runs
 
@@ -324,6 +325,34 @@ def phrases_of(wanted: str) -> list[list[str]]:
     parts = re.findall(r'"([^"]*)"|(\S+)', wanted)
     found = (_WORD.findall((quoted or word).lower()) for quoted, word in parts)
     return [words for words in found if words]
+
+
+def pattern_of(phrase: Sequence[str]) -> re.Pattern[str]:
+    """Finds a phrase of `phrases_of` in a text where the database does: as whole words."""
+    words = r"[\W_]+".join(map(re.escape, phrase))
+    unspaced = _UNSPACED.search("".join(phrase))
+    return re.compile(words if unspaced else rf"(?<![^\W_]){words}(?![^\W_])", re.IGNORECASE)
+
+
+def check_names(connection: Connection, filters: Filters) -> None:
+    """Refuse a name that no episode has: a misspelt one would only find nothing.
+
+    Raises:
+        InputError: no episode was scored by the criterion, or called the tool.
+    """
+    scored, called = schema.scores.c.criterion, schema.tools.c.tool
+    for path, column, wanted in (
+        ("failed", scored, filters.failed),
+        ("tool", called, filters.tool),
+        ("tool_failed", called, filters.tool_failed),
+    ):
+        there = select(select(column).where(column == wanted).exists())
+        if wanted is None or connection.scalar(there):
+            continue
+        known = connection.scalars(select(column).distinct()).all()
+        what = "criterion" if column is scored else "tool"
+        hint = nearest(wanted, known)
+        raise InputError.of(f"no episode has the {what} '{wanted}'", path=path, hint=hint)
 
 
 def columns_of(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,9 +111,20 @@ def list_runs(
     settings = schema.settings.c
     named = select(settings.run, settings.value).where(settings.key == "llm.model")
     models = {run: value for run, value in connection.execute(named) if value != "null"}
+    models |= _named(connection, [row["id"] for row in rows if row["id"] not in models])
     return [
         {**row, "model": models.get(row["id"], ""), "tags": of.get(row["id"], [])} for row in rows
     ]
+
+
+def _named(connection: Connection, runs: Sequence[int]) -> dict[int, str]:
+    """The models of the episodes of some runs."""
+    episodes = schema.episodes.c
+    query = select(episodes.run, episodes.model).where(episodes.run.in_(runs), episodes.model != "")
+    found: dict[int, list[str]] = {}
+    for run, model in connection.execute(query.distinct().order_by(*query.selected_columns)):
+        found.setdefault(run, []).append(model)
+    return {run: ", ".join(models) for run, models in found.items()}
 
 
 def this_host() -> str:

@@ -158,6 +158,7 @@ def score_rows(episode: Episode) -> Iterator[Row]:
             "weight": score.weight,
             "detail": plain(score.detail),
             "answer": None if score.answer is None else plain(score.answer),
+            "contested": number(score.contested),
         }
 
 

@@ -201,6 +201,7 @@ scores = Table(
     Column("weight", Float, nullable=False),
     Column("detail", Text, nullable=False),
     Column("answer", Text),
+    Column("contested", Float),
     Index("scores_by_criterion", "criterion", "passed", "episode"),
 )
 

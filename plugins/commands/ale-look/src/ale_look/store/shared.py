@@ -125,9 +125,12 @@ def times(of: str) -> Callable[[F], F]:
 def check_folder(folder: Path) -> None:
     """Raise `InputError` if there is no such folder."""
     from ale.errors import InputError
+    from ale.strict import nearest_file
 
     if not folder.is_dir():
-        hint = "name the folder that has the runs"
+        hint = nearest_file(folder) or "name the folder that has the runs"
+        if folder == RUNS:
+            hint = "ale run CONFIG makes it; or name the folder that has the runs"
         raise InputError.of("no such folder", file=str(folder), hint=hint)
 
 

@@ -11,11 +11,11 @@ from sqlalchemy import Connection, Integer, func, select
 
 from ale.errors import AleError, InputError
 from ale.intervals import success_interval
-from ale.runs import SUCCESS
+from ale.runs import SUCCESS, runs_in
 from ale.strict import nearest
 from ale_look.store import schema
 from ale_look.store.database import Database
-from ale_look.store.indexing import Indexer, runs_in
+from ale_look.store.indexing import Indexer
 from ale_look.store.listing import RunFilters, list_runs
 from ale_look.store.tables import with_states
 
@@ -107,12 +107,14 @@ class Catalog:
         with self.database.reading() as connection:
             listed = list_runs(connection, self.filters)
             attempts = _attempts(connection)
+            contested = _contested(connection)
         keys = {str(path): key for key, path in self._paths.items()}
         rates = [_rate(attempts.get(row["id"], ())) for row in listed]
+        counts = [{"n_contested": contested.get(row["id"], 0)} for row in listed]
         rows = with_states(listed)
         return [
-            {"key": keys[row["path"]], **row, **rate}
-            for row, rate in zip(rows, rates, strict=True)
+            {"key": keys[row["path"]], **row, **rate, **count}
+            for row, rate, count in zip(rows, rates, counts, strict=True)
             if row["path"] in keys
         ]
 
@@ -128,6 +130,17 @@ def _attempts(connection: Connection) -> Mapping[int, list[tuple[int, int]]]:
     for run, n, succeeded in connection.execute(query.group_by(table.run, table.task)):
         found.setdefault(run, []).append((n, int(succeeded)))
     return found
+
+
+def _contested(connection: Connection) -> dict[int, int]:
+    """By run: graded episodes with a criterion that passed, and is contested."""
+    scores, episodes = schema.scores.c, schema.episodes.c
+    query = (
+        select(episodes.run, func.count(episodes.id.distinct()))
+        .join(schema.scores, scores.episode == episodes.id)
+        .where(scores.contested.is_not(None), scores.passed, episodes.reward.is_not(None))
+    )
+    return {run: n for run, n in connection.execute(query.group_by(episodes.run))}
 
 
 def _rate(attempts: Sequence[tuple[int, int]]) -> dict[str, float | None]:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select
 from ale.errors import InputError
 from ale.text import shorten, visible
 from ale_look.store import schema
-from ale_look.store.finding import Filters, find, phrases_of
+from ale_look.store.finding import Filters, check_names, find, pattern_of, phrases_of
 from ale_look.store.listing import Order
 from ale_look.view.catalog import Catalog
 
@@ -42,6 +42,7 @@ def search(catalog: Catalog, asked: Mapping[str, str]) -> dict[str, Any]:
     order = _order(asked.get("order") or "newest")
     filters = _filters(catalog, asked, words)
     with catalog.database.reading() as connection:
+        check_names(connection, filters)
         rows = find(connection, filters, order, limit + 1)
         more = len(rows) > limit
         excerpts = _excerpts(connection, [row["id"] for row in rows[:limit]], words)
@@ -103,11 +104,11 @@ def _row(
 def _excerpts(
     connection: Connection, episodes: Sequence[int], words: str
 ) -> dict[int, list[dict[str, Any]]]:
-    """The first turns of each episode with all the words, and the text around the first one."""
+    """The first turns of each episode with all the words, and the text where most of them are."""
     phrases = phrases_of(words)
     if not phrases or not episodes:
         return {}
-    patterns = [re.compile(r"\W+".join(map(re.escape, each)), re.IGNORECASE) for each in phrases]
+    patterns = [pattern_of(each) for each in phrases]
     turns = schema.turns.c
     query = select(turns.episode, turns.turn, turns.text).where(turns.episode.in_(episodes))
     found: dict[int, list[dict[str, Any]]] = {}
@@ -118,16 +119,33 @@ def _excerpts(
 
 
 def _excerpt(text: str, patterns: Sequence[re.Pattern[str]]) -> list[list[Any]] | None:
-    """The text around the first of the words, in pieces: whether it is one of them, and the piece.
+    """The part of the text with most of the words, in pieces: whether it is one of them, and the
+    piece.
 
     None unless all of them stand in the text.
     """
-    matches = [pattern.search(text) for pattern in patterns]
-    if not all(matches):
+    found = sorted((m.span(), n) for n, each in enumerate(patterns) for m in each.finditer(text))
+    if len({n for _, n in found}) < len(patterns):
         return None
-    first = min(match.start() for match in matches if match)
+    first = _densest(found)
     part = text[max(0, first - _AROUND) : first + 2 * _AROUND]
     return [[hit, visible(piece)] for hit, piece in _pieces(part, patterns)]
+
+
+def _densest(found: Sequence[tuple[tuple[int, int], int]]) -> int:
+    """Where the part begins that has the most different words, closest together."""
+
+    def worth(i: int) -> tuple[int, int]:
+        start = found[i][0][0]
+        ends: dict[int, int] = {}
+        for j in range(i, len(found)):
+            (_, stop), word = found[j]
+            if stop > start + 2 * _AROUND:
+                break
+            ends.setdefault(word, stop)
+        return len(ends), start - max(ends.values(), default=start)
+
+    return found[max(range(len(found)), key=worth)][0][0]
 
 
 def _pieces(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[tuple[bool, str]]:

@@ -37,6 +37,7 @@ def summary(facts: Facts, credit: Chart | None) -> dict[str, Any]:
     return {
         **made,
         "progress": _progress(facts),
+        "contested": facts.total().contested,
         "charts": _charts(facts, credit),
         "stages": stages(facts),
         "tasks": _tasks(facts),

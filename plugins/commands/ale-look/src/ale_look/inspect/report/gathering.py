@@ -54,6 +54,8 @@ class Sums:
     """Graded episodes with a criterion that ran out of time."""
     damaged: int = 0
     """Graded episodes whose agent damaged its sandbox."""
+    contested: int = 0
+    """Graded episodes with a criterion that passed, and is contested."""
     reward: float = 0.0
     squares: float = 0.0
     """Sum of the squared differences of the rewards to their mean; see `_joined`."""
@@ -84,6 +86,7 @@ class Sums:
         self.succeeded += episode.reward == SUCCESS
         self.timed_out += episode.timed_out
         self.damaged += episode.damaged is not None
+        self.contested += any(s.passed and s.contested is not None for s in episode.scores)
         self.reward += episode.reward
         self._add_task(episode.task_id, TaskSums(1, episode.reward == SUCCESS, episode.reward))
         self.least = min(self.least, episode.reward)
@@ -151,6 +154,7 @@ _ADDED = (
     "broken",
     "timed_out",
     "damaged",
+    "contested",
     "reward",
     "turns",
     "calls",

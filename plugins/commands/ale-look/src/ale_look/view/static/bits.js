@@ -2,7 +2,7 @@
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact-htm.js";
 import { get } from "./api.js";
 import { looks, pieces } from "./ansi.js";
-import { percent, rewardText, tone } from "./format.js";
+import { counted, percent, rewardText, tone } from "./format.js";
 
 // What an address answers: asked again if `again` changes, while what was there stays.
 export const useAnswer = (ask, needs) => {
@@ -19,6 +19,9 @@ export const useAnswer = (ask, needs) => {
 export const Problem = ({ error }) => error && html`<p class="warning" role="alert">${error.message}</p>`;
 export const Badge = ({ kind, children, title }) => html`<span class=${`badge ${kind || ""}`} title=${title}>${children}</span>`;
 export const Reward = ({ value }) => html`<${Badge} kind=${tone(value)}>${rewardText(value)}<//>`;
+
+// Passes that may be forged: what the agent changed of the check's own tools decided them.
+export const Contested = ({ n }) => n > 0 && html` <${Badge} kind="warn" title="without what the agent changed of the check's own tools these have another value">${counted(n, "contested pass", "contested passes")}<//>`;
 
 // A share with its 95% interval.
 export const Rate = ({ share, low, high }) => (share === null || share === undefined ? "-" : html`
@@ -59,6 +62,7 @@ export const Rows = ({ rows, row, height = 520, size = ROW, label }) => {
     </div></div>`;
 };
 
+const looksOf = (column) => [column.num && "num", column.class].filter(Boolean).join(" ");
 const order = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));
 const empty = (value) => value === null || value === undefined || value === "";
 
@@ -72,10 +76,10 @@ export const Table = ({ columns, rows, start, most = 1000, id }) => {
   const column = columns.find((each) => each.name === by.column);
   const shown = useMemo(() => (column ? sorted(rows, column.value, by.down) : rows), [rows, by.column, by.down]);
   return html`<div class="scroll" tabindex="0"><table id=${id}><thead><tr>${columns.map((each) => html`
-    <th scope="col" class=${each.num ? "num" : ""} aria-sort=${each.name === by.column ? (by.down ? "descending" : "ascending") : undefined}>
+    <th scope="col" class=${looksOf(each)} aria-sort=${each.name === by.column ? (by.down ? "descending" : "ascending") : undefined}>
       ${each.value ? html`<button type="button" onClick=${() => setBy({ column: each.name, down: each.name === by.column ? !by.down : Boolean(each.num) })}>${each.name}</button>` : each.name}</th>`)}
     </tr></thead><tbody>${shown.slice(0, most).map((row) => html`<tr key=${row.key || row.id}>${columns.map((each) => html`
-      <td class=${each.num ? "num" : each.class || ""}>${each.cell(row)}</td>`)}</tr>`)}</tbody></table>
+      <td class=${looksOf(each)}>${each.cell(row)}</td>`)}</tr>`)}</tbody></table>
     ${shown.length > most && html`<p class="note">The first ${most} of ${shown.length}.</p>`}</div>`;
 };
 

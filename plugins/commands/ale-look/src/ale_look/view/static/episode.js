@@ -25,10 +25,16 @@ const useSchemes = (run, offset, names) => {
   return state;
 };
 
+// What a criterion saw; folded where it passed and that is long, with both of its ends in sight.
+const BRIEF = 200;
+const ends = (text) => `${text.slice(0, BRIEF / 2)} \u2026 ${text.slice(-BRIEF / 2)}`;
+const Detail = ({ score: [, passed, , , text] }) => (!text ? null : passed && text.length > 2 * BRIEF
+  ? html`<${Fold} title=${ends(text)}><pre>${text}</pre><//>` : html`<pre>${text}</pre>`);
+
 const Score = ({ score, evidence }) => html`<li><${Badge} kind=${score[1] ? "good" : "bad"}>${score[1] ? "passed" : "failed"}<//>
   <span>${scoreText(score)}${evidence?.answer && html` <small>answer ${evidence.answer}</small>`}</span>
   ${evidence?.contested !== null && evidence?.contested !== undefined && html`<${Badge} kind="warn">contested: ${plain(evidence.contested)} without what the agent changed<//>`}
-  ${evidence?.timed_out && html`<${Badge} kind="warn">ran out of time<//>`}${score[4] && html`<pre class=${score[1] ? "brief" : ""}>${score[4]}</pre>`}</li>`;
+  ${evidence?.timed_out && html`<${Badge} kind="warn">ran out of time<//>`}<${Detail} score=${score} /></li>`;
 
 const Failure = ({ failure: [stage, kind, text, traceback] }) => html`<div class="fail"><p>broke in ${stage}: ${kind}</p><pre>${text}</pre>${traceback && html`<${Fold} title="traceback"><pre>${traceback}</pre><//>`}</div>`;
 

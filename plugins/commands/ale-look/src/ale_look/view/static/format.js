@@ -1,15 +1,21 @@
+// As Python writes a number: between two of as many digits, the even one.
+const fixed = (value, digits) => {
+  const times = value * 10 ** digits;
+  const between = Number.isInteger(value * 2 ** (digits + 1)) && Math.abs(times % 1) === 0.5;
+  return (between ? 2 * Math.round(times / 2) / 10 ** digits : value).toFixed(digits);
+};
 // Numbers and times as people read them; from ten digits before the point on in powers of ten.
 export const plain = (value, digits = 2) => {
   if (value === null || value === undefined) return "-";
-  return Math.abs(value) < 1e9 ? value.toFixed(digits) : `${+value.toPrecision(4)}`;
+  return Math.abs(value) < 1e9 ? fixed(value, digits) : `${+value.toPrecision(4)}`;
 };
 export const signed = (value, digits = 3) => {
   if (value === null || value === undefined) return "-";
   return (value >= 0 ? "+" : "\u2212") + plain(Math.abs(value), digits);
 };
-export const percent = (share, digits = 0) => (share === null || share === undefined ? "-" : `${(100 * share).toFixed(digits)}%`);
+export const percent = (share, digits = 0) => (share === null || share === undefined ? "-" : `${fixed(100 * share, digits)}%`);
 export const whole = (value) => (value === null || value === undefined ? "-" : Math.round(value).toLocaleString("en"));
-export const counted = (n, noun) => `${whole(n)} ${noun}${n === 1 ? "" : "s"}`;
+export const counted = (n, noun, several = `${noun}s`) => `${whole(n)} ${n === 1 ? noun : several}`;
 export const seconds = (value) => {
   if (value === null || value === undefined) return "-";
   if (value < 1) return `${Math.round(1000 * value)} ms`;

@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useState } from "./preact-htm.js";
 import { episodesOf, get, runPath } from "./api.js";
 import { counted, passAt, percent, plain, seconds, whole } from "./format.js";
 import { replaceQuery, toEpisode, toTask } from "./route.js";
-import { Badge, Chart, Fold, Problem, Rate, Reward, Rows, Table, useLater } from "./bits.js";
+import { Badge, Chart, Contested, Fold, Problem, Rate, Reward, Rows, Table, useLater } from "./bits.js";
 import { State } from "./runs.js";
 
 const Progress = ({ progress }) => progress && html`<div class="progress" role="status">
@@ -11,7 +11,7 @@ const Progress = ({ progress }) => progress && html`<div class="progress" role="
   ${progress.of && html`<progress max=${progress.of} value=${progress.done}></progress>`}</div>`;
 
 const Head = ({ run }) => html`<header><h1>${run.run_id}</h1>
-  <p class="sub"><${State} state=${run.outcome.name} />${run.outcome.time && ` after ${run.outcome.time}`}${run.outcome.started && ` · started ${run.outcome.started}`}</p>
+  <p class="sub"><${State} state=${run.outcome.name} /><${Contested} n=${run.contested} />${run.outcome.time && ` after ${run.outcome.time}`}${run.outcome.started && ` · started ${run.outcome.started}`}</p>
   <${Progress} progress=${run.progress} />
   ${run.warnings.map((text) => html`<p class="warning" role="alert">${text}</p>`)}
   <p class="picks">${run.parts.map(([part, kind]) => html`<span><small>${part}</small> ${kind}</span>`)}</p>
@@ -123,7 +123,7 @@ export const Run = ({ changes, run: key, query }) => {
   }, [key, version]);
   const { run, rows, error } = state;
   useEffect(() => { if (run) document.title = run.run_id; }, [run]);
-  if (!run) return html`<${Problem} error=${error} /><p class="empty">Reading the run</p>`;
+  if (!run) return (error ? html`<${Problem} error=${error} />` : html`<p class="empty">Reading the run</p>`);
   return html`<${Problem} error=${error} /><${Head} run=${run} /><${Charts} charts=${run.charts} /><${Tasks} run=${run} rows=${rows} />
     <${Episodes} run=${key} rows=${rows} query=${query} /><${Causes} run=${run} rows=${rows} /><${Starts} rows=${run.starts} /><${Forks} rows=${run.forks} />
     <${Time} stages=${run.stages} /><${About} run=${run} />`;

@@ -3,24 +3,24 @@ import { html, useEffect, useState } from "./preact-htm.js";
 import { get } from "./api.js";
 import { moment, plain, seconds, whole } from "./format.js";
 import { go, link, replaceQuery } from "./route.js";
-import { Badge, Problem, Rate, Table } from "./bits.js";
+import { Badge, Contested, Problem, Rate, Table } from "./bits.js";
 
 const TONES = { completed: "good", running: "live", interrupted: "", drained: "warn" };
 export const State = ({ state }) => html`<${Badge} kind=${TONES[state] ?? "bad"}>${state}<//>`;
 
 const COLUMNS = (picked, pick) => [
-  { name: "", cell: (row) => html`<input type="checkbox" aria-label=${`compare ${row.run_id}`} checked=${picked.includes(row.key)} onChange=${() => pick(row.key)} />` },
-  { name: "run", value: (row) => row.run_id, cell: (row) => html`<a href=${link(["run", row.key])}>${row.run_id}</a>${row.key.includes("/") && html` <small>${row.key}</small>`}` },
+  { name: "", class: "pick", cell: (row) => html`<input type="checkbox" aria-label=${`compare ${row.run_id}`} checked=${picked.includes(row.key)} onChange=${() => pick(row.key)} />` },
+  { name: "run", class: "name", value: (row) => row.run_id, cell: (row) => html`<a href=${link(["run", row.key])}>${row.run_id}</a>${row.key.includes("/") && html` <small>${row.key}</small>`}` },
   { name: "state", value: (row) => row.state, cell: (row) => html`<${State} state=${row.state} />` },
-  { name: "model", value: (row) => row.model, cell: (row) => row.model || "-" },
-  { name: "tasks", num: true, value: (row) => row.n_tasks, cell: (row) => whole(row.n_tasks) },
-  { name: "success", value: (row) => row.success, cell: (row) => html`<${Rate} share=${row.success} low=${row.low} high=${row.high} />` },
-  { name: "reward", num: true, value: (row) => row.mean_reward, cell: (row) => plain(row.mean_reward) },
-  { name: "episodes", num: true, value: (row) => row.n_episodes, cell: (row) => whole(row.n_episodes) },
-  { name: "broken", num: true, value: (row) => row.n_broken, cell: (row) => (row.n_broken ? html`<span class="fail">${whole(row.n_broken)}</span>` : "0") },
-  { name: "took", num: true, value: (row) => row.seconds, cell: (row) => seconds(row.seconds) },
-  { name: "tags", cell: (row) => row.tags.map((tag) => html`<${Badge}>${tag}<//> `) },
-  { name: "created (UTC)", value: (row) => row.created, cell: (row) => moment(row.created) },
+  { name: "model", class: "mid", value: (row) => row.model, cell: (row) => row.model || "-" },
+  { name: "tasks", num: true, class: "wide", value: (row) => row.n_tasks, cell: (row) => whole(row.n_tasks) },
+  { name: "success", value: (row) => row.success, cell: (row) => html`<${Rate} share=${row.success} low=${row.low} high=${row.high} /><${Contested} n=${row.n_contested} />` },
+  { name: "reward", num: true, class: "wide", value: (row) => row.mean_reward, cell: (row) => plain(row.mean_reward) },
+  { name: "episodes", num: true, class: "mid", value: (row) => row.n_episodes, cell: (row) => whole(row.n_episodes) },
+  { name: "broken", num: true, class: "mid", value: (row) => row.n_broken, cell: (row) => (row.n_broken ? html`<span class="fail">${whole(row.n_broken)}</span>` : "0") },
+  { name: "took", num: true, class: "wide", value: (row) => row.seconds, cell: (row) => seconds(row.seconds) },
+  { name: "tags", class: "wide", cell: (row) => row.tags.map((tag) => html`<${Badge}>${tag}<//> `) },
+  { name: "created (UTC)", class: "mid", value: (row) => row.created, cell: (row) => moment(row.created) },
 ];
 
 const fits = (row, words) => {
@@ -41,7 +41,7 @@ export const Runs = ({ about, changes, query }) => {
     return () => clearTimeout(again);
   }, [changes]);
   const { data, error } = answer;
-  if (!data) return html`<${Problem} error=${error} /><p class="empty">Reading the runs</p>`;
+  if (!data) return (error ? html`<${Problem} error=${error} />` : html`<p class="empty">Reading the runs</p>`);
   const words = (query.get("q") || "").toLowerCase().split(/\s+/).filter(Boolean);
   const rows = data.runs.filter((row) => fits(row, words));
   const pick = (key) => setPicked((was) => (was.includes(key) ? was.filter((each) => each !== key) : [...was, key]));

@@ -36,14 +36,14 @@ export const Search = ({ query }) => {
       get(`search.json?${asked}`, end.signal).then((data) => {
         set({ answer: { ...data, took: performance.now() - begun } });
         if (data.reading) again = setTimeout(ask, 1000);
-      }, (error) => { if (!end.signal.aborted) set((was) => ({ ...was, error })); });
+      }, (error) => { if (!end.signal.aborted) set({ error }); });
     };
     ask();
     return () => { end.abort(); clearTimeout(again); };
   }, [asked]);
   const field = ([name, title]) => html`<label key=${name}><small>${title}</small><input inputmode=${NUMBERS.includes(name) ? "decimal" : "text"} value=${given[name] || ""} onInput=${(e) => replaceQuery({ [name]: e.target.value })} /></label>`;
   const choice = (name, title, options) => html`<label key=${name}><small>${title}</small><select value=${given[name] || options[0]} onChange=${(e) => replaceQuery({ [name]: e.target.value })}>${options.map((each) => html`<option value=${each}>${each || "any"}</option>`)}</select></label>`;
-  return html`<h1 class="hidden">Search</h1><input type="search" class="big" ref=${box} aria-label="words" placeholder=${"words of one turn, \"in this order\""} value=${given.q || ""} onInput=${(e) => replaceQuery({ q: e.target.value })} />
+  return html`<h1 class="hidden">Search</h1><input type="search" class="big" ref=${box} aria-label="words" placeholder=${"whole words of one turn, \"in this order\""} value=${given.q || ""} onInput=${(e) => replaceQuery({ q: e.target.value })} />
     <div class="fields">${FIELDS.map(field)}${CHOICES.map(([name, options]) => choice(name, name, options))}
       <label><small>broken</small><select value=${given.broken || ""} onChange=${(e) => replaceQuery({ broken: e.target.value })}><option value="">any</option><option value="0">no</option><option value="1">yes</option></select></label>
       ${choice("order", "order", ORDERS)}</div>

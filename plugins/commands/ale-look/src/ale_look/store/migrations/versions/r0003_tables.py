@@ -1,7 +1,7 @@
 """The tables, and full-text search over the turns: FTS5 in SQLite, a tsvector in PostgreSQL.
 
-Both find the same words: letters and digits in a row, without regard to case. With a further step,
-this one gets the tables as they were before it, written out.
+Both find the same words: letters and digits in a row, without regard to case. The tables are those
+of now: a further step changes what an older version of this package has made.
 """
 
 from alembic import op
