@@ -48,6 +48,7 @@ from ale._store.lock import holder, lock
 from ale.errors import InputError, PluginError
 from ale.plugin import Benchmark, BuildContext, Ranks
 from ale.strict import Node, from_plain, nearest, parse_yaml
+from ale.types import Task
 
 __all__ = [
     "BRANCHED_FROM",
@@ -78,6 +79,7 @@ __all__ = [
     "apply_overrides",
     "branch_run",
     "build_choice",
+    "changed_tasks",
     "changes_for_resume",
     "check_choice",
     "check_config",
@@ -202,6 +204,44 @@ def changes_for_resume(
         [each.path for each in made if not each.allowed],
         [f"{each.path}={json.dumps(each.now)}" for each in allowed],
     )
+
+
+def changed_tasks(run: RunReader, config: Path, registry: Registry) -> list[str]:
+    """How the tasks of a config differ from those of a stored run, which a resume uses.
+
+    Args:
+        config: of the YAML file.
+
+    Returns:
+        ``'ID' is new``, ``'ID' is another one now`` or ``'ID' is gone``. The contents of files that
+        a task names are not compared.
+
+    Raises:
+        InputError: the config is not valid, or a task can't be read.
+    """
+    stored = {task.id: _facts(task) for task in run.tasks}
+    if len(stored) != run.manifest["n_tasks"]:
+        return []  # it was killed while it stored them: a resume reads them again
+    loaded = load_config(config, registry)
+    context = Host(registry=registry).context(loaded, run.path, str(run.manifest["run_id"]))
+    now = {task.id: _facts(task) for task in build(loaded.tasks, context).load()}
+    both = stored.keys() & now.keys()
+    return [
+        *(f"'{id}' is new" for id in now if id not in stored),
+        *(f"'{id}' is another one now" for id in now if id in both and now[id] != stored[id]),
+        *(f"'{id}' is gone" for id in stored if id not in now),
+    ]
+
+
+def _facts(task: Task) -> str:
+    """A task without where it was read."""
+    told = plain(task)
+    for part in (told, *told.get("steps", ())):
+        part.pop("origin", None)
+        for criterion in part.get("criteria", ()):
+            criterion.pop("file", None)
+            criterion.pop("line", None)
+    return json.dumps(told, sort_keys=True)
 
 
 def written_config(tree: Node, registry: Registry, overrides: Sequence[str] = ()) -> dict[str, Any]:

@@ -108,6 +108,30 @@ def test_a_folder_with_a_run_of_another_config_is_refused(desk: Any, serve: Serv
     assert len(desk.episodes) == 2
 
 
+def test_other_tasks_than_those_of_the_run_are_refused_and_named(desk: Any) -> None:
+    def write(id: str, solution: str) -> None:
+        check = {"type": "command_exit_code", "command": "test -e done"}
+        task = {"id": id, "goal": "g", "solution": [solution], "success_criteria": [check]}
+        (desk.folder / "tasks").mkdir(exist_ok=True)
+        (desk.folder / "tasks" / f"{id}.yaml").write_text(json.dumps(task))
+
+    write("a", "touch done")
+    write("b", "touch done")
+    flags = ("tasks", "--agent", "oracle", "--sandbox", "local", "--out", "out")
+    for _ in range(2):
+        done = desk.bench(*flags)
+        assert done.code == 0, done.err
+    assert "continuing out/" in done.err
+    write("a", "true")
+    write("c", "touch done")
+    (desk.folder / "tasks" / "b.yaml").unlink()
+    done = desk.bench(*flags)
+    assert done.code == 2
+    assert "a run of other tasks: 'c' is new, 'a' is another one now, 'b' is gone" in done.err
+    assert "choose another --out" in done.err
+    assert len(desk.episodes) == 2
+
+
 def test_a_folder_in_which_a_run_is_running_is_refused(desk: Any, serve: Serve) -> None:
     flags = (*GSM8K, serve(delay_s=0.3).url, "-k", "200", "-n", "1")
     process = desk.start(*flags)

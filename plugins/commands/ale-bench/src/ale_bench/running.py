@@ -14,7 +14,7 @@ import yaml
 
 from ale.commands import ale
 from ale.errors import InputError
-from ale.runs import Registry, RunReader, changes_for_resume, lock, without_overrides
+from ale.runs import Registry, RunReader, changed_tasks, changes_for_resume, lock, without_overrides
 
 CONFIG = "config.yaml"
 NOT_STARTED = (1, 2)
@@ -118,18 +118,35 @@ def _changed(path: Path, text: str, run: Path, registry: Registry) -> list[str]:
         return []
     before, now = dict(_flat(yaml.safe_load(path.read_text()))), dict(_flat(yaml.safe_load(text)))
     changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-    if not changed:
-        return []
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        file.write(text)
-        file.flush()
-        fixed, free = changes_for_resume(RunReader(run), Path(file.name), registry)
+    fixed: list[str] = []
+    free: list[str] = []
+    with _file(text) as file:
+        if changed:
+            fixed, free = changes_for_resume(RunReader(run), file, registry)
+        if not fixed:
+            _check_tasks(run, file, registry)
     if fixed:
         shown = (f"{key} {before.get(key)} -> {now.get(key)}" for key in changed[:_SHOWN])
         message = f"this folder has a run of another config: {', '.join(shown)}"
         hint = "choose another --out, or give the same options to continue it"
         raise InputError.of(message, file=str(path), hint=hint)
     return free
+
+
+@contextmanager
+def _file(text: str) -> Iterator[Path]:
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(text)
+        file.flush()
+        yield Path(file.name)
+
+
+def _check_tasks(run: Path, config: Path, registry: Registry) -> None:
+    if differing := changed_tasks(RunReader(run), config, registry):
+        more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
+        message = f"this folder has a run of other tasks: {', '.join(differing[:_SHOWN])}{more}"
+        hint = "choose another --out, which runs the tasks as they are now"
+        raise InputError.of(message, file=os.path.relpath(run), hint=hint)
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
