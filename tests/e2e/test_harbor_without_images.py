@@ -4,6 +4,12 @@ from typing import Any
 
 import pytest
 
+from ale.plugin import BuildContext
+from ale.types import Task
+from ale_agent_oracle.validate.badge import fingerprint
+from ale_tasks_harbor.options import HarborOptions
+from ale_tasks_harbor.source import HarborSource
+
 from .harbor_tasks import add, config, outcomes, skip_without
 
 
@@ -34,6 +40,24 @@ def test_a_task_that_needs_no_image_gets_its_verdict(
     config(workshop, "bubblewrap", sandbox=sandbox, agent={"type": agent})
     workshop.succeeds("run", "run.yaml")
     assert outcomes(workshop)["one"][0] == reward
+
+
+def test_a_badge_holds_when_task_folders_are_read_again(workshop: Any) -> None:
+    """Though each reading has a new key, with which what an image holds is recorded."""
+    add(workshop, "one", solve="touch done")
+    options = HarborOptions(path=workshop.folder / "tasks")
+
+    def read() -> Task:
+        (task,) = HarborSource(options, BuildContext()).load()
+        return task
+
+    first, again = read(), read()
+    assert first.setup_steps != again.setup_steps
+    before = fingerprint(first)
+    assert before == fingerprint(again)
+    script = next((workshop.folder / "tasks").rglob("test.sh"))
+    script.write_text(f"{script.read_text()}\ntrue\n")
+    assert before != fingerprint(read())
 
 
 def test_a_task_is_refused_where_its_tests_would_be_put_on_this_machine(workshop: Any) -> None:

@@ -301,6 +301,19 @@ def test_the_fingerprint_is_of_content_and_not_of_places(tmp_path: Path) -> None
     assert fingerprint(found[0]) != fingerprint(replace(found[0], goal="h"))
 
 
+def test_the_fingerprint_leaves_out_a_key_that_is_made_at_each_load(tmp_path: Path) -> None:
+    def task(key: str, setup: str = "") -> Task:
+        spec = CriterionSpec(type="task_tests", options={"record_key": key, "tests": []})
+        step = Task(id="a.1", goal="g", criteria=(spec,))
+        return Task(id="a", goal="g", setup_steps=(f"key={key}\n{setup}",), steps=(step,))
+
+    one, two = fingerprint(task("0a" * 24)), fingerprint(task("1b" * 24))
+    assert one == two
+    assert one != fingerprint(task("0a" * 24, "rm -rf x"))
+    assert fingerprint(task("rm x")) != fingerprint(task("rm y"))
+    assert fingerprint(task("0a" * 16)) != fingerprint(task("1b" * 16))  # as long as a digest
+
+
 def test_a_badge_that_can_not_be_written_is_refused_before_the_validation(
     tasks: Callable[..., Path], call: Callable[..., Result], tmp_path: Path
 ) -> None:

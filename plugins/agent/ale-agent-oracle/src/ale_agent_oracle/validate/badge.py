@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,24 @@ from ale_agent_oracle.attack import path_in
 _SHOWN = 5
 _PLACES = ("origin", "file", "line")
 """Fields that say where a task is from, not what it is."""
+_KEY = re.compile(r"[0-9a-f]{48}")
+"""A key that a task source makes anew at each load, as no agent may know it beforehand: the option
+``record_key`` of a criterion, which is in the setup steps too. It is longer than the digest of a
+file, so that none can hide another file."""
 
 
 def fingerprint(task: Task) -> str:
     """A digest of a task and of the files of this machine that it names, wherever they are."""
     base = Path(task.criteria[0].file).parent if task.criteria and task.criteria[0].file else None
     text = json.dumps(_facts(task, base), sort_keys=True, default=str)
+    for key in _keys(task):
+        text = text.replace(key, "")
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _keys(task: Task) -> set[str]:
+    given = (spec.options.get("record_key") for one in (task, *task.steps) for spec in one.criteria)
+    return {key for key in given if isinstance(key, str) and _KEY.fullmatch(key)}
 
 
 def _facts(value: Any, base: Path | None) -> Any:
