@@ -88,12 +88,22 @@ TOOLS = (
     added("/app/pyproject.toml"),
     added("/app/.git/config"),
     added("/lib/x86_64-linux-gnu/libc.so.6"),
+    added("/app/shown/json.py"),
+    added("/app/numpy.py"),
+    added("/app/lib/numpy/__init__.py"),
+    added("/app/elsewhere/hooks/post-checkout"),
+    added("/app/elsewhere/info/attributes"),
+    added("/app/elsewhere/config"),
+    added("/app/elsewhere/index"),
 )
 WORK = (
     added("/app/out.txt"),
     changed("/app/main.py"),
     removed("/app/old.py"),
-    added("/app/mine/json.py"),
+    added("/app/images/json.py"),
+    changed("/app/numpy.py"),
+    added("/app/plain/index"),
+    added("/app/plain/hooks/mine.py"),
     added("/app/plain/pyproject.toml"),
     added("/app/plain/.git/config"),
     added("/srv/data/it"),
@@ -105,10 +115,15 @@ WORK = (
     added(f"{SITE}/plain.pth"),
     added("/opt/mine/lib/data"),
 )
+NUMPY = ("/usr/lib/python3/dist-packages", "/usr/lib/python3/dist-packages/numpy")
 FILES = {
     f"{SITE}/x.PTH": b"\xef\xbb\xbfimport os",
     f"{SITE}/plain.pth": b"/app/src\n",
-    "/app/mine/__init__.py": b"",
+    "/app/shown/__init__.py": b"",
+    "/app/elsewhere/HEAD": b"",
+    "/app/elsewhere/config": b"[diff 'd']\n\tcommand = true",
+    "/app/.git/HEAD": b"",
+    "/app/plain/.git/HEAD": b"",
     "/app/.venv/pyvenv.cfg": b"",
     "/app/pyproject.toml": b"[tool.pytest.ini_options]",
     "/app/plain/pyproject.toml": b"[project]",
@@ -119,13 +134,19 @@ FILES = {
 
 @pytest.mark.parametrize("change", TOOLS, ids=lambda change: f"{change.kind} {change.path}")
 async def test_changes_to_what_tests_run_with(change: CarriedChange) -> None:
-    judge = FakeJudge([change], FILES, ["/usr/lib/python3/dist-packages/numpy"])
+    judge = FakeJudge([change], FILES, NUMPY)
     assert await tools_among(judge, SCOPE) == [change.path]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("change", WORK, ids=lambda change: f"{change.kind} {change.path}")
 async def test_changes_that_are_work(change: CarriedChange) -> None:
-    judge = FakeJudge([change], FILES)
+    judge = FakeJudge([change], FILES, [*NUMPY, "/app/images/__init__.py"])
+    assert await tools_among(judge, SCOPE) == []  # type: ignore[arg-type]
+
+
+async def test_a_module_of_a_package_is_work() -> None:
+    mine = ["/app/mine/__init__.py", "/app/mine/json.py"]
+    judge = FakeJudge([added(path) for path in mine], dict.fromkeys(mine, b""))
     assert await tools_among(judge, SCOPE) == []  # type: ignore[arg-type]
 
 

@@ -24,7 +24,13 @@ def add(workshop: Any, name: str, left: Left) -> None:
             workshop.write(f"tests/{name}/test_it.py", UNIT_TEST)
             made["tests"] = str(workshop.folder / "tests" / name)
         criteria.append(made)
-    workshop.task(name, success_criteria=criteria, solution=[left.solve], keep_processes=left.keep)
+    workshop.task(
+        name,
+        success_criteria=criteria,
+        setup_steps=[left.setup],
+        solution=[left.solve],
+        keep_processes=left.keep,
+    )
 
 
 @pytest.mark.parametrize(

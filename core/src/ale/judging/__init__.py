@@ -1,6 +1,6 @@
 """Judges what an agent has left in a fresh sandbox, and says what the verdict rests on."""
 
 from ale.judging.judge import Place, had_no_judge, judged
-from ale.judging.tools import Scope, named_in
+from ale.judging.tools import Scope, lost_its_mode, named_in
 
-__all__ = ["Place", "Scope", "had_no_judge", "judged", "named_in"]
+__all__ = ["Place", "Scope", "had_no_judge", "judged", "lost_its_mode", "named_in"]

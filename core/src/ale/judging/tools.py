@@ -7,13 +7,15 @@ narrow lets a forgery pass.
 
 import posixpath
 import re
+import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from attrs import field, frozen
 
 from ale.errors import SandboxError
+from ale.judging import git
 from ale.protocols import Judge
 from ale.types import CarriedChange
 
@@ -41,13 +43,10 @@ _PASSING = ("/tmp", "/var/tmp", "/var/cache", "/var/log", "/var/lib/apt/lists", 
 """Folders that lose files by themselves."""
 _NEVER_NAMED = re.compile(r"/(?:s?bin|lib[^/]*|\.[^/]+)(?:/|$)|\.so(?:\.|$)|preload|profile|\.pth$")
 """Paths of programs, libraries and settings, which tests may name and yet not be about."""
-_GIT = re.compile(
-    rb"fsmonitor|hookspath|external|textconv|filter|sshcommand|pager|editor|helper|include|proc"
-    rb"|attributesfile|worktree|alias",
-    re.IGNORECASE,
-)
 _PYTEST = re.compile(rb"pytest")
 _LONGEST = 1 << 20
+_LONGEST_INDEX = 1 << 28
+_PYTHONS = tuple(f"python3.{minor}" for minor in range(6, 20))
 
 
 @frozen(kw_only=True)
@@ -90,11 +89,29 @@ def named_in(texts: Iterable[str], files: Iterable[Path] = ()) -> Callable[[str]
     return names
 
 
+def lost_its_mode(old: int, new: int) -> bool:
+    """Whether a file of the image's can't be read or run by all who could, or is no file any more.
+
+    Who tries in vain to run it does not use it, and may take that for an answer.
+
+    Args:
+        old: the image's mode.
+    """
+    if stat.S_ISLNK(new):
+        return False  # which is followed
+    return not stat.S_ISREG(new) or bool(old & ~new & 0o555)
+
+
 async def tools_among(judge: Judge, scope: Scope) -> list[str]:
     """The paths of used changes that could decide a verdict by what tests run with."""
     found = []
-    for change in await judge.used():
-        if await _is_tool(change, judge, scope):
+    changes = await judge.used()
+    used = {change.path for change in changes}
+    modules = any(change.kind == "added" and _is_module(change.path) for change in changes)
+    installed = await _places_of_packages(judge, scope) if modules else []
+    for change in changes:
+        shadows = await _is_shadow(change, judge, scope, used, installed)
+        if shadows or await _is_tool(change, judge, scope):
             found.append(change.path)
     return found
 
@@ -159,24 +176,89 @@ async def _image_has(folder: str, name: str, judge: Judge) -> bool:
 
 
 async def _is_setting(path: str, judge: Judge) -> bool:
-    """Settings of test runners and git, and modules that come before those of Python's library."""
-    folder, name = posixpath.split(path)
-    if name in _SETTINGS or "/.git/hooks/" in path:
+    """Settings of test runners and git."""
+    _, name = posixpath.split(path)
+    if name in _SETTINGS:
         return True
     if name in _MAYBE_SETTINGS:
         return _PYTEST.search(await _content(path, judge)) is not None
-    if path.endswith("/.git/config") or name in (".gitconfig", "gitconfig"):
-        return _GIT.search(await _content(path, judge)) is not None
-    if not name.endswith((".py", ".so", ".pyc")):
+    return await _is_setting_of_git(path, judge)
+
+
+async def _is_setting_of_git(path: str, judge: Judge) -> bool:
+    """Settings that run programs or hide files, wherever the repository is kept."""
+    folder, name = posixpath.split(path)
+    above, base = posixpath.split(folder)
+    if name in (".gitconfig", "gitconfig") or (base == "git" and name == "config"):
+        return git.decides(await _content(path, judge))
+    if base in ("hooks", "info") and await judge.has(f"{above}/HEAD"):
+        return base == "hooks" or name == "attributes"
+    if not await judge.has(f"{folder}/HEAD"):
+        return False
+    if name in ("config", "config.worktree"):
+        return git.decides(await _content(path, judge))
+    if name == "index" or name.startswith("sharedindex."):
+        return git.hides(await _content(path, judge, _LONGEST_INDEX))
+    return False
+
+
+async def _is_shadow(
+    change: CarriedChange,
+    judge: Judge,
+    scope: Scope,
+    used: Collection[str],
+    installed: Sequence[str],
+) -> bool:
+    """Whether a module is found before one of Python's library, or before an installed one.
+
+    Args:
+        used: paths of all used changes.
+        installed: folders of packages.
+    """
+    folder, name = posixpath.split(change.path)
+    if change.kind == "removed" or not _is_module(name):
         return False
     if name == "__init__.py":
         folder, name = posixpath.split(folder)
-    if name.partition(".")[0] not in MODULES:
+    if _SITE.fullmatch(f"{folder}/{name}") is not None:
         return False
     if posixpath.basename(folder) == "__pycache__":
         folder = posixpath.dirname(folder)
-    # In a package it is another module.
-    return not await judge.has(f"{folder}/__init__.py")
+    module = name.partition(".")[0]
+    if module not in MODULES and not (
+        change.kind == "added" and await _is_installed(module, judge, installed)
+    ):
+        return False
+    if folder == scope.workdir.rstrip("/"):
+        return True
+    # In a package it is another module: Python reads that one's first, unless it is the image's.
+    package = f"{folder}/__init__.py"
+    if not await judge.has(package):
+        return True
+    return package not in used and not await judge.has(package, image=True)
+
+
+async def _is_installed(module: str, judge: Judge, installed: Sequence[str]) -> bool:
+    for place in installed:
+        for file in (module, f"{module}.py"):
+            if await judge.has(f"{place}/{file}"):
+                return True
+    return False
+
+
+async def _places_of_packages(judge: Judge, scope: Scope) -> list[str]:
+    """Folders in which packages are usually installed."""
+    venvs = (posixpath.join(scope.workdir, name) for name in (".venv", "venv"))
+    found = ["/usr/lib/python3/dist-packages"]
+    for base in ("/usr", "/usr/local", "/opt/conda", "/opt/venv", "/venv", *venvs):
+        for python in _PYTHONS if await judge.has(f"{base}/lib") else ():
+            if await judge.has(f"{base}/lib/{python}"):
+                found += [f"{base}/lib/{python}/{kind}-packages" for kind in ("site", "dist")]
+    return found
+
+
+def _is_module(name: str) -> bool:
+    return name.endswith((".py", ".so", ".pyc"))
 
 
 async def _is_program_of_venv(path: str, judge: Judge) -> bool:
@@ -187,10 +269,10 @@ async def _is_program_of_venv(path: str, judge: Judge) -> bool:
     return base == "bin" and await judge.has(f"{above}/pyvenv.cfg")
 
 
-async def _content(path: str, judge: Judge) -> bytes:
+async def _content(path: str, judge: Judge, longest: int = _LONGEST) -> bytes:
     """A file of the judge; text that matches everything if it can't be read."""
     try:
-        return await judge.sandbox.read(path, max_bytes=_LONGEST)
+        return await judge.sandbox.read(path, max_bytes=longest)
     except (OSError, SandboxError):
         return b"import pytest hookspath"
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from ale.errors import UnsupportedError
+from ale.judging import git, lost_its_mode
 from ale.protocols import Guarded
 from ale.types import CarriedChange
 from ale_sandbox_bubblewrap.layers import ROOT
@@ -76,6 +77,11 @@ class Carried:
     _times: dict[str, tuple[int, int, int]] = field(factory=dict, init=False)
     _removed: list[str] = field(factory=list, init=False)
     _revealed: set[str] = field(factory=set, init=False)
+    _unusable: set[str] = field(factory=set, init=False)
+    """Files of the host that have lost a mode or are of another kind: who fails to run them does
+    not use them."""
+    _indexes: list[str] = field(factory=list, init=False)
+    """What git has noted of files."""
 
     def mark(self) -> None:
         """Take out what is left out, and set the times of the rest."""
@@ -86,6 +92,16 @@ class Carried:
                 self._revealed.add(path)
         for tree in self.trees:
             self._folder("" if tree == ROOT else f"/{tree}")
+        for path in self._indexes:
+            self._move_index(path)
+
+    def _move_index(self, path: str) -> None:
+        """Make what git knew of files true of the copies, which have other numbers and times."""
+        source, target = (Path(self._place("", layer)) for layer in (self.source, self.target))
+        git.move_index(path, source=source, seen=target, into=target)
+        times = _times(self._place(path))
+        if path in self._times and times is not None:
+            self._times[path] = times
 
     def _folder(self, path: str) -> None:
         waiting = [path]
@@ -126,16 +142,21 @@ class Carried:
             return
         place = self._place(path)
         os.utime(place, ns=(0, os.lstat(place).st_mtime_ns), follow_symlinks=False)
+        if path.endswith(git.INDEX) and stat.S_ISREG(mode):
+            self._indexes.append(path)
         times = _times(place)
         if times is not None and self._is_new(path):
             self._times[path] = times
+            old = self._image(path)
+            if old is not None and lost_its_mode(old.lstat().st_mode, mode):
+                self._unusable.add(path)
 
     def used(self) -> list[CarriedChange]:
         """See `ale.protocols.Judge.used`. By path."""
         found = [
             self._change(path)
             for path, times in self._times.items()
-            if _times(self._place(path)) != times
+            if path in self._unusable or _times(self._place(path)) != times
         ]
         removed = [CarriedChange(path=path, kind="removed") for path in self._removed]
         return sorted([*found, *removed], key=lambda change: change.path)

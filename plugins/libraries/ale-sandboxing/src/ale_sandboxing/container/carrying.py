@@ -23,6 +23,7 @@ from attrs import define, field, frozen
 
 from ale.errors import UnsupportedError
 from ale.folders import copy_data
+from ale.judging import git, lost_its_mode
 from ale.types import CarriedChange
 
 _OPAQUE = "trusted.overlay.opaque"
@@ -126,6 +127,11 @@ class Carried:
     """Files with several names: what the first was copied to."""
     _revealed: set[str] = field(factory=set, init=False)
     """Folders that no longer hide the image's."""
+    _unusable: set[str] = field(factory=set, init=False)
+    """Files of the image that have lost a mode or are of another kind: who fails to run them does
+    not use them."""
+    _indexes: list[str] = field(factory=list, init=False)
+    """What git has noted of files."""
 
     def copy(self) -> None:
         """Copy. Nothing may change the source meanwhile.
@@ -142,6 +148,8 @@ class Carried:
                 self._revealed.add(parent)
                 parent = posixpath.dirname(parent)
         self._folder("")
+        for path in self._indexes:
+            self._move_index(path)
 
     @property
     def paths(self) -> Collection[str]:
@@ -154,7 +162,7 @@ class Carried:
         found = [
             self._change(path)
             for path, times in self._times.items()
-            if blind or _Times.of(f"{self.target.upper}{path}") != times
+            if blind or path in self._unusable or _Times.of(f"{self.target.upper}{path}") != times
         ]
         removed = [CarriedChange(path=path, kind="removed") for path in self._removed]
         return sorted([*found, *removed], key=lambda change: change.path)
@@ -238,11 +246,30 @@ class Carried:
             os.utime(new, ns=(0, about.st_mtime_ns), follow_symlinks=False)
         if about.st_nlink > 1 and first is None:
             self._linked[about.st_dev, about.st_ino] = new
+        if path.endswith(git.INDEX) and stat.S_ISREG(kind):
+            self._indexes.append(path)
+        if self._is_new(about):
+            self._watch(path, kind, has_other_names=first is not None)
+
+    def _watch(self, path: str, kind: int, *, has_other_names: bool) -> None:
+        """Note the times of a copied file, after which it is used."""
         times = _Times.of(f"{self.target.upper}{path}")
-        if times is not None and self._is_new(about):
+        if times is None:
+            return
+        self._times[path] = times
+        old = self.source.in_image(path)
+        if old is not None and lost_its_mode(old.lstat().st_mode, kind):
+            self._unusable.add(path)
+        if has_other_names:
+            self._refresh(times)
+
+    def _move_index(self, path: str) -> None:
+        """Make what git knew of files true of the copies, which have other numbers and times."""
+        git.move_index(path, source=self.source.upper, seen=self.target.upper, into=self._into)
+        times = _Times.of(f"{self.target.upper}{path}")
+        if path in self._times and times is not None:
             self._times[path] = times
-            if first is not None:
-                self._refresh(times)
+            self._refresh(times)
 
     def _remove(self, path: str, about: os.stat_result) -> None:
         if self.root is None:

@@ -1,0 +1,78 @@
+"""What an index of git says of the files that git does not look at, and of copies."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ale.judging import git
+
+PLAIN = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+
+
+def run(folder: Path, *arguments: str) -> int:
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
+    return subprocess.run(command, cwd=folder, env={**os.environ, **PLAIN}, check=False).returncode
+
+
+def repository(folder: Path, *options: str) -> Path:
+    (folder / "deep").mkdir(parents=True)
+    for name in ("link", "deep/a", "deep/ab", "ü"):
+        (folder / name).write_text(name)
+    assert run(folder, "init", "-q", *options, ".") == 0
+    return folder
+
+
+@pytest.mark.parametrize("version", ["2", "4"])
+@pytest.mark.parametrize("hashes", ["sha1", "sha256"])
+def test_what_was_up_to_date_is_so_in_a_copy(tmp_path: Path, version: str, hashes: str) -> None:
+    old = repository(tmp_path / "old/app", f"--object-format={hashes}")
+    run(old, "config", "index.version", version)
+    assert run(old, "add", ".") == run(old, "commit", "-qm", "one") == 0
+    (old / "deep/a").write_text("changed")
+    shutil.copytree(tmp_path / "old", tmp_path / "new")
+    new = tmp_path / "new/app"
+    clean = ("diff-files", "--quiet", "--", "deep/ab", "link", "ü")
+    assert run(new, *clean) == 1
+    time = (new / ".git/index").stat().st_mtime_ns
+    git.move_index(
+        "/app/.git/index", source=tmp_path / "old", seen=tmp_path / "new", into=tmp_path / "new"
+    )
+    assert (new / ".git/index").stat().st_mtime_ns == time
+    assert run(new, *clean) == 0
+    assert run(new, "diff-files", "--quiet") == 1
+    assert run(new, "fsck") == 0
+
+
+@pytest.mark.parametrize("version", ["2", "4"])
+@pytest.mark.parametrize(
+    ("command", "hidden"),
+    [
+        (("update-index", "--skip-worktree", "deep/a"), True),
+        (("update-index", "--assume-unchanged", "deep/a"), True),
+        (("update-index", "--split-index"), True),
+        (("update-index", "--chmod=+x", "deep/a"), False),
+    ],
+    ids=lambda given: given[1] if isinstance(given, tuple) else "",
+)
+def test_files_that_git_does_not_look_at(
+    tmp_path: Path, version: str, command: tuple[str, ...], hidden: bool
+) -> None:
+    folder = repository(tmp_path / "it")
+    run(folder, "config", "index.version", version)
+    assert run(folder, "add", ".") == run(folder, *command) == 0
+    assert git.hides((folder / ".git/index").read_bytes()) == hidden
+
+
+def test_what_is_no_index_may_hide_anything() -> None:
+    for given in (b"", b"DIRC", b"DIRC" + bytes(40), os.urandom(200)):
+        assert git.hides(given)
+        assert git.moved(given, lambda name: None) is None
+
+
+def test_settings_that_decide() -> None:
+    assert not git.decides(b"[core]\n\tfilemode = true\n[user]\n\tname = me\n")
+    assert git.decides(b"[core]\n\tfileMode=false\n")
+    assert git.decides(b'[diff "d"]\n\tcommand = true\n')
