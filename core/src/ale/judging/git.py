@@ -1,4 +1,4 @@
-"""Settings of git that could decide a verdict, and its index: which files it does not look at."""
+"""Git's settings that could decide a verdict, and its index: which files it does not look at."""
 
 import contextlib
 import hashlib
@@ -32,7 +32,7 @@ _UNCHANGED, _EXTENDED, _SKIPPED = 0x8000, 0x4000, 0x4000
 _WORD = 0xFFFFFFFF
 _SPLIT = b"link"
 """The rest of the index is in another file."""
-_FAULTS: Final = (struct.error, IndexError, ValueError)
+_UNREADABLE: Final = (struct.error, IndexError, ValueError)
 
 
 class _OtherFormatError(ValueError):
@@ -56,7 +56,7 @@ def hides(index: bytes) -> bool:
     try:
         entries, end = _entries(index)
         return any(entry.ignored for entry in entries) or _SPLIT in _extensions(index, end)
-    except _FAULTS:
+    except _UNREADABLE:
         return True
 
 
@@ -109,7 +109,7 @@ def moved(
     made = bytearray(index)
     try:
         entries, _ = _entries(index)
-    except _FAULTS:
+    except _UNREADABLE:
         return None
     for entry in entries:
         found = stats(entry.path.decode(errors="surrogateescape"))

@@ -81,7 +81,7 @@ class Carried:
     """Files of the host that have lost a mode or are of another kind: who fails to run them does
     not use them."""
     _indexes: list[str] = field(factory=list, init=False)
-    """What git has noted of files."""
+    """Paths of indexes of git."""
 
     def mark(self) -> None:
         """Take out what is left out, and set the times of the rest."""

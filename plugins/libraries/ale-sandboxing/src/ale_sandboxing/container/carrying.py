@@ -131,7 +131,7 @@ class Carried:
     """Files of the image that have lost a mode or are of another kind: who fails to run them does
     not use them."""
     _indexes: list[str] = field(factory=list, init=False)
-    """What git has noted of files."""
+    """Paths of indexes of git."""
 
     def copy(self) -> None:
         """Copy. Nothing may change the source meanwhile.
