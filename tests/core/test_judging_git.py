@@ -28,18 +28,16 @@ def repository(folder: Path, *options: str) -> Path:
 @pytest.mark.parametrize("version", ["2", "4"])
 @pytest.mark.parametrize("hashes", ["sha1", "sha256"])
 def test_what_was_up_to_date_is_so_in_a_copy(tmp_path: Path, version: str, hashes: str) -> None:
-    old = repository(tmp_path / "old/app", f"--object-format={hashes}")
+    old = repository(tmp_path / "old", f"--object-format={hashes}")
     run(old, "config", "index.version", version)
     assert run(old, "add", ".") == run(old, "commit", "-qm", "one") == 0
     (old / "deep/a").write_text("changed")
-    shutil.copytree(tmp_path / "old", tmp_path / "new")
-    new = tmp_path / "new/app"
+    new = tmp_path / "new"
+    shutil.copytree(old, new)
     clean = ("diff-files", "--quiet", "--", "deep/ab", "link", "ü")
     assert run(new, *clean) == 1
     time = (new / ".git/index").stat().st_mtime_ns
-    git.move_index(
-        "/app/.git/index", source=tmp_path / "old", seen=tmp_path / "new", into=tmp_path / "new"
-    )
+    git.move_index(new / ".git/index", sources=[tmp_path / "none", old], seen=new)
     assert (new / ".git/index").stat().st_mtime_ns == time
     assert run(new, *clean) == 0
     assert run(new, "diff-files", "--quiet") == 1

@@ -5,7 +5,7 @@ import hashlib
 import os
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from os import stat_result
 from pathlib import Path
 from typing import Final
@@ -60,28 +60,25 @@ def hides(index: bytes) -> bool:
         return True
 
 
-def move_index(path: str, *, source: Path, seen: Path, into: Path) -> None:
+def move_index(index: Path, *, sources: Sequence[Path], seen: Path) -> None:
     """Rewrite a copied index, so that files that were up to date are so in the copy.
 
     Otherwise ``git diff-index`` takes them for changed: they have other numbers and times.
 
     Args:
-        path: of the index, which ends as `INDEX`.
-        source: the folder that was copied.
+        sources: the folder of the files, in each layer that was copied; the topmost first.
         seen: where the copies have the numbers and times that git will see.
-        into: where the index is written.
     """
-    worktree = path.removesuffix(INDEX)
 
     def stats(name: str) -> tuple[stat_result, stat_result] | None:
         if ".." in name.split("/") or name.startswith("/"):
             return None
-        with contextlib.suppress(OSError, ValueError):
-            here = f"{worktree}/{name}"
-            return os.lstat(f"{source}{here}"), os.lstat(f"{seen}{here}")
+        for source in sources:
+            with contextlib.suppress(OSError, ValueError):
+                return os.lstat(f"{source}/{name}"), os.lstat(f"{seen}/{name}")
         return None
 
-    opened = os.open(f"{into}{path}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    opened = os.open(index, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(opened, "r+b") as file:
         about = os.fstat(file.fileno())
         if about.st_size > _LONGEST:

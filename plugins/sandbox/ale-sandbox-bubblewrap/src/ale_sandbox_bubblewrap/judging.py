@@ -97,8 +97,9 @@ class Carried:
 
     def _move_index(self, path: str) -> None:
         """Make what git knew of files true of the copies, which have other numbers and times."""
-        source, target = (Path(self._place("", layer)) for layer in (self.source, self.target))
-        git.move_index(path, source=source, seen=target, into=target)
+        folder = path.removesuffix(git.INDEX)
+        sources = [Path(self._place(folder, layer)) for layer in self.sources]
+        git.move_index(Path(self._place(path)), sources=sources, seen=Path(self._place(folder)))
         times = _times(self._place(path))
         if path in self._times and times is not None:
             self._times[path] = times

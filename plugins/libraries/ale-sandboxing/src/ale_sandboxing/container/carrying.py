@@ -265,7 +265,9 @@ class Carried:
 
     def _move_index(self, path: str) -> None:
         """Make what git knew of files true of the copies, which have other numbers and times."""
-        git.move_index(path, source=self.source.upper, seen=self.target.upper, into=self._into)
+        folder = path.removesuffix(git.INDEX)
+        source, seen = (Path(f"{layers.upper}{folder}") for layers in (self.source, self.target))
+        git.move_index(Path(f"{self._into}{path}"), sources=[source], seen=seen)
         times = _Times.of(f"{self.target.upper}{path}")
         if path in self._times and times is not None:
             self._times[path] = times
