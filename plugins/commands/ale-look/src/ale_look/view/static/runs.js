@@ -14,7 +14,7 @@ const COLUMNS = (picked, pick) => [
   { name: "state", value: (row) => row.state, cell: (row) => html`<${State} state=${row.state} />` },
   { name: "model", class: "mid", value: (row) => row.model, cell: (row) => row.model || "-" },
   { name: "tasks", num: true, class: "wide", value: (row) => row.n_tasks, cell: (row) => whole(row.n_tasks) },
-  { name: "success", value: (row) => row.success, cell: (row) => html`<${Rate} share=${row.success} low=${row.low} high=${row.high} /><${Contested} n=${row.n_contested} />` },
+  { name: "success", class: "success", value: (row) => row.success, cell: (row) => html`<${Rate} share=${row.success} low=${row.low} high=${row.high} /><${Contested} n=${row.n_contested} />` },
   { name: "reward", num: true, class: "wide", value: (row) => row.mean_reward, cell: (row) => plain(row.mean_reward) },
   { name: "episodes", num: true, class: "mid", value: (row) => row.n_episodes, cell: (row) => whole(row.n_episodes) },
   { name: "broken", num: true, class: "mid", value: (row) => row.n_broken, cell: (row) => (row.n_broken ? html`<span class="fail">${whole(row.n_broken)}</span>` : "0") },
