@@ -321,6 +321,21 @@ async def test_a_grading_that_ran_out_of_time_is_counted(
     assert "  timed out    1  (a time limit of the grading; graded)" in summary(run, finished, ())
 
 
+@pytest.mark.parametrize("passed", [True, False])
+async def test_contested_passes_are_counted(
+    bench: Any, workplace: Any, finish: Finish, passed: bool
+) -> None:
+    value = float(passed)
+    bench.grade = lambda _: Score(criterion="done", passed=passed, value=value, contested=0.0)
+    run = workplace.prepared(workplace.config())
+    finished = await finish(run)
+    assert run.store.index.contested() == run.store.reader.index().contested() == passed
+    said = "  contested    1  (a pass that used files the agent changed)" in summary(
+        run, finished, ()
+    )
+    assert said == passed
+
+
 @pytest.mark.parametrize(
     ("needs_workspace", "uses_sandbox", "seen"),
     [

@@ -369,9 +369,14 @@ def _counted_apart(run: "Run") -> list[str]:
     found = {
         "short groups": short_groups(run.store.reader.events()),
         "timed out": _graded(run.store.index.timed_out(), "a time limit of the grading"),
+        "contested": _contested(run.store.index.contested()),
         "damaged": _graded(run.store.index.damaged(), "the agent damaged its sandbox"),
     }
     return [f"  {name:<12} {what}" for name, what in found.items() if what]
+
+
+def _contested(n: int) -> str | None:
+    return f"{n}  (a pass that used files the agent changed)" if n else None
 
 
 def _graded(n: int, why: str) -> str | None:

@@ -33,6 +33,8 @@ class _Score:
     """The fields of a `Score` that the index needs."""
 
     timed_out: bool = False
+    passed: bool = False
+    contested: float | None = None
 
 
 @record
@@ -60,6 +62,11 @@ class StoredEpisode:
     def timed_out(self) -> bool:
         """As `Episode.timed_out`."""
         return any(score.timed_out for score in self.scores)
+
+    @property
+    def contested(self) -> bool:
+        """As `Episode.contested`."""
+        return any(score.contested is not None and score.passed for score in self.scores)
 
 
 def _key_of(episode: StoredEpisode | Episode) -> Key:
@@ -113,6 +120,7 @@ class Index:
         """Broken episodes that are to be sampled again, and were not yet."""
         self._damaged: set[Key] = set()
         self._timed_out: set[Key] = set()
+        self._contested: set[Key] = set()
 
     def add(self, episode: StoredEpisode | Episode, offset: int) -> None:
         """Add an episode, whose line starts at `offset`."""
@@ -124,6 +132,7 @@ class Index:
         for found, is_one in (
             (self._damaged, episode.damaged is not None),
             (self._timed_out, episode.timed_out),
+            (self._contested, episode.contested),
         ):
             (found.add if graded and is_one else found.discard)(key)
 
@@ -239,6 +248,10 @@ class Index:
     def damaged(self) -> int:
         """Number of graded episodes whose agent damaged its sandbox."""
         return len(self._damaged)
+
+    def contested(self) -> int:
+        """Number of graded episodes with a pass that is contested."""
+        return len(self._contested)
 
     def broken_offsets(self) -> list[int]:
         """Where the episodes without a reward are."""

@@ -117,6 +117,11 @@ class Episode:
         return any(score.timed_out for score in self.scores)
 
     @property
+    def contested(self) -> bool:
+        """Whether a pass is contested: it used files that the agent changed."""
+        return any(score.contested is not None and score.passed for score in self.scores)
+
+    @property
     def damaged(self) -> str | None:
         """How the agent left the sandbox unable to run commands; None if it did not."""
         return self.metadata.get("damaged")

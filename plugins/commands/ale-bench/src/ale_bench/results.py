@@ -127,7 +127,7 @@ def read_results(folder: Path, registry: Registry) -> Results:
         for episode in reader.episodes:
             if is_attempt(episode):
                 causes.add(episode)
-                if any(score.contested is not None and score.passed for score in episode.scores):
+                if episode.contested:
                     contested.append(episode.id)
                 yield episode
 

@@ -59,6 +59,23 @@ def test_gradings_that_ran_out_of_time_are_counted_beside_the_broken(
     assert "2 ran out of time in grading" in (Path(run) / "report.html").read_text()
 
 
+def test_contested_passes_and_other_scores_are_told_of(
+    ale: Ale, write: Write, tmp_path: Path
+) -> None:
+    rows = [episode(1.0, turn("Done."), rollout=i) for i in range(2)]
+    forged = Score(criterion="shell", passed=True, value=1.0, contested=0.0)
+    rows[1] = evolve(rows[1], scores=(forged,))
+    run = write(tmp_path / "run", rows)
+    assert "regraded" not in ale("show", str(run)).output
+    for name in ("1", "2"):
+        (run / "regraded" / name).mkdir(parents=True)
+        (run / "regraded" / name / "episodes.jsonl").touch()
+    shown = ale("show", str(run)).output
+    assert "contested    1  (a pass that used files the agent changed)\n" in shown
+    newest = run / "regraded/2/episodes.jsonl"
+    assert f"regraded     other scores are in {newest}, the newest of 2\n" in shown
+
+
 def test_damaged_sandboxes_are_counted_beside_the_broken(
     ale: Ale, write: Write, tmp_path: Path
 ) -> None:

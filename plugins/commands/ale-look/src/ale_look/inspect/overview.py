@@ -96,7 +96,9 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
         f"broken       {sum(tasks.broken.values())}",
         *([f"short groups {short}"] if (short := short_groups(reader.events())) else []),
         *_timed_out(index.timed_out()),
+        *_contested(index.contested()),
         *_damaged(index.damaged()),
+        *_regraded(reader.path),
         *_missing(reader.missing(index)),
         *([f"repeated     {_repeated(index.repeated)}"] if index.repeated else []),
         *([f"training     {warning}"] if warning else []),
@@ -124,6 +126,17 @@ def _tasks_table(tasks: "_Tasks", *, every: bool) -> Iterator[str]:
 
 def _timed_out(n: int) -> list[str]:
     return [f"timed out    {n}  (a time limit of the grading; graded)"] if n else []
+
+
+def _regraded(run: Path) -> list[str]:
+    """The newest scores of `ale regrade`, which are not among those shown."""
+    found = sorted(run.glob("regraded/*/episodes.jsonl"))
+    more = f", the newest of {len(found)}" if len(found) > 1 else ""
+    return [f"regraded     other scores are in {found[-1]}{more}"] if found else []
+
+
+def _contested(n: int) -> list[str]:
+    return [f"contested    {n}  (a pass that used files the agent changed)"] if n else []
 
 
 def _damaged(n: int) -> list[str]:
