@@ -120,6 +120,32 @@ def test_keys_that_may_be_misspelt_are_reported_for_tasks_that_are_run(
     assert caplog.messages == [*of_harbor, of_terminal]
 
 
+def test_variables_of_this_machine_that_a_task_reads_are_named_without_their_values(
+    write: Write, source: Source, caplog: pytest.LogCaptureFixture
+) -> None:
+    toml = (
+        '[verifier.env]\nLEAK = "${MY_SECRET}"\nOWN = "x"\nNONE = "${ABSENT:-no}"\n'
+        '[environment.env]\nPLACE = "${HOME_TOWN}"\n[solution.env]\nWHO = "${ME}"\n'
+    )
+    write("one", {**HARBOR, "task.toml": toml, "solution/solve.sh": "true\n"})
+    write("other", HARBOR)
+    compose = "services:\n  client:\n    build: .\n    environment:\n      A: ${OF_COMPOSE}\n"
+    write("yaml", {**BENCH, "docker-compose.yaml": compose})
+    environ = {
+        "MY_SECRET": "s3cret",
+        "HOME_TOWN": "Oslo",
+        "ME": "me",
+        "OF_COMPOSE": "a",
+        "PATH": "/",
+    }
+    tasks = [*source(environ).load()]
+    assert len(tasks) == 3
+    assert caplog.messages == [
+        "one reads variables of this machine: HOME_TOWN, ME, MY_SECRET",
+        "yaml reads variables of this machine: OF_COMPOSE",
+    ]
+
+
 def test_its_metadata_can_name_another_kind_of_environment(write: Write, source: Source) -> None:
     write("one", {**HARBOR, "task.toml": '[metadata]\nenvironment = "swe"\n'})
     assert only(source()).environment_kind == "swe"

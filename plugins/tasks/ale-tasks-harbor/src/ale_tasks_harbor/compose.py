@@ -131,9 +131,9 @@ def _read(
     text = folder.text(FILE)
     last = interpolation.pairs_of(folder.text(".env")) if folder.has_file(".env") else {}
     words = interpolation.words_of(text)
-    known = {**last, **environ, **own, **_GIVEN}
+    hosts = (words & environ.keys()) - own.keys() - _GIVEN.keys()
+    known = {**last, **{name: environ[name] for name in hosts}, **own, **_GIVEN}
     named = tuple((name, known[name]) for name in sorted(words & known.keys()))
-    hosts = (words & environ.keys()) - own.keys()
     secrets = frozenset(name for name in hosts if looks_secret(name))
     return client_of(text, implied=implied, variables=named, secrets=secrets)
 

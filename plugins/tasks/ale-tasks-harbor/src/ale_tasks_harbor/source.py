@@ -14,6 +14,7 @@ from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.options import KEPT_PROCESSES, HarborOptions
 from ale_tasks_harbor.solution import WITHOUT
 from ale_tasks_harbor.values import MISSPELT
+from ale_tasks_harbor.variables import HostVariables, resolved
 
 _LOG = logging.getLogger(__name__)
 _READERS = {harbor.FILE: harbor.read, terminal_bench.FILE: terminal_bench.read}
@@ -25,9 +26,11 @@ class HarborSource:
     def __init__(self, options: HarborOptions, context: BuildContext) -> None:
         self._options = options
         # `os.environ` decodes a variable each time that it is read.
-        self._environ = dict(context.environ)
+        self._environ = HostVariables(context.environ)
         self._key = "".join(context.new_id() for _ in range(4))
         """Signs the tasks' records."""
+        self._taken: dict[str, list[str]] = {}
+        """Names of the host's variables that tasks read, by id."""
         self.refused: list[Problem] = []
         """Why folders were left out in the last `load`."""
 
@@ -51,14 +54,20 @@ class HarborSource:
             _LOG.warning("%s", self._left_out())
         if not chosen and not problems:
             problems = [Problem(message=f"none of {len(tasks)} tasks is left by the options")]
+        self._warn_of(chosen)
+        yield from chosen
+        if problems:
+            raise InputError(problems)
+
+    def _warn_of(self, chosen: Sequence[Task]) -> None:
         for key in (key for task in chosen for key in task.metadata.get(MISSPELT, ())):
             _LOG.warning("%s", key)
         for part in (part for task in chosen for part in (task, *task.steps)):
             if WITHOUT in part.metadata:
                 _LOG.warning("%s has no solution here: %s", part.id, part.metadata[WITHOUT])
-        yield from chosen
-        if problems:
-            raise InputError(problems)
+        for task in chosen:
+            if names := self._taken.get(task.id):
+                _LOG.warning("%s reads variables of this machine: %s", task.id, ", ".join(names))
 
     def _left_out(self) -> str:
         files = len({problem.file for problem in self.refused})
@@ -72,8 +81,10 @@ class HarborSource:
         for folder, file in task_folders(Folder(path)):
             found = True
             try:
+                self._environ.taken.clear()
                 read = _READERS[file](folder, self._environ, self._key)
                 task = self._with_processes(self._with_limits(read))
+                taken = self._taken_by(task)
             except InputError as error:
                 self.refused += error.problems
                 continue
@@ -87,10 +98,17 @@ class HarborSource:
                 message = f"'{task.id}' is already the id of the task in {first}"
                 self.refused.append(Problem(message=message, file=task.origin))
             else:
+                self._taken[task.id] = taken
                 yield task
         if not found:
             hint = f"a task is a folder with {harbor.FILE} (Harbor) or {terminal_bench.FILE}"
             raise InputError.of("no tasks in here", file=path, hint=hint)
+
+    def _taken_by(self, task: Task) -> list[str]:
+        """What was taken while the task was read, and what its tests will take."""
+        for spec in (spec for part in (task, *task.steps) for spec in part.criteria):
+            resolved(spec.options["env"], self._environ, lambda _, __: None)
+        return sorted(self._environ.taken)
 
     def _with_limits(self, task: Task) -> Task:
         options = self._options

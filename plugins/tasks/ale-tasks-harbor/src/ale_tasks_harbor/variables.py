@@ -8,6 +8,18 @@ STORED = "the value of {name} looks like a secret, and would be stored with the 
 _SECRET = re.compile(r"KEY|SECRET|TOKEN(?!S)|PASSWORD|CREDENTIAL|AUTH", re.I)
 
 
+class HostVariables(dict[str, str]):
+    """The host's variables, and the names of those whose values were taken."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__(environ)
+        self.taken: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        self.taken.add(name)
+        return super().__getitem__(name)
+
+
 def resolved(
     variables: Mapping[str, str],
     environ: Mapping[str, str],
