@@ -88,8 +88,12 @@ def test_a_kept_state_goes_with_the_run(workshop: Any) -> None:
     run = the_run(workshop)
     assert len([*(run / "kept").iterdir()]) == 2
     assert workshop.left_behind() != []
+    listed = workshop.ale("sandbox", "list", "--type", "local").out
+    assert listed.count(f", kept by {run}") == 2, listed
     assert workshop.ale("runs", "delete", str(run), "--yes").code == 0
-    assert workshop.ale("sandbox", "prune", "--type", "local").code == 0
+    pruned = workshop.ale("sandbox", "prune", "--type", "local")
+    assert pruned.code == 0
+    assert pruned.out.count(f", kept by a run that is gone: {run}") == 2, pruned.out
     assert workshop.left_behind() == []
 
 

@@ -86,8 +86,17 @@ class OwnedRecord:
             tags=self.tags,
             owner_alive=self.owner.alive,
             age_s=max(0.0, now - self.created),
-            detail=detail,
+            detail=f"{detail}{self._keeper}",
         )
+
+    @property
+    def _keeper(self) -> str:
+        if self.kind != "snapshot" or KEPT not in self.tags:
+            return ""
+        run = Path(self.tags[KEPT]).parent.parent
+        if self._is_kept:
+            return f", kept by {run}"
+        return ", not kept any more" if run.exists() else f", kept by a run that is gone: {run}"
 
 
 _PROC = Path("/proc")
