@@ -30,7 +30,9 @@ Level 1         2   0.833  0.241 to 0.987   1.000  1.000
 Level 5         1   0.000  -                    -      -
 
 unfinished: 1 problem of 3
+  the same ale eval command continues it; or these two:
   ale run --resume RUN
+  ale eval RUN
 broken: 1 attempt without a result, not counted as failures
   1 x agent: LLMError: overloaded
 """

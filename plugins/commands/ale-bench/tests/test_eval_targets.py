@@ -54,6 +54,14 @@ def test_a_folder_of_tasks_is_run_without_a_config(desk: Any, folder: Path) -> N
     assert len(desk.episodes) == 2
 
 
+def test_what_ale_eval_has_written_is_no_task(desk: Any, folder: Path) -> None:
+    options = ("--agent", "oracle", "--sandbox", "local")
+    for place in ("out", "other"):
+        done = desk.bench(str(folder), *options, "--out", str(folder / place))
+        assert done.code == 0, done.err
+        assert "pass@1  1.000" in done.out
+
+
 def test_the_format_of_a_folder_decides_privileges_and_limits(bench: Bench, tmp_path: Path) -> None:
     harbor_task(tmp_path / "set" / "first")
     made = printed(bench, str(tmp_path / "set"), "--model", "m", "-k", "4")

@@ -102,7 +102,7 @@ def eval_(
     Examples:
       ale eval humaneval --llm vllm --model Qwen/Qwen2.5-Coder-7B-Instruct
       ale eval my-tasks/ --model gpt-5-mini --api-key-env OPENAI_API_KEY -k 4 -n 8
-      ale eval my-tasks/ --agent oracle --set tasks.time_factor=2 --print-config
+      ale eval my-tasks/ --agent oracle --set run.contested=failed --print-config
       ale eval runs/humaneval-small-1a2b3c4d --against runs/humaneval-large-5e6f7a8b
     """
     from ale_bench.targets import resolve, stored_target

@@ -118,8 +118,11 @@ def bounds(interval: tuple[float, float] | None) -> str:
 
 def _notes(results: Results) -> Iterator[str]:
     if results.unfinished:
+        where = shlex.quote(place(results))
         yield f"unfinished: {counted(results.unfinished, 'problem')} of {len(results.tasks)}"
-        yield f"  ale run --resume {shlex.quote(place(results))}"
+        yield "  the same ale eval command continues it; or these two:"
+        yield f"  ale run --resume {where}"
+        yield f"  ale eval {where}"
     if results.broken:
         attempts = counted(results.broken, "attempt")
         yield f"broken: {attempts} without a result, not counted as failures"

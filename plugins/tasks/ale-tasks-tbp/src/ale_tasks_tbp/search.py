@@ -15,8 +15,8 @@ def task_files(path: Path, problems: list[Problem]) -> Iterator[Path]:
     """The task files at `path`, in the order of their names, folder by folder.
 
     A folder with a task.yaml is one task and is not searched further. Hidden files and folders
-    are passed over, and so is a folder that was searched before under another name (a link to a
-    folder above it, say).
+    are passed over, and so are runs, what `ale eval` has written beside them, and a folder that was
+    searched before under another name (a link to a folder above it, say).
 
     Args:
         path: a task file, a task folder, or a folder of such.
@@ -53,11 +53,19 @@ def _search(folder: Path, seen: set[tuple[int, int]], problems: list[Problem]) -
     if own:
         yield from (folder / name for name in own)
         return
+    if _is_of_runs(folder):
+        return
     for name, is_folder in entries:
         if is_folder:
             yield from _search(folder / name, seen, problems)
         elif name.endswith(_SUFFIXES):
             yield folder / name
+
+
+def _is_of_runs(folder: Path) -> bool:
+    """Whether this is a run, or what `ale eval` has made for one: a lock, and a config."""
+    written = (folder / ".lock").is_file() and (folder / "config.yaml").is_file()
+    return written or (folder / "manifest.json").is_file()
 
 
 def _visible(folder: Path) -> list[tuple[str, bool]]:
