@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from ale.errors import InputError
+from ale.runs import Registry
+from ale_bench.targets import resolve
+
 Bench = Callable[..., Any]
 TASK = {
     "id": "write",
@@ -198,3 +202,21 @@ def test_options_of_a_run_are_refused_for_a_stored_one(
     assert done.exit_code == 2
     assert "-k is for a run to be made, and this one is stored" in done.output
     assert "--against compares" in bench("gsm8k", "--against", str(run)).output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("./my-task", "no such folder: ./my-task"),
+        ("my-task", "no benchmark and no folder 'my-task'"),
+    ],
+)
+def test_a_folder_that_is_not_there_is_named_with_the_nearest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registry: Registry, text: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-tasks").mkdir()
+    with pytest.raises(InputError) as refused:
+        resolve(text, registry)
+    assert said in str(refused.value)
+    assert "did you mean 'my-tasks'" in str(refused.value)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from ale.errors import InputError
+from ale.errors import InputError, nearest
 from ale.files import replacing
 from ale.runs import Registry, folder_format
 from ale_bench.offered import Offered, find, offered, offered_by
@@ -56,6 +56,11 @@ def resolve(text: str, registry: Registry) -> Target:
     wanted = _REPOSITORY.fullmatch(text)
     if wanted is not None and not folder.exists():
         return _in_folder(_cloned(wanted["repo"], wanted["ref"]), wanted["repo"], registry)
+    beside = [each.name for each in folder.parent.glob("*/")]
+    if folder.name != text or text == "..":
+        raise InputError.of(f"no such folder: {text}", hint=nearest(folder.name, beside))
+    if text not in named and (meant := nearest(text, beside)) and not nearest(text, named):
+        raise InputError.of(f"no benchmark and no folder '{text}'", hint=meant)
     chosen = find(registry, text)
     return Target(offered=chosen, name=chosen.benchmark.name)
 
