@@ -105,7 +105,7 @@ class HarborSource:
             raise InputError.of("no tasks in here", file=path, hint=hint)
 
     def _taken_by(self, task: Task) -> list[str]:
-        """What was taken while the task was read, and what its tests will take."""
+        """Names of what was taken while the task was read, and of what its tests will take."""
         for spec in (spec for part in (task, *task.steps) for spec in part.criteria):
             resolved(spec.options["env"], self._environ, lambda _, __: None)
         return sorted(self._environ.taken)
