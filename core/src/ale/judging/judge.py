@@ -65,7 +65,7 @@ async def judged(
 
 
 def had_no_judge(score: Score) -> bool:
-    """Does a score of `judged` say that it was given in the agent's own sandbox?"""
+    """Whether a score of `judged` says that it was given in the agent's own sandbox."""
     return f"[{_IN_PLACE}: " in score.detail
 
 

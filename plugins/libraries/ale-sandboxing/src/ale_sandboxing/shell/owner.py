@@ -86,11 +86,11 @@ class OwnedRecord:
             tags=self.tags,
             owner_alive=self.owner.alive,
             age_s=max(0.0, now - self.created),
-            detail=f"{detail}{self._keeper}",
+            detail=f"{detail}{self._kept_by}",
         )
 
     @property
-    def _keeper(self) -> str:
+    def _kept_by(self) -> str:
         if self.kind != "snapshot" or KEPT not in self.tags:
             return ""
         run = Path(self.tags[KEPT]).parent.parent
