@@ -1,4 +1,4 @@
-"""What of a score is contested; the runs are read again for it."""
+"""The column `scores.contested`; the runs are read again for it."""
 
 import sqlalchemy as sa
 from alembic import op
