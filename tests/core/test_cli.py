@@ -88,18 +88,18 @@ def test_only_installed_commands_are_suggested(ale: Ale) -> None:
     assert "next" not in output
 
 
+@pytest.mark.parametrize("rollouts", [1, 2])
 def test_suggested_commands_can_be_pasted_into_a_shell(
-    ale: Ale, registry: Registry, tmp_path: Path
+    ale: Ale, registry: Registry, tmp_path: Path, rollouts: int
 ) -> None:
     registry.add(Inspects(), "ale-inspects")
-    done = ale("run", "c.yaml", "--set", "run.name='it is; x'")
+    named = ("--set", "run.name='it is; x'", "--set", f"run.rollouts={rollouts}")
+    done = ale("run", "c.yaml", *named)
     path = str(Path(only_run(tmp_path)).relative_to(tmp_path))
     assert f"stored in\n  {path}\n" in done.output
     pasted = [shlex.split(line) for line in done.output.partition("next\n")[2].splitlines()]
-    assert pasted == [
-        ["ale", "show", path],
-        ["ale", "show", "credit", path, "--scheme", "ipa", "--scheme", "grpo"],
-    ]
+    of_groups = ["ale", "show", "credit", path, "--scheme", "ipa", "--scheme", "grpo"]
+    assert pasted == [["ale", "show", path], *([of_groups] if rollouts > 1 else [])]
 
 
 def test_a_run_with_broken_episodes_exits_with_3(ale: Ale, bench: Any) -> None:
