@@ -236,6 +236,15 @@ def test_looking_at_a_run_does_not_run_its_plugin_files(
     assert not (tmp_path / "ran").exists()
 
 
+def test_a_name_that_may_be_in_what_is_not_read_yet_is_not_refused(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.get("/api/search.json?failed=later").status_code == 400
+    monkeypatch.setattr(Catalog, "reading", property(lambda _: True))
+    found = client.get("/api/search.json?failed=later").json()
+    assert found == {"rows": [], "more": False, "reading": True}
+
+
 def test_words_and_filters_find_episodes_with_the_turn(client: TestClient) -> None:
     found = got(client, 'search.json?q="am done" attempt')["rows"]
     assert [row["episode_id"] for row in found] == ["0-rename-2", "0-rename-1", "0-rename-0"]

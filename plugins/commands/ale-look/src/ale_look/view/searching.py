@@ -41,14 +41,17 @@ def search(catalog: Catalog, asked: Mapping[str, str]) -> dict[str, Any]:
     words, limit = asked.get("q", "").strip(), _limit(asked)
     order = _order(asked.get("order") or "newest")
     filters = _filters(catalog, asked, words)
+    # What has not been read yet may have the name.
+    reading = catalog.reading
     with catalog.database.reading() as connection:
-        check_names(connection, filters)
+        if not reading:
+            check_names(connection, filters)
         rows = find(connection, filters, order, limit + 1)
         more = len(rows) > limit
         excerpts = _excerpts(connection, [row["id"] for row in rows[:limit]], words)
     keys = {str(path): key for key, path in catalog.find().items()}
     found = [_row(row, keys, excerpts) for row in rows[:limit] if row["path"] in keys]
-    return {"rows": found, "more": more, "reading": catalog.reading}
+    return {"rows": found, "more": more, "reading": reading}
 
 
 def _limit(asked: Mapping[str, str]) -> int:
