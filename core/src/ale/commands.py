@@ -1,13 +1,22 @@
 """The command line, for packages with commands or console scripts of their own.
 
 A command takes its parameters of common kinds from here: `run_argument`, `overrides_option` (the
-repeatable ``--set``), the types `PATH` and `RUN` (a run directory, or ``latest``), and the metavar
-`COMPONENT` of options for `ale.runs.parse_choice`; `Starting` is the class of a command that starts
-work, such as `ale run`. A console script parses its own flags and then calls `ale`, so that output,
-run directories and exit codes are the same.
+repeatable ``--set``), `allow_host_option` and `port_option` of what listens, the types `PATH` and
+`RUN` (a run directory, or ``latest``), and the metavar `COMPONENT` of options for
+`ale.runs.parse_choice`; `Starting` is the class of a command that starts work, such as `ale run`. A
+console script parses its own flags and then calls `ale`, so that output, run directories and exit
+codes are the same.
 """
 
-from ale._cli.common import COMPONENT, PATH, RUN, overrides_option, run_argument
+from ale._cli.common import (
+    COMPONENT,
+    PATH,
+    RUN,
+    allow_host_option,
+    overrides_option,
+    port_option,
+    run_argument,
+)
 from ale._cli.main import ReportingGroup as Group
 from ale._cli.main import Starting
 from ale._cli.main import main as ale
@@ -19,6 +28,8 @@ __all__ = [
     "Group",
     "Starting",
     "ale",
+    "allow_host_option",
     "overrides_option",
+    "port_option",
     "run_argument",
 ]

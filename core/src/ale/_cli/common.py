@@ -1,14 +1,16 @@
 """Options and helpers that several commands use."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from ale._registry import Registry
 
+F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 COMPONENT = "NAME[:OPTION=VALUE,...]"
 """Metavar of an option that names a component, as `ale.runs.parse_choice` reads it."""
@@ -57,6 +59,25 @@ overrides_option = click.option(
     metavar="KEY=VALUE",
     help="Override a config value, for example --set credit.type=grpo; repeatable.",
 )
+
+allow_host_option = click.option(
+    "--allow-host",
+    multiple=True,
+    metavar="NAME",
+    help="Also answer requests that call this server by NAME. Can be repeated.",
+)
+
+
+def port_option(default: int) -> Callable[[F], F]:
+    """The option ``--port`` of a command that listens."""
+    return click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=default,
+        show_default=True,
+        help="Port to listen at; 0 takes a free port.",
+    )
+
 
 format_option = click.option(
     "--format",

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ale.commands import PATH
+from ale.commands import PATH, allow_host_option, port_option
 
 
 def _header(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -23,12 +23,7 @@ _SHARED = (
         show_default=True,
         help="Address to listen at; one that others can reach needs --key-env.",
     ),
-    click.option(
-        "--allow-host",
-        multiple=True,
-        metavar="NAME",
-        help="Also answer requests that call this server by NAME. Can be repeated.",
-    ),
+    allow_host_option,
     click.option(
         "--run",
         type=PATH,
@@ -85,13 +80,7 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
 @click.command("proxy")
 @click.argument("upstream", metavar="URL")
 @_shared
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8800,
-    show_default=True,
-    help="Port to listen at; 0 takes a free port.",
-)
+@port_option(8800)
 @click.option(
     "--key-env",
     metavar="VARIABLE",
@@ -122,13 +111,7 @@ workers = click.Group("workers")
 
 @workers.command("bridge")
 @_shared
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8100,
-    show_default=True,
-    help="Port to listen at; 0 takes a free port.",
-)
+@port_option(8100)
 @click.option(
     "--upstream",
     default="",

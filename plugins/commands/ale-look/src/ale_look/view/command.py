@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ale.commands import PATH
+from ale.commands import PATH, allow_host_option, port_option
 from ale_look.store.shared import check_folder, folder_argument, opened, store_option
 
 
@@ -16,19 +16,8 @@ from ale_look.store.shared import check_folder, folder_argument, opened, store_o
     show_default=True,
     help="Address to listen at.",
 )
-@click.option(
-    "--allow-host",
-    multiple=True,
-    metavar="NAME",
-    help="Also answer requests that call this server by NAME. Can be repeated.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8900,
-    show_default=True,
-    help="Port to listen at; 0 takes a free port.",
-)
+@allow_host_option
+@port_option(8900)
 @click.option(
     "--token-env",
     metavar="VARIABLE",

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ale.commands import COMPONENT, PATH
+from ale.commands import COMPONENT, PATH, allow_host_option, port_option
 from ale_nats_client.commands import login_option, server_of
 
 
@@ -24,19 +24,8 @@ from ale_nats_client.commands import login_option, server_of
     show_default=True,
     help="Address to listen at; one that others can reach needs --api-key-env.",
 )
-@click.option(
-    "--allow-host",
-    multiple=True,
-    metavar="NAME",
-    help="Also answer requests that call this server by NAME. Can be repeated.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8000,
-    show_default=True,
-    help="Port to listen at; 0 takes a free port.",
-)
+@allow_host_option
+@port_option(8000)
 @click.option("--name", help="Name of the model; default: the name in its section.")
 @click.option(
     "--api-key-env",
