@@ -97,15 +97,18 @@ TIMED = ("pytest", "--timeout=600", "--durations=8", "--durations-min=15")
 
 
 @contextmanager
-def temporary() -> Iterator[str]:
-    """A folder for the files of one session's tests, as an option of pytest; removed at the end.
+def temporary(session: nox.Session) -> Iterator[list[str]]:
+    """A folder for the files of one session's tests, as options of pytest; removed at the end.
+
+    What failed is noted for each session apart: ``PYTEST_ADDOPTS=--last-failed`` runs it alone.
 
     In the folder that sessions share by default each removes files of earlier ones: what one left
     and Python can't remove, such as folders 1,000 deep, would fail another.
     """
     folder = tempfile.mkdtemp(prefix="ale-")
     try:
-        yield f"--basetemp={folder}/t"
+        noted = session.cache_dir.parent.resolve() / "failed" / session.name
+        yield [f"--basetemp={folder}/t", "-o", f"cache_dir={noted}"]
     finally:
         subprocess.run(["rm", "-rf", folder], check=False)
 
@@ -176,8 +179,8 @@ def run_shared(session: nox.Session, program: str, *arguments: str) -> None:
 
 def test_shared(session: nox.Session, *arguments: str) -> None:
     """Run tests in the environment that `workspace` has made."""
-    with temporary() as folder:
-        run_shared(session, *TIMED, folder, *arguments)
+    with temporary(session) as places:
+        run_shared(session, *TIMED, *places, *arguments)
 
 
 def test_group(name: str) -> list[str]:
@@ -231,8 +234,8 @@ def newest(session: nox.Session) -> None:
     """The core's tests with the newest supported Python; the other sessions run with nox's own."""
     session.install("-e", ".[dev]")
     session.env.update(QUIET)
-    with temporary() as folder:
-        session.run(*TIMED, folder, *(session.posargs or ["tests/core"]))
+    with temporary(session) as places:
+        session.run(*TIMED, *places, *(session.posargs or ["tests/core"]))
 
 
 @nox.session(**SHARED)
@@ -404,8 +407,8 @@ def plugin(session: nox.Session, name: str) -> None:
     session.env.update(QUIET)
     # The long ones: nox -s "plugin(ale-trackers)" -- -m long
     options = ["-c", "pyproject.toml", "--rootdir", ".", *session.posargs]
-    with temporary() as folder:
-        session.run(*TIMED, folder, *options, str(FOLDERS[name]))
+    with temporary(session) as places:
+        session.run(*TIMED, *places, *options, str(FOLDERS[name]))
 
 
 def libraries(name: str) -> list[str]:
@@ -433,8 +436,8 @@ def trl(session: nox.Session, version: str) -> None:
     reuse_bytecode(session)
     session.env.update(QUIET)
     options = ["-c", "pyproject.toml", "--rootdir", ".", *session.posargs]
-    with temporary() as folder:
-        session.run(*TIMED, folder, *options, str(FOLDERS[name]))
+    with temporary(session) as places:
+        session.run(*TIMED, *places, *options, str(FOLDERS[name]))
 
 
 @nox.session(**SHARED)

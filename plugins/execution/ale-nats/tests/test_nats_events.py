@@ -3,6 +3,7 @@
 import asyncio
 import json
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from ale.types import (
     StepFinished,
     StepReport,
 )
+from ale_nats import events
 from ale_nats.events import EventPublisher, shown_events
 from ale_nats.options import EventOptions
 from ale_nats.testing import ALE
@@ -112,14 +114,22 @@ async def test_an_event_that_is_larger_than_a_message_goes_by_the_object_store(
 async def test_an_event_that_is_large_waits_for_a_server_that_is_away(
     own_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ale_nats.events.CONNECT_TIMEOUT_S", 1)
+    failed = threading.Event()
+    pause = asyncio.sleep
+
+    async def paused(delay: float) -> None:
+        if threading.current_thread().name == "ale-nats-events" and delay == events._RETRY_S:
+            failed.set()
+        await pause(delay)
+
+    monkeypatch.setattr(asyncio, "sleep", paused)
     publisher = EventPublisher(EventOptions(url=own_server.url), {})
     publisher.ale_run_started(started("away"))
     wait_for(lambda: not publisher._sending._waiting, "the first event")  # type: ignore[union-attr]
     own_server.stop()
     made = episode(1.0, turn("x" * 3_000_000), task_id="t", episode_id="0-t-0")
     publisher.ale_episode_finished(EpisodeFinished(episode=made, at=3.0))
-    await asyncio.sleep(2.5)  # an attempt fails
+    assert await asyncio.to_thread(failed.wait, 60), "no attempt has failed"
     own_server.start()
     publisher.ale_run_finished(finished("away"))
     found = await events_of(own_server, "away")

@@ -20,4 +20,4 @@ class TestInDebian(AttackProbes, CommandProbes):
 
 
 class TestPodmanDamage(DamageProbes):
-    pass
+    tries_out_of_memory = 4

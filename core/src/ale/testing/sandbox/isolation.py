@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import secrets
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -54,9 +55,14 @@ def any_client(host: str, port: int) -> str:
 
 @contextlib.contextmanager
 def program(*argv: str) -> Iterator[None]:
-    """Run a process on the host."""
+    """Run a process on the host, whose arguments can be read there."""
     process = subprocess.Popen(argv)
     try:
+        # `Popen` returns a moment before the kernel has the new program's arguments in place.
+        words = Path(f"/proc/{process.pid}/cmdline")
+        while words.exists() and argv[-1].encode() not in words.read_bytes():
+            assert process.poll() is None, f"{argv} has ended"
+            time.sleep(0.001)
         yield
     finally:
         process.kill()

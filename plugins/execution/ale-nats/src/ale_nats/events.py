@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import math
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import suppress
@@ -100,6 +102,7 @@ class _Sending:
         self._waiting: deque[_SENT] = deque()
         self._error: Exception | None = None
         self._closing = False
+        self._until = math.inf  # when to try no more, of `time.monotonic`
         self._loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
         self._awake = False
@@ -121,6 +124,7 @@ class _Sending:
 
     def close(self, timeout_s: float) -> None:
         """Wait until every event is stored. Raises what that has failed with."""
+        self._until = time.monotonic() + timeout_s / 2  # an attempt may take seconds
         self._closing = True
         if self._thread.is_alive():
             with suppress(RuntimeError):  # the loop has just ended
@@ -173,7 +177,7 @@ class _Sending:
                 await link.stream.publish(where, body, headers=headers)
                 stored = True
             except LOST:
-                if self._closing:
+                if time.monotonic() > self._until:
                     raise
                 await asyncio.sleep(_RETRY_S)
         for _ in batch:

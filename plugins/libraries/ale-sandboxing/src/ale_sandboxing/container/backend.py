@@ -460,7 +460,7 @@ class ContainerBackend:
         how = JudgeOpening(container=box.name, since=0.0, still=True, without=())
         made = self._judge_box(box, how, about)
         sandbox = await self._judge_sandbox(
-            made, self._threads.heavy(lambda: how.begin(self._engine, made.plan))
+            made, self._threads.heavy(lambda: how.begin(self._engine, about, made.plan))
         )
         try:
             await sandbox.exec(_NOTHING, user=user)

@@ -16,6 +16,7 @@ from ale_sandboxing.container.api import Engine
 from ale_sandboxing.container.carrying import Carried, Layers
 from ale_sandboxing.container.engine import About, Mount, Plan
 from ale_sandboxing.container.guard import Guard
+from ale_sandboxing.container.here import is_here
 from ale_sandboxing.container.sealed import FOLDER
 
 if TYPE_CHECKING:
@@ -90,18 +91,18 @@ class JudgeOpening:
             shared=[one for one in about.mounts if _is_shared(one, bound)],
         )
 
-    def begin(self, engine: Engine, plan: Plan) -> None:
+    def begin(self, engine: Engine, about: About, plan: Plan) -> None:
         """Create and start it with the image's files. Blocks. Raises as `launch`."""
+        _here(about)
         engine.create(plan)
-        _here(engine.about(plan.name).layers)
         engine.start(plan.name)
 
     def fill(self, engine: Engine, about: About, plan: Plan) -> tuple[Carried, int]:
         """Fill one that runs; also the number of its first process. Blocks. Raises as `launch`."""
         its = engine.about(plan.name)
         carried = Carried(
-            _here(about.layers),
-            _here(its.layers),
+            _here(about),
+            _seen_here(its.layers),
             self.since,
             self.without,
             root=Path(f"/proc/{its.pid}/root"),
@@ -118,8 +119,9 @@ class JudgeOpening:
             UnsupportedError: the files are not to be had from here.
             SandboxError: the engine failed, or the files could not be copied.
         """
+        source = _here(about)
         engine.create(plan)
-        source, target = _here(about.layers), _here(engine.about(plan.name).layers)
+        target = _seen_here(engine.about(plan.name).layers)
         carried = Carried(source, target, self.since, self.without)
         self._carry(engine, carried)
         engine.start(plan.name)
@@ -186,7 +188,17 @@ def _is_shared(mount: Mount, bound: Collection[str]) -> bool:
     )
 
 
-def _here(layers: Layers | None) -> Layers:
+def _here(about: About) -> Layers:
+    """The files of a container that runs on this machine, in namespaces that this process sees.
+
+    The path of its files says nothing by itself: the folder of another engine can have its name.
+    """
+    if not is_here(about.pid, about.id):
+        raise UnsupportedError("the engine runs on another machine, or where none can look into it")
+    return _seen_here(about.layers)
+
+
+def _seen_here(layers: Layers | None) -> Layers:
     if layers is None:
         raise UnsupportedError("the engine keeps its containers' files in no overlay")
     if not Path(layers.upper).is_dir():

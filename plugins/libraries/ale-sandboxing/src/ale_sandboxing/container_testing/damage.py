@@ -3,9 +3,11 @@
 Not in the kit of all sandboxes: where one is not isolated, these commands would hit the host.
 """
 
+from typing import ClassVar
+
 import pytest
 
-from ale.errors import SandboxDamagedError
+from ale.errors import SandboxDamagedError, SandboxLostError
 from ale.testing.sandbox.isolation import NO_FILES
 from ale.types import SandboxSpec
 from ale_sandboxing.container import worker
@@ -42,6 +44,8 @@ class DamageProbes:
     """Commands that leave a container useless."""
 
     container_image = DEBIAN
+    tries_out_of_memory: ClassVar[int] = 1
+    """Containers of which one at least has to be seen out of memory."""
 
     @pytest.mark.parametrize("command", DAMAGE)
     async def test_a_sandbox_without_its_programs_says_that_it_was_damaged(
@@ -92,11 +96,20 @@ class DamageProbes:
             assert (await box.exec(command)).exit_code in (126, 127)
 
     async def test_a_container_that_was_out_of_memory_was_damaged(self, make: Make) -> None:
-        """What is in a file system in memory is charged to no process that could be killed."""
+        """What is in a file system in memory is charged to no process that could be killed.
+
+        An engine that watches for this by an event can miss it where the kernel kills all within
+        milliseconds (conmon, with control groups of version 1). Then nothing tells this end from
+        that of a container which somebody has killed, and `run.lost_sandbox` decides.
+        """
         backend = make(memory_mb=24, tmp_mb=64)
+        found: list[bool] = []
         try:
-            async with backend.open(SandboxSpec()) as box:
-                with pytest.raises(SandboxDamagedError):
-                    await filled(box)
+            while True not in found and len(found) < self.tries_out_of_memory:
+                async with backend.open(SandboxSpec()) as box:
+                    with pytest.raises((SandboxDamagedError, SandboxLostError)) as raised:
+                        await filled(box)
+                    found.append(isinstance(raised.value, SandboxDamagedError))
         finally:
             await backend.aclose()
+        assert True in found, "nothing was said to be out of memory"
