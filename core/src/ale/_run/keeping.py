@@ -13,7 +13,7 @@ from ale.protocols import Sandbox
 from ale.text import counted
 from ale.types import KEPT, Task
 
-FOLDER = "kept"
+FOLDER = KEPT
 """Folder of the run directory with a file for each kept state, which has its reference. A backend
 removes a snapshot when its file is gone."""
 

@@ -130,3 +130,5 @@ class SandboxInfo:
     owner_alive: bool
     age_s: float
     detail: str = ""
+    kept: bool = False
+    """A state that a run keeps, which no `prune` removes."""

@@ -14,6 +14,7 @@ import pytest
 from click.testing import Result
 
 from ale.runs import lock
+from ale.types import Score
 from ale_look.store import schema
 
 Ale = Callable[..., Result]
@@ -36,6 +37,31 @@ def test_the_list_has_a_line_for_each_run(
     assert ["second", "interrupted"] in [row[:2] for row in lines(ale("runs", "list"))]
     monkeypatch.setenv("ALE_HOST_NAME", "another")
     assert ["second", "not", "ended"] in [row[:3] for row in lines(ale("runs", "list"))]
+
+
+def test_contested_passes_are_counted(folder: Path, ale: Ale, make_run: Any, attempt: Any) -> None:
+    assert "contested" not in ale("runs", "list").output
+    store = make_run(folder / "unsure", n=0)
+    for number, contested in enumerate([0.0, None]):
+        score = Score(criterion="tests", value=1, passed=True, contested=contested)
+        store.add_episode(attempt(3 * number, scores=(score,)))
+    store.close()
+    header, *rows, meaning = ale("runs", "list").output.splitlines()
+    assert header.split()[-3:] == ["contested", "reward", "tags"]
+    assert [row.split()[-2] for row in rows if row.startswith("unsure")] == ["1"]
+    assert meaning == "contested: passes that used files the agent changed"
+
+
+@pytest.mark.parametrize("command", ["delete", "archive"])
+def test_states_that_go_with_a_run_are_named(folder: Path, ale: Ale, command: str) -> None:
+    run = folder / "first"
+    kept = run / "kept"
+    kept.mkdir()
+    (kept / "0-rename-0").write_text("ref\n")
+    said = f"{run} keeps 1 state for `ale regrade`; without the run, `ale sandbox prune`"
+    if command == "archive":
+        assert said not in ale("runs", command, str(run), "--keep").output
+    assert said in ale("runs", command, str(run), "--yes").output
 
 
 def test_runs_are_filtered_by_tag_setting_outcome_and_time(

@@ -121,6 +121,31 @@ def test_sandboxes_of_dead_runs_are_listed_and_removed(
     assert backends.backend.closed == 4
 
 
+def test_what_prune_would_remove_is_listed_and_stays(
+    registry: Registry, backends: Backends
+) -> None:
+    kept = SandboxInfo(id="k", backend="folder", tags={}, owner_alive=False, age_s=9, kept=True)
+    alive = SandboxInfo(id="a", backend="folder", tags={}, owner_alive=True, age_s=9)
+    backends.backend._left += [kept, alive]
+    shown = ale(registry, "prune", "--type", "folder", "--dry-run").stdout.splitlines()[1:]
+    assert [line.split()[:3] for line in shown] == [["folder", "abc", "dead"]]
+    listed = ale(registry, "list", "--type", "folder").stdout.splitlines()[1:]
+    assert [line.split()[1:3] for line in listed] == [
+        ["abc", "dead"],
+        ["k", "kept"],
+        ["a", "alive"],
+    ]
+
+
+def test_built_images_that_prune_would_remove_are_listed_and_stay(
+    registry: Registry, backends: Backends
+) -> None:
+    backends.backend = BackendWithImages([])
+    shown = ale(registry, "prune", "--type", "folder", "--builds", "--dry-run").stdout
+    assert "ale-build:1" in shown
+    assert "snapshot" not in shown
+
+
 def test_an_unknown_type_is_refused(registry: Registry) -> None:
     done = ale(registry, "list", "--type", "foldr")
     assert isinstance(done.exception, InputError)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Connection, and_, or_, select, true
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, true
 
 from ale.errors import InputError
 from ale.runs import RunReader, holder
@@ -93,7 +93,7 @@ def _at_or_below(path: str) -> ColumnElement[bool]:
 def list_runs(
     connection: Connection, filters: RunFilters, order: Order = "newest", limit: int | None = None
 ) -> list[dict[str, Any]]:
-    """The runs that pass, with their tags."""
+    """The runs that pass, with their tags and how many of their passes are contested."""
     ordered = {
         "newest": (_R.created.desc(), _R.id.desc()),
         "oldest": (_R.created.asc(), _R.id.asc()),
@@ -112,8 +112,15 @@ def list_runs(
     named = select(settings.run, settings.value).where(settings.key == "llm.model")
     models = {run: value for run, value in connection.execute(named) if value != "null"}
     models |= _named(connection, [row["id"] for row in rows if row["id"] not in models])
+    contested = _contested(connection)
     return [
-        {**row, "model": models.get(row["id"], ""), "tags": of.get(row["id"], [])} for row in rows
+        {
+            **row,
+            "model": models.get(row["id"], ""),
+            "tags": of.get(row["id"], []),
+            "n_contested": contested.get(row["id"], 0),
+        }
+        for row in rows
     ]
 
 
@@ -125,6 +132,17 @@ def _named(connection: Connection, runs: Sequence[int]) -> dict[int, str]:
     for run, model in connection.execute(query.distinct().order_by(*query.selected_columns)):
         found.setdefault(run, []).append(model)
     return {run: ", ".join(models) for run, models in found.items()}
+
+
+def _contested(connection: Connection) -> dict[int, int]:
+    """By run: graded episodes with a criterion that passed, and is contested."""
+    scores, episodes = schema.scores.c, schema.episodes.c
+    query = (
+        select(episodes.run, func.count(episodes.id.distinct()))
+        .join(schema.scores, scores.episode == episodes.id)
+        .where(scores.contested.is_not(None), scores.passed, episodes.reward.is_not(None))
+    )
+    return {run: n for run, n in connection.execute(query.group_by(episodes.run))}
 
 
 def this_host() -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ale.errors import InputError, StoreError
 from ale.runs import RunReader, lock
+from ale.types import KEPT
 
 
 @contextmanager
@@ -52,6 +53,11 @@ def remove(run: Path) -> None:
         shutil.rmtree(doomed)
     except OSError as error:
         raise StoreError(f"{run} can't be removed: {error.strerror}") from error
+
+
+def kept_states(run: Path) -> int:
+    """States of sandboxes that stay because a file of the run names them: see `ale.types.KEPT`."""
+    return sum(1 for _ in (run / KEPT).glob("*"))
 
 
 def size_of(run: Path) -> int:

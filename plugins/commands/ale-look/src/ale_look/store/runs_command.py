@@ -156,6 +156,7 @@ def delete(runs: tuple[Path, ...], yes: bool, store: str | None) -> None:
     from ale_look.store.removing import check, held, remove
 
     check(runs)
+    _name_states(runs)
     if not (yes or _agreed(runs, "Delete")):
         return
     for run in dict.fromkeys(runs):
@@ -194,6 +195,8 @@ def archive(
     from ale_look.store.removing import check
 
     check(runs)
+    if not keep:
+        _name_states(runs)
     if not (yes or keep or _agreed(runs, "Archive, and then remove,")):
         return
     for run in dict.fromkeys(runs):
@@ -249,6 +252,20 @@ def index(folder: Path, rebuild: bool, store: str | None) -> None:
         click.echo(f"{counted(done.found, 'run')}, {done.runs} with something new; {read}")
         if done.removed:
             click.echo(f"{counted(done.removed, 'run')} of the database no longer there")
+
+
+def _name_states(runs: tuple[Path, ...]) -> None:
+    """Say which runs keep states: without the run's folder, the next prune removes them."""
+    from ale.text import counted
+    from ale_look.store.removing import kept_states
+
+    for run in runs:
+        if n := kept_states(run):
+            click.echo(
+                f"{run} keeps {counted(n, 'state')} for `ale regrade`; without the run, "
+                "`ale sandbox prune` removes them",
+                err=True,
+            )
 
 
 def _agreed(runs: tuple[Path, ...], what: str) -> bool:

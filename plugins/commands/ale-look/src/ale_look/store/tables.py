@@ -29,6 +29,7 @@ def runs_table(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return "no runs"
     lost = any(row["n_missing"] for row in rows)
+    contested = any(row["n_contested"] for row in rows)
     columns: list[tuple[str, Callable[[Mapping[str, Any]], str]]] = [
         ("run", lambda row: row["run_id"]),
         ("state", lambda row: row["state"]),
@@ -38,6 +39,7 @@ def runs_table(rows: Sequence[Mapping[str, Any]]) -> str:
         *([("missing", lambda row: str(row["n_missing"] or ""))] if lost else []),
         ("broken", lambda row: str(row["n_broken"])),
         ("success", lambda row: _share(row["n_succeeded"], row["n_graded"])),
+        *([("contested", lambda row: str(row["n_contested"] or ""))] if contested else []),
         ("reward", lambda row: shown_reward(row["mean_reward"])),
         ("tags", lambda row: ",".join(row["tags"])),
     ]
@@ -46,7 +48,11 @@ def runs_table(rows: Sequence[Mapping[str, Any]]) -> str:
         [[cell(row) for _, cell in columns] for row in rows],
         right=range(4, len(columns) - 1),
     )
-    return f"{text}\nmissing: episodes that a truncated episodes.jsonl lacks" if lost else text
+    meaning = [
+        *(["missing: episodes that a truncated episodes.jsonl lacks"] if lost else []),
+        *(["contested: passes that used files the agent changed"] if contested else []),
+    ]
+    return "\n".join([text, *meaning])
 
 
 def _share(n: int, of: int) -> str:

@@ -107,14 +107,12 @@ class Catalog:
         with self.database.reading() as connection:
             listed = list_runs(connection, self.filters)
             attempts = _attempts(connection)
-            contested = _contested(connection)
         keys = {str(path): key for key, path in self._paths.items()}
         rates = [_rate(attempts.get(row["id"], ())) for row in listed]
-        counts = [{"n_contested": contested.get(row["id"], 0)} for row in listed]
         rows = with_states(listed)
         return [
-            {"key": keys[row["path"]], **row, **rate, **count}
-            for row, rate, count in zip(rows, rates, counts, strict=True)
+            {"key": keys[row["path"]], **row, **rate}
+            for row, rate in zip(rows, rates, strict=True)
             if row["path"] in keys
         ]
 
@@ -130,17 +128,6 @@ def _attempts(connection: Connection) -> Mapping[int, list[tuple[int, int]]]:
     for run, n, succeeded in connection.execute(query.group_by(table.run, table.task)):
         found.setdefault(run, []).append((n, int(succeeded)))
     return found
-
-
-def _contested(connection: Connection) -> dict[int, int]:
-    """By run: graded episodes with a criterion that passed, and is contested."""
-    scores, episodes = schema.scores.c, schema.episodes.c
-    query = (
-        select(episodes.run, func.count(episodes.id.distinct()))
-        .join(schema.scores, scores.episode == episodes.id)
-        .where(scores.contested.is_not(None), scores.passed, episodes.reward.is_not(None))
-    )
-    return {run: n for run, n in connection.execute(query.group_by(episodes.run))}
 
 
 def _rate(attempts: Sequence[tuple[int, int]]) -> dict[str, float | None]:

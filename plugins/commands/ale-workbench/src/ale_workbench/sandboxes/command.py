@@ -61,26 +61,41 @@ def images(registry: "Registry", wanted: str | None) -> None:
 @sandbox.command("prune")
 @_type_option
 @click.option("--builds", is_flag=True, help="Remove the images that were built of tasks, too.")
+@click.option("--dry-run", is_flag=True, help="List what would be removed, and remove nothing.")
 @click.pass_obj
-def prune(registry: "Registry", wanted: str | None, builds: bool) -> None:
+def prune(registry: "Registry", wanted: str | None, builds: bool, dry_run: bool) -> None:
     """Remove the processes, containers and files of dead runs.
 
-    What can't be removed is named, and all the rest is removed. The exit code is then 1.
+    What can't be removed is named, and all the rest is removed. The exit code is then 1. States
+    that a run keeps (`run.keep`) stay as long as its folder does.
 
     \b
     Examples:
-      ale sandbox prune
+      ale sandbox prune --dry-run
       ale sandbox prune --builds
     """
-    _report(registry, wanted, lambda backend: backend.prune(), "nothing to remove")
+    _report(registry, wanted, _dead if dry_run else _prune, "nothing to remove")
     if builds:
-        _report(registry, wanted, _remove_builds, "no built images to remove")
+        ask = _builds if dry_run else _remove_builds
+        _report(registry, wanted, ask, "no built images to remove")
+
+
+async def _prune(backend: "SandboxBackend") -> "Sequence[SandboxInfo]":
+    return await backend.prune()
+
+
+async def _dead(backend: "SandboxBackend") -> "Sequence[SandboxInfo]":
+    return [each for each in await backend.list() if not (each.owner_alive or each.kept)]
 
 
 async def _images(backend: "SandboxBackend") -> "Sequence[ImageInfo]":
     from ale.protocols import KeepsImages
 
     return await backend.images() if isinstance(backend, KeepsImages) else []
+
+
+async def _builds(backend: "SandboxBackend") -> "Sequence[ImageInfo]":
+    return [each for each in await _images(backend) if each.kind == "build"]
 
 
 async def _remove_builds(backend: "SandboxBackend") -> "Sequence[ImageInfo]":
@@ -158,7 +173,7 @@ def _show(found: "Sequence[SandboxInfo | ImageInfo]", nothing: str) -> None:
         [
             info.backend,
             info.id,
-            "alive" if info.owner_alive else "dead",
+            _owner(info),
             seconds(info.age_s),
             " ".join(f"{name}={value}" for name, value in sorted(info.tags.items())),
             info.detail,
@@ -167,6 +182,12 @@ def _show(found: "Sequence[SandboxInfo | ImageInfo]", nothing: str) -> None:
         if isinstance(info, SandboxInfo)
     ]
     click.echo(table(["type", "id", "owner", "age", "tags", "detail"], rows))
+
+
+def _owner(info: "SandboxInfo") -> str:
+    if info.kept:
+        return "kept"
+    return "alive" if info.owner_alive else "dead"
 
 
 def _show_images(found: "Sequence[ImageInfo]") -> None:

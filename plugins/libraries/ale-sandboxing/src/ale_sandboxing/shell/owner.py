@@ -87,6 +87,7 @@ class OwnedRecord:
             owner_alive=self.owner.alive,
             age_s=max(0.0, now - self.created),
             detail=f"{detail}{self._kept_by}",
+            kept=self.kind == "snapshot" and self._is_kept,
         )
 
     @property
