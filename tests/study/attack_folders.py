@@ -15,7 +15,13 @@ from pathlib import Path
 from tests.e2e.harbor_attacks import ATTACKS, HONEST
 from tests.e2e.harbor_tasks import add
 
+from ale_sandboxing.container_testing.images import DEBIAN
+
 from .in_place import LEFT_OUT
+
+_IMAGE = f'docker_image = "{DEBIAN}"\n'
+_DOCKERFILE = f"FROM {DEBIAN}\nWORKDIR /app\n"
+"""Harbor makes no folder in an image that exists, and ends where `workdir` is none."""
 
 
 class _Folder:
@@ -27,7 +33,7 @@ class _Folder:
     def write(self, path: str, text: str) -> None:
         target = self._root / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        target.write_text(text.replace(_IMAGE, ""), encoding="utf-8")
 
 
 def write(root: Path) -> None:
@@ -36,7 +42,8 @@ def write(root: Path) -> None:
         folder = _Folder(root / kind)
         for name, each in chosen.items():
             if name not in LEFT_OUT:
-                add(folder, name, solve=each.solve, test=each.test, toml=each.toml)
+                files = {"environment/Dockerfile": _DOCKERFILE}
+                add(folder, name, solve=each.solve, test=each.test, toml=each.toml, files=files)
 
 
 if __name__ == "__main__":
