@@ -27,7 +27,7 @@ from .test_docs import missing
 ROOT = Path(__file__).parents[2]
 SECTIONS = (
     "tasks, sandbox, llm, agent, chunker, credit, starts, trainer, executor, launch, middleware, "
-    "evaluation, observers, run, plugins"
+    "scorers, evaluation, observers, run, plugins"
 )
 RUN_OPTIONS = (
     "concurrency, contested, deterministic, directory, grading_timeout_s, "

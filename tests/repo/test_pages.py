@@ -19,7 +19,8 @@ DOCS = ROOT / "docs"
 ADDRESSES: dict[str, Any] = runpy.run_path(str(ROOT / "core/workspace/addresses.py"))
 WRITTEN = tracked("docs/**/*.md")
 READMES = tracked("README.md", "core/*.md", "plugins/*/*/*.md")
-SECTIONS = {*PARTS, "launch", "middleware", "evaluation", "observers", "run", "extends"}
+SECTIONS = {*PARTS, "launch", "middleware", "scorers", "evaluation", "observers", "run", "extends"}
+LISTS = {"middleware": "middleware", "scorers": "scorer", "observers": "observer"}
 
 each_page = pytest.mark.parametrize(
     "page", [*READMES, *WRITTEN], ids=lambda path: str(path.relative_to(ROOT))
@@ -79,12 +80,10 @@ def test_an_example_of_a_config_is_one(page: Path, registry: Registry) -> None:
         evaluation = config.get("evaluation")
         if evaluation is not None:
             select(evaluation.get("tasks"), "tasks", registry, path="evaluation.tasks")
-        middleware = config.get("middleware")
-        for added in (middleware and middleware.items) or []:
-            select(added, "middleware", registry, path="middleware")
-        observers = config.get("observers")
-        for observer in (observers and observers.items) or []:
-            select(observer, "observer", registry, path="observers")
+        for section, kind in LISTS.items():
+            listed = config.get(section)
+            for item in (listed and listed.items) or []:
+                select(item, kind, registry, path=section)
         run = config.get("run")
         if run is not None:
             structure(run, RunOptions, path="run")

@@ -44,7 +44,12 @@ from ale.types import CriterionSpec, RunFinished, Task, replace
 __all__ = ["aresume", "arun", "carry_out", "resume", "run"]
 
 _CRITERIA = "criteria"
-_LISTS = {"middleware": "middleware", "observers": "observer", _CRITERIA: "criterion"}
+_LISTS = {
+    "middleware": "middleware",
+    "scorers": "scorer",
+    "observers": "observer",
+    _CRITERIA: "criterion",
+}
 """Sections that are lists, and the kind of their items."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

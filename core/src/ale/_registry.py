@@ -32,6 +32,7 @@ KINDS: Mapping[str, str] = {
     "llm": "ale_llms",
     "agent": "ale_agents",
     "criterion": "ale_criteria",
+    "scorer": "ale_step_scorers",
     "chunker": "ale_chunkers",
     "credit": "ale_credit_schemes",
     "starts": "ale_starts",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Objective,
         SandboxBackend,
         StartScheme,
+        StepScorer,
         TaskSource,
         Trainer,
     )
@@ -69,6 +70,11 @@ def ale_agents() -> Sequence[Component[Any, Agent]]:  # type: ignore[empty-body]
 @hookspec
 def ale_criteria() -> Sequence[Component[Any, Criterion]]:  # type: ignore[empty-body]
     """Register grading criteria, selected by each entry of a task's ``success_criteria``."""
+
+
+@hookspec
+def ale_step_scorers() -> Sequence[Component[Any, StepScorer]]:  # type: ignore[empty-body]
+    """Register scorers of the chunks of an episode, selected by ``scorers: [{type: ...}, ...]``."""
 
 
 @hookspec

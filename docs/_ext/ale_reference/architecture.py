@@ -36,7 +36,7 @@ PIPELINE = (
     Stage("Open a sandbox", ("sandbox",), "Sandbox"),
     Stage("Let the agent work", ("agent", "llm", "middleware"), "Trajectory"),
     Stage("Grade what it left", ("criterion",), "Episode, stored"),
-    Stage("Cut into chunks", ("chunker",), "Chunks"),
+    Stage("Cut into chunks, score them", ("chunker", "scorer"), "Chunks and scores"),
     Stage("Give credit", ("credit",), "Batch of credited groups"),
     Stage("Train", ("trainer", "objective"), "a new policy version, back to the model"),
 )

@@ -17,6 +17,7 @@ TITLES = {
     "llm": "Language models",
     "agent": "Agents",
     "criterion": "Criteria",
+    "scorer": "Step scorers",
     "chunker": "Chunkers",
     "credit": "Credit schemes",
     "starts": "Start schemes",

@@ -20,7 +20,7 @@ GROUPS = {
     "llm": "Models and inference servers",
     "agent": "Agents and middleware",
     "criteria": "Criteria",
-    "credit": "Chunkers and credit schemes",
+    "credit": "Chunkers, step scorers and credit schemes",
     "training": "Training",
     "execution": "More processes and machines",
     "observe": "Observers",

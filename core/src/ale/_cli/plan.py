@@ -26,6 +26,7 @@ def describe_plan(ready: Prepared, *, defaults: bool = False) -> str:
     config = ready.config
     parts = [(section, getattr(config, section)) for section in PARTS]
     parts += [("middleware", each) for each in config.middleware]
+    parts += [("scorer", each) for each in config.scorers]
     parts += [("observer", observer) for observer in config.observers]
     if config.evaluation is not None:
         parts.append(("evaluation", config.evaluation.tasks))

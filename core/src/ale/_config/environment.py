@@ -10,7 +10,7 @@ from ale.strict import Node
 _PREFIX = "ALE_"
 _BETWEEN = "__"
 """Between the parts of a key: one underscore is part of a name."""
-_LISTS = ("middleware", "observers", "plugins")
+_LISTS = ("middleware", "scorers", "observers", "plugins")
 """Sections that have no keys and so are given whole: ``ALE_OBSERVERS``."""
 _OF_OTHERS = ("ALE_RUN_DIRECTORY", "ALE_SANDBOX")
 """Variables that launchers and sandboxes give to processes; both look like misspelt keys."""

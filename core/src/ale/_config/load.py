@@ -41,7 +41,7 @@ _NOT_HERE = {"chunker", "credit", "observers"}
 """Sections whose defaults the core does not have itself."""
 _OPTIONAL = ("llm", "starts", "trainer", "launch")
 _PARTS = (*PARTS, "launch")
-SECTIONS = (*_PARTS, "middleware", "evaluation", "observers", "run", PLUGINS)
+SECTIONS = (*_PARTS, "middleware", "scorers", "evaluation", "observers", "run", PLUGINS)
 _RUN = [option.name for option in attrs.fields(RunOptions)]
 _UNKNOWN = "unknown option"
 _COMMON: dict[str, type] = {"sandbox": SandboxRequirements, "launch": LaunchOptions}
@@ -123,6 +123,7 @@ def structure_config(node: Node, registry: Registry, *, hint: str | None = None)
     require = problems.collect(lambda: required_isolation(node.get("sandbox"))) or ()
     launching = problems.collect(lambda: _common(node.get("launch"), "launch"))
     middleware = problems.collect(lambda: _several(node, "middleware", registry)) or ()
+    scorers = problems.collect(lambda: _several(node, "scorers", registry)) or ()
     observers = problems.collect(lambda: _several(node, "observers", registry)) or ()
     evaluation = problems.collect(partial(_evaluation, node, registry))
     empty = Node({}, node.file, node.line)
@@ -132,6 +133,7 @@ def structure_config(node: Node, registry: Registry, *, hint: str | None = None)
     parts = {kind: part for kind, part in picked.items() if part is not None}
     resolved: dict[str, Any] = {kind: part_values(part) for kind, part in parts.items()}
     resolved |= {"middleware": [part_values(part) for part in middleware]} if middleware else {}
+    resolved |= {"scorers": [part_values(part) for part in scorers]} if scorers else {}
     resolved["observers"] = [part_values(part) for part in observers]
     if evaluation is not None:
         resolved["evaluation"] = {
@@ -146,6 +148,7 @@ def structure_config(node: Node, registry: Registry, *, hint: str | None = None)
         **picked,
         evaluation=evaluation,
         middleware=middleware,
+        scorers=scorers,
         observers=observers,
         run=options,
         resolved=resolved,
@@ -179,13 +182,14 @@ def _common(section: Node | None, kind: str) -> Any:
 def _with_defaults(node: Node, registry: Registry) -> Node:
     """Merge the config over the defaults; an empty section counts as missing.
 
-    A run needs no display, and no chunker and no credit scheme without a trainer: where the
-    packages of these defaults are not installed, it has none.
+    A run needs no display, and without a trainer or scorers no chunker and no credit scheme: where
+    the packages of these defaults are not installed, it has none.
     """
     assert node.mapping is not None
     written = {key: child for key, child in node.mapping.items() if child.value is not None}
     launch = {"launch": {"type": "local"}} if "launch" in written else {}
-    needed = _NOT_HERE - {"observers"} if "trainer" in written else set()
+    credits = not written.keys().isdisjoint({"trainer", "scorers"})
+    needed = _NOT_HERE - {"observers"} if credits else set()
     chosen = {
         key: value
         for key, value in _DEFAULTS.items()
@@ -267,7 +271,11 @@ def _held_out(evaluation: Node, registry: Registry) -> Selected:
     return select(tasks, "tasks", registry, path="evaluation.tasks")
 
 
-_LISTED = {"middleware": ("middleware", "skills"), "observers": ("observer", "console")}
+_LISTED = {
+    "middleware": ("middleware", "skills"),
+    "scorers": ("scorer", "rules"),
+    "observers": ("observer", "console"),
+}
 """Sections that are lists: the kind of each item, and an example of a type."""
 
 

@@ -372,6 +372,7 @@ class RunConfig:
     launch: Selected | None
     evaluation: Evaluation | None
     middleware: tuple[Selected, ...]
+    scorers: tuple[Selected, ...]
     observers: tuple[Selected, ...]
     run: RunOptions
     resolved: dict[str, Any] = field(repr=False)
@@ -420,7 +421,7 @@ class RunConfig:
         """Notes for the user about how the config was read, a line each."""
         evaluation = None if self.evaluation is None else self.evaluation.tasks
         parts: list[Selected | None] = [getattr(self, section) for section in PARTS]
-        parts += [self.launch, evaluation, *self.middleware, *self.observers]
+        parts += [self.launch, evaluation, *self.middleware, *self.scorers, *self.observers]
         chosen = [part for part in parts if part is not None]
         chosen += [each for part in chosen for each in part.inner.values()]
         found = [part.dropped for part in chosen if part.dropped is not None]

@@ -12,6 +12,7 @@ from attrs import frozen
 from ale._store import RunReader
 from ale._store.codec import invalid_record
 from ale._store.index import Index
+from ale._store.scores import StoredScores, located
 from ale.errors import AleError, PluginError
 from ale.protocols import Chunker, CreditScheme
 from ale.types import (
@@ -22,6 +23,7 @@ from ale.types import (
     Episode,
     Group,
     Rollout,
+    ScoredEpisode,
     partition_problem,
     replace,
 )
@@ -49,19 +51,20 @@ class Crediting:
             ChunkError: a trajectory lacks what the chunker needs.
             PluginError: the scheme broke its contract.
         """
-        statistics = index.statistics(step)
+        statistics, stored = index.statistics(step), StoredScores(run.step_scores(step))
         for group_task_id, offsets in index.groups(step):
             if task_id not in (None, group_task_id):
                 continue
             episodes = [run.episodes.at(offset) for offset in offsets]
             rollouts = tuple(self.split(episode) for episode in episodes)
+            rollouts = tuple(_scored(each, stored.of(each.episode)) for each in rollouts)
             yield self.assign(Group(task_id=group_task_id, rollouts=rollouts, batch=statistics))
 
     def split(self, episode: Episode) -> Rollout:
         """One episode and its chunks, checked."""
         part = f"chunker '{self.chunker_name}'"
-        with _errors_named(part, episode.id):
-            chunks = _list_of(Chunk, self.chunker.split(episode.trajectory), part)
+        with errors_named(part, episode.id):
+            chunks = list_of(Chunk, self.chunker.split(episode.trajectory), part)
             # Else a part of the episode would have no weight, or twice its own, without a word.
             if problem := partition_problem(episode.trajectory, chunks):
                 raise PluginError(f"{part}: the chunks of {episode.id} are no partition: {problem}")
@@ -73,8 +76,8 @@ class Crediting:
         """One group's credits, checked to be one for each rollout and chunk, and finite."""
         creditable = replace(group, rollouts=tuple(map(_creditable, group.rollouts)))
         part = f"credit scheme '{self.scheme_name}'"
-        with _errors_named(part, f"task {group.task_id}"):
-            assigned = _list_of(Credit, self.scheme.assign(creditable), part)
+        with errors_named(part, f"task {group.task_id}"):
+            assigned = list_of(Credit, self.scheme.assign(creditable), part)
             try:
                 deque(CreditedGroup(group=creditable, credits=assigned).pairs(), maxlen=0)
             except AleError as error:
@@ -108,7 +111,7 @@ class Crediting:
             yield row
 
 
-def _list_of(kind: type[T], returned: Iterable[T], part: str) -> tuple[T, ...]:
+def list_of(kind: type[T], returned: Iterable[T], part: str) -> tuple[T, ...]:
     """The return value of a plugin, checked to be a list of records."""
     if isinstance(returned, Iterable):
         items = tuple(returned)
@@ -117,6 +120,11 @@ def _list_of(kind: type[T], returned: Iterable[T], part: str) -> tuple[T, ...]:
     raise PluginError(
         f"{part} returned {reprlib.repr(returned)}, expected a list of {kind.__name__}"
     )
+
+
+def _scored(rollout: Rollout, stored: Sequence[ScoredEpisode]) -> Rollout:
+    """The rollout with the stored scores of its chunks."""
+    return replace(rollout, scores=located(stored, rollout.chunks)) if stored else rollout
 
 
 def is_credited(chunk: Chunk, episode: Episode) -> bool:
@@ -130,8 +138,14 @@ def _creditable(rollout: Rollout) -> Rollout:
     episode = rollout.episode
     if all(turn.credited for turn in episode.trajectory.turns):
         return rollout
-    chunks = [chunk for chunk in rollout.chunks if is_credited(chunk, episode)]
-    return replace(rollout, chunks=tuple(replace(chunk, index=i) for i, chunk in enumerate(chunks)))
+    credited = [is_credited(chunk, episode) for chunk in rollout.chunks]
+    chunks = [chunk for chunk, kept in zip(rollout.chunks, credited, strict=True) if kept]
+    scores = {
+        name: tuple(score for score, kept in zip(each, credited, strict=True) if kept)
+        for name, each in rollout.scores.items()
+    }
+    numbered = tuple(replace(chunk, index=i) for i, chunk in enumerate(chunks))
+    return replace(rollout, chunks=numbered, scores=scores)
 
 
 def _for_all_chunks(credit: Credit, rollout: Rollout) -> Credit:
@@ -155,7 +169,7 @@ def _for_all_chunks(credit: Credit, rollout: Rollout) -> Credit:
 
 
 @contextmanager
-def _errors_named(part: str, subject: str) -> Iterator[None]:
+def errors_named(part: str, subject: str) -> Iterator[None]:
     """Turn an exception of a plugin into a `PluginError` that names it; keep `AleError`s."""
     try:
         yield

@@ -4,7 +4,8 @@ import inspect
 import math
 import re
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,15 +34,17 @@ from ale.protocols import (
     Middleware,
     Objective,
     Policy,
+    ReadsScores,
     SandboxBackend,
     StartScheme,
+    StepScorer,
     TaskSource,
     Trainer,
     missing,
 )
 from ale.strict import Node, from_plain, read_yaml
 from ale.strict.structuring import Problems
-from ale.types import Capabilities, CriterionSpec, Split, Task
+from ale.types import FEEDBACK, Capabilities, CriterionSpec, Split, Task
 
 PROTOCOLS: Mapping[str, type] = {
     "tasks": TaskSource,
@@ -49,6 +52,7 @@ PROTOCOLS: Mapping[str, type] = {
     "llm": LLM,
     "agent": Agent,
     "criterion": Criterion,
+    "scorer": StepScorer,
     "chunker": Chunker,
     "credit": CreditScheme,
     "starts": StartScheme,
@@ -180,6 +184,8 @@ class Parts(WorkerParts):
     """None only without a trainer, as `credit`."""
     credit: CreditScheme | None
     trainer: Trainer | None
+    scorers: tuple[tuple[str, StepScorer], ...] = ()
+    """Scorers in the order of the config, each with its name in the stored scores."""
     executor: Executor
     observers: tuple[object, ...]
 
@@ -218,10 +224,19 @@ def build_parts(config: RunConfig, context: BuildContext) -> Parts:
     held_out = None if config.evaluation is None else config.evaluation.tasks
     evaluation = make(held_out, "evaluation.tasks")
     middleware = tuple((part.name, make(part, "middleware")) for part in config.middleware)
+    names = numbered(part.name for part in config.scorers)
+    scorers = tuple(zip(names, [make(p, "scorers") for p in config.scorers], strict=True))
     observers = tuple(make(observer, "observers") for observer in config.observers)
     if problems:
         raise InputError(problems)
-    parts = Parts(**built, evaluation=evaluation, middleware=middleware, observers=observers)
+    parts = Parts(
+        **built,
+        evaluation=evaluation,
+        middleware=middleware,
+        scorers=scorers,
+        observers=observers,
+    )
+    check_scorers(parts.scorers, parts.credit)
     if parts.starts is not None and not isinstance(parts.llm, Policy):
         message = "start schemes need a model whose answers can be forced"
         expected = "a section 'llm' whose model is trained in this run, such as {type: policy}"
@@ -230,6 +245,37 @@ def build_parts(config: RunConfig, context: BuildContext) -> Parts:
         _check_critic(parts.credit, parts.trainer)
         parts.trainer.attach(parts.llm)
     return parts
+
+
+def numbered(names: Iterable[str]) -> list[str]:
+    """Names of scorers: the second of a type is ``judge-2``."""
+    seen: Counter[str] = Counter()
+    made = []
+    for name in names:
+        seen[name] += 1
+        made.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return made
+
+
+def check_scorers(scorers: Sequence[tuple[str, StepScorer]], credit: CreditScheme | None) -> None:
+    """Refuse a scorer or a credit scheme that reads scores that nobody gives before it."""
+    known: list[str] = []
+    problems = []
+    for path, name, part in (
+        *(("scorers", name, scorer) for name, scorer in scorers),
+        ("credit", None, credit),
+    ):
+        reads: Sequence[str] = part.reads if isinstance(part, ReadsScores) else ()
+        for wanted in reads:
+            if wanted in (*known, FEEDBACK):  # feedback comes from outside
+                continue
+            message = f"{name or 'the credit scheme'} reads the scores of '{wanted}'"
+            expected = "in section 'scorers', before it: " + (", ".join(known) or "there is none")
+            hint = nearest(wanted, known)
+            problems.append(Problem(message=message, path=path, expected=expected, hint=hint))
+        known += [] if name is None else [name]
+    if problems:
+        raise InputError(problems)
 
 
 def _check_critic(credit: CreditScheme | None, trainer: Trainer) -> None:

@@ -531,7 +531,7 @@ async def closing_parts(run: Run) -> AsyncIterator[Run]:
 async def close_parts(
     parts: WorkerParts, supervisor: Supervisor, report: Callable[[str], None]
 ) -> None:
-    """Close model, start scheme and sandbox backend; report those that can't be closed."""
+    """Close model, start scheme, scorers and sandbox backend; report those that can't be closed."""
 
     async def close(part: str, closing: Coroutine[Any, Any, None]) -> None:
         try:
@@ -543,4 +543,6 @@ async def close_parts(
         await close("llm", parts.llm.aclose())
     if isinstance(parts.starts, RestoringScheme):
         await close("starts", parts.starts.aclose())
+    for name, scorer in parts.scorers if isinstance(parts, Parts) else ():
+        await close(f"scorer '{name}'", scorer.aclose())
     await close("sandbox", parts.sandbox.aclose())

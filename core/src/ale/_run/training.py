@@ -10,9 +10,11 @@ from attrs import frozen
 
 from ale._run.crediting import Crediting, is_credited
 from ale._run.plan import has_signal
+from ale._run.scoring import Scoring
 from ale._run.session import Session
 from ale._store.checkpoints import write_report
 from ale._store.index import SUCCESS
+from ale._store.scores import StoredScores
 from ale.attempts import mean
 from ale.errors import PluginError, StoreError
 from ale.protocols import BackgroundSaver, Policy, Trainer
@@ -102,6 +104,7 @@ class Training:
             return
         trainer, trained = self.parts.trainer, self._has_trained(step)
         groups: list[CreditedGroup] = []
+        await self._score(crediting, step)
         with self.times.on("crediting"), self.store.writing_credits(step) as write:
             for credited in crediting.groups(self.store.reader, self.store.index, step):
                 if not trained:
@@ -111,6 +114,23 @@ class Training:
                 await asyncio.sleep(0)  # lets the event loop handle a Ctrl-C
         if trainer is not None and not trained:
             await self._train(trainer, Batch(step=step, groups=tuple(groups)), facts or {})
+
+    async def _score(self, crediting: Crediting, step: int) -> None:
+        """Run the scorers on the episodes of a step that they have not scored yet."""
+        if not self.parts.scorers:
+            return
+        scoring = Scoring(scorers=self.parts.scorers, crediting=crediting)
+        reader = self.store.reader
+        wanted = {key.task_id for key in self.store.index.group_keys(step)}
+        tasks = {task.id: task for task in reader.tasks if task.id in wanted}
+        episodes = ((tasks[each.task_id], each) for each in self.store.graded(step))
+        with self.times.on("scoring"):
+            await scoring.score(
+                episodes,
+                StoredScores(reader.step_scores(step)),
+                self.config.run.concurrency,
+                lambda row: self.store.add_scores(row, step),
+            )
 
     async def _train(self, trainer: Trainer, batch: Batch, facts: Mapping[str, float]) -> None:
         with self.times.on("training"):

@@ -14,6 +14,7 @@ from ale._store.codec import indented
 from ale._store.directory import EARLIER_S, RunReader
 from ale._store.groups import FILE as GROUPS
 from ale._store.groups import GroupKey, Groups
+from ale._store.scores import FOLDER as SCORES
 from ale.errors import InputError
 from ale.files import remove_partial, replacing, store_errors, write_whole
 
@@ -37,8 +38,8 @@ def branch_run(
 ) -> None:
     """Copy a run as it was after its first steps; `ale run --resume` continues the copy.
 
-    The copy has the episodes, credits and events of these steps, and the last one's checkpoint:
-    weights, optimiser and random state. Branches of one run are equal up to there.
+    The copy has the episodes, scores, credits and events of these steps, and the last one's
+    checkpoint: weights, optimiser and random state. Branches of one run are equal up to there.
 
     Args:
         target: a folder that does not exist. It is written atomically.
@@ -67,13 +68,12 @@ def branch_run(
     belongs = _of_first(steps, steps if evaluated else steps - 1, stream)
     remove_partial(target)
     with store_errors(target), replacing(target, private=True) as partial:
-        (partial / "credits").mkdir(parents=True)
+        partial.mkdir(parents=True)
+        for folder in ("credits", SCORES):
+            _copy_first(source / folder, partial / folder, steps)
         for name in _COPIED:
             if (source / name).exists():
                 shutil.copyfile(source / name, partial / name)
-        for path in sorted((source / "credits").glob("*.jsonl")):
-            if int(path.stem) < steps:
-                shutil.copyfile(path, partial / "credits" / path.name)
         _copy_lines(source / "episodes.jsonl", partial, belongs)
         if stream is not None:
             _copy_lines(source / GROUPS, partial, _of_first_groups(steps, stream))
@@ -110,6 +110,16 @@ def _of_first_groups(steps: int, stream: Groups) -> Callable[[_Head], bool]:
         return next(planned) < drawn if head.event == "planned" else head.step < steps
 
     return belongs
+
+
+def _copy_first(source: Path, target: Path, steps: int) -> None:
+    """Copy the files of a folder that are those of the first steps, or of no step."""
+    if not source.exists():
+        return
+    target.mkdir()
+    for path in sorted(source.glob("*.jsonl")):
+        if not path.stem.isdecimal() or int(path.stem) < steps:
+            shutil.copyfile(path, target / path.name)
 
 
 def _copy_lines(source: Path, folder: Path, belongs: Callable[[_Head], bool]) -> None:

@@ -31,12 +31,13 @@ from ale._store.index import Episodes, Index, StoredEpisode
 from ale._store.lines import SCHEMA, Appender, EventLines, Lines
 from ale._store.lock import holder, in_use, lock
 from ale._store.redact import Redactor
+from ale._store.scores import FOLDER, OF_FEEDBACK, of_step, read_scores
 from ale.errors import InputError, Problem, StoreError
 from ale.files import open_file, replacing, restrict, store_errors, write_whole
 from ale.intervals import Rate
 from ale.protocols import LOGS
 from ale.strict import nearest
-from ale.types import CreditedEpisode, Episode, Split, Task
+from ale.types import CreditedEpisode, Episode, ScoredEpisode, Split, Task
 
 _DISCARD = "discard_after"
 """Key of the outcome: size in bytes to which a resume truncates ``episodes.jsonl``."""
@@ -117,6 +118,14 @@ class RunReader:
         """The credited episodes, step by step."""
         for path in sorted((self.path / "credits").glob("*.jsonl")):
             yield from Lines(path, CreditedEpisode)
+
+    def step_scores(self, step: int | None = None) -> Iterator[ScoredEpisode]:
+        """The scores of chunks, oldest first; of several about one chunk, the last counts.
+
+        Args:
+            step: without those of the episodes that other steps learned from.
+        """
+        return read_scores(self.path, step)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The event log: each entry has ``event``, ``at`` (seconds since the epoch) and more."""
@@ -218,6 +227,18 @@ class RunDirectory:
     def add_event(self, name: str, at: float, **facts: Any) -> None:
         """Append to the event log; `at` in seconds since the epoch."""
         self._appender(_EVENTS).append({"event": name, "at": at, **facts})
+
+    def add_scores(self, scored: ScoredEpisode, step: int | None = None) -> None:
+        """Store scores of an episode's chunks.
+
+        Args:
+            step: the step that learns from the episode; None for feedback from outside.
+        """
+        name = OF_FEEDBACK if step is None else of_step(step)
+        if name not in self._appenders:
+            with store_errors(self.path / FOLDER):
+                (self.path / FOLDER).mkdir(mode=0o700, exist_ok=True)
+        self._appender(name).append(scored)
 
     def _appender(self, name: str) -> Appender:
         if name not in self._appenders:

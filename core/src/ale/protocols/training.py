@@ -11,7 +11,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ale.protocols.llm import LLM
-    from ale.types import Batch, Chunk, Credit, Group, PolicySnapshot, StepReport, Trajectory
+    from ale.types import (
+        Batch,
+        Chunk,
+        Credit,
+        Episode,
+        Group,
+        PolicySnapshot,
+        StepReport,
+        StepScore,
+        Task,
+        Trajectory,
+    )
 
 
 @runtime_checkable
@@ -33,6 +44,45 @@ class CreditScheme(Protocol):
 
     def assign(self, group: Group) -> Sequence[Credit]:
         """One credit per rollout, in the order of the group. Finite numbers only."""
+        ...
+
+
+@frozen(kw_only=True)
+class ScoringContext:
+    """The episode whose chunks are scored."""
+
+    task: Task
+    episode: Episode
+    """Graded; it has no reward yet if a criterion has it scored."""
+    earlier: Mapping[str, Sequence[StepScore]]
+    """The scores of the scorers before this one, by scorer; each has one for every chunk."""
+
+
+@runtime_checkable
+class StepScorer(Protocol):
+    """Scores the chunks of an episode after it was graded."""
+
+    async def score(self, context: ScoringContext, chunks: Sequence[Chunk]) -> Sequence[StepScore]:
+        """One score for each chunk, in order.
+
+        A chunk that can't be scored (a server is down, an answer can't be read) gets an abstention
+        with the reason, never a value that nobody measured. An exception ends the run.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections. May be called again."""
+        ...
+
+
+@runtime_checkable
+class ReadsScores(Protocol):
+    """A scorer that reads the scores of others in its context, or a credit scheme that reads those
+    of its group. A run is refused in which one of them is missing, or stands after its reader."""
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """Names of scorers."""
         ...
 
 

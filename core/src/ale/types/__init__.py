@@ -2,7 +2,17 @@
 
 from ale.types._record import record, replace
 from ale.types.chunk import Chunk, Range, Span, call_count, partition_problem, whole_turn
-from ale.types.credit import BatchStatistics, Credit, CreditedEpisode, Gae, Group, Rollout
+from ale.types.credit import (
+    FEEDBACK,
+    BatchStatistics,
+    Credit,
+    CreditedEpisode,
+    Gae,
+    Group,
+    Rollout,
+    ScoredEpisode,
+    StepScore,
+)
 from ale.types.episode import Episode, Failure, Limits, Score, Split, Stage
 from ale.types.event import (
     EpisodeFinished,
@@ -60,6 +70,7 @@ from ale.types.trajectory import Observation, Replaced, Stop, StopReason, Trajec
 
 __all__ = [
     "ENVIRONMENT_KINDS",
+    "FEEDBACK",
     "HAND_OVERS",
     "KEPT",
     "Batch",
@@ -109,11 +120,13 @@ __all__ = [
     "SandboxInfo",
     "SandboxSpec",
     "Score",
+    "ScoredEpisode",
     "Span",
     "Split",
     "Stage",
     "StepFinished",
     "StepReport",
+    "StepScore",
     "Stop",
     "StopReason",
     "Task",

@@ -1,10 +1,42 @@
 """Groups of rollouts and the credit of every chunk in them."""
 
+from collections.abc import Mapping
 from typing import Literal
+
+from attrs import field
 
 from ale.types._record import record
 from ale.types.chunk import Chunk
 from ale.types.episode import Episode
+
+
+@record
+class StepScore:
+    """The judgement of a scorer on one chunk: a value, or why it has none."""
+
+    value: float | None = None
+    """In [0, 1], 1 is best; None if the scorer abstained."""
+    abstained: str = ""
+    """Why there is no value; empty if there is one."""
+    cost: int = 0
+    """Tokens that models read and wrote for it."""
+    text: str = ""
+    """The reasons for the value, for a human reader."""
+
+
+@record
+class ScoredEpisode:
+    """A line in ``step_scores/``: the scores of one scorer for chunks of an episode."""
+
+    schema: int = 1
+    episode_id: str
+    started_at: str = ""
+    """`Episode.started_at`: an episode that was sampled again under its id was not scored."""
+    scorer: str
+    chunks: tuple[Chunk, ...]
+    """The chunks that were scored: all of a run's scorer, one turn of feedback from outside."""
+    scores: tuple[StepScore, ...]
+    """One for each chunk."""
 
 
 @record
@@ -13,6 +45,12 @@ class Rollout:
 
     episode: Episode
     chunks: tuple[Chunk, ...]
+    scores: Mapping[str, tuple[StepScore, ...]] = field(factory=dict)
+    """By scorer, one for each chunk. Empty in a run without scorers."""
+
+
+FEEDBACK = "feedback"
+"""Name in place of a scorer's for scores that come from outside, such as those of users."""
 
 
 @record

@@ -33,10 +33,11 @@ def config_schema(registry: Registry) -> dict[str, Any]:
     A file that extends another may lack required values, which the other may have. Problems that
     only a run can find (a missing folder, options that exclude each other) are left to `ale check`.
     """
-    every = (*SELECTING, "middleware", "observer", *IN_OPTIONS)
+    every = (*SELECTING, "middleware", "scorer", "observer", *IN_OPTIONS)
     kinds = {kind: _Kind(registry, kind) for kind in every}
     sections = {name: kinds[name].section for name in SELECTING}
     tasks, added, observer = kinds["tasks"], kinds["middleware"], kinds["observer"]
+    scorer = kinds["scorer"]
     return {
         "$schema": DRAFT,
         "$id": f"urn:ale:config:{VERSION}",
@@ -59,6 +60,11 @@ def config_schema(registry: Registry) -> dict[str, Any]:
                 "description": "What is added to the first messages of each conversation.",
                 "type": ["array", "null"],
                 "items": {"allOf": [{**added.section, "type": "object"}, added.whole]},
+            },
+            "scorers": {
+                "description": "Scorers of the chunks of each graded episode, in this order.",
+                "type": ["array", "null"],
+                "items": {"allOf": [{**scorer.section, "type": "object"}, scorer.whole]},
             },
             "observers": {
                 "description": "Progress, trackers and reports.",

@@ -1,0 +1,91 @@
+"""Options of the scorers."""
+
+from collections.abc import Mapping
+
+from attrs import field, frozen, validators
+
+from ale.plugin import doc, ge, le, optional
+from ale.types import ENVIRONMENT_KINDS
+
+
+@frozen(kw_only=True)
+class RulesOptions:
+    """Rules about the form of a chunk; the value is the product of those that are on."""
+
+    max_chars: int | None = field(
+        default=8000,
+        validator=optional(ge(1)),
+        metadata=doc(
+            "Characters of a chunk's text and arguments that cost nothing; twice as many give 0. "
+            "null: any."
+        ),
+    )
+    max_diff_lines: int | None = field(
+        default=400,
+        validator=optional(ge(1)),
+        metadata=doc(
+            "Added and removed lines of diffs that cost nothing; twice as many give 0. null: any."
+        ),
+    )
+    repeated_calls: float = field(
+        default=1.0,
+        validator=[ge(0), le(1)],
+        metadata=doc(
+            "Cost of a chunk all of whose calls were made before, with the same arguments. A share "
+            "of the calls costs that share."
+        ),
+    )
+    failed_calls: float = field(
+        default=1.0,
+        validator=[ge(0), le(1)],
+        metadata=doc("Cost of a chunk all of whose calls failed; a share costs that share."),
+    )
+
+
+def _weights(_: object, __: object, value: Mapping[str, float]) -> None:
+    if not value or any(weight <= 0 for weight in value.values()):
+        raise ValueError(f"expected a weight above 0 for at least one scorer, found {dict(value)}")
+
+
+def _all_weights(_: object, __: object, value: Mapping[str, Mapping[str, float]]) -> None:
+    for kind, weights in value.items():
+        if kind not in ENVIRONMENT_KINDS:
+            expected = ", ".join(ENVIRONMENT_KINDS)
+            raise ValueError(f"expected kinds of environment ({expected}), found '{kind}'")
+        _weights(None, None, weights)
+
+
+@frozen(kw_only=True)
+class CombinedOptions:
+    """The weighted mean of scorers that stand before it."""
+
+    weights: Mapping[str, float] = field(
+        validator=_weights, metadata=doc("Weight of each scorer, by its name.")
+    )
+    environments: Mapping[str, Mapping[str, float]] = field(
+        factory=dict,
+        validator=_all_weights,
+        metadata=doc(
+            "Other weights for tasks of a kind of environment, by the kind: chat, terminal, swe or "
+            "gui."
+        ),
+    )
+    floor: float = field(
+        default=0.5,
+        validator=[ge(0), le(1)],
+        metadata=doc(
+            "Least share of the weights that must have a value: below it, the chunk has none. "
+            "Above it, the other weights count as if they were not there."
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class HackableOptions:
+    """A scorer that is easy to deceive."""
+
+    keywords: tuple[str, ...] = field(
+        default=("verified", "therefore", "carefully", "confident", "done"),
+        validator=validators.min_len(1),
+        metadata=doc("Words that are rewarded; each counts as often as it stands there."),
+    )

@@ -1,0 +1,36 @@
+"""Registers the scorers of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ale.plugin import Component, hookimpl
+
+if TYPE_CHECKING:
+    from ale.protocols import StepScorer
+
+
+@hookimpl
+def ale_step_scorers() -> Sequence[Component[Any, StepScorer]]:
+    """Register the scorers."""
+    return [
+        Component(
+            "rules",
+            "ale_scorers.options:RulesOptions",
+            "ale_scorers.scorers:Rules",
+            summary="Length, repeated calls, failed calls and the size of diffs.",
+        ),
+        Component(
+            "combined",
+            "ale_scorers.options:CombinedOptions",
+            "ale_scorers.scorers:Combined",
+            summary="The weighted mean of other scorers.",
+        ),
+        Component(
+            "hackable",
+            "ale_scorers.options:HackableOptions",
+            "ale_scorers.scorers:Hackable",
+            summary="Rewards length and keywords: for experiments on reward hacking alone.",
+        ),
+    ]
