@@ -19,7 +19,9 @@ NAMES = (
     "tree",
     "repair",
     "gae",
+    "step-scores",
 )
+NEED_OPTIONS = ("oracle", "step-scores")
 VARIANTS = (
     ("ipa", {"gamma": 1e-300}),
     ("ipa", {"terminal_reward": "all-or-nothing", "failure_reward": -1.0}),
@@ -34,7 +36,9 @@ VARIANTS = (
     ("gigpo", {"step_weight": 0.0}),
     ("gae", {"unit": "token", "gamma": 0.9}),
     ("gae", {"unit": "turn", "lam": 0.0}),
-    *((name, {}) for name in NAMES if name != "oracle"),
+    *(("step-scores", {"scorer": "s", "form": form}) for form in ("potential", "sum", "min")),
+    ("step-scores", {"scorer": "s", "abstained": "skip"}),
+    *((name, {}) for name in NAMES if name not in NEED_OPTIONS),
 )
 
 
@@ -49,7 +53,7 @@ def test_the_package_registers_these_schemes() -> None:
 
 
 def test_schemes_that_need_several_rollouts_say_so() -> None:
-    made = [name for name in NAMES if name != "oracle"]
+    made = [name for name in NAMES if name not in NEED_OPTIONS]
     found = [name for name in made if isinstance(build(name, {}), ComparesRollouts)]
     assert found == ["grpo", "dr-grpo", "rloo", "gigpo", "tree"]
 

@@ -268,3 +268,46 @@ class GaeOptions:
     def _check_critic(self, attribute: "Attribute[Any]", value: Path | None) -> None:
         if value is not None and self.unit != "chunk":
             raise ValueError("'critic' needs unit: chunk, whose values it has")
+
+
+@frozen(kw_only=True)
+class StepScoresOptions:
+    """Process rewards from a scorer, beside the outcome."""
+
+    scorer: str = field(
+        metadata=doc(
+            "Name of the scorer in the section 'scorers'; 'feedback' for scores from outside."
+        )
+    )
+    form: Literal["potential", "sum", "min"] = field(
+        default="potential",
+        metadata=doc(
+            "How scores become credit. 'potential': a chunk earns what it adds to the score, which "
+            "keeps the best policy the best. 'sum': it earns the scores from it on, each less the "
+            "group's mean. 'min': it earns the lowest score from it on."
+        ),
+    )
+    process: float = field(
+        default=1.0,
+        validator=[ge(0.0), le(_LARGEST)],
+        metadata=doc("Factor on the scores."),
+    )
+    outcome: float = field(
+        default=1.0,
+        validator=[ge(0.0), le(_LARGEST)],
+        metadata=doc("Factor on the episode's reward."),
+    )
+    gamma: float = field(
+        default=1.0, validator=[gt(0.0), le(1.0)], metadata=doc("Discount per chunk, in (0, 1].")
+    )
+    baseline: Literal["group", "none"] = field(
+        default="group",
+        metadata=doc("Subtracted from the episode's reward: the mean of its 'group', or 'none'."),
+    )
+    abstained: Literal["chunk", "outcome", "skip"] = field(
+        default="chunk",
+        metadata=doc(
+            "A group in which a chunk has no score: leave out that 'chunk' (with 'potential' the "
+            "potential stays as it was), credit the group by its 'outcome' alone, or 'skip' it."
+        ),
+    )

@@ -93,4 +93,10 @@ def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
             "ale_credit.gae:GaeScheme",
             summary="Generalised advantage estimation with the trainer's critic (PPO's).",
         ),
+        Component(
+            "step-scores",
+            "ale_credit.options:StepScoresOptions",
+            "ale_credit.process:StepScores",
+            summary="Process rewards from a scorer of steps, beside the outcome.",
+        ),
     ]
