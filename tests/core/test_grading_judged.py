@@ -26,6 +26,9 @@ class Judge:
     async def used(self) -> Sequence[CarriedChange]:
         return [CarriedChange(path=path, kind="added") for path in self._used]
 
+    async def made(self) -> Sequence[CarriedChange]:
+        return []
+
     async def has(self, path: str, *, image: bool = False) -> bool:
         return False
 

@@ -36,6 +36,9 @@ class FakeJudge:
     async def used(self) -> Sequence[CarriedChange]:
         return self._used
 
+    async def made(self) -> Sequence[CarriedChange]:
+        return []
+
     async def has(self, path: str, *, image: bool = False) -> bool:
         return path in self._image or (not image and path in self._files)
 

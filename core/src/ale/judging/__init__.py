@@ -1,6 +1,16 @@
 """Judges what an agent has left in a fresh sandbox, and says what the verdict rests on."""
 
-from ale.judging.judge import Place, had_no_judge, judged
+from ale.judging.judge import EVERYTHING, Place, had_no_judge, judged
 from ale.judging.tools import Scope, lost_its_mode, named_in
+from ale.judging.upper import Upper
 
-__all__ = ["Place", "Scope", "had_no_judge", "judged", "lost_its_mode", "named_in"]
+__all__ = [
+    "EVERYTHING",
+    "Place",
+    "Scope",
+    "Upper",
+    "had_no_judge",
+    "judged",
+    "lost_its_mode",
+    "named_in",
+]

@@ -3,13 +3,15 @@
 See docs/why/judge.md.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import zip_longest
 from typing import Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ale.errors import GradingError, NoVerdictError, SandboxDamagedError, UnsupportedError
+from ale.judging.replaced import replaced_among
 from ale.judging.tools import Scope, tools_among
 from ale.protocols import Judge, OpensJudge, Sandbox
 from ale.types import Score, replace
@@ -18,6 +20,8 @@ ROUNDS = 4
 """Looks without the agent's tools; each may use others than the one before."""
 _NEVER = ("__pycache__",)
 """Never carried: Python writes it anew."""
+EVERYTHING = "/"
+"""Leaves out all that the agent has changed."""
 _NAMED = 8
 """Paths that a detail lists."""
 _IN_PLACE = "judged in the agent's own sandbox, whose programs it could change"
@@ -91,8 +95,18 @@ class _Judging:
     scope: Scope
     without: Sequence[str]
     trusts_processes: bool
+    _replaced: set[str] = field(factory=set, init=False)
+    """Paths of tools of the check that were replaced in a judge by what ran there."""
 
     async def scores(self) -> tuple[Score, ...]:
+        scores = await self._seen()
+        if self._replaced and any(score.value > 0 for score in scores):
+            replaced = sorted(self._replaced - await self._replaced_by_the_check())
+            scores = tuple(_in_doubt(score, replaced) for score in scores)
+        return scores
+
+    async def _seen(self) -> tuple[Score, ...]:
+        """The scores, of which nobody has asked yet what was replaced while the check ran."""
         tools: list[str] = []
         failure: NoVerdictError | None = None
         scores: tuple[Score, ...] = ()
@@ -104,12 +118,27 @@ class _Judging:
             if any(score.value > 0 for score in scores):
                 used = await self._used(judge)
                 scores = tuple(_noted(each, used) if each.value > 0 else each for each in scores)
-                tools = await tools_among(judge, self.scope)
+                tools = await self._tools(judge)
         if tools:
             scores = await self._without(tools, scores)
         if failure is not None or any(score.value <= 0 for score in scores):
             return await self._beside(scores, failure)
         return scores
+
+    async def _tools(self, judge: Judge) -> list[str]:
+        """Used changes to tools; also notes what was replaced while the check ran."""
+        self._replaced.update(await replaced_among(judge, self.scope))
+        return await tools_among(judge, self.scope)
+
+    async def _replaced_by_the_check(self) -> set[str]:
+        """The paths that the check replaces itself, where nothing of the agent's is."""
+        try:
+            async with self.sandbox.open_judge((*self.without, EVERYTHING)) as judge:
+                with contextlib.suppress(*_NO_VERDICT):
+                    await self._in(judge, "without-tools")
+                return set(await replaced_among(judge, self.scope))
+        except _NO_VERDICT:
+            return set()
 
     async def _in(self, judge: Judge, kind: Literal["judge", "without-tools"]) -> tuple[Score, ...]:
         return tuple(await self.check(Place(sandbox=judge.sandbox, kind=kind, judge=judge)))
@@ -141,7 +170,7 @@ class _Judging:
         try:
             async with self.sandbox.open_judge((*self.without, *left_out)) as judge:
                 scores = await self._in(judge, "without-tools")
-                tools = await tools_among(judge, self.scope)
+                tools = await self._tools(judge)
         except _NO_VERDICT:
             return (), []
         return scores, [path for path in tools if path not in left_out]
@@ -199,6 +228,14 @@ def _compared(score: Score, low: Score, said: str, *, sure: bool) -> Score:
         return _noted(replace(score, contested=low.value), note)
     same = replace(score, contested=low.contested)
     return _noted(same, f"the same without the agent's {said}")
+
+
+def _in_doubt(score: Score, replaced: Sequence[str]) -> Score:
+    """A score for which something may have been replaced that decided it."""
+    if not replaced or score.value <= 0:
+        return score
+    said = f"contested: while the check ran, what it runs with was replaced: {_listed(replaced)}"
+    return _noted(replace(score, contested=0.0), said)
 
 
 def _listed(paths: Sequence[str]) -> str:

@@ -288,6 +288,18 @@ class Judge(Protocol):
         """
         ...
 
+    async def settled(self) -> None:
+        """Note how its files are now: `made` tells of later changes."""
+        ...
+
+    async def made(self) -> Sequence[CarriedChange]:
+        """The changes in it since it was opened, or since it was last `settled`.
+
+        A file that the agent has added counts as added also if it was replaced. A folder that is
+        "changed", with a slash at its end, had something in it that is gone again.
+        """
+        ...
+
     async def has(self, path: str, *, image: bool = False) -> bool:
         """Whether there is something at an absolute path; with `image`, in the image alone."""
         ...
@@ -322,7 +334,8 @@ class OpensJudge(Protocol):
         Args:
             without: paths for which it has what the image has. Of a folder all in it; with a slash
                 at its end, the image's content comes back beside the agent's. A name without any
-                slash stands for all files and folders of this name.
+                slash stands for all files and folders of this name, ``/`` for all that was changed
+                since the agent began.
 
         Raises (on entry):
             UnsupportedError: the engine's files can't be read from here; the message says why.

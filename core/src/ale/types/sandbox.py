@@ -71,7 +71,7 @@ class ExecResult:
 
 @record
 class CarriedChange:
-    """One path that a judge has from the agent's sandbox."""
+    """One path that was changed in the agent's sandbox, or in a judge."""
 
     path: str
     """Absolute."""

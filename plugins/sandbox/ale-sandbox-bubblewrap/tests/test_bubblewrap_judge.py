@@ -6,6 +6,7 @@ import pytest
 import pytest_asyncio
 
 from ale.errors import SandboxDamagedError
+from ale.judging import EVERYTHING
 from ale.protocols import Sandbox
 from ale.types import SandboxSpec
 from ale_sandbox_bubblewrap.backend import BubblewrapBackend
@@ -76,6 +77,34 @@ async def test_left_out_paths_are_the_hosts(sandbox: BubblewrapSandbox) -> None:
     async with sandbox.open_judge((*without, "__pycache__", "/srv/new")) as judge:
         assert await out(judge.sandbox, state) == host
         assert await out(judge.sandbox, "ls /srv") == "link\none\np"
+
+
+async def test_all_of_the_agents_changes_can_be_left_out(sandbox: BubblewrapSandbox) -> None:
+    look = "ls /opt/old /etc/shells /usr/bin/cmp; tail -1 /etc/services; find /srv -type f"
+    before = await out(sandbox, look)
+    await out(sandbox, CHANGES)
+    async with sandbox.open_judge((EVERYTHING,)) as judge:
+        assert await out(judge.sandbox, look) == before
+
+
+async def test_it_says_what_was_made_in_it(sandbox: BubblewrapSandbox) -> None:
+    await out(sandbox, CHANGES)
+    async with sandbox.open_judge() as judge:
+        assert await judge.made() == []
+        await out(
+            judge.sandbox,
+            "cp /bin/true /bin/new; mv -f /bin/new /bin/tac; echo 2 >/srv/one;"
+            "touch -d @0 /srv/one; echo >>/etc/services; rm /opt/old/new; cat /srv/one",
+        )
+        made = {change.path: change.kind for change in await judge.made()}
+        assert made == {
+            "/usr/bin/tac": "changed",
+            "/srv/one": "added",
+            "/etc/services": "changed",
+            "/opt/old/": "changed",
+        }
+        await judge.settled()
+        assert await judge.made() == []
 
 
 async def test_what_was_there_before_the_agent_is_carried_and_not_told_of(shared: Build) -> None:

@@ -213,7 +213,7 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
             if result.exit_code != 0:
                 said = result.stderr.decode(errors="replace").strip()
                 raise SandboxDamagedError(f"with the agent's files no command runs: {said}")
-            yield BubblewrapJudge(sandbox=judge, carried=carried)
+            yield await BubblewrapJudge.of(judge, carried)
         finally:
             await judge.close()
 

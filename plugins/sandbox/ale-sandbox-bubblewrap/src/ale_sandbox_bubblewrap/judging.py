@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from ale.errors import UnsupportedError
-from ale.judging import git, lost_its_mode
+from ale.judging import EVERYTHING, Upper, git, lost_its_mode
 from ale.protocols import Guarded
 from ale.types import CarriedChange
 from ale_sandbox_bubblewrap.layers import ROOT
@@ -41,6 +41,24 @@ class BubblewrapJudge:
 
     sandbox: "BubblewrapSandbox"
     carried: "Carried"
+    upper: Upper
+
+    @classmethod
+    async def of(cls, sandbox: "BubblewrapSandbox", carried: "Carried") -> "BubblewrapJudge":
+        """The judge in a sandbox that was filled."""
+        trees = {f"/{tree}": carried.target for tree in carried.trees if tree != ROOT}
+        folders = {**trees, "": carried.target / ROOT}
+        upper = Upper(folders, carried.image, carried.paths)
+        await asyncio.to_thread(upper.note)
+        return cls(sandbox=sandbox, carried=carried, upper=upper)
+
+    async def settled(self) -> None:
+        """Note how its files are now."""
+        await asyncio.to_thread(self.upper.note)
+
+    async def made(self) -> Sequence[CarriedChange]:
+        """The changes in it since then."""
+        return await asyncio.to_thread(self.upper.changes)
 
     async def used(self) -> Sequence[CarriedChange]:
         """The carried files that were used so far, and what was removed."""
@@ -111,13 +129,21 @@ class Carried:
             for name in sorted(os.listdir(self._place(folder))):  # noqa: PTH208
                 place = f"{folder}/{name}"
                 mode = os.lstat(self._place(place)).st_mode
-                if not {name, place, "/"}.isdisjoint(self.without):
+                if not {name, place}.isdisjoint(self.without) or self._is_with_everything(place):
                     self._leave_out(place, mode)
                 elif stat.S_ISDIR(mode):
                     self._note_folder(place)
                     waiting.append(place)
                 else:
                     self._note(place, mode)
+
+    def _is_with_everything(self, path: str) -> bool:
+        """Whether it is left out with everything that the agent has changed."""
+        if EVERYTHING not in self.without or not self._is_new(path):
+            return False
+        old = self.image(path)
+        is_folder = stat.S_ISDIR(os.lstat(self._place(path)).st_mode)
+        return not is_folder or (old is not None and not old.is_dir())
 
     def _leave_out(self, path: str, mode: int) -> None:
         if stat.S_ISDIR(mode):
@@ -131,14 +157,15 @@ class Carried:
             hides = os.getxattr(place, _OPAQUE, follow_symlinks=False) == b"y"
         except OSError:
             return
-        if hides and path in self._revealed:
+        everything = EVERYTHING in self.without and self._is_new(path)
+        if hides and (everything or path in self._revealed):
             os.removexattr(place, _OPAQUE, follow_symlinks=False)
-        elif hides and self._is_new(path) and self._image(path) is not None:
+        elif hides and self._is_new(path) and self.image(path) is not None:
             self._removed.append(f"{path}/")
 
     def _note(self, path: str, mode: int) -> None:
         if stat.S_ISCHR(mode):
-            if self._is_new(path) and self._image(path) is not None:
+            if self._is_new(path) and self.image(path) is not None:
                 self._removed.append(path)
             return
         place = self._place(path)
@@ -148,9 +175,14 @@ class Carried:
         times = _times(place)
         if times is not None and self._is_new(path):
             self._times[path] = times
-            old = self._image(path)
+            old = self.image(path)
             if old is not None and lost_its_mode(old.lstat().st_mode, mode):
                 self._unusable.add(path)
+
+    @property
+    def paths(self) -> Collection[str]:
+        """Paths of the files and links that are the agent's."""
+        return self._times.keys()
 
     def used(self) -> list[CarriedChange]:
         """See `ale.protocols.Judge.used`. By path."""
@@ -165,20 +197,20 @@ class Carried:
     def has(self, path: str, *, image: bool) -> bool:
         """See `ale.protocols.Judge.has`."""
         if image:
-            return self._image(path) is not None
+            return self.image(path) is not None
         place = self._place(path)
         if os.path.lexists(place):
             return not stat.S_ISCHR(os.lstat(place).st_mode)
-        return self._image(path) is not None
+        return self.image(path) is not None
 
     def _change(self, path: str) -> CarriedChange:
-        old = self._image(path)
+        old = self.image(path)
         if old is None:
             return CarriedChange(path=path, kind="added")
         longer = _begins(Path(self._place(path)), old)
         return CarriedChange(path=path, kind="changed", only_longer=longer)
 
-    def _image(self, path: str) -> Path | None:
+    def image(self, path: str) -> Path | None:
         """Where something lay at this path before the agent began; None if nothing did."""
         for layer in self.below:
             place = Path(self._place(path, layer))

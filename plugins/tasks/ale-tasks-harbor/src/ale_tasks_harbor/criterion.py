@@ -210,7 +210,7 @@ class _Grading:
         proxies = await phases.enter(self.sandbox, self.options.tests_network)
         places = self.places
         names = named_in((), map(Path, self.options.tests))
-        scope = Scope(workdir=self.sandbox.workdir, names=names)
+        scope = Scope(workdir=self.sandbox.workdir, own=(places.tests,), names=names)
 
         async def check(place: Place) -> Sequence[Score]:
             if place.judge is None:
@@ -232,6 +232,7 @@ class _Grading:
         own = await judge.has(self.places.tests, image=True)
         prepared = await preparation.fresh(tests_in_image=own)
         await preparation.put(options.tests, options.script)
+        await judge.settled()
         given = {**self.task.environment.env, **env}
         try:
             async with judge.guarded(f"{self.places.logs}/verifier") as guard:

@@ -500,7 +500,7 @@ class ContainerBackend:
         if result.exit_code != 0:
             said = result.stderr.decode(errors="replace").strip()
             raise SandboxDamagedError(f"with the agent's files a fresh container runs none: {said}")
-        return ContainerJudge(sandbox=ready.sandbox, carried=carried, pid=pid)
+        return await ContainerJudge.of(ready.sandbox, carried, pid)
 
     async def _launched(self, box: Box, how: JudgeOpening, about: About) -> ContainerJudge:
         made = self._judge_box(box, how, about)
@@ -515,7 +515,7 @@ class ContainerBackend:
                 raise
         sandbox = await self._judge_sandbox(made, launch)
         state = await self._threads.call(lambda: self._engine.state(made.name))
-        return ContainerJudge(sandbox=sandbox, carried=carried, pid=state.pid)
+        return await ContainerJudge.of(sandbox, carried, state.pid)
 
     def _judge_box(self, box: Box, how: JudgeOpening, about: About) -> Box:
         origin = evolve(box.origin, owned=None, composed=None)

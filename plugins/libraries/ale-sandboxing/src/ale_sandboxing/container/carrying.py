@@ -23,7 +23,7 @@ from attrs import define, field, frozen
 
 from ale.errors import UnsupportedError
 from ale.folders import copy_data
-from ale.judging import git, lost_its_mode
+from ale.judging import EVERYTHING, git, lost_its_mode
 from ale.types import CarriedChange
 
 _OPAQUE = "trusted.overlay.opaque"
@@ -186,6 +186,8 @@ class Carried:
                 if not {name, place}.isdisjoint(left_out):
                     continue
                 about = os.lstat(f"{self.source.upper}{place}")
+                if self._is_left_out(place, about):
+                    continue
                 if stat.S_ISDIR(about.st_mode):
                     self._make(place, about)
                     made.append((place, about))
@@ -196,6 +198,15 @@ class Carried:
             times = (about.st_atime_ns, about.st_mtime_ns)
             os.utime(f"{self._into}{place}", ns=times, follow_symlinks=False)
 
+    def _is_left_out(self, path: str, about: os.stat_result) -> bool:
+        """Whether it is left out with everything that the agent has changed."""
+        if EVERYTHING not in self.without or not self._is_new(about):
+            return False
+        if not stat.S_ISDIR(about.st_mode):
+            return True
+        old = self.source.in_image(path)
+        return old is not None and not old.is_dir()
+
     @property
     def _into(self) -> Path:
         return self.target.upper if self.root is None else self.root
@@ -203,12 +214,13 @@ class Carried:
     def _make(self, path: str, about: os.stat_result) -> None:
         old, new = f"{self.source.upper}{path}", f"{self._into}{path}"
         hides = _is_opaque(old)
+        revealed = path in self._revealed or (EVERYTHING in self.without and self._is_new(about))
         if self.root is not None:
-            self._make_way(new, folder=not hides or path in self._revealed)
+            self._make_way(new, folder=not hides or revealed)
         with contextlib.suppress(FileExistsError):
             os.mkdir(new)  # noqa: PTH102
         self._attributes(path, about)
-        if hides and path in self._revealed:
+        if hides and revealed:
             with contextlib.suppress(OSError):  # it has none where the container runs
                 os.removexattr(new, _OPAQUE, follow_symlinks=False)
         elif hides and self._is_new(about) and self.source.in_image(path) is not None:

@@ -49,14 +49,17 @@ class Guard:
     suspects: dict[str, None] = field(factory=dict, init=False)
     """Command lines of processes that opened a file and run a file of the agent's, or whose parent
     has left them, in order."""
+    _watched: tuple[int, int] | None = field(default=None, init=False)
+    """Device and number of the folder at the beginning."""
     _known: set[int] = field(factory=set, init=False)
     """Files that others have opened there."""
 
     def foreign(self, name: str) -> list[str]:
         """Who else than the check itself may have written a file; empty if nobody did."""
-        place = self._place / name
+        if self._identity() != self._watched:
+            return ["a process that has put another folder there"]
         try:
-            about = place.lstat()
+            about = (self._place / name).lstat()
         except OSError:
             return []
         found = list(self.suspects)
@@ -69,6 +72,27 @@ class Guard:
     @property
     def _place(self) -> Path:
         return Path(f"/proc/{self.pid}/root{self.folder}")
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Device and number of the folder; None where a link or nothing is in its place."""
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+        try:
+            folder = os.open(f"/proc/{self.pid}/root", flags)
+        except OSError:
+            return None
+        for part in Path(self.folder).parts[1:]:
+            try:
+                inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=folder)
+            except OSError:
+                return None
+            finally:
+                os.close(folder)
+            folder = inner
+        try:
+            about = os.fstat(folder)
+        finally:
+            os.close(folder)
+        return about.st_dev, about.st_ino
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -87,6 +111,7 @@ class Guard:
             mask = ctypes.c_uint64(_OPENED | _ON_CHILD)
             if libc.fanotify_mark(queue, _ADD, mask, _HERE, os.fsencode(self._place)) < 0:
                 raise _unsupported()
+            self._watched = self._identity()
             thread.start()
             try:
                 yield

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve, frozen
 
 from ale.errors import SandboxDamagedError, SandboxError, UnsupportedError
+from ale.judging import EVERYTHING, Upper
 from ale.types import CarriedChange
 from ale_sandboxing.container.api import Engine
 from ale_sandboxing.container.carrying import Carried, Layers
@@ -22,9 +23,6 @@ from ale_sandboxing.container.sealed import FOLDER
 if TYPE_CHECKING:
     from ale_sandboxing.container.sandbox import ContainerSandbox
 
-_ALL = ("/",)
-"""Changes of which nothing is left."""
-
 
 @frozen(kw_only=True)
 class ContainerJudge:
@@ -34,6 +32,22 @@ class ContainerJudge:
     carried: Carried
     pid: int
     """Number of the container's first process."""
+    upper: Upper
+
+    @classmethod
+    async def of(cls, sandbox: "ContainerSandbox", carried: Carried, pid: int) -> "ContainerJudge":
+        """The judge in a sandbox that was filled."""
+        upper = Upper({"": carried.target.upper}, carried.target.in_image, carried.paths)
+        await asyncio.to_thread(upper.note)
+        return cls(sandbox=sandbox, carried=carried, pid=pid, upper=upper)
+
+    async def settled(self) -> None:
+        """Note how its files are now."""
+        await asyncio.to_thread(self.upper.note)
+
+    async def made(self) -> Sequence[CarriedChange]:
+        """The changes in it since then."""
+        return await asyncio.to_thread(self.upper.changes)
 
     async def used(self) -> Sequence[CarriedChange]:
         """The carried files that were used so far, and what was removed."""
@@ -132,15 +146,16 @@ class JudgeOpening:
         still = contextlib.nullcontext() if self.still else engine.paused(self.container)
         try:
             with still:
-                if "/" not in self.without:
-                    carried.copy()
+                carried.copy()
         except OSError as error:
             raise SandboxError(f"the agent's files could not be copied: {error}") from error
 
     def _fill(self, engine: Engine, about: About, plan: Plan) -> None:
         """Copy what lies in memory. Raises as `launch`."""
         folders = [one.target for one in about.mounts if one.kind == "tmpfs"]
-        if "/dev" not in self.without and "/" not in self.without:
+        if EVERYTHING in self.without:
+            return
+        if "/dev" not in self.without:
             folders.append("/dev/shm")  # noqa: S108
         filled = [folder for folder in folders if _names_in(about.pid, folder)]
         if not filled:
@@ -235,6 +250,6 @@ async def _entered(
     except SandboxError:
         with contextlib.suppress(SandboxError):
             return await enter()
-    async with open_once(_ALL):
+    async with open_once((EVERYTHING,)):
         pass
     raise SandboxDamagedError("a fresh container does not start with the agent's files")

@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from ale.errors import SandboxDamagedError
+from ale.judging import EVERYTHING
 from ale_sandboxing.container.sandbox import ContainerSandbox
 from ale_sandboxing.container_testing.images import DEBIAN
 from ale_sandboxing.container_testing.tools import Make, opened, out
@@ -108,6 +109,38 @@ class JudgeProbes:
             assert await out(judge.sandbox, state) == image
             assert await out(judge.sandbox, "ls /srv") == ""
             assert await out(judge.sandbox, "ls /usr/local/bin/grep") != ""
+
+    async def test_all_of_the_agents_changes_can_be_left_out(self, early: ContainerSandbox) -> None:
+        look = (
+            "cat /etc/issue /srv/early; ls -A /etc/skel /etc/profile.d /srv; ls -d /etc/host.conf"
+        )
+        await out(early, "mkdir -p /srv; echo early >/srv/early; sleep 0.1")
+        before = await out(early, look)
+        await early.agent_started(None)
+        await out(early, _CHANGES)
+        async with early.open_judge((EVERYTHING,)) as judge:
+            left = (await out(judge.sandbox, look)).splitlines()
+        assert [line for line in left if line != "new"] == before.splitlines()  # an empty folder
+
+    async def test_it_says_what_was_made_in_it(self, sandbox: ContainerSandbox) -> None:
+        await out(sandbox, "mkdir -p /srv; echo mine >/srv/mine; cp /bin/cat /usr/local/bin/cat")
+        async with sandbox.open_judge() as judge:
+            assert await judge.made() == []
+            await out(
+                judge.sandbox,
+                "cp /bin/true /bin/new; mv -f /bin/new /bin/cmp; rm /etc/debian_version;"
+                "echo 2 >/srv/mine; touch -d @0 /srv/mine; touch /opt/it; rm /opt/it;"
+                "cat /srv/mine",
+            )
+            made = {change.path: change.kind for change in await judge.made()}
+            assert {path.removeprefix("/usr"): kind for path, kind in made.items()} == {
+                "/bin/cmp": "changed",
+                "/etc/debian_version": "removed",
+                "/srv/mine": "added",
+                "/opt/": "changed",
+            }
+            await judge.settled()
+            assert await judge.made() == []
 
     async def test_files_in_memory_are_carried(self, make: Make) -> None:
         async with opened(make(tmp_mb=8)) as sandbox:

@@ -1,0 +1,241 @@
+"""What was changed in a judge while a check ran, and what its score says of that."""
+
+import os
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ale.judging import EVERYTHING, Place, Scope, Upper, judged
+from ale.judging.replaced import replaced_among
+from ale.testing.fakes import FolderSandbox
+from ale.types import CarriedChange, Score, replace
+
+SITE = "/usr/lib/python3/dist-packages"
+LOCAL = "/usr/local/lib/python3.11/site-packages"
+STANDARD = "/usr/lib/python3.11"
+SCOPE = Scope(workdir="/app", own=("/tests",))
+IMAGE = ("/usr/bin/cmp", f"{SITE}/numpy", "/usr/lib/x86_64-linux-gnu/libc.so.6")
+FILES = {
+    f"{LOCAL}/x.pth": b"import os",
+    f"{LOCAL}/plain.pth": b"/app/src",
+    f"{LOCAL}/mine-1.dist-info/entry_points.txt": b"[console_scripts]\nmine = mine:main",
+    f"{LOCAL}/forge-1.dist-info/entry_points.txt": b"[pytest11]\nforge = forge",
+    "/app/.git/HEAD": b"",
+    "/app/.git/config": b"[core]\n\tfsmonitor = /app/evil",
+}
+
+
+class FakeJudge:
+    """What was made in it, beside the files of `FILES` and the image."""
+
+    def __init__(self, made: Sequence[CarriedChange]) -> None:
+        self._made = list(made)
+        self.sandbox = self
+
+    async def used(self) -> Sequence[CarriedChange]:
+        return []
+
+    async def made(self) -> Sequence[CarriedChange]:
+        return self._made
+
+    async def has(self, path: str, *, image: bool = False) -> bool:
+        return path in IMAGE or (not image and path in FILES)
+
+    async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
+        if path not in FILES:
+            raise FileNotFoundError(path)
+        return FILES[path]
+
+
+def change(text: str) -> CarriedChange:
+    kind, path = text.split(" ", 1)
+    return CarriedChange(path=path, kind=kind)  # type: ignore[arg-type]
+
+
+REPLACED = (
+    "changed /usr/bin/cmp",
+    "removed /usr/bin/cmp",
+    "changed /bin",
+    "added /usr/local/bin/cmp",
+    "changed /usr/local/bin/",
+    "changed /opt/it/bin/lint",
+    "changed /etc/alternatives/awk",
+    "changed /etc/profile",
+    "added /root/.bashrc",
+    "added /etc/ld.so.preload",
+    "changed /usr/lib/git-core/git",
+    "added /usr/local/lib/libc.so.6",
+    "added /opt/evil/libc.so.6",
+    f"changed {STANDARD}/json/__init__.py",
+    f"changed {STANDARD}/json/__pycache__/decoder.cpython-311.pyc",
+    f"added {STANDARD}/sitecustomize.py",
+    f"changed {SITE}/numpy/__init__.py",
+    f"changed {LOCAL}/",
+    f"added {LOCAL}/numpy/__init__.py",
+    f"added {LOCAL}/x.pth",
+    f"added {LOCAL}/forge-1.dist-info/entry_points.txt",
+    "changed /tests/test_it.py",
+    "removed /tests/data.json",
+    "added /tests/json.py",
+    "added /tests/conftest.py",
+    "added /app/conftest.py",
+    "added /conftest.py",
+    "added /app/random.py",
+    "added /app/json/__init__.py",
+    "changed /app/.git/config",
+)
+WORK = (
+    "added /usr/local/bin/mine",
+    "added /usr/local/lib/libmine.so.1",
+    "changed /etc/ld.so.cache",
+    "changed /etc/passwd",
+    "added /etc/profile.d/mine.sh",
+    "changed /etc/nginx/nginx.conf",
+    "changed /var/lib/dpkg/status",
+    "added /tmp/cmp",
+    "changed /root/",
+    "added /root/.cache/pip/x",
+    f"added {STANDARD}/__pycache__/json.cpython-311.pyc",
+    f"added {SITE}/numpy/__pycache__/api.cpython-311.pyc",
+    f"added {LOCAL}/mine/__init__.py",
+    f"added {LOCAL}/plain.pth",
+    f"added {LOCAL}/mine-1.dist-info/entry_points.txt",
+    f"added {LOCAL}/mine-1.dist-info/METADATA",
+    "added /tests/__pycache__/test_it.cpython-311.pyc",
+    "added /tests/result.json",
+    "changed /tests/",
+    "added /app/main.o",
+    "changed /app/main.py",
+    "removed /app/random.py",
+    "added /app/mine/types.py",
+    "added /app/out/conftest.py",
+    "added /app/.git/hooks/pre-commit",
+)
+
+
+@pytest.mark.parametrize("text", REPLACED)
+async def test_what_a_check_runs_with_was_replaced(text: str) -> None:
+    one = change(text)
+    assert await replaced_among(FakeJudge([one]), SCOPE) == [one.path]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", WORK)
+async def test_what_a_build_adds_is_its_work(text: str) -> None:
+    assert await replaced_among(FakeJudge([change(text)]), SCOPE) == []  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def upper(tmp_path: Path) -> Upper:
+    """A folder over an image that has ``/usr/bin/cmp``, with a file of the agent's."""
+    (tmp_path / "image/usr/bin").mkdir(parents=True)
+    (tmp_path / "image/usr/bin/cmp").touch()
+    (tmp_path / "upper/usr/bin").mkdir(parents=True)
+    (tmp_path / "upper/app").mkdir()
+    (tmp_path / "upper/app/mine").write_text("1")
+    (tmp_path / "upper/app/early").write_text("1")
+
+    def image(path: str) -> Path | None:
+        place = tmp_path / f"image{path}"
+        return place if place.exists() else None
+
+    made = Upper({"": tmp_path / "upper"}, image, {"/app/mine"})
+    made.note()
+    return made
+
+
+def told(upper: Upper) -> list[str]:
+    return [f"{each.kind} {each.path}" for each in upper.changes()]
+
+
+def test_changes_since_a_note(upper: Upper) -> None:
+    folder = upper.folders[""]
+    assert told(upper) == []
+    (folder / "usr/bin/cmp").write_text("other")
+    (folder / "usr/bin/new").write_text("new")
+    (folder / "app/mine").write_text("2")
+    (folder / "app/early").write_text("2")
+    assert told(upper) == [
+        "changed /app/early",
+        "added /app/mine",
+        "changed /usr/bin/cmp",
+        "added /usr/bin/new",
+    ]
+    upper.note()
+    assert told(upper) == []
+    (folder / "app/early").unlink()
+    assert "removed /app/early" in told(upper)
+
+
+def test_times_that_were_set_back_hide_nothing(upper: Upper) -> None:
+    early = upper.folders[""] / "app/early"
+    about = early.stat()
+    early.write_text("2")
+    os.utime(early, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert told(upper) == ["changed /app/early"]
+
+
+def test_a_file_that_is_gone_again_leaves_a_changed_folder(upper: Upper) -> None:
+    programs = upper.folders[""] / "usr/bin"
+    (programs / "kept").touch()
+    assert "changed /usr/bin/" not in told(upper)
+    upper.note()
+    (programs / "cmp").touch()
+    (programs / "cmp").unlink()
+    assert told(upper) == ["changed /usr/bin/"]
+
+
+class Judged(FolderSandbox):
+    """A sandbox in whose judges programs are replaced: some by what the agent has left."""
+
+    capabilities = replace(FolderSandbox.capabilities, features=("judge",))
+    agents: Sequence[str] = ()
+    checks: Sequence[str] = ()
+
+    @asynccontextmanager
+    async def open_judge(self, without: Collection[str] = ()) -> AsyncIterator[FakeJudge]:
+        paths = [*self.checks, *(() if EVERYTHING in without else self.agents)]
+        yield FakeJudge([CarriedChange(path=path, kind="changed") for path in paths])
+
+    async def prepare_judge(self) -> None:
+        """Does nothing."""
+
+    async def left_running(self) -> int:
+        return 0
+
+
+async def verdict(sandbox: Judged, value: float = 1.0) -> tuple[Score, list[str]]:
+    kinds: list[str] = []
+
+    async def check(place: Place) -> list[Score]:
+        kinds.append(place.kind)
+        return [Score(criterion="it", passed=value == 1, value=value)]
+
+    (found,) = await judged(sandbox, check, SCOPE)
+    return found, kinds
+
+
+async def test_a_pass_is_contested_where_the_agents_files_replace_a_program(
+    tmp_path: Path,
+) -> None:
+    sandbox = Judged(tmp_path)
+    sandbox.agents, sandbox.checks = ("/usr/bin/cmp",), ("/usr/bin/tac",)
+    found, kinds = await verdict(sandbox)
+    assert (found.value, found.contested) == (1.0, 0.0)
+    assert "what it runs with was replaced: /usr/bin/cmp]" in found.detail
+    assert kinds == ["judge", "without-tools"]
+
+
+async def test_what_the_check_replaces_itself_is_not_contested(tmp_path: Path) -> None:
+    sandbox = Judged(tmp_path)
+    sandbox.checks = ("/usr/bin/tac",)
+    found, _ = await verdict(sandbox)
+    assert (found.value, found.contested) == (1.0, None)
+
+
+async def test_a_failure_is_looked_at_once(tmp_path: Path) -> None:
+    sandbox = Judged(tmp_path)
+    sandbox.agents = ("/usr/bin/cmp",)
+    found, kinds = await verdict(sandbox, 0.0)
+    assert (found.value, found.contested, kinds) == (0.0, None, ["judge"])
