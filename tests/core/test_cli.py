@@ -122,6 +122,14 @@ def test_bad_input_exits_with_2_and_starts_nothing(ale: Ale, tmp_path: Path) -> 
     assert ale("check", "c.yaml", "--set", "run.sed=1").output.endswith("\n1 problem.\n")
 
 
+def test_the_first_of_many_problems_are_shown(ale: Ale) -> None:
+    done = ale("check", "c.yaml", *(part for n in range(30) for part in ("--set", f"run.k{n}=1")))
+    assert done.exit_code == 2
+    assert "run.k19: unknown option" in done.output
+    assert "run.k20" not in done.output
+    assert done.output.endswith("\n30 problems, of which these are the first 20.\n")
+
+
 def test_a_dry_run_prints_the_plan_and_starts_nothing(ale: Ale, tmp_path: Path) -> None:
     done = ale("run", "c.yaml", "--dry-run", "--set", "run.rollouts=4", "-n", "2")
     assert done.exit_code == 0

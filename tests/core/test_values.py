@@ -228,5 +228,6 @@ def test_a_damaged_file_is_refused_with_its_line(
 
 
 def test_a_missing_file_names_the_command(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="ale data values"):
+    with pytest.raises(InputError, match="ale data values") as error:
         read_values(tmp_path / "values.jsonl")
+    assert str(error.value).count("values.jsonl") == 1

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from attrs import field, frozen
@@ -32,6 +33,7 @@ from ale._config.source import merge, parse_overrides, read_source
 from ale._registry import Registration, Registry, how_to_install
 from ale._run.crediting import Crediting
 from ale._run.evaluation import END_OF_DEMONSTRATIONS
+from ale._run.fingerprint import fingerprint, path_in, without_keys
 from ale._run.interrupt import CANCELLING, FINISHING, TERMINATED
 from ale._run.manifest import FOR_THIS_TIME, changes, versions
 from ale._run.parts import build, built_options
@@ -86,6 +88,7 @@ __all__ = [
     "environment_notes",
     "environment_overrides",
     "find_component",
+    "fingerprint",
     "folder_format",
     "holder",
     "learning",
@@ -95,6 +98,7 @@ __all__ = [
     "model_name",
     "only_runs",
     "parse_choice",
+    "path_in",
     "read_choice",
     "read_sections",
     "read_source",
@@ -206,15 +210,22 @@ def changes_for_resume(
     )
 
 
-def changed_tasks(run: RunReader, config: Path, registry: Registry) -> list[str]:
+def changed_tasks(
+    run: RunReader,
+    config: Path,
+    registry: Registry,
+    digests: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
     """How the tasks of a config differ from those of a stored run, which a resume uses.
 
     Args:
         config: of the YAML file.
+        digests: by id, as `fingerprint` gave them for the run: for the contents of files that a
+            task names, such as its tests.
 
     Returns:
-        ``'ID' is new``, ``'ID' is another one now`` or ``'ID' is gone``. The contents of files that
-        a task names are not compared.
+        ``'ID' is new``, ``'ID' is another one now``, ``'ID' has other files now`` or ``'ID' is
+        gone``.
 
     Raises:
         InputError: the config is not valid, or a task can't be read.
@@ -224,11 +235,14 @@ def changed_tasks(run: RunReader, config: Path, registry: Registry) -> list[str]
         return []  # it was killed while it stored them: a resume reads them again
     loaded = load_config(config, registry)
     context = Host(registry=registry).context(loaded, run.path, str(run.manifest["run_id"]))
-    now = {task.id: _facts(task) for task in build(loaded.tasks, context).load()}
+    read = {task.id: task for task in build(loaded.tasks, context).load()}
+    now = {id: _facts(task) for id, task in read.items()}
     both = stored.keys() & now.keys()
+    same = [id for id in now if id in both and now[id] == stored[id] and id in digests]
     return [
         *(f"'{id}' is new" for id in now if id not in stored),
         *(f"'{id}' is another one now" for id in now if id in both and now[id] != stored[id]),
+        *(f"'{id}' has other files now" for id in same if fingerprint(read[id]) != digests[id]),
         *(f"'{id}' is gone" for id in stored if id not in now),
     ]
 
@@ -241,7 +255,7 @@ def _facts(task: Task) -> str:
         for criterion in part.get("criteria", ()):
             criterion.pop("file", None)
             criterion.pop("line", None)
-    return json.dumps(told, sort_keys=True)
+    return without_keys(task, json.dumps(told, sort_keys=True))
 
 
 def written_config(tree: Node, registry: Registry, overrides: Sequence[str] = ()) -> dict[str, Any]:

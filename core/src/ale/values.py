@@ -76,7 +76,7 @@ def read_values(path: Path) -> Values:
         with open_file(path) as file:
             lines = file.read().splitlines()
     except OSError as error:
-        message = f"{path} can't be read: {error.strerror}"
+        message = f"can't be read: {error.strerror}"
         hint = "ale data values RUN measures the values of a run"
         raise InputError.of(message, file=str(path), hint=hint) from error
     found: dict[str, EpisodeValues] = {}

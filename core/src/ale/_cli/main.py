@@ -69,6 +69,9 @@ _RENAMED = {
 _LINE = 200
 """Characters of a help line: click would cut it off at the first line's end."""
 
+_PROBLEMS = 20
+"""Problems that are shown at once: one mistake can have a problem in each of a thousand tasks."""
+
 _names: ContextVar[Mapping[str, str]] = ContextVar("names", default={})  # noqa: B039 (read only)
 
 
@@ -100,10 +103,9 @@ class ReportingGroup(click.Group):
         try:
             return super().invoke(ctx)
         except InputError as error:
-            number = counted(len(error.problems), "problem")
             starting = isinstance(self.get_command(ctx, ctx.invoked_subcommand or ""), Starting)
             ending = "; nothing was started." if starting and STARTED not in ctx.meta else "."
-            click.echo(_renamed(f"{error}\n{number}{ending}"), err=True)
+            click.echo(_renamed(f"{_problems(error)}{ending}"), err=True)
             ctx.exit(2)
         except AleError as error:
             notes = getattr(error, "__notes__", ())
@@ -125,6 +127,14 @@ class ReportingGroup(click.Group):
             if message:
                 click.echo(message, err=True)
             ctx.exit(status)
+
+
+def _problems(error: InputError) -> str:
+    """The problems and their number; only the first of many."""
+    number = counted(len(error.problems), "problem")
+    if len(error.problems) > _PROBLEMS:
+        number += f", of which these are the first {_PROBLEMS}"
+    return "\n".join([*map(str, error.problems[:_PROBLEMS]), number])
 
 
 _OF_A_PATH = (

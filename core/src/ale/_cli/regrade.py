@@ -62,11 +62,18 @@ def command(
     from ale._run.start import Host
     from ale._store import RunReader
     from ale._store.codec import plain
+    from ale._store.lock import holder
 
+    reader = RunReader(run)
+    if (pid := holder(run)) is not None:
+        click.echo(
+            f"process {pid} is still writing {run}: only episodes that have ended are graded",
+            err=True,
+        )
     interrupt = Interrupt(show=lambda text: click.echo(f"\n{text}", err=True))
     made = asyncio.run(
         regrade(
-            RunReader(run),
+            reader,
             Host(registry=ctx.obj, interrupt=interrupt),
             criteria=[_criterion(each) for each in criteria],
             overrides=overrides,

@@ -47,6 +47,14 @@ _EPISODES, _EVENTS = "episodes.jsonl", "events.jsonl"
 _TASKS: Mapping[Split, str] = {"train": "tasks.jsonl", "evaluation": "evaluation_tasks.jsonl"}
 
 
+class _Regraded(msgspec.Struct):
+    """A line of `ale regrade`."""
+
+    episode: str
+    new: float | None = None
+    problem: str | None = None
+
+
 class RunReader:
     """A stored run, read only."""
 
@@ -74,6 +82,24 @@ class RunReader:
     def directory(self) -> Path:
         """The directory, absolute."""
         return self.path.absolute()
+
+    @property
+    def regraded(self) -> tuple[Path, Mapping[str, float | None]] | None:
+        """The newest scores of `ale regrade`: their file, and the new reward by episode.
+
+        None before the first. An episode that could not be graded again is left out.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        found = sorted(self.path.glob("regraded/*/episodes.jsonl"))
+        if not found:
+            return None
+        try:
+            rows = msgspec.json.Decoder(_Regraded).decode_lines(found[-1].read_bytes())
+        except msgspec.MsgspecError as error:
+            raise unreadable(found[-1], None, error) from None
+        return found[-1], {row.episode: row.new for row in rows if row.problem is None}
 
     @property
     def success(self) -> Rate | None:
@@ -392,7 +418,8 @@ def _not_a_run(path: Path) -> Problem:
         if (below / "manifest.json").exists():
             hint = f"did you mean '{below}'?"
         elif hint is None:
-            hint = "ale status lists the runs in ./runs"
+            known = ["latest", *(p.parent.name for p in path.parent.glob("runs/*/manifest.json"))]
+            hint = nearest(path.name, known) or "ale status lists the runs in ./runs"
         message = "no such directory"
         if path.exists():
             message, hint = "is a file, not the directory of a run", None

@@ -1,5 +1,6 @@
 """A value with the file and line that it was written on."""
 
+import re
 from typing import Any
 
 from attrs import evolve, frozen
@@ -50,6 +51,19 @@ class Node:
     def get(self, key: str) -> "Node | None":
         """An entry of a mapping, or None."""
         return self.value.get(key) if isinstance(self.value, dict) else None
+
+    def innermost(self, path: str) -> "Node":
+        """The value at ``sandbox.env.A`` or ``steps[1].command``, or the innermost around it."""
+        found = self
+        for part in re.findall(r"[^.\[\]]+", path):
+            items = found.items
+            below = found.get(part)
+            if items is not None and part.isdecimal() and int(part) < len(items):
+                below = items[int(part)]
+            if below is None:
+                break
+            found = below
+        return found
 
     def section(self, name: str) -> "Node":
         """The section of a config that selects a component.

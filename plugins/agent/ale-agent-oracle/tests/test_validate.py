@@ -13,13 +13,12 @@ from ale._store import RunDirectory
 from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.protocols import TaskSource
-from ale.runs import Redactor, Registry, RunReader
+from ale.runs import Redactor, Registry, RunReader, fingerprint
 from ale.testing.tasks import TaskSourceContract
 from ale.types import CriterionSpec, Environment, Episode, Score, Task, replace
 from ale_agent_oracle.validate.badge import (
     ValidatedOptions,
     ValidatedTasks,
-    fingerprint,
     write_badge,
 )
 from ale_agent_oracle.validate.commands import validate
@@ -188,6 +187,11 @@ def test_what_would_change_this_machine_is_not_tried_in_a_sandbox_without_files_
     assert {"test-hooks", "module-beside", "every-answer"}.isdisjoint(missed)
     (episode,) = RunReader(tmp_path / "out" / "tools").episodes
     assert episode.turns == ()
+    shown = call(tmp_path / "tasks", "-k", "1").stdout
+    assert f"- ({11 - len(missed)} of 11 tried)" in shown
+    assert shown.splitlines()[-2] == "1 of 1 task valid, not all attacks tried"
+    note = " ".join(line.strip() for line in shown.splitlines() if "not tried" in line)
+    assert all(not line.endswith("-") for line in shown.splitlines()[2:]), note
 
 
 @needs_bubblewrap
@@ -223,7 +227,20 @@ def test_the_same_command_continues_and_other_tasks_are_refused(
     (folder / "sound.yaml").write_text(SOUND.replace("sum of", "total of"))
     refused = call(folder, "--no-attacks")
     assert isinstance(refused.exception, InputError)
-    assert "has a validation of other tasks or options" in str(refused.exception)
+    assert "has a validation of other tasks or options: task 'sound' has changed\n" in str(
+        refused.exception
+    )
+    more = str(call(folder, "-k", "3", "--set", "sandbox.open_files=99").exception)
+    assert "run 'solution' has changed, run 'nothing' has changed, run '" in more
+
+
+def test_a_problem_names_what_the_user_gave(
+    tasks: Callable[..., Path], call: Callable[..., Result]
+) -> None:
+    folder = tasks({"sound": f"{SOUND}environment: {{image: debian}}\n"})
+    assert str(call(folder).exception).startswith("--sandbox: sandbox.type: 1 task")
+    absent = str(call(folder, "--set", "tasks.tags=[absent]").exception)
+    assert absent.startswith("--set: tasks.tags: no task has the tag 'absent'")
 
 
 def test_what_a_run_has_to_note_is_said_once(

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from ale._store import Redactor, RunDirectory
 from ale.errors import InputError
-from ale.runs import Registry
+from ale.runs import Registry, RunReader, build_choice, changed_tasks
+from ale.strict import from_plain
+from ale_bench import running
 from ale_bench.targets import resolve
 
 Bench = Callable[..., Any]
@@ -221,3 +224,44 @@ def test_a_folder_that_is_not_there_is_named_with_the_nearest(
         resolve(text, registry)
     assert said in str(refused.value)
     assert "did you mean 'my-tasks'" in str(refused.value)
+
+
+def test_a_problem_names_what_the_user_gave(desk: Any, folder: Path) -> None:
+    (folder / "write.yaml").write_text(yaml.safe_dump({**TASK, "environment": {"image": "x"}}))
+    flags = (str(folder), "--agent", "oracle", "--out", "out")
+    refused = desk.bench(*flags, "--sandbox", "local")
+    assert refused.code == 2
+    assert refused.err.startswith("--sandbox: sandbox.type: 1 task")
+    absent = desk.bench(*flags, "--sandbox", "local", "--set", "tasks.tags=[absent]").err
+    assert "--set: tasks.tags: no task has the tag 'absent'" in absent
+    assert "--print-config" not in refused.err + absent
+
+
+def test_how_a_model_is_chosen_is_said_where_none_is(bench: Bench, folder: Path) -> None:
+    error = str(bench(str(folder)).output)
+    assert "no model is given" in error
+    for way in ("--model NAME", "--llm TYPE", "--config FILE", "--agent oracle"):
+        assert way in error
+    assert "no model" not in bench(str(folder), "--set", "llm.model=m", "--print-config").output
+
+
+@pytest.mark.parametrize("edited", ["tests/test.sh", "environment/Dockerfile"])
+def test_a_changed_file_of_a_task_is_noticed(
+    tmp_path: Path, registry: Registry, edited: str
+) -> None:
+    harbor_task(tmp_path / "t" / "one")
+    text = yaml.safe_dump({"tasks": {"type": "harbor", "path": str(tmp_path / "t")}})
+    running._write_digests(tmp_path, text, registry)
+    (tmp_path / "c.yaml").write_text(text + "agent: {type: oracle}\nsandbox: {type: docker}\n")
+    digests = json.loads((tmp_path / "tasks.json").read_text())
+    (task,) = build_choice(from_plain(yaml.safe_load(text)["tasks"]), "tasks", registry)[1].load()
+    manifest = {"run_id": "r", "created": "2026-11-28T12:00:00+00:00", "config": {}, "n_tasks": 1}
+    store = RunDirectory.create(tmp_path / "run", manifest, Redactor({}))
+    store.add_task(task, "train")
+    store.close()
+    run = RunReader(tmp_path / "run")
+    assert changed_tasks(run, tmp_path / "c.yaml", registry, digests) == []
+    with (tmp_path / "t" / "one" / edited).open("a") as file:
+        file.write("# more\n")
+    changed = changed_tasks(run, tmp_path / "c.yaml", registry, digests)
+    assert changed == ["'one' has other files now"]

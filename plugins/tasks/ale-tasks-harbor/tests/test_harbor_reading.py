@@ -455,8 +455,12 @@ def test_tasks_are_chosen_by_id_tag_difficulty_and_number(write: Write, source: 
     assert ids(include=("[ab]",)) == ["a", "b"]
     with pytest.raises(InputError, match="no task has an id that matches 'x'"):
         ids(include=("x",))
-    with pytest.raises(InputError, match="none of 4 tasks is left"):
+    with pytest.raises(InputError, match="difficulty: no task has the difficulty 'extreme'"):
         ids(difficulty=("extreme",))
+    with pytest.raises(InputError, match=r"tags: no task has the tag 't_b'\s+hint\s+did you mean"):
+        ids(tags=("t_b",))
+    with pytest.raises(InputError, match="none of 4 tasks is left"):
+        ids(tags=("t-b",), difficulty=("easy",))
 
 
 def test_an_empty_folder_says_what_a_task_is(tmp_path: Path, source: Source) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ale.plugin import BuildContext
 from ale.protocols import AgentContext
+from ale.runs import path_in
 from ale.types import Stop, Task
 from ale_agent_oracle.attacks import ATTACKS
 from ale_agent_oracle.options import AttackOptions
@@ -106,20 +107,6 @@ def _paths(options: Any, base: Path | None) -> Iterator[Path]:
             yield from _paths(each, base)
     elif isinstance(options, str) and (path := path_in(options, base)) is not None:
         yield path
-
-
-def path_in(text: str, base: Path | None) -> Path | None:
-    """The file or folder of this machine that an option names, or None if it names none.
-
-    Args:
-        text: the option's value.
-        base: the folder that a relative path is below.
-    """
-    path = Path(text) if base is None else base / text
-    try:
-        return path if path.is_absolute() and path != base and path.exists() else None
-    except (OSError, ValueError):  # too long, or with a byte 0
-        return None
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:

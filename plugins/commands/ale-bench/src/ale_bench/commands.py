@@ -146,7 +146,7 @@ def _run(
 ) -> None:
     from ale.runs import apply_environment, apply_overrides, environment_notes, written_config
     from ale_bench import running
-    from ale_bench.config import Flags, config_tree
+    from ale_bench.config import Flags, check_model, config_tree
 
     registry: Registry = ctx.obj
     flags = Flags(out=out, **given)
@@ -154,6 +154,7 @@ def _run(
         raise click.UsageError("give either --llm or --config FILE")
     tree = config_tree(flags, chosen, registry)
     tree = apply_overrides(apply_environment(tree, os.environ, _typed(ctx)), overrides)
+    check_model(flags, tree)
     config = written_config(tree, registry)
     for note in environment_notes(tree):
         click.echo(note, err=True)
@@ -164,7 +165,7 @@ def _run(
         click.echo(text, nl=False)
         return
     _warn(config)
-    code = running.run_in(folder, text, arguments, registry, quiet=as_json)
+    code = running.run_in(folder, text, tree, arguments, registry, quiet=as_json)
     if code not in running.NOT_STARTED and running.stored_run(folder) is not None:
         click.echo("" if as_json else "\n", nl=False)
         _show(folder, registry, as_json=as_json)

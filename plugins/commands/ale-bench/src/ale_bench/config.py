@@ -14,6 +14,7 @@ from ale.strict import Node, from_plain, nearest_file
 from ale_bench.offered import Offered, has_option
 from ale_bench.targets import Target
 
+_DEFAULT_LLM = "openai"
 _ORIGINS = ("path", "dataset", "sample")
 TEMPERATURE = 0.8
 """Of several samples per problem, as in arXiv:2107.03374 for many; one sample is taken at 0."""
@@ -53,11 +54,11 @@ def config_tree(flags: Flags, target: Target, registry: Registry) -> Node:
         InputError: the benchmark has no such option, or the model can't be read.
     """
     chosen = target.offered
-    benchmark, origin = chosen.benchmark, f"benchmark {chosen.benchmark.name}"
+    benchmark, origin = chosen.benchmark, _origin(target)
     sections = {
         "tasks": _tasks(flags, target),
-        "sandbox": _choice(flags.sandbox, benchmark.sandbox, "--sandbox"),
-        "agent": _choice(flags.agent, benchmark.agent, "--agent"),
+        "sandbox": _choice(flags.sandbox, benchmark.sandbox, "--sandbox", origin),
+        "agent": _choice(flags.agent, benchmark.agent, "--agent", origin),
         "run": Node(
             {
                 **{key: _plain(value, origin) for key, value in benchmark.run.items()},
@@ -75,8 +76,18 @@ def config_tree(flags: Flags, target: Target, registry: Registry) -> Node:
     return Node({**sections}, "ale eval")
 
 
-def _choice(given: str | None, declared: str, option: str) -> Node:
-    return parse_choice(given or declared, option=option, instead_of=declared)
+def _choice(given: str | None, declared: str, option: str, origin: str) -> Node:
+    where = option if given else origin
+    return parse_choice(given or declared, option=where, instead_of=declared)
+
+
+def _origin(target: Target) -> str:
+    """What the user gave, for messages: the folder, or the benchmark."""
+    if target.folder is None:
+        return f"benchmark {target.offered.benchmark.name}"
+    here = Path.cwd()
+    folder = target.folder
+    return str(folder.relative_to(here) if folder.is_relative_to(here) else folder)
 
 
 def _plain(value: Any, origin: str) -> Node:
@@ -87,14 +98,16 @@ def _tasks(flags: Flags, target: Target) -> Node:
     chosen = target.offered
     dataset, _, subset = (flags.dataset or "").partition(":")
     given = {
-        "path": ("--data", str(folder) if (folder := target.folder or flags.data) else None),
+        "path": ("--data", None if flags.data is None else str(flags.data)),
         "dataset": ("--dataset", dataset or None),
         "subset": ("--dataset", subset or None),
         "sample": ("--sample", flags.sample or None),
         "split": ("--split", flags.split),
         "limit": ("--limit", flags.limit or None),
     }
-    name, origin = chosen.benchmark.name, f"benchmark {chosen.benchmark.name}"
+    if target.folder is not None:
+        given["path"] = (_origin(target), str(target.folder))
+    name, origin = chosen.benchmark.name, _origin(target)
     made = {"type": chosen.source_name, **chosen.benchmark.tasks}
     section = {key: _plain(value, origin) for key, value in made.items()}
     problems = []
@@ -147,7 +160,7 @@ def _llm(flags: Flags, registry: Registry) -> Node:
 
 def _model_section(flags: Flags, registry: Registry) -> Node:
     if flags.config is None:
-        return parse_choice(flags.llm or "openai", option="--llm" if flags.llm else "--model")
+        return parse_choice(flags.llm or _DEFAULT_LLM, option="--llm" if flags.llm else "--model")
     root = read_sections(
         flags.config,
         registry,
@@ -156,6 +169,24 @@ def _model_section(flags: Flags, registry: Registry) -> Node:
         others=partial(print, file=sys.stderr),
     )
     return root.section("llm")
+
+
+def check_model(flags: Flags, tree: Node) -> None:
+    """Check that a model was chosen where the agent needs one.
+
+    Raises:
+        InputError: with the ways to choose one.
+    """
+    section = tree.get("llm")
+    if section is None or flags.llm is not None or flags.config is not None:
+        return
+    kind, model = section.get("type"), section.get("model")
+    if kind is not None and kind.value == _DEFAULT_LLM and model is None:
+        raise InputError.of(
+            "no model is given",
+            expected=f"--model NAME of the type '{_DEFAULT_LLM}', --llm TYPE, or --config FILE",
+            hint="`--agent oracle` needs none: it does what the tasks' reference solutions do",
+        )
 
 
 def _has_temperature(section: Node, registry: Registry) -> bool:

@@ -48,6 +48,8 @@ class Results:
     """Why attempts broke, a line each."""
     contested: Sequence[str] = ()
     """Ids of the attempts that passed, and whose verdict their agent could have made."""
+    regraded: tuple[Path, Mapping[str, float | None]] | None = None
+    """As of `RunReader`."""
 
     @property
     def broken(self) -> int:
@@ -148,6 +150,7 @@ def read_results(folder: Path, registry: Registry) -> Results:
         groups=_groups(tasks.values(), () if benchmark is None else benchmark.groups),
         causes=tuple(causes.lines(FEW)),
         contested=tuple(contested),
+        regraded=reader.regraded,
     )
 
 

@@ -1,6 +1,8 @@
 """Run the config of a benchmark with ``ale run``, or continue its run."""
 
 import hashlib
+import json
+import logging
 import os
 import shutil
 import sys
@@ -13,10 +15,21 @@ from typing import Any
 import yaml
 
 from ale.commands import ale
-from ale.errors import InputError
-from ale.runs import Registry, RunReader, changed_tasks, changes_for_resume, lock, without_overrides
+from ale.errors import AleError, InputError
+from ale.runs import (
+    Registry,
+    RunReader,
+    build_choice,
+    changed_tasks,
+    changes_for_resume,
+    fingerprint,
+    lock,
+    without_overrides,
+)
+from ale.strict import Node, from_plain
 
 CONFIG = "config.yaml"
+_DIGESTS = "tasks.json"
 NOT_STARTED = (1, 2)
 """Exit codes of ``ale run`` for an error, and for invalid input."""
 _SHOWN = 5
@@ -58,7 +71,7 @@ def stored_run(folder: Path) -> Path | None:
 
 
 def run_in(
-    folder: Path, text: str, arguments: list[str], registry: Registry, *, quiet: bool
+    folder: Path, text: str, tree: Node, arguments: list[str], registry: Registry, *, quiet: bool
 ) -> int:
     """Run a config in a folder, or continue the run that is there; the exit code of ``ale run``.
 
@@ -69,6 +82,7 @@ def run_in(
         folder: of the run.
         registry: the installed components.
         text: the config, as `as_yaml` gives it.
+        tree: the same with where each value is from, for messages.
         arguments: of ``ale run``, for a new run and for one that continues.
         quiet: print nothing on standard output.
 
@@ -80,10 +94,12 @@ def run_in(
         run = stored_run(folder)
         changed = [] if run is None else _changed(folder / CONFIG, text, run, registry)
         if run is None:
-            (folder / CONFIG).write_text(text)
+            config = folder / CONFIG
+            config.write_text(text)
+            _write_digests(folder, text, registry)
             # The file is removed again where nothing is started; --print-config has its lines.
-            names = {str(folder / CONFIG): "--print-config"}
-            return _ale_run([*arguments, str(folder / CONFIG)], names, quiet=quiet)
+            names = {**_places(config, text, tree), str(config): "--print-config"}
+            return _ale_run([*arguments, str(config)], names, quiet=quiet)
         note = "another --out or --seed starts a new run"
         print(f"continuing {os.path.relpath(run)} ({note})", file=sys.stderr)
         new = [part for each in changed for part in ("--set", each)]
@@ -92,6 +108,30 @@ def run_in(
         if code not in NOT_STARTED:
             (folder / CONFIG).write_text(text)
         return code
+
+
+def _places(file: Path, text: str, tree: Node) -> dict[str, str]:
+    """By each line of a config as an error names it: the option or file that its value is from."""
+    names = {}
+    for line, path in _lines(yaml.compose(text)):
+        given = tree.innermost(path)
+        if given.file is not None:
+            below = "" if given.line is None else f"{given.line}:"
+            names[f"{file}:{line}:"] = f"{given.file}:{below}"
+    return names
+
+
+def _lines(node: yaml.Node | None, path: str = "") -> Iterator[tuple[int, str]]:
+    """Lines of a YAML document with the path of the value that stands there."""
+    if isinstance(node, yaml.MappingNode):
+        for key, child in node.value:
+            below = f"{path}.{key.value}" if path else key.value
+            yield key.start_mark.line + 1, below
+            yield from _lines(child, below)
+    elif isinstance(node, yaml.SequenceNode):
+        for number, child in enumerate(node.value):
+            yield child.start_mark.line + 1, f"{path}[{number}]"
+            yield from _lines(child, f"{path}[{number}]")
 
 
 @contextmanager
@@ -124,7 +164,7 @@ def _changed(path: Path, text: str, run: Path, registry: Registry) -> list[str]:
         if changed:
             fixed, free = changes_for_resume(RunReader(run), file, registry)
         if not fixed:
-            _check_tasks(run, file, registry)
+            _check_tasks(path.parent, run, file, registry)
     if fixed:
         shown = (f"{key} {before.get(key)} -> {now.get(key)}" for key in changed[:_SHOWN])
         message = f"this folder has a run of another config: {', '.join(shown)}"
@@ -141,8 +181,26 @@ def _file(text: str) -> Iterator[Path]:
         yield Path(file.name)
 
 
-def _check_tasks(run: Path, config: Path, registry: Registry) -> None:
-    if differing := changed_tasks(RunReader(run), config, registry):
+def _write_digests(folder: Path, text: str, registry: Registry) -> None:
+    """Note the files that local tasks name, such as tests, so that a change of one is noticed."""
+    tasks = yaml.safe_load(text)["tasks"]
+    if "path" not in tasks:
+        return
+    logging.disable(logging.WARNING)  # `ale run` reads the tasks too, and says what there is to say
+    try:
+        _, source = build_choice(from_plain(tasks), "tasks", registry)
+        digests = {task.id: fingerprint(task) for task in source.load()}
+    except (AleError, OSError):
+        return  # `ale run` says why
+    finally:
+        logging.disable(logging.NOTSET)
+    (folder / _DIGESTS).write_text(json.dumps(digests, indent=2))
+
+
+def _check_tasks(folder: Path, run: Path, config: Path, registry: Registry) -> None:
+    file = folder / _DIGESTS
+    digests = json.loads(file.read_text()) if file.exists() else {}
+    if differing := changed_tasks(RunReader(run), config, registry, digests):
         more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
         message = f"this folder has a run of other tasks: {', '.join(differing[:_SHOWN])}{more}"
         hint = "choose another --out, which runs the tasks as they are now"

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ale.runs import SUCCESS
 from ale.text import counted, table
 from ale_bench.offered import Offered
 from ale_bench.results import Results, shown_ks
@@ -127,6 +128,11 @@ def _notes(results: Results) -> Iterator[str]:
         attempts = counted(results.broken, "attempt")
         yield f"broken: {attempts} without a result, not counted as failures"
         yield from (f"  {cause}" for cause in results.causes)
+    if results.regraded is not None:
+        file, rewards = results.regraded
+        won = sum(reward == SUCCESS for reward in rewards.values())
+        attempts = counted(len(rewards), "attempt")
+        yield f"regraded: {won} of {attempts} succeed by newer scores, which are in {file}"
     if results.contested:
         attempts = counted(len(results.contested), "attempt")
         yield f"contested: {attempts} passed, and may have made the verdict itself"

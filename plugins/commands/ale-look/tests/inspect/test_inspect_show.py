@@ -69,11 +69,17 @@ def test_contested_passes_and_other_scores_are_told_of(
     assert "regraded" not in ale("show", str(run)).output
     for name in ("1", "2"):
         (run / "regraded" / name).mkdir(parents=True)
-        (run / "regraded" / name / "episodes.jsonl").touch()
+        line = {"episode": rows[0].id, "old": 1, "new": 0.25, "problem": None}
+        (run / "regraded" / name / "episodes.jsonl").write_text(json.dumps(line) + "\n")
     shown = ale("show", str(run)).output
     assert "contested    1  (a pass that used files the agent changed)\n" in shown
     newest = run / "regraded/2/episodes.jsonl"
-    assert f"regraded     other scores are in {newest}, the newest of 2\n" in shown
+    newer = f"by newer scores, which are in {newest}\n"
+    assert f"regraded     0 of 1 succeed {newer}" in shown
+    assert f"  regraded  reward 0.250 {newer}" in ale("show", str(run), rows[0].id).output
+    assert "regraded" not in ale("show", str(run), rows[1].id).output
+    (run / "regraded/2/episodes.jsonl").write_text("{")
+    assert f"{newest}: " in str(ale("show", str(run)).exception)
 
 
 def test_damaged_sandboxes_are_counted_beside_the_broken(

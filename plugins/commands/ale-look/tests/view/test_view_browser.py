@@ -131,6 +131,7 @@ def test_nothing_that_a_run_holds_can_run(page: Page, served: str, runs: Path) -
         ("/", "#runs"),
         (f"/run/{key}", "#episodes .line"),
         (f"/run/{key}/e/0/x", ".turn"),
+        (f"/run/{key}/task/%E2%80%AEevil", "h1"),
         (f"/run/{key}/task/%3Cscript%3Ewindow.owned%3D1%3C%2Fscript%3E", "h1"),
         ("/search?q=owned", ".hit"),
         ("/search?error=owned", ".hit"),
@@ -143,6 +144,7 @@ def test_nothing_that_a_run_holds_can_run(page: Page, served: str, runs: Path) -
         page.value("0")
         assert not page.value("window.owned"), path
         assert page.value("document.title") != "owned"
+        assert "\u202e" not in page.value("document.title"), path
         assert (
             page.value(
                 "document.querySelectorAll('#app script, #app iframe, #app img, #app svg').length"

@@ -17,6 +17,7 @@ from ale_tasks_harbor.values import MISSPELT
 from ale_tasks_harbor.variables import HostVariables, resolved
 
 _LOG = logging.getLogger(__name__)
+_SHOWN = 20
 _READERS = {harbor.FILE: harbor.read, terminal_bench.FILE: terminal_bench.read}
 
 
@@ -48,6 +49,8 @@ class HarborSource:
         chosen = [task for task in tasks if self._is_chosen(task)][: options.limit]
         # Where folders were refused, theirs may be the id that is missing.
         problems = [] if chosen and self.refused else _unmatched(options.include, tasks)
+        if not chosen and tasks:
+            problems += self._without(tasks)
         if options.invalid == "error" or not chosen:
             problems += self.refused
         elif self.refused:
@@ -69,9 +72,29 @@ class HarborSource:
             if names := self._taken.get(task.id):
                 _LOG.warning("%s reads variables of this machine: %s", task.id, ", ".join(names))
 
+    def _without(self, tasks: Sequence[Task]) -> list[Problem]:
+        """Why none of these tasks is chosen: tags and difficulties that none has."""
+        found = [("tags", tag, "tag") for tag in self._options.tags]
+        found += [("difficulty", each, "difficulty") for each in self._options.difficulty]
+        known = {
+            "tags": {tag for task in tasks for tag in task.tags},
+            "difficulty": {str(task.metadata["difficulty"]) for task in tasks},
+        }
+        return [
+            Problem(
+                message=f"no task has the {noun} '{name}'",
+                path=option,
+                hint=nearest(name, known[option]),
+            )
+            for option, name, noun in found
+            if name not in known[option]
+        ]
+
     def _left_out(self) -> str:
         files = len({problem.file for problem in self.refused})
-        lines = "\n".join(f"  {problem}" for problem in self.refused)
+        lines = "\n".join(f"  {problem}" for problem in self.refused[:_SHOWN])
+        if (more := len(self.refused) - _SHOWN) > 0:
+            lines += f"\n  and {counted(more, 'problem')} more; `invalid: error` shows them"
         return f"{counted(files, 'task folder')} left out:\n{lines}"
 
     def _readable(self) -> Iterator[Task]:

@@ -1,63 +1,19 @@
 """The badge that a validation leaves beside tasks, and the task source that asks for it."""
 
-import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
 from attrs import field, frozen
 
 from ale.errors import InputError
 from ale.plugin import BuildContext, doc
 from ale.protocols import TaskSource
+from ale.runs import fingerprint
 from ale.types import Task
-from ale_agent_oracle.attack import path_in
 
 _SHOWN = 5
-_PLACES = ("origin", "file", "line")
-"""Fields that say where a task is from, not what it is."""
-_KEY = re.compile(r"[0-9a-f]{48}")
-"""A key that a task source makes anew at each load, as no agent may know it beforehand: the option
-``record_key`` of a criterion, which is in the setup steps too. It is longer than the digest of a
-file, so that none can hide another file."""
-
-
-def fingerprint(task: Task) -> str:
-    """A digest of a task and of the files of this machine that it names, wherever they are."""
-    base = Path(task.criteria[0].file).parent if task.criteria and task.criteria[0].file else None
-    text = json.dumps(_facts(task, base), sort_keys=True, default=str)
-    for key in _keys(task):
-        text = text.replace(key, "")
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _keys(task: Task) -> set[str]:
-    given = (spec.options.get("record_key") for one in (task, *task.steps) for spec in one.criteria)
-    return {key for key in given if isinstance(key, str) and _KEY.fullmatch(key)}
-
-
-def _facts(value: Any, base: Path | None) -> Any:
-    if attrs.has(type(value)):
-        names = [each.name for each in attrs.fields(type(value)) if each.name not in _PLACES]
-        return {name: _facts(getattr(value, name), base) for name in names}
-    if isinstance(value, Mapping):
-        return {str(key): _facts(each, base) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_facts(each, base) for each in value]
-    path = path_in(value, base) if isinstance(value, str) else None
-    return value if path is None else _content(path)
-
-
-def _content(path: Path) -> Mapping[str, str]:
-    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-    return {
-        str(each.relative_to(path)): hashlib.blake2b(each.read_bytes(), digest_size=16).hexdigest()
-        for each in sorted(files)
-        if "__pycache__" not in each.parts
-    }
 
 
 def check_writable(path: Path) -> None:

@@ -3,19 +3,22 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 import ale
-from ale.errors import InputError
+from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
 from ale.runs import (
     Registry,
     RunReader,
     apply_overrides,
     build_choice,
+    fingerprint,
     folder_format,
     parse_choice,
     read_sections,
@@ -25,7 +28,6 @@ from ale.strict import Node, from_plain, nearest_file
 from ale.text import counted
 from ale.types import Task
 from ale_agent_oracle.options import AttackName
-from ale_agent_oracle.validate.badge import fingerprint
 
 SOLUTION, NOTHING, MODEL = "solution", "nothing", "model"
 READ: AttackName = "read-answers"
@@ -33,6 +35,7 @@ ATTACKS: tuple[AttackName, ...] = get_args(AttackName)
 _SETTINGS = ("concurrency", "seed", "open_timeout_s", "setup_timeout_s", "grading_timeout_s")
 """Options of a config's section ``run`` that a validation takes."""
 _ABOUT = "validation.json"
+_SHOWN = 5
 
 
 @frozen(kw_only=True)
@@ -64,23 +67,32 @@ class Wanted:
     overrides: Sequence[str] = ()
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)
 class Validation:
     """The checked config, its tasks, and the runs to make."""
 
     config: Mapping[str, Any]
+    tree: Node
+    """The config with where each value is from, for messages."""
     tasks: Sequence[Task]
     phases: Sequence[Phase]
 
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """The same for the same config, tasks and phases only."""
+        phases = {each.name: [each.agent, each.rollouts, each.llm] for each in self.phases}
+        found = {
+            "task": {task.id: fingerprint(task) for task in self.tasks},
+            "run": phases,
+            "option": dict(_flat(self.config)),
+        }
+        known: Mapping[str, Any] = json.loads(json.dumps(found, default=str))
+        return known
+
     @property
     def digest(self) -> str:
-        """The same for the same config, tasks and phases only."""
-        facts = [
-            self.config,
-            [fingerprint(task) for task in self.tasks],
-            [[phase.name, phase.agent, phase.rollouts, phase.llm] for phase in self.phases],
-        ]
-        text = json.dumps(facts, sort_keys=True, default=str)
+        """A name for `facts`."""
+        text = json.dumps(self.facts, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     @property
@@ -109,16 +121,48 @@ def plan(wanted: Wanted, registry: Registry, note: Callable[[str], None]) -> Val
         sections["sandbox"] = parse_choice(wanted.sandbox, option="--sandbox")
     if wanted.attempts == 0:
         sections["agent"] = from_plain({"type": "oracle"})
-    config = written_config(Node(sections, tree.file, tree.line), registry, wanted.overrides)
-    _, source = build_choice(from_plain(config["tasks"]), "tasks", registry, BuildContext())
-    tasks = [*source.load()]
+    tree = apply_overrides(Node(sections, tree.file, tree.line), wanted.overrides)
+    config = written_config(tree, registry)
+    with _placed(tree, "tasks"):
+        _, source = build_choice(from_plain(config["tasks"]), "tasks", registry, BuildContext())
+        tasks = [*source.load()]
     if not tasks:
         raise InputError.of("there are no tasks", file=str(wanted.target))
     agent, llm = config.pop("agent"), config.pop("llm", None)
     phases = [*_phases(wanted)]
     if wanted.attempts:  # first: a server that is not there ends the validation at once
         phases.insert(0, Phase(name=MODEL, agent=agent, rollouts=wanted.attempts, llm=llm))
-    return Validation(config=config, tasks=tasks, phases=phases)
+    return Validation(config=config, tree=tree, tasks=tasks, phases=phases)
+
+
+@contextmanager
+def _placed(tree: Node, section: str = "") -> Iterator[None]:
+    """Give problems with options the place that each is from, such as ``--sandbox``.
+
+    Args:
+        section: that a problem is with which names none.
+    """
+    try:
+        yield
+    except InputError as error:
+        raise InputError([_at(tree, section, each) for each in error.problems]) from error
+
+
+def _at(tree: Node, section: str, problem: Problem) -> Problem:
+    if problem.file is not None or not (section or problem.path):
+        return problem
+    option = (problem.path or "").removeprefix(section).lstrip(".")
+    path = ".".join(filter(None, [section, option]))
+    found = tree.innermost(path)
+    return evolve(problem, path=path, file=found.file, line=found.line)
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, child in value.items():
+            yield from _flat(child, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value
 
 
 def _phases(wanted: Wanted) -> Iterator[Phase]:
@@ -198,7 +242,8 @@ def _run(
     validation: Validation, phase: Phase, path: Path, report: Callable[[str], None]
 ) -> RunReader:
     if (path / "manifest.json").exists():
-        return ale.resume(path, retry_broken=True, report=report)
+        with _placed(validation.tree):
+            return ale.resume(path, retry_broken=True, report=report)
     config = {
         **validation.config,
         "agent": phase.agent,
@@ -213,19 +258,36 @@ def _run(
     }
     if phase.llm is not None:
         config["llm"] = phase.llm
-    return ale.run(config, directory=path, report=report)
+    with _placed(validation.tree):
+        return ale.run(config, directory=path, report=report)
 
 
 def _claim(folder: Path, validation: Validation) -> None:
     about = folder / _ABOUT
     if about.exists():
-        found = json.loads(about.read_text()).get("digest")
-        if found != validation.digest:
-            message = "has a validation of other tasks or options"
-            raise InputError.of(message, file=str(folder), hint="choose another --out")
+        found = json.loads(about.read_text())
+        if found.get("digest") != validation.digest:
+            changes = [*_changes(found.get("facts", {}), validation.facts)]
+            more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+            what = f": {', '.join(changes[:_SHOWN])}{more}" if changes else ""
+            message = f"has a validation of other tasks or options{what}"
+            hint = "choose another --out; without it, each set of tasks has a folder of its own"
+            raise InputError.of(message, file=str(folder), hint=hint)
         return
     folder.mkdir(parents=True, exist_ok=True)
-    about.write_text(json.dumps({"schema": 1, "digest": validation.digest}) + "\n")
+    written = {"schema": 1, "digest": validation.digest, "facts": validation.facts}
+    about.write_text(json.dumps(written, indent=2) + "\n")
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """What differs: ``task 'a' has changed``, ``option sandbox.cpus has changed``."""
+    for kind in new:
+        before, now = old.get(kind, {}), new[kind]
+        for name in {**before, **now}:
+            if before.get(name) != now.get(name):
+                gone = "is gone" if name not in now else "has changed"
+                how = "is new" if name not in before else gone
+                yield f"{kind} '{name}' {how}"
 
 
 def goals(choice: str, registry: Registry) -> Mapping[str, str]:

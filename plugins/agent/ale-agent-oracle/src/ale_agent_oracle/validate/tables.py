@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ale.text import counted, seconds, table
 from ale_agent_oracle.validate.findings import Finding
+from ale_agent_oracle.validate.phases import ATTACKS
 
 WIDTH = 100
 
@@ -18,13 +19,17 @@ def findings_text(found: Sequence[Finding], *, attacks: bool) -> str:
     rows = [_row(each, attacks=attacks, model=model) for each in found]
     parts = [table(header, rows, right=(2, 3, 5)), "", *_details(found)]
     good = sum(each.valid for each in found)
-    parts.append(f"{good} of {counted(len(found), 'task')} valid")
+    unsure = not attacks or any(each.not_tried for each in found)
+    untried = ", not all attacks tried" if attacks else ", no attack tried"
+    parts.append(f"{good} of {counted(len(found), 'task')} valid{untried * unsure}")
     return "\n".join(parts)
 
 
 def _row(each: Finding, *, attacks: bool, model: bool) -> list[str]:
+    n = len(ATTACKS) - 1  # one of them looks for the answer instead
+    tried = f" ({n - len(each.not_tried)} of {n} tried)" * bool(each.not_tried)
     first, *others = [*each.hackable_by] or ["-" if attacks else "not tried"]
-    hackable = first + (f" and {len(others)} more" if others else "")
+    hackable = first + (f" and {len(others)} more" if others else "") + tried
     row = [
         each.task,
         "yes" if each.valid else "no",
@@ -50,13 +55,18 @@ def _details(found: Sequence[Finding]) -> Iterator[str]:
         if each.problems or each.notes:
             yield each.task
             for phrase in each.problems:
-                yield textwrap.fill(phrase, WIDTH, initial_indent="  ", subsequent_indent="    ")
+                yield _filled(phrase)
             for phrase in each.notes:
-                yield textwrap.fill(
-                    f"note: {phrase}", WIDTH, initial_indent="  ", subsequent_indent="    "
-                )
+                yield _filled(f"note: {phrase}")
     if any(each.problems or each.notes for each in found):
         yield ""
+
+
+def _filled(phrase: str) -> str:
+    """A phrase in lines; a name with a hyphen stays whole."""
+    return textwrap.fill(
+        phrase, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+    )
 
 
 def findings_json(found: Sequence[Finding], sandbox: str) -> str:

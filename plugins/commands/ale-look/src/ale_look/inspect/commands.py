@@ -62,7 +62,7 @@ def run_or_episode(run: Path, episode: str | None, full: bool, every: bool) -> N
       ale show runs/20260101-120000-3f2a-quickstart 0-basics-ls-0
     """
     from ale.runs import RunReader
-    from ale_look.inspect.overview import find_episode, overview, which_of
+    from ale_look.inspect.overview import find_episode, overview, regraded_line, which_of
     from ale_look.inspect.transcript import transcript
 
     if every and episode is not None:
@@ -75,7 +75,8 @@ def run_or_episode(run: Path, episode: str | None, full: bool, every: bool) -> N
     if others:
         click.echo(which_of(found, others, episode, run))
     credited = next((row for row in reader.credits() if row.episode_id == found.id), None)
-    click.echo(transcript(found, credited, full=full))
+    newer = regraded_line(reader, found.id)
+    click.echo(transcript(found, credited, full=full, regraded=newer))
 
 
 @show.command("credit")

@@ -98,7 +98,7 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
         *_timed_out(index.timed_out()),
         *_contested(index.contested()),
         *_damaged(index.damaged()),
-        *_regraded(reader.path),
+        *_regraded(reader),
         *_missing(reader.missing(index)),
         *([f"repeated     {_repeated(index.repeated)}"] if index.repeated else []),
         *([f"training     {warning}"] if warning else []),
@@ -128,11 +128,22 @@ def _timed_out(n: int) -> list[str]:
     return [f"timed out    {n}  (a time limit of the grading; graded)"] if n else []
 
 
-def _regraded(run: Path) -> list[str]:
+def _regraded(reader: RunReader) -> list[str]:
     """The newest scores of `ale regrade`, which are not among those shown."""
-    found = sorted(run.glob("regraded/*/episodes.jsonl"))
-    more = f", the newest of {len(found)}" if len(found) > 1 else ""
-    return [f"regraded     other scores are in {found[-1]}{more}"] if found else []
+    if reader.regraded is None:
+        return []
+    file, rewards = reader.regraded
+    won = sum(reward == SUCCESS for reward in rewards.values())
+    return [f"regraded     {won} of {len(rewards)} succeed by newer scores, which are in {file}"]
+
+
+def regraded_line(reader: RunReader, episode: str) -> str:
+    """The newest reward of `ale regrade` for an episode, or nothing."""
+    if (found := reader.regraded) is None:
+        return ""
+    file, rewards = found
+    reward = rewards.get(episode)
+    return "" if reward is None else f"reward {number(reward)} by newer scores, which are in {file}"
 
 
 def _contested(n: int) -> list[str]:

@@ -10,14 +10,17 @@ _SHORT_LINES = 12
 _WIDTH = 100
 
 
-def transcript(episode: Episode, credited: CreditedEpisode | None, *, full: bool) -> str:
+def transcript(
+    episode: Episode, credited: CreditedEpisode | None, *, full: bool, regraded: str = ""
+) -> str:
     """The whole episode.
 
     Args:
         credited: its chunks and their credit, or None where the run has not credited it.
         full: show prompts and outputs whole, and tracebacks.
+        regraded: what is to be said of newer scores.
     """
-    lines = [*_head(episode, full)]
+    lines = [*_head(episode, full), *([f"  regraded  {regraded}"] if regraded else [])]
     turns = episode.trajectory.turns
     chunks = turn_chunks(turns) if credited is None else credited.chunks
     if credited is None:

@@ -1,6 +1,7 @@
 // The page: which view is shown, what is in the bar above it, keys, and what is asked again as runs change.
 import { html, render, useEffect, useState } from "./preact-htm.js";
 import { Refused, follow, get, setToken } from "./api.js";
+import { visible } from "./format.js";
 import { go, link, parse } from "./route.js";
 import { Runs } from "./runs.js";
 import { Run } from "./run.js";
@@ -41,8 +42,8 @@ const typed = (event) => event.target.matches("input, select, textarea") || even
 
 const Bar = ({ about, parts, connected }) => html`<nav class="bar-top" aria-label="views">
   <a href="#/" class="home"><b>ale</b> view</a>
-  ${parts[0] === "run" && html`<span class="crumbs">/ <a href=${link(["run", parts[1]])}>${parts[1]}</a>
-    ${parts[2] === "task" && html` / <span>${parts[3]}</span>`}${parts[2] === "e" && html` / <span>${parts[4]}</span>`}</span>`}
+  ${parts[0] === "run" && html`<span class="crumbs">/ <a href=${link(["run", parts[1]])}>${visible(parts[1] || "")}</a>
+    ${parts[2] === "task" && html` / <span>${visible(parts[3] || "")}</span>`}${parts[2] === "e" && html` / <span>${visible(parts[4] || "")}</span>`}</span>`}
   <span class="spacer"></span>
   ${about.live && html`<a href="#/search" aria-current=${parts[0] === "search" ? "page" : undefined}>Search</a>
     <span class=${`dot ${connected ? "on" : ""}`} role="status" title=${connected ? "follows the runs" : "not connected"}><span class="hidden">${connected ? "live" : "not connected"}</span></span>`}

@@ -1,7 +1,7 @@
 // One episode: its scores with their evidence, and its turns with the credit of any schemes.
 import { html, useCallback, useEffect, useMemo, useState } from "./preact-htm.js";
 import { episodesOf, get, runPath } from "./api.js";
-import { counted, plain, seconds } from "./format.js";
+import { counted, plain, seconds, visible } from "./format.js";
 import { link, replaceQuery, toEpisode, toTask } from "./route.js";
 import { Badge, Fold, Problem, Reward } from "./bits.js";
 import { Worth } from "./worth.js";
@@ -157,7 +157,7 @@ export const Episode = ({ about, run, offset, id, query }) => {
   useKeys(turn, episode ? episode.turns.length : 0, jump, run, beside);
   useEffect(() => {
     if (!episode) return;
-    document.title = episode.id;
+    document.title = visible(episode.id);
     if (query.get("turn")) jump(Number(query.get("turn"))); else { setTurn(0); scrollTo(0, 0); }
   }, [episode?.id, query.get("turn")]);
   const firsts = useMemo(() => episode && beginnings(episode), [episode]);

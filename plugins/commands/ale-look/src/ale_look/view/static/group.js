@@ -1,7 +1,7 @@
 // The attempts at one task side by side, and the first turn in which they part.
 import { html, useEffect, useMemo, useState } from "./preact-htm.js";
 import { episodesOf, get, runPath } from "./api.js";
-import { counted, percent, plain, signed } from "./format.js";
+import { counted, percent, plain, signed, visible } from "./format.js";
 import { replaceQuery, toEpisode } from "./route.js";
 import { Badge, Problem, Reward, Terminal } from "./bits.js";
 import { Arguments, shade } from "./turns.js";
@@ -52,7 +52,7 @@ export const Task = ({ changes, run, task, query }) => {
   const [error, setError] = useState(null);
   useEffect(() => {
     const end = new AbortController();
-    document.title = task;
+    document.title = visible(task);
     episodesOf(run, end.signal).then((found) => setRows(found.filter((row) => row.task_id === task)), (problem) => { if (!end.signal.aborted) setError(problem); });
     return () => end.abort();
   }, [run, task, changes[run]]);
@@ -72,7 +72,7 @@ export const Task = ({ changes, run, task, query }) => {
   }, [run, offsets]);
   if (!rows) return html`<${Problem} error=${error} /><p class="empty">Reading the attempts</p>`;
   const choice = (name, value, options) => options.length > 1 && html`<label>${name} <select value=${value} onChange=${(e) => replaceQuery({ [name]: e.target.value })}>${options.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>`;
-  return html`<${Problem} error=${error} /><h1>${task}</h1><${Summary} rows=${group} />
+  return html`<${Problem} error=${error} /><h1>${visible(task)}</h1><${Summary} rows=${group} />
     <div class="filter">${choice("kind", kind, kinds)}${choice("step", step, steps)}${group.length > MOST && html`<small>the first ${MOST} of ${group.length}</small>`}</div>
     ${!rows.length && html`<p class="empty">No attempt at this task.</p>`}
     ${episodes && episodes.length === shown.length && shown.length > 0 && html`<${Side} run=${run} rows=${shown} episodes=${episodes} />`}`;

@@ -1,7 +1,7 @@
 // A run: what came out, curves, time, why episodes broke, tasks with their attempts, and all episodes.
 import { html, useEffect, useMemo, useState } from "./preact-htm.js";
 import { episodesOf, get, runPath } from "./api.js";
-import { counted, passAt, percent, plain, seconds, whole } from "./format.js";
+import { counted, passAt, percent, plain, seconds, visible, whole } from "./format.js";
 import { replaceQuery, toEpisode, toTask } from "./route.js";
 import { Badge, Chart, Contested, Fold, Problem, Rate, Reward, Rows, Table, useLater } from "./bits.js";
 import { State } from "./runs.js";
@@ -122,7 +122,7 @@ export const Run = ({ changes, run: key, query }) => {
     return () => end.abort();
   }, [key, version]);
   const { run, rows, error } = state;
-  useEffect(() => { if (run) document.title = run.run_id; }, [run]);
+  useEffect(() => { if (run) document.title = visible(run.run_id); }, [run]);
   if (!run) return (error ? html`<${Problem} error=${error} />` : html`<p class="empty">Reading the run</p>`);
   return html`<${Problem} error=${error} /><${Head} run=${run} /><${Charts} charts=${run.charts} /><${Tasks} run=${run} rows=${rows} />
     <${Episodes} run=${key} rows=${rows} query=${query} /><${Causes} run=${run} rows=${rows} /><${Starts} rows=${run.starts} /><${Forks} rows=${run.forks} />
