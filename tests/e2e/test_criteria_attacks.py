@@ -21,7 +21,7 @@ async def no_tools(*given):
     return []
 
 
-judge.tools_among = no_tools
+judge.tools_among = judge.replaced_among = no_tools
 """
 """Makes a judge look only once."""
 

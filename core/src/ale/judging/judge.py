@@ -18,8 +18,6 @@ from ale.types import Score, replace
 
 ROUNDS = 4
 """Looks without the agent's tools; each may use others than the one before."""
-_NEVER = ("__pycache__",)
-"""Never carried: Python writes it anew."""
 EVERYTHING = "/"
 """Leaves out all that the agent has changed."""
 _NAMED = 8
@@ -63,7 +61,7 @@ async def judged(
     if "judge" not in sandbox.capabilities.features or not isinstance(sandbox, OpensJudge):
         return await _in_place(sandbox, check, "this sandbox has no other way", trusts_processes)
     try:
-        return await _Judging(sandbox, check, scope, (*_NEVER, *without), trusts_processes).scores()
+        return await _Judging(sandbox, check, scope, tuple(without), trusts_processes).scores()
     except UnsupportedError as error:
         return await _in_place(sandbox, check, str(error), trusts_processes)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from ale.errors import UnsupportedError
-from ale.judging import EVERYTHING, Upper, git, lost_its_mode
+from ale.judging import EVERYTHING, Upper, compiled, git, lost_its_mode
 from ale.protocols import Guarded
 from ale.types import CarriedChange
 from ale_sandbox_bubblewrap.layers import ROOT
@@ -129,7 +129,7 @@ class Carried:
             for name in sorted(os.listdir(self._place(folder))):  # noqa: PTH208
                 place = f"{folder}/{name}"
                 mode = os.lstat(self._place(place)).st_mode
-                if not {name, place}.isdisjoint(self.without) or self._is_with_everything(place):
+                if not {name, place}.isdisjoint(self.without) or self._is_left_out(place):
                     self._leave_out(place, mode)
                 elif stat.S_ISDIR(mode):
                     self._note_folder(place)
@@ -137,13 +137,22 @@ class Carried:
                 else:
                     self._note(place, mode)
 
-    def _is_with_everything(self, path: str) -> bool:
-        """Whether it is left out with everything that the agent has changed."""
+    def _is_left_out(self, path: str) -> bool:
+        """Whether it is a compiled module, or one of all changes where these are left out."""
+        mode = os.lstat(self._place(path)).st_mode
+        if compiled.is_no_work(path, self._place(path), mode, self._is_the_agents):
+            return True
         if EVERYTHING not in self.without or not self._is_new(path):
             return False
         old = self.image(path)
-        is_folder = stat.S_ISDIR(os.lstat(self._place(path)).st_mode)
-        return not is_folder or (old is not None and not old.is_dir())
+        return not stat.S_ISDIR(mode) or (old is not None and not old.is_dir())
+
+    def _is_the_agents(self, path: str) -> bool:
+        try:
+            mode = os.lstat(self._place(path)).st_mode
+        except OSError:
+            return False
+        return not stat.S_ISCHR(mode) and self._is_new(path)
 
     def _leave_out(self, path: str, mode: int) -> None:
         if stat.S_ISDIR(mode):

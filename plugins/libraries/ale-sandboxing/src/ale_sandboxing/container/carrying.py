@@ -23,7 +23,7 @@ from attrs import define, field, frozen
 
 from ale.errors import UnsupportedError
 from ale.folders import copy_data
-from ale.judging import EVERYTHING, git, lost_its_mode
+from ale.judging import EVERYTHING, compiled, git, lost_its_mode
 from ale.types import CarriedChange
 
 _OPAQUE = "trusted.overlay.opaque"
@@ -199,13 +199,23 @@ class Carried:
             os.utime(f"{self._into}{place}", ns=times, follow_symlinks=False)
 
     def _is_left_out(self, path: str, about: os.stat_result) -> bool:
-        """Whether it is left out with everything that the agent has changed."""
+        """Whether it is a compiled module, or one of all changes where these are left out."""
+        place = f"{self.source.upper}{path}"
+        if compiled.is_no_work(path, place, about.st_mode, self._is_the_agents):
+            return True
         if EVERYTHING not in self.without or not self._is_new(about):
             return False
         if not stat.S_ISDIR(about.st_mode):
             return True
         old = self.source.in_image(path)
         return old is not None and not old.is_dir()
+
+    def _is_the_agents(self, path: str) -> bool:
+        try:
+            about = os.lstat(f"{self.source.upper}{path}")
+        except OSError:
+            return False
+        return not stat.S_ISCHR(about.st_mode) and self._is_new(about)
 
     @property
     def _into(self) -> Path:
