@@ -162,6 +162,25 @@ def test_a_repository_is_cloned_at_a_tag_and_named_by_its_commit(
     assert "has no branch or tag 'v9'" in none.err
 
 
+def test_tasks_of_somebody_else_read_no_variable_that_is_not_named(
+    desk: Any, origin: Path, host: dict[str, str]
+) -> None:
+    harbor_task(origin / "one")
+    toml = origin / "one" / "task.toml"
+    toml.write_text(toml.read_text() + '[verifier.env]\nX = "${THEIR_WISH}"\n')
+    (origin / "write.yaml").unlink()
+    git("add", ".", cwd=origin)
+    git("commit", "-q", "-m", "one", cwd=origin)
+    flags = ("acme/tasks", "--agent", "oracle", "--sandbox", "local", "--out", "out")
+    refused = desk.bench(*flags, **host, THEIR_WISH="s3cret")
+    assert refused.code == 2
+    assert "one would read variables of this machine: THEIR_WISH" in refused.err
+    assert "--set 'tasks.host_env=[THEIR_WISH]' allows it" in refused.err
+    named = desk.bench(*flags, "--set", "tasks.host_env=[THEIR_WISH]", **host, THEIR_WISH="s3cret")
+    assert "would read" not in named.err
+    assert "s3cret" not in refused.err + named.err
+
+
 def test_a_branch_whose_name_ends_like_the_wanted_one_is_not_it(
     desk: Any, origin: Path, host: dict[str, str]
 ) -> None:

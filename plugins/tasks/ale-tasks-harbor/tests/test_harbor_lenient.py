@@ -211,19 +211,21 @@ def test_a_link_to_a_task_folder_is_one_and_no_link_leads_in_a_circle(
     assert [task.id for task in source().load()] == ["linked", "own"]
 
 
-def test_a_solution_that_is_too_large_is_left_out_and_the_folder_is_not(
+def test_a_solution_that_is_too_large_for_commands_goes_in_as_a_folder(
     write: Write, source: Source, caplog: pytest.LogCaptureFixture
 ) -> None:
     large = "x" * (LARGEST + 1)
-    write("one", {**HARBOR, "solution/data": large})
-    write("two", {**_of_steps("a"), "steps/a/solution/solve.sh": large})
+    one = write("one", {**HARBOR, "solution/solve.sh": "true\n", "solution/data": large})
+    two = write("two", {**_of_steps("a"), "steps/a/solution/solve.sh": large})
     write("three", {**BENCH, "solution.sh": large})
-    one, three, two = source(invalid="error").load()
-    for part in (one, two.steps[0], three):
-        assert part.solution is None
-        assert part.metadata["no_solution"].endswith("larger than 8 MiB")
-    value = [record.getMessage() for record in caplog.records]
-    assert [line.split()[0] for line in value] == ["one", "three", "two.a"]
+    read = {task.id: task for task in source(invalid="error").load()}
+    for part, folder in ((read["one"], one), (read["two"].steps[0], two / "steps/a")):
+        assert part.metadata["solution_files"] == str(folder / "solution")
+        assert part.solution is not None
+        assert len(part.solution[0]) < 200
+    assert read["three"].solution is None
+    assert read["three"].metadata["no_solution"].endswith("larger than 8 MiB")
+    assert [record.getMessage().split()[0] for record in caplog.records] == ["three"]
 
 
 def test_a_solution_whose_interpreter_would_not_be_found_is_left_out(

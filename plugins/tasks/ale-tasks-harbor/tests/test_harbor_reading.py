@@ -144,6 +144,12 @@ def test_variables_of_this_machine_that_a_task_reads_are_named_without_their_val
         "one reads variables of this machine: HOME_TOWN, ME, MY_SECRET",
         "yaml reads variables of this machine: OF_COMPOSE",
     ]
+    some = source(environ, host_env=("OF_COMPOSE", "ME"))
+    assert [task.id for task in some.load()] == ["other", "yaml"]
+    (refused,) = some.refused
+    assert "one would read variables of this machine: HOME_TOWN, MY_SECRET" in str(refused)
+    assert "tasks.host_env=[HOME_TOWN, ME, MY_SECRET]" in str(refused)
+    assert "s3cret" not in caplog.text
 
 
 def test_its_metadata_can_name_another_kind_of_environment(write: Write, source: Source) -> None:

@@ -85,6 +85,8 @@ def _secrets(task: Task) -> Iterator[tuple[str, Sequence[str]]]:
             for spec in part.criteria
             for path in _paths(spec.options, None if spec.file is None else Path(spec.file).parent)
         }
+        if (files := part.metadata.get("solution_files")) is not None:
+            texts += [("solution", text) for _, text in _texts(Path(str(files)))]
         texts += [each for path in sorted(paths) for each in _texts(path)]
         for about, text in texts:
             lines = [line for line in dict.fromkeys(_lines(text)) if line not in known]

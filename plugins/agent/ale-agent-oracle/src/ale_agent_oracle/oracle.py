@@ -111,10 +111,19 @@ async def _make_folder(context: AgentContext) -> None:
     """Make the folder that the solution's files go to, which its user may not be allowed to.
 
     It is absolute, so never where a sandbox has the files of this machine. A solution has to see to
-    it itself where it can't be made.
+    it itself where it can't be made. Files that are too many for commands are put there.
+
+    Raises:
+        AleError: the sandbox can't have these files.
     """
     folder = context.task.metadata.get("solution_folder")
+    files = context.task.metadata.get("solution_files")
     if folder is None or not context.sandbox.capabilities.filesystem_isolation:
+        if files is not None:
+            raise AleError("the solution's files need a sandbox with files of its own")
+        return
+    if files is not None:
+        await context.sandbox.upload(Path(str(files)), str(folder))
         return
     with _empty_folder() as empty, contextlib.suppress(OSError):
         await context.sandbox.upload(empty, str(folder))

@@ -16,6 +16,8 @@ from ale_bench.targets import Target
 
 _DEFAULT_LLM = "openai"
 _ORIGINS = ("path", "dataset", "sample")
+_HOST_ENV = "host_env"
+"""Option of a task source whose tasks can read variables of this machine: which of them."""
 TEMPERATURE = 0.8
 """Of several samples per problem, as in arXiv:2107.03374 for many; one sample is taken at 0."""
 
@@ -82,7 +84,7 @@ def _choice(given: str | None, declared: str, option: str, origin: str) -> Node:
 
 
 def _origin(target: Target) -> str:
-    """What the user gave, for messages: the folder, or the benchmark."""
+    """The folder or benchmark that the user gave, for messages."""
     if target.folder is None:
         return f"benchmark {target.offered.benchmark.name}"
     here = Path.cwd()
@@ -108,7 +110,9 @@ def _tasks(flags: Flags, target: Target) -> Node:
     if target.folder is not None:
         given["path"] = (_origin(target), str(target.folder))
     name, origin = chosen.benchmark.name, _origin(target)
-    made = {"type": chosen.source_name, **chosen.benchmark.tasks}
+    made: dict[str, Any] = {"type": chosen.source_name, **chosen.benchmark.tasks}
+    if target.foreign and chosen.has_option(_HOST_ENV):
+        made[_HOST_ENV] = []
     section = {key: _plain(value, origin) for key, value in made.items()}
     problems = []
     for key, (option, value) in given.items():

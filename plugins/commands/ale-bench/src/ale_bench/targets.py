@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ale.errors import InputError, nearest
 from ale.files import replacing
@@ -28,6 +28,8 @@ class Target:
     """Name of the run."""
     folder: Path | None = None
     """The folder of its tasks; None where the benchmark knows or another option says it."""
+    foreign: bool = False
+    """It was fetched from somebody else, and its tasks are not trusted with this machine's own."""
 
 
 def stored_target(text: str) -> Path | None:
@@ -55,7 +57,8 @@ def resolve(text: str, registry: Registry) -> Target:
         return _in_folder(folder, folder.absolute().name, registry)
     wanted = _REPOSITORY.fullmatch(text)
     if wanted is not None and not folder.exists():
-        return _in_folder(_cloned(wanted["repo"], wanted["ref"]), wanted["repo"], registry)
+        cloned = _cloned(wanted["repo"], wanted["ref"])
+        return evolve(_in_folder(cloned, wanted["repo"], registry), foreign=True)
     beside = [each.name for each in folder.parent.glob("*/")]
     if folder.name != text or text == "..":
         raise InputError.of(f"no such folder: {text}", hint=nearest(folder.name, beside))

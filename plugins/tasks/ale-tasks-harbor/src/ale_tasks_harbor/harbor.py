@@ -269,6 +269,9 @@ class _Reader:
         env = {"DEBIAN_FRONTEND": "noninteractive", **env}
         try:
             made = solution.commands(folder, "solve.sh", _SOLUTION, env)
+        except solution.TooLargeError:
+            made = solution.from_folder("solve.sh", _SOLUTION, env)
+            return made, {solution.FOLDER: _SOLUTION, solution.FILES: folder.path}
         except solution.UnusableError as error:
             return None, {solution.WITHOUT: str(error)}
         except (OSError, ValueError) as error:

@@ -59,6 +59,13 @@ class HarborOptions:
             "change the verdict. The tests of all others reach them over the network alone."
         ),
     )
+    host_env: tuple[str, ...] | None = field(
+        default=None,
+        metadata=doc(
+            "Variables of this machine that tasks may read; one that reads another is left out. "
+            "Default: any, which a warning names; for `ale eval ORG/NAME` none."
+        ),
+    )
     invalid: Literal["skip", "error"] = field(
         default="skip",
         metadata=doc(

@@ -21,8 +21,25 @@ FOLDER = "solution_folder"
 CRLF = "line 1 ends in CR LF, which makes the CR a part of the interpreter's name"
 
 
+FILES = "solution_files"
+"""Key of a task's metadata: the host's folder that goes to `FOLDER` whole, as it is larger than
+`LARGEST`; the commands only run it."""
+
+
 class UnusableError(Exception):
-    """Its files are larger than `LARGEST`, or it names its interpreter in a line with CR LF."""
+    """Its script alone is larger than `LARGEST`, or names its interpreter in a line with CR LF."""
+
+
+class TooLargeError(UnusableError):
+    """Its files are larger than `LARGEST`."""
+
+
+def from_folder(script: str, place: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Run a script that is in a folder of the sandbox already; see `FILES`."""
+    start = f"{place}/{script}"
+    pairs = [shlex.quote(f"{name}={value}") for name, value in env.items()]
+    runnable = f"[ -x {start} ] || chmod +x {start}"
+    return (f"{{ {runnable}; }} && {' '.join(['env', *pairs, start])}",)
 
 
 _PLACE = """place={folder}
@@ -98,7 +115,7 @@ def _packed(source: str, files: Sequence[Path]) -> bytes:
         for path in files:
             size += path.lstat().st_size
             if size > LARGEST:
-                raise UnusableError(
+                raise TooLargeError(
                     f"the files of the reference solution are larger than {LARGEST >> 20} MiB"
                 )
             tar.add(path, str(path.relative_to(source)), recursive=False, filter=_plain)

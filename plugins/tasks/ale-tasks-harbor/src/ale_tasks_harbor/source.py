@@ -107,7 +107,7 @@ class HarborSource:
                 self._environ.taken.clear()
                 read = _READERS[file](folder, self._environ, self._key)
                 task = self._with_processes(self._with_limits(read))
-                taken = self._taken_by(task)
+                taken = self._taken_by(task, folder.at(file))
             except InputError as error:
                 self.refused += error.problems
                 continue
@@ -127,11 +127,21 @@ class HarborSource:
             hint = f"a task is a folder with {harbor.FILE} (Harbor) or {terminal_bench.FILE}"
             raise InputError.of("no tasks in here", file=path, hint=hint)
 
-    def _taken_by(self, task: Task) -> list[str]:
-        """Names of what was taken while the task was read, and of what its tests will take."""
+    def _taken_by(self, task: Task, file: str) -> list[str]:
+        """Names of what was taken while the task was read, and of what its tests will take.
+
+        Raises:
+            InputError: the options don't allow one of them.
+        """
         for spec in (spec for part in (task, *task.steps) for spec in part.criteria):
             resolved(spec.options["env"], self._environ, lambda _, __: None)
-        return sorted(self._environ.taken)
+        taken, allowed = sorted(self._environ.taken), self._options.host_env
+        refused = [name for name in taken if allowed is not None and name not in allowed]
+        if refused:
+            message = f"{task.id} would read variables of this machine: {', '.join(refused)}"
+            hint = f"--set 'tasks.host_env=[{', '.join(taken)}]' allows it"
+            raise InputError.of(message, file=file, hint=hint)
+        return taken
 
     def _with_limits(self, task: Task) -> Task:
         options = self._options

@@ -107,8 +107,10 @@ class ReferenceSolutions(Experts):
     """The tasks' own reference solutions."""
 
     def initial(self, task: Task) -> Demonstration | None:
-        """The task's solution."""
-        return None if task.solution is None else SolutionDemonstration(commands=task.solution)
+        """The task's solution, where its commands are all of it."""
+        if task.solution is None or "solution_files" in task.metadata:
+            return None
+        return SolutionDemonstration(commands=task.solution)
 
 
 @frozen

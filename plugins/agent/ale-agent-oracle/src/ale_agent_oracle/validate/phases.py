@@ -280,7 +280,7 @@ def _claim(folder: Path, validation: Validation) -> None:
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """What differs: ``task 'a' has changed``, ``option sandbox.cpus has changed``."""
+    """Differences, such as ``task 'a' has changed`` and ``option 'sandbox.cpus' is new``."""
     for kind in new:
         before, now = old.get(kind, {}), new[kind]
         for name in {**before, **now}:
