@@ -35,6 +35,8 @@ _CHANGED = 5
 """How many changed keys of a config are named."""
 _WIDTH = 40
 _OTHER = "  to use it, choose another --directory"
+_BUDGET_SPENT = 4
+"""Exit status of a run that ended since its budget was spent."""
 _CAUSES = 5
 """How many causes of broken episodes the summary names."""
 
@@ -264,6 +266,8 @@ def _to_the_end(
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         click.echo(summary(run, finished, commands))
         code = interrupt.exit_code or (3 if finished.n_broken else 0)
+        if code == 0 and finished.outcome == "drained":
+            code = _BUDGET_SPENT
         if any(not task.done() for task in run.supervisor.abandoned):
             # A plugin keeps running although it was cancelled; asyncio would wait for it for ever.
             sys.stdout.flush()
@@ -362,6 +366,23 @@ def _remedy(run: "Run") -> list[str]:
     ]
 
 
+def _spent(run: "Run", finished: "RunFinished") -> list[str]:
+    """Lines about the budget; none without one."""
+    if run.spending is None:
+        return []
+    spending, ended = run.spending, run.budget_spent()
+    lines = [f"  spent        {spending.described()}"]
+    if ended is not None and finished.outcome == "drained":
+        lines += [
+            f"  the budget is spent: {ended}",
+            "  a resume with a larger one continues: --set run.budget.NAME=VALUE",
+        ]
+    if spending.price is not None and finished.n_succeeded:
+        each = spending.usd / finished.n_succeeded
+        lines.append(f"  cost         ${each:.4f} a success of training")
+    return lines
+
+
 def _counted_apart(run: "Run") -> list[str]:
     """Lines that count what was learned from or graded, but may not be what it seems."""
     from ale._store.diagnosis import short_groups
@@ -400,6 +421,7 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         f"{finished.outcome}: {stored} on disk after {spent}{now}",
         *([f"  model        {model}"] if (model := model_name(run.config.resolved)) else []),
         *(_stopped(run) if stopped else ()),
+        *_spent(run, finished),
     ]
     if finished.n_graded or not stopped:
         lines.append(f"  success      {rate_line(index.training_attempts().values())}")

@@ -144,6 +144,46 @@ def _part_of_a_path(_: object, __: object, value: str) -> None:
 
 
 @frozen(kw_only=True)
+class Price:
+    """The price of a model's tokens: section ``run.budget.price``."""
+
+    prompt: float = field(
+        validator=ge(0), metadata=doc("US dollars for a million tokens that the model reads.")
+    )
+    completion: float = field(
+        validator=ge(0), metadata=doc("US dollars for a million tokens that it writes.")
+    )
+
+
+@frozen(kw_only=True)
+class Budget:
+    """The most that a run may spend: section ``run.budget``."""
+
+    episodes: int | None = field(
+        default=None, validator=optional(ge(1)), metadata=doc("Episodes, evaluations included.")
+    )
+    tokens: int | None = field(
+        default=None,
+        validator=optional(ge(1)),
+        metadata=doc("Tokens that the model reads and writes, as it counts them."),
+    )
+    usd: float | None = field(
+        default=None,
+        validator=optional(gt(0)),
+        metadata=doc("US dollars for these tokens. The model's price must be known."),
+    )
+    hours: float | None = field(
+        default=None,
+        validator=optional(gt(0)),
+        metadata=doc("Hours that the run takes, those before a resume included."),
+    )
+    price: Price | None = field(
+        default=None,
+        metadata=doc("Default: litellm's, if it is installed and has the model in its table."),
+    )
+
+
+@frozen(kw_only=True)
 class RunOptions:
     """Options of the run itself: section ``run``."""
 
@@ -283,6 +323,15 @@ class RunOptions:
         metadata=doc(
             "Stop the run if this many episodes finish first and all break for the same reason; a "
             "resume samples them again. null: never.",
+            changeable=True,
+        ),
+    )
+    budget: Budget | None = field(
+        default=None,
+        metadata=doc(
+            "What the run may spend. When it is spent, the running episodes are finished and the "
+            "run ends, with exit status 4; a resume with a larger budget continues it. Default: no "
+            "limit.",
             changeable=True,
         ),
     )

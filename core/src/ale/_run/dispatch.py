@@ -181,6 +181,7 @@ class Dispatcher:
         session.store.add_episode(episode)
         await self._workers.stored(job)
         session.times.add(episode)
+        session.spend(episode)
         event = EpisodeFinished(episode=episode, at=session.context.clock())
         session.observers.notify("ale_episode_finished", event)
         session.early_stop.add(episode)

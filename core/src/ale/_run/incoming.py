@@ -160,6 +160,7 @@ class Learner:
             metadata={**episode.metadata, ORIGIN: asdict(origin)},
         )
         store.add_episode(stored)
+        self._session.spend(stored)
         self._taken.add(origin)
         self._count(key)
 

@@ -24,7 +24,7 @@ class Interrupt:
         self.cancelled = False
         self.signal: signal.Signals | None = None
         self.on_drain: Callable[[], None] = lambda: None
-        """Called at the first Ctrl-C."""
+        """Called when the run begins to drain."""
         self._show = show
         self._target: asyncio.Task[object] | None = None
 
@@ -85,6 +85,13 @@ class Interrupt:
             self.draining = True
             self.on_drain()
             self._show(FINISHING)
+
+    def drain(self, message: str) -> None:
+        """Let the running episodes end, as at a first Ctrl-C, for a reason that is shown."""
+        if not self.draining:
+            self.draining = True
+            self.on_drain()
+            self._show(message)
 
     def on_terminate(self) -> None:
         """Handle a SIGTERM, or a SIGHUP because the terminal is gone."""

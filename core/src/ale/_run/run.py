@@ -1,8 +1,8 @@
 """Execute a run: prune old sandboxes, run the loop, record how it ended."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from attrs import frozen
 
@@ -17,6 +17,8 @@ from ale._run.training import Training
 from ale.errors import StoreError
 from ale.protocols import Workers
 from ale.types import RunFinished, RunStarted
+
+_HOUR_S = 3600.0
 
 
 @frozen(kw_only=True)
@@ -59,7 +61,9 @@ class Run(Session):
             async with executing(self, plan.start_of) as workers:
                 self.interrupt.on_drain = workers.drain
                 self.times.begin()
-                outcome = await self._work(workers, plan)
+                with self._within_hours():
+                    self.check_budget()
+                    outcome = await self._work(workers, plan)
         except StoppedEarlyError:
             outcome = "stopped"
         except asyncio.CancelledError:
@@ -72,13 +76,35 @@ class Run(Session):
             spent = self.startup_s + self.context.clock() - started
             finished = self._finished(outcome, spent)
             with suppress(StoreError):  # a full disk was reported before: do not hide that
-                cause = {} if (found := self.early_stop.cause) is None else {"cause": found}
+                spent_all = self.budget_spent() if outcome == "drained" else None
+                found = self.early_stop.cause or spent_all
+                cause = {} if found is None else {"cause": found}
                 self.record_event("run_finished", outcome=outcome, **cause)
                 described = {"outcome": outcome, **self.store.index.totals()}
                 described["seconds"] = spent + self.store.earlier_s
                 self.store.set_outcome(described, discard=outcome == "stopped")
             self.observers.notify("ale_run_finished", finished)
         return finished
+
+    @contextmanager
+    def _within_hours(self) -> Iterator[None]:
+        """Inside the block, let the run drain when the hours of its budget are over."""
+        hours = None if (spending := self.spending) is None else spending.budget.hours
+        if spending is None or hours is None:
+            yield
+            return
+
+        def over() -> None:
+            spending.out_of_time = True
+            self.check_budget()
+
+        left = hours * _HOUR_S - self.store.earlier_s - self.startup_s
+        spending.out_of_time = left <= 0
+        timer = asyncio.get_running_loop().call_later(max(0.0, left), over)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _keep_changes(self) -> None:
         """Store what a resume has changed of the config, so that the next one has it, too."""

@@ -15,6 +15,7 @@ from ale._config import RunConfig
 from ale._registry import Registry
 from ale._run.interrupt import Interrupt
 from ale._run.parts import EVENTS, Parts, Tasks
+from ale._run.spending import Spending, spending_of
 from ale._run.timeouts import Supervisor
 from ale._store import RunDirectory
 from ale._store.diagnosis import Causes
@@ -228,7 +229,27 @@ class Session:
         default=Factory(lambda self: EarlyStop(self.config.run.stop_after_broken), takes_self=True),
         init=False,
     )
+    spending: Spending | None = field(
+        default=Factory(lambda self: spending_of(self.config, self.store), takes_self=True),
+        init=False,
+    )
+    """None without a budget."""
     observers: Observers = field(default=Factory(_observers, takes_self=True), init=False)
+
+    def spend(self, episode: Episode) -> None:
+        """Count a stored episode; let the run drain if its budget is spent."""
+        if self.spending is not None:
+            self.spending.add(episode)
+            self.check_budget()
+
+    def budget_spent(self) -> str | None:
+        """The part of the budget that is spent, in words; None while something is left of all."""
+        return None if self.spending is None else self.spending.spent()
+
+    def check_budget(self) -> None:
+        """Let the run drain if its budget is spent."""
+        if (spent := self.budget_spent()) is not None:
+            self.interrupt.drain(f"Finishing the running episodes; the budget is spent: {spent}.")
 
     def record_event(self, name: str, **facts: object) -> None:
         """Append to the event log."""

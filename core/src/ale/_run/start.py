@@ -53,6 +53,7 @@ from ale._run.preflight import (
 )
 from ale._run.run import Run
 from ale._run.schedule import exceeds_staleness, stream_problems
+from ale._run.spending import price_problems
 from ale._run.timeouts import CLEANUP_S, Supervisor
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode
@@ -171,7 +172,7 @@ def check_run(config: RunConfig, name: str, host: Host, directory: Path | None =
 
 
 def _checked(config: RunConfig, name: str, host: Host, directory: Path | None) -> Prepared:
-    if problems := [*refill_problems(config), *stream_problems(config)]:
+    if problems := [*refill_problems(config), *stream_problems(config), *price_problems(config)]:
         raise InputError(problems)
     bare = BuildContext(**host.clocks)
     run_id = run_id_for(config.run.name or name, bare.clock(), bare.new_id())
@@ -354,7 +355,7 @@ def resume(
     manifest = reader.manifest
     context = host.context(config, path, str(manifest["run_id"]), manifest.get("created"))
     parts = build_parts(config, context)
-    if problems := [*remote_problems(config, parts)]:
+    if problems := [*remote_problems(config, parts), *price_problems(config)]:
         raise InputError(problems)
     if made:
         _refuse_secrets(config, {"train": (), "evaluation": ()}, host.redactor(config))

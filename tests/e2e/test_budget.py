@@ -1,0 +1,98 @@
+"""`run.budget`: a run ends when it is spent, and a resume with a larger one continues it."""
+
+import json
+from typing import Any
+
+import pytest
+
+DONE = [
+    {"shell": "touch done", "prompt_tokens": 100, "tokens": 20},
+    {
+        "calls": [{"name": "finish", "arguments": {"summary": "ok"}}],
+        "prompt_tokens": 150,
+        "tokens": 30,
+    },
+]
+"""300 tokens."""
+PRICE = {"prompt": 2.0, "completion": 10.0}
+
+
+def prepared(workshop: Any, script: Any = DONE, **run: Any) -> None:
+    workshop.task("t")
+    workshop.scripted({"default": script}, run={"rollouts": 10, "concurrency": 1, **run})
+
+
+@pytest.mark.parametrize(
+    ("budget", "stored", "spent"),
+    [
+        ({"tokens": 901}, 4, "1,200 of 901 tokens"),
+        ({"episodes": 3}, 3, "3 of 3 episodes"),
+        # 250 tokens read and 50 written are $0.001.
+        ({"usd": 0.002, "price": PRICE}, 2, "$0.0020 of $0.0020"),
+    ],
+)
+def test_a_run_ends_when_its_budget_is_spent_and_a_larger_one_continues_it(
+    workshop: Any, budget: dict[str, Any], stored: int, spent: str
+) -> None:
+    prepared(workshop, budget=budget)
+    ended = workshop.ale("run", "run.yaml")
+    assert ended.code == 4, ended.text
+    assert f"the budget is spent: {spent}" in ended.out
+    assert len(workshop.lines()) == stored
+    outcome = json.loads((workshop.run / "manifest.json").read_text())["outcome"]
+    assert outcome["outcome"] == "drained"
+
+    again = workshop.ale("run", "--resume", str(workshop.run))
+    assert again.code == 4, again.text
+    assert len(workshop.lines()) == stored, "what earlier processes have spent counts"
+
+    larger = [
+        f"run.budget.{name}={value * 100}" for name, value in budget.items() if value != PRICE
+    ]
+    rest = workshop.ale("run", "--resume", str(workshop.run), "--set", larger[0])
+    assert rest.code == 0, rest.text
+    assert len(workshop.lines()) == 10
+
+
+def test_hours_before_a_resume_count(workshop: Any) -> None:
+    slow = [{"shell": "sleep 0.5; touch done"}, DONE[1]]
+    prepared(workshop, slow, budget={"hours": 1.5 / 3600})
+    ended = workshop.ale("run", "run.yaml")
+    assert ended.code == 4, ended.text
+    before = len(workshop.lines())
+    assert before < 10
+    again = workshop.ale("run", "--resume", str(workshop.run))
+    assert again.code == 4, again.text
+    assert len(workshop.lines()) == before
+
+
+def test_tokens_that_the_model_does_not_count_are_not_taken_for_none(workshop: Any) -> None:
+    uncounted = [{**line, "prompt_tokens": 0, "tokens": 0} for line in DONE]
+    prepared(workshop, uncounted, budget={"tokens": 1_000_000})
+    ended = workshop.ale("run", "run.yaml")
+    assert ended.code == 4, ended.text
+    assert "the model did not count the tokens of 0-t-0, which the budget needs" in ended.out
+    assert len(workshop.lines()) == 1
+
+
+def test_dollars_need_a_price(workshop: Any) -> None:
+    prepared(workshop, budget={"usd": 1})
+    ended = workshop.ale("run", "run.yaml")
+    assert ended.code == 2, ended.text
+    assert "run.yaml:" in ended.err
+    assert "run.budget.usd: the price of the model is not known" in ended.err
+    assert not workshop.runs
+
+
+def test_a_price_comes_from_litellm_s_table(workshop: Any) -> None:
+    table = {"m": {"input_cost_per_token": 2e-6, "output_cost_per_token": 1e-5}, "free": {}}
+    workshop.write("site/litellm/__init__.py", "raise ImportError('to import it takes seconds')\n")
+    workshop.write("site/litellm/model_prices_and_context_window_backup.json", table)
+    workshop.environ["PYTHONPATH"] = str(workshop.folder / "site")
+    workshop.task("t")
+    for model, code in (("m", 0), ("free", 2)):
+        llm = {"type": "openai", "model": model, "base_url": "http://127.0.0.1:9/v1"}
+        workshop.config(llm=llm, run={"budget": {"usd": 1}})
+        ended = workshop.ale("run", "run.yaml", "--dry-run", OPENAI_API_KEY="k")
+        assert ended.code == code, ended.text
+    assert "the price of 'free' is not known: litellm's table lacks it" in ended.err
