@@ -1,6 +1,8 @@
 """Options of the scorers."""
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from attrs import field, frozen, validators
 
@@ -88,4 +90,68 @@ class HackableOptions:
         default=("verified", "therefore", "carefully", "confident", "done"),
         validator=validators.min_len(1),
         metadata=doc("Words that are rewarded; each counts as often as it stands there."),
+    )
+
+
+@frozen(kw_only=True)
+class JudgeOptions:
+    """A model that is asked what each chunk is worth."""
+
+    llm: Any = field(
+        metadata=doc(
+            "The model, as in the section 'llm'. How long a server that is down is waited for is "
+            "an option of the model: 'max_retries' and 'deadline_s' of openai.",
+            component="llm",
+        )
+    )
+    rubric: Path | None = field(
+        default=None,
+        metadata=doc(
+            "File with what is judged, a text for the model. Default: whether a step is right and "
+            "brings the task further."
+        ),
+    )
+    votes: int = field(
+        default=3,
+        validator=ge(1),
+        metadata=doc("How often the model is asked about a chunk; the value is the median."),
+    )
+    least_votes: int = field(
+        default=1,
+        validator=ge(1),
+        metadata=doc(
+            "Votes that a value needs: failed ones are left out. Below it, there is none."
+        ),
+    )
+    max_chars: int = field(
+        default=8000,
+        validator=ge(200),
+        metadata=doc(
+            "Characters of the conversation before a chunk, of the chunk and of what followed, "
+            "each; the middle of longer ones is left out."
+        ),
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.least_votes > self.votes:
+            raise ValueError("'least_votes' is more than 'votes'")
+
+
+@frozen(kw_only=True)
+class ClaimsOptions:
+    """The claims of the final answer against what the tools gave."""
+
+    llm: Any = field(
+        default=None,
+        metadata=doc(
+            "Model that lists the claims, each with a quote of its evidence. A quote that nowhere "
+            "stands counts as none. Default: none; claims are the numbers, paths and quoted texts "
+            "of the answer.",
+            component="llm",
+        ),
+    )
+    max_chars: int = field(
+        default=20_000,
+        validator=ge(200),
+        metadata=doc("Characters of the evidence that the model is shown; the middle is left out."),
     )

@@ -22,6 +22,18 @@ def ale_step_scorers() -> Sequence[Component[Any, StepScorer]]:
             summary="Length, repeated calls, failed calls and the size of diffs.",
         ),
         Component(
+            "judge",
+            "ale_scorers.options:JudgeOptions",
+            "ale_scorers.judge:judge",
+            summary="A model that is asked several times what each chunk is worth.",
+        ),
+        Component(
+            "claims",
+            "ale_scorers.options:ClaimsOptions",
+            "ale_scorers.claims:Claims",
+            summary="The share of the final answer's claims that the observations support.",
+        ),
+        Component(
             "combined",
             "ale_scorers.options:CombinedOptions",
             "ale_scorers.scorers:Combined",
