@@ -400,6 +400,13 @@ HONEST: Mapping[str, Left] = {
         ],
         containers=True,
     ),
+    "links-sockets-and-times": Left(
+        solve="echo right >out.txt; ln out.txt more.txt; ln -s out.txt link; touch -h -d @5 link; "
+        "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"socket\")'",
+        criteria=[
+            _code("[ out.txt -ef more.txt ] && test -S socket && [ $(stat -c %Y link) = 5 ]")
+        ],
+    ),
     "a-module-that-is-compiled": Left(
         solve="echo 'x = 1' >mine.py; python3 -m compileall -q mine.py; echo 1 >__pycache__/it",
         criteria=[

@@ -211,6 +211,8 @@ class Copy:
                 os.unlink(new, dir_fd=target)
         if stat.S_ISLNK(kind):
             os.symlink(self.link(os.readlink(name, dir_fd=source)), new, dir_fd=target)
+            times = (about.st_atime_ns, about.st_mtime_ns)
+            os.utime(new, ns=times, dir_fd=target, follow_symlinks=False)
         elif stat.S_ISREG(kind):
             self._regular((source, name), (target, new), about)
         elif stat.S_ISFIFO(kind):

@@ -19,9 +19,12 @@ mkdir -p /srv/new; echo text >/srv/new/file; printf a >/srv/one; ln -s one /srv/
 echo more >>/etc/services; rm /etc/shells; cp /bin/cat /usr/local/bin/cat
 cp /bin/true /usr/local/bin/unused; rm /usr/bin/cmp
 rm -r /opt/old; mkdir /opt/old; echo new >/opt/old/new
+ln /srv/one /opt/two; touch -h -d @5 /srv/link
+python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("/srv/socket")'
 """
 STATE = """\
 cd /; find srv usr/local/bin opt -printf '%p %y %m %U %s %l\\n' | sort
+stat -c %Y srv/link; [ srv/one -ef opt/two ] && echo one file
 tail -1 etc/services; ls etc/shells usr/bin/cmp 2>&1
 """
 
@@ -59,6 +62,7 @@ async def test_it_has_the_same_files_and_says_which_were_used(sandbox: Bubblewra
             "/etc/services": "changed",
             "/srv/link": "added",
             "/srv/one": "added",
+            "/opt/two": "added",
             "/usr/local/bin/cat": "added",
         }
         assert used["/etc/services"].only_longer
@@ -76,7 +80,7 @@ async def test_left_out_paths_are_the_hosts(sandbox: BubblewrapSandbox) -> None:
     without = ("/opt/old/", "/opt/old/new", "/etc/services", "/usr/bin/cmp")
     async with sandbox.open_judge((*without, "__pycache__", "/srv/new")) as judge:
         assert await out(judge.sandbox, state) == host
-        assert await out(judge.sandbox, "ls /srv") == "link\none\np"
+        assert await out(judge.sandbox, "ls /srv") == "link\none\np\nsocket"
 
 
 async def test_all_of_the_agents_changes_can_be_left_out(sandbox: BubblewrapSandbox) -> None:
@@ -100,6 +104,7 @@ async def test_it_says_what_was_made_in_it(sandbox: BubblewrapSandbox) -> None:
         assert made == {
             "/usr/bin/tac": "changed",
             "/srv/one": "added",
+            "/opt/two": "added",
             "/etc/services": "changed",
             "/opt/old/": "changed",
         }

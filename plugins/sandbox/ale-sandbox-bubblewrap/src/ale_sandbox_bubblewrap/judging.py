@@ -112,15 +112,15 @@ class Carried:
             self._folder("" if tree == ROOT else f"/{tree}")
         for path in self._indexes:
             self._move_index(path)
+        for path in self._times:  # each name of a file has changed the time of the others
+            if (times := _times(self._place(path))) is not None:
+                self._times[path] = times
 
     def _move_index(self, path: str) -> None:
         """Make what git knew of files true of the copies, which have other numbers and times."""
         folder = path.removesuffix(git.INDEX)
         sources = [Path(self._place(folder, layer)) for layer in self.sources]
         git.move_index(Path(self._place(path)), sources=sources, seen=Path(self._place(folder)))
-        times = _times(self._place(path))
-        if path in self._times and times is not None:
-            self._times[path] = times
 
     def _folder(self, path: str) -> None:
         waiting = [path]

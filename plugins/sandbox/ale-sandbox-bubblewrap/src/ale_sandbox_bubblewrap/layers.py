@@ -8,6 +8,7 @@ A layer is ``layers/<name>/up/<tree>`` for each tree, where a tree is ``root`` o
 such as ``usr``.
 """
 
+import contextlib
 import errno
 import os
 import shutil
@@ -28,6 +29,8 @@ IN_MEMORY = "disk"
 """Where a sandbox mounts a file system of its own, if its disk is limited."""
 _OPAQUE = "user.overlay.opaque"
 _WHITEOUT = os.makedev(0, 0)
+_MOST_LINKED = 200
+"""Files with several names that stay one file in a copy; each takes a descriptor."""
 
 
 class Layout(NamedTuple):
@@ -157,7 +160,8 @@ def apply(source: int, target: int, *, link: bool = False) -> None:
     Args:
         link: share the files, which is right where neither layer is written to again.
     """
-    _Layer(link=link).all(source, target, os.fstat(source))
+    with contextlib.closing(_Layer(link=link)) as layer:
+        layer.all(source, target, os.fstat(source))
 
 
 class _Layer(folders.Copy):
@@ -165,6 +169,8 @@ class _Layer(folders.Copy):
 
     def __init__(self, *, link: bool) -> None:
         self._link = link
+        self._firsts: dict[tuple[int, int], int] = {}
+        """Open copies of files with several names."""
 
     def folder(self, source: int, target: int, name: str) -> None:
         """A folder of this name, made where it is not there yet; new ones hide what is below."""
@@ -192,8 +198,25 @@ class _Layer(folders.Copy):
             os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
         elif stat.S_ISCHR(about.st_mode) and about.st_rdev == _WHITEOUT:
             os.mknod(name, about.st_mode, _WHITEOUT, dir_fd=target)
+        elif (first := self._firsts.get((about.st_dev, about.st_ino))) is not None:
+            os.link(f"/proc/self/fd/{first}", name, dst_dir_fd=target, follow_symlinks=True)
+        else:
+            self._copy(source, target, name, about)
+
+    def _copy(self, source: int, target: int, name: str, about: os.stat_result) -> None:
+        if stat.S_ISSOCK(about.st_mode):
+            os.mknod(name, about.st_mode, dir_fd=target)  # nobody listens at it
         else:
             super().file(source, target, name, about)
+        if about.st_nlink > 1 and len(self._firsts) < _MOST_LINKED:
+            first = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=target)
+            self._firsts[about.st_dev, about.st_ino] = first
+
+    def close(self) -> None:
+        """Forget files with several names."""
+        for first in self._firsts.values():
+            os.close(first)
+        self._firsts.clear()
 
     def attributes(self, source: int, target: int, about: os.stat_result) -> None:
         for name in _attributes(source):
