@@ -5,6 +5,8 @@ import contextlib
 import os
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
@@ -349,3 +351,65 @@ async def test_a_name_that_is_looked_up_for_ever_holds_up_no_other_proxy(
         answers = await asyncio.gather(*slow_ones)
         assert {answer[:12] for answer in answers} == {b"HTTP/1.1 504"}
         never.set()
+
+
+_NOBODY = 65534
+_NAMESPACES = """
+import ctypes, fcntl, os, socket, struct, sys
+os.setgid(65534); os.setuid(65534)
+libc = ctypes.CDLL(None)
+if libc.unshare(0x10000000 | 0x40000000):
+    sys.exit("no user namespaces")
+libc.prctl(4, 1)  # another process of this user may look, as after any exec
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any:
+    fcntl.ioctl(any, 0x8914, struct.pack("16sh", b"lo", 0x41))  # up and running
+print("made", flush=True)
+sys.stdin.read()
+"""
+
+
+def _as_nobody(pid: int) -> str:
+    """What `listening` does in a process of another user than root."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgid(_NOBODY)
+            os.setuid(_NOBODY)
+            told = str(egress.listening(pid).getsockname())
+        except BaseException as error:
+            told = str(error)
+        os.write(writing, told.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    return os.read(reading, 4096).decode()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_who_owns_the_namespaces_of_a_container_needs_no_root(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    python = "/usr/bin/python3"  # that of the tests may lie where only root can read
+    if not os.access(python, os.X_OK):
+        pytest.skip(f"needs {python}")
+    monkeypatch.setattr(sys, "executable", python)
+    with subprocess.Popen(
+        [python, "-c", _NAMESPACES], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as box:
+        assert box.stdout is not None
+        if box.stdout.readline() != "made\n":
+            pytest.skip("no user namespaces here")
+        assert _as_nobody(box.pid) == f"('127.0.0.1', {egress.PORT})"
+        box.communicate("")
+    with subprocess.Popen(
+        ["unshare", "-n", "sh", "-c", "echo made; read x"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as of_root:
+        assert of_root.stdout is not None
+        if of_root.stdout.readline() == "made\n":
+            assert "needs root on the engine's own machine, or a rootless" in _as_nobody(
+                of_root.pid
+            )
+        of_root.communicate("")

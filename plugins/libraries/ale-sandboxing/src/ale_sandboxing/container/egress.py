@@ -15,6 +15,8 @@ import ctypes
 import logging
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -97,13 +99,48 @@ def _listening(pid: int, port: int) -> socket.socket:
     try:
         _enter(pid)
     except OSError as error:
-        message = f"an allow-list of hosts needs root on the engine's own machine: {error}"
+        made = _from_its_owner(pid, port)
+        if made is not None:
+            return made
+        message = (
+            "an allow-list of hosts needs root on the engine's own machine, or a rootless engine "
+            f"of this user: {error}"
+        )
         raise UnsupportedError(message) from error
     try:
         return socket.create_server(("127.0.0.1", port), backlog=_BACKLOG)
     except OSError as error:
         message = f"the proxy of a container can't listen on its port {port}: {error}"
         raise SandboxError(message) from error
+
+
+_AS_ITS_OWNER = """
+import ctypes, os, socket, sys
+pid, port, backlog, channel = map(int, sys.argv[1:])
+libc = ctypes.CDLL(None, use_errno=True)
+for kind, flag in (("user", 0x10000000), ("net", 0x40000000)):
+    if libc.setns(os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY), flag):
+        sys.exit(1)
+made = socket.create_server(("127.0.0.1", port), backlog=backlog)
+socket.send_fds(socket.socket(fileno=channel), [b"x"], [made.fileno()])
+"""
+"""The container's user namespace first: who made it may enter both. Only a process that has one
+thread can, so it is another one, which sends the socket back."""
+
+
+def _from_its_owner(pid: int, port: int) -> socket.socket | None:
+    """The socket where this user owns the container's namespaces, as with a rootless engine."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        number = theirs.fileno()
+        given = [str(each) for each in (pid, port, _BACKLOG, number)]
+        command = [sys.executable, "-I", "-S", "-c", _AS_ITS_OWNER, *given]
+        done = subprocess.run(command, pass_fds=[number], capture_output=True, check=False)
+        if done.returncode != 0:
+            _LOG.debug("namespaces of process %d: %s", pid, done.stderr.decode(errors="replace"))
+            return None
+        _, (descriptor, *_), *_ = socket.recv_fds(ours, 1, 1)
+    return socket.socket(fileno=descriptor)
 
 
 class RefusedError(Exception):
