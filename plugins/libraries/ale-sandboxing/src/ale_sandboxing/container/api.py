@@ -36,6 +36,8 @@ from ale_sandboxing.container.engine import (
 TIMEOUT_S = 120
 """For one answer of the engine. Pulls and builds have their own."""
 CONNECTIONS = 64
+_UNTAGGED = "<none>:<none>"
+"""What Docker lists as the name of an image that has none; no request may name it."""
 _PIECE = 1 << 16
 _HEALTH = ("starting", "healthy", "unhealthy")
 _STAT_HEADER = "X-Docker-Container-Path-Stat"
@@ -197,7 +199,7 @@ class Engine(ABC):
             Found(
                 id=image["Id"],
                 labels=image["Labels"] or {},
-                names=image.get("RepoTags") or (),
+                names=[name for name in image.get("RepoTags") or () if name != _UNTAGGED],
                 size=int(image.get("Size") or 0),
                 created=float(image.get("Created") or 0.0),
             )

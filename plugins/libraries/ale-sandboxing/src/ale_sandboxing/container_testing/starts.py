@@ -126,6 +126,8 @@ class StartProbes:
             listed = await backend.images()
             assert f"ale-build:{digest_of(Path(task))}" in str([one.names for one in listed])
             assert all(one.size_bytes > 0 for one in listed if one.kind == "build")
+            # That of the build before has lost its name to the second one.
+            assert all("<none>" not in name for one in listed for name in one.names)
         finally:
             await backend.aclose()
             backend._engine.remove_image(f"ale-build:{digest_of(Path(task))}")
