@@ -55,6 +55,10 @@ class SortOptions:
         ),
     )
 
+    only: tuple[int, ...] | None = field(
+        default=None, metadata=doc("The numbers of those tasks that are needed; null: all.")
+    )
+
     @checked.validator
     def _check_checked(self, attribute: "Attribute[int | None]", value: int | None) -> None:
         if value is not None and value > self.files:
@@ -69,7 +73,8 @@ class SortTasks:
 
     def load(self) -> Iterator[Task]:
         """The tasks; one depends on the options and its place alone."""
-        for i in range(self.options.count):
+        only = self.options.only
+        for i in range(self.options.count) if only is None else only:
             yield self._task(i)
 
     def _task(self, i: int) -> Task:

@@ -26,10 +26,14 @@ from ale.runs import Registry, RunReader
 from ale.types import Credit, Group, Rollout
 from ale.values import Values, rates, read_values, worths
 from ale_starts.options import PrefixOptions
+from ale_starts.prefixes import chosen
 from ale_starts.valuing import Valuation
 from ale_trainer_policy.export import write_model
 
 _MODEL = "model"
+_SHARED = "shared_rollouts.py/shared"
+_AT_ONCE = 1024
+"""Most rollouts that are sampled at the same time, if they are shared."""
 _NOTHING = "every chunk is worth 0"
 _UNREACHED = "a state of the episode could not be reached again"
 
@@ -40,6 +44,10 @@ class MeasuredOptions:
 
     rollouts: int = field(
         default=4, validator=ge(2), metadata=doc("Number of rollouts from each state.")
+    )
+    shared: bool = field(
+        default=True,
+        metadata=doc("Run only rollouts that repeat no other: see `shared_rollouts.py`."),
     )
     permuted: bool = field(
         default=False,
@@ -63,8 +71,19 @@ class StepValuation(Valuation):
         """The file of values."""
         return self.at / "values.jsonl"
 
+    shared: bool
+
     def _config(self) -> dict[str, Any]:
-        return {**super()._config(), "observers": []}
+        config = {**super()._config(), "observers": []}
+        if self.shared:
+            for section in ("llm", "starts"):
+                config[section] = {**config[section], "type": _SHARED}
+            config["executor"] = {"type": _SHARED}
+            valued = {e.task_id for e in chosen(self.run, self.options)}
+            # Tasks of `sort_tasks.py` end with their number; reading all takes seconds.
+            config["tasks"]["only"] = sorted(int(each.rpartition("-")[2]) for each in valued)
+            config["run"] = {**config["run"], "concurrency": _AT_ONCE, "preflight": False}
+        return config
 
 
 class MeasuredCredit:
@@ -119,14 +138,17 @@ class MeasuredCredit:
         options = PrefixOptions(run=directory, episodes=n, per_task=n, step=step)
         # Credit is assigned in a running event loop, and the rollouts are a run of their own.
         with ThreadPoolExecutor(1) as pool:
-            return pool.submit(_carried_out, run, self._options.rollouts, options, at).result()
+            return pool.submit(_carried_out, run, self._options, options, at).result()
 
 
-def _carried_out(run: RunReader, rollouts: int, options: PrefixOptions, at: Path) -> Values:
+def _carried_out(
+    run: RunReader, measured: MeasuredOptions, options: PrefixOptions, at: Path
+) -> Values:
     assert options.step is not None
     valuation = StepValuation(
         run=run,
-        rollouts=rollouts,
+        rollouts=measured.rollouts,
+        shared=measured.shared,
         options=options,
         model=_policy(run, options.step, at),
         report=lambda text: None,

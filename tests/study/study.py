@@ -168,6 +168,8 @@ def _ablate(plan: Plan, start: int, folder: Path) -> list[str]:
         "run.directory": folder,
         "tasks.seed": 10 + start,
     }
+    if plan.fixed:  # what its sandboxes recall: see configs/study/recalled_sandbox.py
+        sets["sandbox.file"] = folder / f"recalled-{start}.jsonl"
     given += [f"--set={key}={value}" for key, value in sets.items()]
     if plan.sweep and first is None:
         given += ["--sweep", plan.sweep]

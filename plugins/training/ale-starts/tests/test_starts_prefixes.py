@@ -2,7 +2,9 @@
 
 import json
 import random
+import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,6 +131,20 @@ def test_successes_and_failures_of_a_task_are_chosen_in_turn(source: Run) -> Non
     rewards = [e.reward for e in picked if e.task_id == picked[0].task_id]
     assert sorted(rewards) == [0.0, 0.0, 1.0, 1.0]
     assert len(chosen(source.store.reader, options(source, episodes=3))) == 3
+
+
+def test_the_order_in_which_episodes_ended_makes_no_difference(source: Run, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(source.store.path, other)
+    lines = (other / "episodes.jsonl").read_text().splitlines(keepends=True)
+    (other / "episodes.jsonl").write_text("".join(reversed(lines)))
+    for per_task in (3, 8):
+        given = options(source, per_task=per_task)
+        first, second = (
+            [(each.episode.id, each.states) for each in prefixed(chosen(run, given), "exact")]
+            for run in (source.store.reader, RunReader(other))
+        )
+        assert first == second
 
 
 def test_other_observations_make_another_state(source: Run) -> None:

@@ -67,7 +67,8 @@ class Prefixes:
 
 def chosen(run: RunReader, options: PrefixOptions) -> list[Episode]:
     """Episodes of the policy alone, graded and with a turn: of each task successes and failures in
-    turn, of tasks in an order that depends on the run's seed alone.
+    turn, of tasks in an order that depends on the run's seed alone. The order in which episodes
+    came to their ends makes no difference.
     """
     of_task: dict[str, dict[bool, list[Episode]]] = defaultdict(lambda: {True: [], False: []})
     for episode in run.episodes:
@@ -75,8 +76,9 @@ def chosen(run: RunReader, options: PrefixOptions) -> list[Episode]:
         of_step = options.step is None or episode.step == options.step
         if own and of_step and episode.trajectory.turns:
             kept = of_task[episode.task_id][episode.reward == SUCCESS]
-            if len(kept) < options.per_task:
-                kept.append(episode)
+            kept.append(episode)
+            kept.sort(key=lambda each: (each.step, each.rollout))
+            del kept[options.per_task :]
     order = sorted(of_task)
     random.Random(f"prefixes\x1f{run.manifest.get('seed', 0)}").shuffle(order)  # noqa: S311
     found: list[Episode] = []
