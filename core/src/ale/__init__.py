@@ -1,6 +1,7 @@
 """ale: a plugin-based framework for agentic training.
 
-`ale.run`, `ale.resume` and their asynchronous forms run a config; `ale.criterion`, `ale.credit`,
+`ale.run`, `ale.resume` and their asynchronous forms run a config, `ale.steer` asks something of a
+run that is running; `ale.criterion`, `ale.credit`,
 `ale.agent`, `ale.tasks`, `ale.chunker` and `ale.objective` make a plugin of a function.
 
 The public modules are `ale.hookspecs` (the extension points), `ale.plugin` (how a package
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 # Imported at their first use: `ale --help` needs none of them. Their types stand in __init__.pyi.
 _HOMES = {
     "ale._front": ("aresume", "arun", "resume", "run"),
+    "ale._run.control": ("steer",),
     "ale.functions": ("Answer", "agent", "chunker", "credit", "criterion", "objective", "tasks"),
     "ale.protocols": ("AgentContext", "Terms", "Tokens"),
     "ale.types": ("CriterionSpec", "Group", "Stop", "Task", "Trajectory"),

@@ -2,6 +2,7 @@ from ale._front import aresume as aresume
 from ale._front import arun as arun
 from ale._front import resume as resume
 from ale._front import run as run
+from ale._run.control import steer as steer
 from ale.functions import Answer as Answer
 from ale.functions import agent as agent
 from ale.functions import chunker as chunker

@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 
 EXIT_CODES = """\
 Exit status: 0 success; 1 error; 2 invalid input, nothing was started; 3 finished, but some
-episodes broke; 4 the budget of the run is spent; 75 a process of the run was killed, and the run
-can be resumed; 130 interrupted; 143 terminated."""
+episodes broke; 4 ended early, as its budget is spent or it was asked to stop; 75 a process of the
+run was killed, and the run can be resumed; 130 interrupted; 143 terminated."""
 
 # Name, module and help line of each built-in command: `ale --help` imports none of them.
 _BUILT_IN = {
     "run": "Run CONFIG: sample, grade and credit episodes, and train on them.",
     "regrade": "Grade the episodes of RUN again, with newer tests or other criteria.",
+    "steer": "Pause, resume, slow down or end RUN while it runs, from another terminal.",
     "check": "Validate CONFIG and its tasks and print every option; nothing is run.",
     "plugins": "List what a config can choose from, or show the options of one component.",
     "doctor": "Show which components work on this machine, and how to fix the others.",
 }
 _SECTIONS = {
-    "Run": ("run", "check", "regrade"),
+    "Run": ("run", "check", "regrade", "steer"),
     "Look": (),
     "Data and training": (),
     "Models and machines": (),

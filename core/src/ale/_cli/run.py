@@ -35,8 +35,8 @@ _CHANGED = 5
 """How many changed keys of a config are named."""
 _WIDTH = 40
 _OTHER = "  to use it, choose another --directory"
-_BUDGET_SPENT = 4
-"""Exit status of a run that ended since its budget was spent."""
+_ENDED_EARLY = 4
+"""Exit status of a run whose budget is spent, or that was asked to stop."""
 _CAUSES = 5
 """How many causes of broken episodes the summary names."""
 
@@ -267,7 +267,7 @@ def _to_the_end(
         click.echo(summary(run, finished, commands))
         code = interrupt.exit_code or (3 if finished.n_broken else 0)
         if code == 0 and finished.outcome == "drained":
-            code = _BUDGET_SPENT
+            code = _ENDED_EARLY
         if any(not task.done() for task in run.supervisor.abandoned):
             # A plugin keeps running although it was cancelled; asyncio would wait for it for ever.
             sys.stdout.flush()

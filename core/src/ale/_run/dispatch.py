@@ -130,8 +130,6 @@ class Dispatcher:
         self._workers = workers
         self._in_place_of = in_place_of
         """As `StartPlan.in_place_of`."""
-        self._slots = asyncio.Semaphore(session.config.run.concurrency)
-        """One slot for each episode that may run at once."""
         self._admission = asyncio.Lock()
         """Steps start their episodes in turn: a later step gets only slots that are left free."""
 
@@ -147,12 +145,13 @@ class Dispatcher:
                 group.
         """
         index, interrupt = self._session.store.index, self._session.interrupt
+        control = self._session.control
         async with asyncio.TaskGroup() as group, self._admission:
             for job in jobs():
                 if key_of(job) not in index:
-                    await self._slots.acquire()
+                    await control.slot(lambda: interrupt.draining)
                     if interrupt.draining:
-                        self._slots.release()
+                        control.free()
                         break
                     group.create_task(self._run_one(job))
         # Not a list: an interrupted run may have planned more episodes than memory holds.
@@ -170,7 +169,7 @@ class Dispatcher:
             while following is not None and await self._stored(following):
                 following = self._in_place_of(following)
         finally:
-            self._slots.release()
+            self._session.control.free()
 
     async def _stored(self, job: Job) -> bool:
         """Run and store one episode; False if the run is to end."""

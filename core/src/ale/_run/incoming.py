@@ -296,14 +296,8 @@ def conducted(
     """`Run.conduct` for a run that is given its episodes."""
 
     async def run(session: Session, training: Training, evaluator: Evaluator) -> str:
-        drained, interrupt = asyncio.Event(), session.interrupt
-        earlier = interrupt.on_drain
-
-        def on_drain() -> None:
-            earlier()
-            drained.set()
-
-        interrupt.on_drain = on_drain
+        drained = asyncio.Event()
+        session.interrupt.on_drain.append(drained.set)
         async with training.saved_at_end():
             return await conduct(Learner(session, training, evaluator, drained))
 

@@ -23,8 +23,8 @@ class Interrupt:
         self.draining = False
         self.cancelled = False
         self.signal: signal.Signals | None = None
-        self.on_drain: Callable[[], None] = lambda: None
-        """Called when the run begins to drain."""
+        self.on_drain: list[Callable[[], object]] = []
+        """Are called when the run begins to drain."""
         self._show = show
         self._target: asyncio.Task[object] | None = None
 
@@ -83,15 +83,19 @@ class Interrupt:
             self._cancel(CANCELLING)
         else:
             self.draining = True
-            self.on_drain()
+            self._begin_to_drain()
             self._show(FINISHING)
 
     def drain(self, message: str) -> None:
         """Let the running episodes end, as at a first Ctrl-C, for a reason that is shown."""
         if not self.draining:
             self.draining = True
-            self.on_drain()
+            self._begin_to_drain()
             self._show(message)
+
+    def _begin_to_drain(self) -> None:
+        for each in self.on_drain:
+            each()
 
     def on_terminate(self) -> None:
         """Handle a SIGTERM, or a SIGHUP because the terminal is gone."""

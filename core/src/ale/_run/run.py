@@ -1,20 +1,23 @@
 """Execute a run: prune old sandboxes, run the loop, record how it ended."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
 
 from attrs import frozen
 
+from ale._run.control import listening
 from ale._run.dispatch import Dispatcher, executing
 from ale._run.evaluation import Evaluator
 from ale._run.manifest import Change
 from ale._run.parts import not_pruned
 from ale._run.plan import StartPlan, planned_episodes
+from ale._run.preflight import limit_problems
 from ale._run.schedule import Scheduler
 from ale._run.session import Session, StoppedEarlyError
 from ale._run.training import Training
-from ale.errors import StoreError
+from ale.errors import InputError, StoreError
 from ale.protocols import Workers
 from ale.types import RunFinished, RunStarted
 
@@ -59,9 +62,9 @@ class Run(Session):
                 trains=self.parts.trainer is not None,
             )
             async with executing(self, plan.start_of) as workers:
-                self.interrupt.on_drain = workers.drain
+                self.interrupt.on_drain += [workers.drain, self.control.changed]
                 self.times.begin()
-                with self._within_hours():
+                async with self._steered():
                     self.check_budget()
                     outcome = await self._work(workers, plan)
         except StoppedEarlyError:
@@ -85,6 +88,32 @@ class Run(Session):
                 self.store.set_outcome(described, discard=outcome == "stopped")
             self.observers.notify("ale_run_finished", finished)
         return finished
+
+    @asynccontextmanager
+    async def _steered(self) -> AsyncIterator[None]:
+        """Inside the block, requests are taken, and the hours of the budget watched."""
+        with self._within_hours():
+            async with listening(self.store.path, self._carry_out, self.say):
+                yield
+
+    def _carry_out(self, action: str, number: int | None) -> dict[str, Any]:
+        """Do what was asked for. Raises `InputError` if it can't be done."""
+        if self.conduct is not None and action != "stop":
+            raise InputError.of("episodes come from elsewhere: only stop can be asked of this run")
+        if number is not None:
+            if problems := [*limit_problems(number, self.parts.sandbox)]:
+                raise InputError(problems)
+            self.control.concurrency = number
+        elif action in ("pause", "resume"):
+            self.control.paused = action == "pause"
+        elif action == "stop-after-step":
+            self.control.stops = True
+        else:
+            self.interrupt.drain("Finishing the running episodes: the run was asked to stop.")
+        self.control.changed()
+        state = self.control.state()
+        self.record_event("steered", action=action, **state)
+        return state
 
     @contextmanager
     def _within_hours(self) -> Iterator[None]:

@@ -67,6 +67,10 @@ class Scheduler:
             for step in range(self.capacity.steps):
                 if not await self._step(step, source):
                     return "drained"
+                last = step + 1 == self.capacity.steps
+                if self.session.control.stops and not last:
+                    self.session.interrupt.drain(f"The run was asked to stop after step {step}.")
+                    return "drained"
         finally:
             source.close()
         return "completed"
@@ -90,7 +94,8 @@ class Scheduler:
             return False
         # With staleness 0, no episode is sampled beside an evaluation: computing different rows
         # together can change a sampler's last digits.
-        source.learned(step + 1)
+        if not self.session.control.stops:
+            source.learned(step + 1)
         return True
 
 

@@ -13,6 +13,7 @@ from attrs import Factory, field, frozen
 from ale import hookspecs
 from ale._config import RunConfig
 from ale._registry import Registry
+from ale._run.control import Control
 from ale._run.interrupt import Interrupt
 from ale._run.parts import EVENTS, Parts, Tasks
 from ale._run.spending import Spending, spending_of
@@ -227,6 +228,10 @@ class Session:
     )
     early_stop: EarlyStop = field(
         default=Factory(lambda self: EarlyStop(self.config.run.stop_after_broken), takes_self=True),
+        init=False,
+    )
+    control: Control = field(
+        default=Factory(lambda self: Control(self.config.run.concurrency), takes_self=True),
         init=False,
     )
     spending: Spending | None = field(

@@ -1,0 +1,42 @@
+"""``ale steer RUN ACTION``."""
+
+import json
+from pathlib import Path
+
+import click
+
+from ale._cli.common import RUN
+from ale._run.control import ACTIONS, steer
+from ale.text import counted
+
+
+@click.command("steer")
+@click.argument("run", type=RUN)
+@click.argument("action", type=click.Choice(ACTIONS))
+@click.argument("number", type=click.IntRange(1), required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(run: Path, action: str, number: int | None, as_json: bool) -> None:
+    """Pause, resume, slow down or end RUN while it runs, from another terminal.
+
+    `pause` starts no further episode, `resume` does again; `concurrency NUMBER` sets how many run
+    at the same time; `stop` finishes the running episodes, as the first Ctrl-C does;
+    `stop-after-step` ends the run when the step that it is in is learned and evaluated. Each is an
+    event of the run. `ale run --resume` continues a run that was stopped, unpaused and with its own
+    concurrency.
+
+    \b
+    Examples:
+      ale steer latest pause
+      ale steer runs/20260101-120000-3f2a-quickstart concurrency 4
+      ale steer latest stop-after-step
+    """
+    if (action == "concurrency") != (number is not None):
+        raise click.UsageError("'concurrency' needs a NUMBER, and no other action has one")
+    state = steer(run, action, number)
+    if as_json:
+        click.echo(json.dumps(state))
+        return
+    words = [f"{counted(state['running'], 'episode')} running, {state['concurrency']} concurrent"]
+    words += ["paused"] if state["paused"] else []
+    words += ["stops after this step"] if state["stops_after_step"] else []
+    click.echo(f"{run}: {', '.join(words)}")

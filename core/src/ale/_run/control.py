@@ -1,0 +1,178 @@
+"""Requests to a run while it runs, through a socket in its directory.
+
+A request is a line of JSON, ``{"action": "pause"}``, and so is the answer: the run's state, or
+``{"error": ...}``.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import struct
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field
+
+from ale._store.lock import holder
+from ale.errors import AleError, InputError, StoreError
+
+SOCKET = "control"
+ACTIONS = ("pause", "resume", "concurrency", "stop", "stop-after-step")
+_LONGEST = 4096
+"""Bytes of a request."""
+_PATIENCE_S = 10.0
+
+
+@define
+class Control:
+    """State of a run that can be asked for; a resumed run begins with its config's.
+
+    Args:
+        concurrency: most episodes at once.
+    """
+
+    concurrency: int
+    paused: bool = False
+    """No further episode starts."""
+    stops: bool = False
+    """The run ends after the step that it is in."""
+    running: int = 0
+    """Episodes that run."""
+    _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+    async def slot(self, given_up: Callable[[], bool]) -> None:
+        """Wait until a further episode may start, or the run gives up, and count it."""
+        while not given_up() and (self.paused or self.running >= self.concurrency):
+            self._changed.clear()
+            await self._changed.wait()
+        self.running += 1
+
+    def free(self) -> None:
+        """Count an episode less."""
+        self.running -= 1
+        self._changed.set()
+
+    def changed(self) -> None:
+        """Let those who wait for a slot look again."""
+        self._changed.set()
+
+    def state(self) -> dict[str, Any]:
+        """The state, as an answer has it."""
+        return {
+            "paused": self.paused,
+            "concurrency": self.concurrency,
+            "running": self.running,
+            "stops_after_step": self.stops,
+        }
+
+
+def requested(line: bytes) -> tuple[str, int | None]:
+    """The action of a request, and its number.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        made = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError.of("a request is a line of JSON") from error
+    if not isinstance(made, dict) or made.get("action") not in ACTIONS:
+        raise InputError.of("there is no such action", expected="one of " + ", ".join(ACTIONS))
+    number = made.get("to")
+    if (made["action"] == "concurrency") != (type(number) is int and number >= 1):
+        raise InputError.of("the action concurrency, and no other, has a number of at least 1")
+    return made["action"], number
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    folder: Path,
+    carry_out: Callable[[str, int | None], Mapping[str, Any]],
+    report: Callable[[str], None],
+) -> AsyncIterator[None]:
+    """Take requests inside the block, of this process's user and of root.
+
+    Args:
+        carry_out: does what a request asks for, and returns the state; an `AleError` is answered.
+        report: is told if none can be taken there.
+    """
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer), contextlib.suppress(OSError, ValueError, TimeoutError):
+            if not _is_ours(writer.get_extra_info("socket")):
+                return
+            line = await asyncio.wait_for(reader.readline(), _PATIENCE_S)
+            try:
+                said = dict(carry_out(*requested(line)))
+            except AleError as error:
+                said = {"error": str(error)}
+            writer.write(json.dumps(said).encode() + b"\n")
+            await asyncio.wait_for(writer.drain(), _PATIENCE_S)
+
+    with _reachable(folder) as path:
+        try:
+            path.unlink(missing_ok=True)  # of a process that was killed: this one has the lock
+            server = await asyncio.start_unix_server(answer, path, limit=_LONGEST)
+            path.chmod(0o600)
+        except OSError as error:  # a file system without sockets
+            report(f"nothing can be asked of this run while it runs: {error}")
+            yield
+            return
+        try:
+            yield
+        finally:
+            server.close()
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def steer(folder: Path, action: str, number: int | None = None) -> dict[str, Any]:
+    """Ask a run that is running for one of `ACTIONS`; returns its state.
+
+    Raises:
+        InputError: the run does not run, or refuses.
+        StoreError: it does not answer.
+    """
+    made = {"action": action} | ({} if number is None else {"to": number})
+    if holder(folder) is None:
+        raise InputError.of("the run is not running", file=str(folder))
+    try:
+        with _reachable(folder) as path, socket.socket(socket.AF_UNIX) as asked:
+            asked.settimeout(_PATIENCE_S)
+            asked.connect(str(path))
+            asked.sendall(json.dumps(made).encode() + b"\n")
+            with asked.makefile("rb") as answers:
+                said = json.loads(answers.readline())
+    except (OSError, ValueError) as error:
+        why = str(error) or "it gave no answer"
+        raise StoreError(f"{folder}: the process of the run can't be asked: {why}") from error
+    if "error" in said:
+        raise InputError.of(said["error"], file=str(folder))
+    return dict(said)
+
+
+@contextlib.contextmanager
+def _reachable(folder: Path) -> Iterator[Path]:
+    """The socket's path: by a descriptor of its folder, as an address has at most 107 bytes."""
+    if sys.platform != "linux":
+        yield folder / SOCKET
+        return
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield Path(f"/proc/self/fd/{descriptor}") / SOCKET
+    finally:
+        os.close(descriptor)
+
+
+def _is_ours(connection: socket.socket) -> bool:
+    """Is who asks the user of this process, or root?"""
+    if sys.platform != "linux":
+        return True  # the mode of the socket decides
+    _, user, _ = struct.unpack(
+        "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    )
+    return user in (0, os.geteuid())

@@ -1,0 +1,137 @@
+"""`ale steer`: what can be asked of a run that is running."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale._run.control import SOCKET
+
+FINISH = {"calls": [{"name": "finish", "arguments": {"summary": "ok"}}]}
+
+
+def started(workshop: Any, script: Any, **run: Any) -> Any:
+    workshop.task("t")
+    workshop.scripted({"default": script}, run={"rollouts": 6, "concurrency": 2, **run})
+    running = workshop.start("run", "run.yaml")
+    workshop.wait_for(lambda: workshop.runs and (workshop.runs[0] / SOCKET).exists())
+    return running
+
+
+def state(workshop: Any, *action: str) -> dict[str, Any]:
+    told = workshop.succeeds("steer", str(workshop.run), *action, "--json")
+    return dict(json.loads(told.out))
+
+
+@pytest.fixture
+def gate(workshop: Any) -> Path:
+    """A file without which no episode ends."""
+    return Path(workshop.folder / "gate")
+
+
+def held(gate: Path) -> list[dict[str, Any]]:
+    return [{"shell": f"until [ -e {gate} ]; do sleep 0.05; done; touch done"}, FINISH]
+
+
+def test_a_paused_run_starts_no_episode_until_it_is_resumed(workshop: Any, gate: Path) -> None:
+    running = started(workshop, held(gate))
+    workshop.wait_for(lambda: state(workshop, "pause")["running"] == 2)
+    gate.touch()
+    workshop.wait_for(lambda: state(workshop, "pause")["running"] == 0)
+    assert len(workshop.lines()) == 2
+    assert state(workshop, "resume")["paused"] is False
+    assert running.ended().code == 0
+    assert len(workshop.lines()) == 6
+    steered = [e for e in workshop.lines("events.jsonl") if e["event"] == "steered"]
+    assert [steered[0]["action"], steered[-1]["action"]] == ["pause", "resume"]
+    assert not (workshop.run / SOCKET).exists()
+
+
+def test_another_concurrency_holds_at_once(workshop: Any, gate: Path) -> None:
+    running = started(workshop, held(gate))
+    assert state(workshop, "concurrency", "5")["concurrency"] == 5
+    workshop.wait_for(lambda: state(workshop, "resume")["running"] == 5)
+    gate.touch()
+    assert running.ended().code == 0
+
+
+def test_a_run_that_is_stopped_finishes_its_episodes_and_resumes(workshop: Any, gate: Path) -> None:
+    running = started(workshop, held(gate))
+    workshop.wait_for(lambda: state(workshop, "pause")["running"] == 2)
+    told = workshop.succeeds("steer", str(workshop.run), "stop")
+    assert "2 episodes running, 2 concurrent, paused" in told.out
+    gate.touch()
+    ended = running.ended()
+    assert ended.code == 4, ended.text
+    assert "drained: 2 episodes on disk" in ended.out
+    workshop.succeeds("run", "--resume", str(workshop.run))
+    assert len(workshop.lines()) == 6
+
+
+def test_a_run_ends_after_its_step(workshop: Any, gate: Path) -> None:
+    running = started(workshop, held(gate), rollouts=2, steps=3)
+    state(workshop, "stop-after-step")
+    gate.touch()
+    assert running.ended().code == 4
+    assert {line["step"] for line in workshop.lines()} == {0}
+    workshop.succeeds("run", "--resume", str(workshop.run))
+    assert len(workshop.lines()) == 6
+
+
+def test_what_can_t_be_asked_is_refused(workshop: Any, gate: Path) -> None:
+    running = started(workshop, held(gate))
+    run = str(workshop.run)
+    assert workshop.ale("steer", run, "concurrency").code == 2
+    assert workshop.ale("steer", run, "pause", "3").code == 2
+    assert "Invalid value" in workshop.ale("steer", run, "halt").err
+    descriptor = os.open(run, os.O_PATH)
+    for request in (b"[]\n", b'{"action": "concurrency", "to": true}\n', b"x" * 9000 + b"\n"):
+        with socket.socket(socket.AF_UNIX) as made:
+            made.connect(f"/proc/self/fd/{descriptor}/{SOCKET}")
+            made.sendall(request)
+            answer = made.makefile("rb").readline()
+            assert b"error" in answer or not answer
+    os.close(descriptor)
+    assert state(workshop, "resume")["concurrency"] == 2
+    gate.touch()
+    assert running.ended().code == 0
+    late = workshop.ale("steer", run, "pause")
+    assert late.code == 2
+    assert "the run is not running" in late.err
+
+
+OTHER = """
+import os, socket, sys
+os.setgid(65534), os.setuid(65534)
+made = socket.socket(socket.AF_UNIX)
+made.settimeout(20)
+try:
+    made.connect(sys.argv[1])
+    made.sendall(b'{"action": "stop"}\\n')
+    print(made.makefile("rb").readline())
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+@pytest.mark.parametrize("mode", [0o600, 0o666])
+def test_another_user_is_not_heard(workshop: Any, gate: Path, mode: int) -> None:
+    """Even if the modes of socket and folders let him in."""
+    running = started(workshop, held(gate))
+    path = workshop.run / SOCKET
+    closed = (each for each in path.parents if not each.stat().st_mode & 0o001)
+    for folder in closed if mode == 0o666 else ():
+        folder.chmod(0o711)
+    path.chmod(mode)
+    asked = [sys.executable, "-c", OTHER, str(path)]
+    said = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert said.strip() in ("PermissionError", "b''", "ConnectionResetError", "BrokenPipeError")
+    gate.touch()
+    assert running.ended().code == 0
+    assert len(workshop.lines()) == 6
