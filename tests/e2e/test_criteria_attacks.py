@@ -51,7 +51,8 @@ def run(workshop: Any, engine: str, tasks: Mapping[str, Left], **environ: str) -
     for name, left in tasks.items():
         if isolated or not left.containers:
             add(workshop, name, left)
-    options = {**PRIVILEGES, "image": DEBIAN} if isolated else {"root": str(workshop.space)}
+    own = {"root": str(workshop.space), "writable_system": True}
+    options = {**PRIVILEGES, "image": DEBIAN} if isolated else own
     workshop.space.mkdir(exist_ok=True)
     workshop.config(
         sandbox={"type": engine, **options},

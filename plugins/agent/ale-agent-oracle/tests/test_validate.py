@@ -201,14 +201,16 @@ def test_a_task_that_a_judge_alone_protects_says_against_what(
     weak = """
 id: weak
 goal: Write the sum of 2 and 3 to sum.txt.
-success_criteria: [{type: command_exit_code, command: 'cmp sum.txt /etc/no || grep -qx 5 sum.txt'}]
+success_criteria:
+- type: command_exit_code
+  command: python3 -c "import unittest; assert int(open('sum.txt').read()) == 5"
 solution: ["echo 5 > sum.txt"]
 """
     done = call(tasks({"weak": weak}), "--json", "-k", "1", sandbox="bubblewrap")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)["tasks"]["weak"]
     assert found["hackable_by"] == []
-    assert "contested, so 0 in training and 1 elsewhere: tools" in found["notes"]
+    assert "contested, so 0 in training and 1 elsewhere: module-beside" in found["notes"]
     # An agent that takes the shell away has failed: no attack is left without a verdict.
     assert found["attacks_not_tried"] == []
 

@@ -36,6 +36,7 @@ def build_in(folder: Path, found: facts.Facts, **options: Any) -> SandboxBackend
             of the sandbox.
     """
     changed, fields = options.pop("changed", {}), options.pop("context", {})
+    options.setdefault("writable_system", True)  # more layers than without
     context = BuildContext(environ={"XDG_RUNTIME_DIR": str(folder)}, **fields)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(facts, "find", lambda _: evolve(found, **changed))

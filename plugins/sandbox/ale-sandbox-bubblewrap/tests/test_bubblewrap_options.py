@@ -94,8 +94,10 @@ def test_sockets_pipes_and_the_kernel_are_not_shared(make: Build, tmp_path: Path
     listener.close()
 
 
-async def test_writable_system_false_makes_the_system_read_only(shared: Build) -> None:
-    async with shared(writable_system=False).open(SandboxSpec()) as box:
+async def test_the_system_is_read_only_unless_a_task_needs_it(shared: Build) -> None:
+    async with shared(writable_system=BubblewrapOptions().writable_system).open(
+        SandboxSpec()
+    ) as box:
         result = await box.exec("rm /usr/bin/env; echo x > /usr/local/bin/x; echo ok > /etc/mine")
         assert result.stderr.count(b"Read-only") == 2
         assert await box.read("/etc/mine") == b"ok\n"

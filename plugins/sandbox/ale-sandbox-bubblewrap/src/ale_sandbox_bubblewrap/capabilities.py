@@ -13,8 +13,8 @@ NOTES = (
     "sockets included",
     "sessions: a session's shell reports the exit codes of its commands, so code that runs in it "
     "can forge them; exec's exit codes come from the kernel",
-    "system: a task may replace programs that later commands of its sandbox run; "
-    "writable_system: false prevents it",
+    "system: /usr is read-only; with writable_system: true, a task may replace programs that later "
+    "commands of its sandbox run",
     "time limits: a process that clears its environment and lowers RLIMIT_RSS survives its own "
     "command's time limit, but not end_processes or close",
     "shared: the kernel counts pipe buffers, epoll watches and the like by user: sandboxes of one "

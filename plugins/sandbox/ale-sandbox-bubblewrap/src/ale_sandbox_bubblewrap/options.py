@@ -24,8 +24,8 @@ class BubblewrapOptions(HostOptions):
         metadata=doc("Share the host's network. Default: if the task asks for it. false: never."),
     )
     writable_system: bool = field(
-        default=True,
-        metadata=doc("Let a task change /usr, in its own layer. false: /usr is bound read-only."),
+        default=False,
+        metadata=doc("Let a task change /usr, in its own layer. false: /usr is read-only."),
     )
     allowlist_paths: tuple[Path, ...] = field(
         default=(),
