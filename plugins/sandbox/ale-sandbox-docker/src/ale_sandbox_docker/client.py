@@ -39,7 +39,9 @@ class ComposeClient:
             UnsupportedError: there is no docker compose.
         """
         how = {"context": ".", "dockerfile": build.dockerfile, "labels": dict(build.labels)}
-        document: Document = {"services": {SERVICES[0]: {"image": build.tag, "build": how}}}
+        network = {} if build.network_mode is None else {"network": build.network_mode}
+        about = {"image": build.tag, "build": {**how, **network}}
+        document: Document = {"services": {SERVICES[0]: about}}
         file = build.folder / build.dockerfile
         stack = Stack(file=file, service=SERVICES[0], document=document)
         wanted = {"DOCKER_BUILDKIT": "1"}

@@ -74,6 +74,8 @@ class DockerEngine(Engine):
         certificates: for TLS.
     """
 
+    builds_offline = True
+
     name = "docker"
     _removes = (404, 409)
     """409: somebody else is removing it already."""
@@ -135,6 +137,7 @@ class DockerEngine(Engine):
                 tag=build.tag,
                 labels=dict(build.labels),
                 nocache=not build.cached,
+                network_mode=build.network_mode,
                 rm=True,
                 forcerm=True,
                 decode=True,

@@ -13,7 +13,14 @@ from ale.text import counted, seconds, shorten
 from ale.types import Environment, Episode, Task
 from ale_agent_oracle.attack import NOT_TRIED
 from ale_agent_oracle.validate.overlap import Near, overlap
-from ale_agent_oracle.validate.phases import ATTACKS, MODEL, NOTHING, READ, SOLUTION
+from ale_agent_oracle.validate.phases import (
+    ATTACKS,
+    MODEL,
+    NOTHING,
+    OFFLINE,
+    READ,
+    SOLUTION,
+)
 
 _SLACK = 0.5
 """Share of a time limit that a solution may use: a busy machine is twice as slow."""
@@ -222,6 +229,7 @@ def _outside(seen: _Seen) -> Iterator[str]:
 
 def _notes(seen: _Seen, missed: Sequence[str]) -> Iterator[str]:
     yield from _images(seen.task.environment)
+    yield from _offline(seen)
     if ended := _ENDED.search(" ".join(_details(seen, SOLUTION))):
         yield f"the solution leaves processes, and {ended[0]}"
     if missed:
@@ -242,6 +250,15 @@ def _images(environment: Environment) -> Iterator[str]:
             yield f"built from {', '.join(moving)}, not pinned by a digest"
         if fetched := [*dict.fromkeys(_fetching(Path(environment.build)))]:
             yield f"its build fetches what may change: {', '.join(fetched)}"
+
+
+def _offline(seen: _Seen) -> Iterator[str]:
+    """A build that fails without a network, though no line of it says that it fetches."""
+    build = seen.task.environment.build
+    failures = [e.failure for e in seen.episodes.get(OFFLINE, ()) if e.failure is not None]
+    failures = [each for each in failures if each.kind != "UnsupportedError"]  # it was not tried
+    if build is not None and failures and not [*_fetching(Path(build))]:
+        yield f"its image can't be built without a network: {shorten(failures[0].message, 200)}"
 
 
 def _details(seen: _Seen, phase: str) -> Iterator[str]:

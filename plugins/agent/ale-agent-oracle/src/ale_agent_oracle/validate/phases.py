@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
-from attrs import evolve, frozen
+import attrs
+from attrs import evolve, field, frozen
 
 import ale
 from ale.errors import InputError, Problem
@@ -30,6 +31,8 @@ from ale.types import Task
 from ale_agent_oracle.options import AttackName
 
 SOLUTION, NOTHING, MODEL = "solution", "nothing", "model"
+OFFLINE = "offline-build"
+"""Builds the images of tasks again, without a network."""
 READ: AttackName = "read-answers"
 ATTACKS: tuple[AttackName, ...] = get_args(AttackName)
 _SETTINGS = ("concurrency", "seed", "open_timeout_s", "setup_timeout_s", "grading_timeout_s")
@@ -48,6 +51,8 @@ class Phase:
     """The section."""
     rollouts: int
     llm: Mapping[str, Any] | None = None
+    sandbox: Mapping[str, Any] = field(factory=dict)
+    """Options in place of the config's."""
 
 
 @frozen(kw_only=True)
@@ -130,6 +135,9 @@ def plan(wanted: Wanted, registry: Registry, note: Callable[[str], None]) -> Val
         raise InputError.of("there are no tasks", file=str(wanted.target))
     agent, llm = config.pop("agent"), config.pop("llm", None)
     phases = [*_phases(wanted)]
+    if any(task.environment.build for task in tasks) and _builds(config, registry):
+        nothing = {"type": "noop"}
+        phases.append(Phase(name=OFFLINE, agent=nothing, rollouts=1, sandbox={"build": "offline"}))
     if wanted.attempts:  # first: a server that is not there ends the validation at once
         phases.insert(0, Phase(name=MODEL, agent=agent, rollouts=wanted.attempts, llm=llm))
     return Validation(config=config, tree=tree, tasks=tasks, phases=phases)
@@ -163,6 +171,12 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _flat(child, f"{path}.{key}" if path else str(key))
     else:
         yield path, value
+
+
+def _builds(config: Mapping[str, Any], registry: Registry) -> bool:
+    """Whether the sandbox can build images without a network."""
+    options = registry.find("sandbox", str(config["sandbox"]["type"])).component.options
+    return options is not None and "build" in {each.name for each in attrs.fields(options)}
 
 
 def _phases(wanted: Wanted) -> Iterator[Phase]:
@@ -247,6 +261,7 @@ def _run(
     config = {
         **validation.config,
         "agent": phase.agent,
+        "sandbox": {**validation.config["sandbox"], **phase.sandbox},
         "observers": [],
         "run": {
             **validation.config.get("run", {}),

@@ -69,6 +69,8 @@ class Engine(ABC):
     """``docker`` or ``podman``."""
     _removes: Sequence[int] = (404,)
     """Answers to a removal that are no error."""
+    builds_offline = False
+    """A build can be without a network."""
     _removes_images_by_force = False
 
     def __init__(

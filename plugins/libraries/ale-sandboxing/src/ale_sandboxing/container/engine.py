@@ -77,6 +77,13 @@ class Build:
     labels: Mapping[str, str]
     cached: bool = True
     """Layers of earlier builds may be used."""
+    network: bool = True
+    """Its commands have the engine's network, rather than none."""
+
+    @property
+    def network_mode(self) -> str | None:
+        """As the engines' APIs name it; None for their default."""
+        return None if self.network else "none"
 
 
 @frozen(kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ale.errors import SandboxError
+from ale.errors import SandboxError, UnsupportedError
 from ale.types import SandboxSpec
 from ale_sandboxing.container.api import Engine
 from ale_sandboxing.container.context import digest_of
@@ -94,10 +94,13 @@ class Images:
 
     def _built(self, folder: Path, digest: str) -> Image:
         """Build where the same content has not been built before."""
+        if self._options.build == "offline" and not self._engine.builds_offline:
+            name = self._engine.name
+            raise UnsupportedError(f"{name}'s API can't take the network from a build")
         dockerfile = next((name for name in DOCKERFILES if (folder / name).is_file()), None)
         if dockerfile is None:
             raise SandboxError(f"there is no Dockerfile in {folder}")
-        tag, always = f"ale-build:{digest}", self._options.build == "always"
+        tag, always = f"ale-build:{digest}", self._options.build != "changed"
         bases = self.bases_now(folder / dockerfile)
         found = self._engine.find_image(tag)
         if found is not None and found.labels.get(BASES) == bases and not always:
@@ -108,6 +111,7 @@ class Images:
             tag=tag,
             labels={KIND: BUILD, BASES: bases},
             cached=not always,
+            network=self._options.build != "offline",
         )
         self.logs.mkdir(parents=True, exist_ok=True)
         path = self.logs / f"build-{digest}.log"

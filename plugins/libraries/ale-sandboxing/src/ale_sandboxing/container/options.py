@@ -49,11 +49,12 @@ class ContainerOptions:
     pull: Literal["missing", "never"] = field(
         default="missing", metadata=doc("Whether a missing image is fetched.")
     )
-    build: Literal["changed", "always"] = field(
+    build: Literal["changed", "always", "offline"] = field(
         default="changed",
         metadata=doc(
             "When the image of a task's Dockerfile is built: if its files or its base images have "
-            "changed, or 'always', once in a run and without the engine's cache."
+            "changed, or 'always', once in a run and without the engine's cache; 'offline' as "
+            "'always', and its commands have no network, as `ale validate` tries (docker only)."
         ),
     )
     pull_silence_s: float = field(
