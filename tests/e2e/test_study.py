@@ -182,8 +182,20 @@ def test_runs_of_one_start_are_one_observation(study: dict[str, ModuleType], rac
     changes = raced.rows[1].changes(raced.rows[0], lambda run: run.success(1.0)[1])
     assert changes == pytest.approx([1.0, 1.0])
     text = "\n".join(study["learning"].primary(raced))
-    assert "2 of 24 starts done." in text
+    assert "2 starts done." in text
     assert "| fast - slow | 2 | +50.0" in text
+
+
+def test_nothing_is_compared_before_all_starts_of_a_fixed_plan_are_done(
+    study: dict[str, ModuleType], raced: Any
+) -> None:
+    begun = study["study"].shown(raced)
+    assert begun["credit, primary"] == ["2 of 24 starts done; no test is made yet."]
+    assert "fast" not in str(begun)
+    assert "slow" not in str(begun)
+    done = study["study"].shown(evolve(raced, plan=evolve(raced.plan, starts=range(2))))
+    assert "| fast - slow | 2 | +50.0" in str(done["credit, primary"])
+    assert "| fast | 2 | 0.0% |" in str(done["credit, curves"])
 
 
 def test_a_start_of_a_fixed_plan_counts_when_each_of_its_cells_is_done(

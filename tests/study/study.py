@@ -277,7 +277,7 @@ def pages(tables: Sequence[Table], swept: Sequence[sweeps.Tried]) -> Mapping[Pat
             lines = [*sweeps.markdown(tried), ""]
             text = _placed(text, f"{each.plan.name}, sweep", lines, page)
         found[page] = text
-        if not each.plan.contrasts:
+        if not each.plan.fixed:
             found[DATA / f"{each.plan.name}.svg"] = picture(each)
     return found
 
@@ -295,13 +295,15 @@ def _placed(text: str, name: str, lines: Sequence[str], page: Path) -> str:
 
 def shown(table: Table) -> Mapping[str, list[str]]:
     """What the page has of a grid, by the name of the place."""
-    name = table.plan.name
-    curves = list(learning.markdown(table))
-    if table.plan.contrasts:
-        return {f"{name}, primary": list(learning.primary(table)), f"{name}, curves": curves}
-    at = "" if "/" in table.plan.page else f"{DATA.name}/"
-    picture = f"![Success after training]({at}{name}.svg)"
-    return {name: [picture, "", *markdown(table)], f"{name}, curves": curves}
+    plan, name = table.plan, table.plan.name
+    own = f"{name}, primary" if plan.contrasts else name
+    n, planned = learning.whole_starts(table), len(plan.starts)
+    if plan.fixed and n < planned:
+        said = f"{n} of {counted(planned, 'start')} done; no test is made yet."
+        return {own: [said], f"{name}, curves": ["No arm is shown before all starts are done."]}
+    picture = [] if plan.fixed else [f"![Success after training]({DATA.name}/{name}.svg)", ""]
+    lines = learning.primary(table) if plan.contrasts else markdown(table)
+    return {own: [*picture, *lines], f"{name}, curves": list(learning.markdown(table))}
 
 
 if __name__ == "__main__":
