@@ -19,7 +19,7 @@ from ale._run.session import Observers
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode, invalid_record
 from ale.errors import AleError, InputError
-from ale.types import Episode, EpisodeFinished, RunFinished, RunStarted, Task
+from ale.types import Episode, EpisodeFinished, RunFinished, RunStarted, ScoredEpisode, Task
 
 __all__ = ["Recording", "masked", "run_folder"]
 
@@ -84,11 +84,18 @@ class Recording:
         """Give this number, and those below it, to no other episode of the task."""
         self._rollouts[task_id] = max(self._rollouts.get(task_id, 0), rollout + 1)
 
-    def add(self, task: Task, episode: Episode, secrets: Collection[str] = ()) -> Episode:
+    def add(
+        self,
+        task: Task,
+        episode: Episode,
+        secrets: Collection[str] = (),
+        scores: Sequence[ScoredEpisode] = (),
+    ) -> Episode:
         """Store an episode, and its task where it is the first of it.
 
         Args:
-            secrets: masked in both, beside those of this process's environment.
+            secrets: masked in all, beside those of this process's environment.
+            scores: of chunks of the episode.
 
         Returns:
             the episode as it is stored.
@@ -102,6 +109,9 @@ class Recording:
         if task.id not in self._tasks:
             self._store.add_task(msgspec.json.decode(masked(encode(task), secrets), type=Task))
             self._tasks.add(task.id)
+        for scored in scores:
+            row = msgspec.json.decode(masked(encode(scored), secrets), type=ScoredEpisode)
+            self._store.add_scores(row)
         stored = msgspec.json.decode(masked(encode(episode), secrets), type=Episode)
         self._store.add_episode(stored)
         event = EpisodeFinished(episode=stored, at=time.time())

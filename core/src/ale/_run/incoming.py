@@ -25,7 +25,7 @@ from ale._store.lines import Lines
 from ale.errors import InputError, Problem
 from ale.files import replacing, store_errors
 from ale.protocols import Policy
-from ale.types import Episode, PolicySnapshot, Task, replace
+from ale.types import Episode, PolicySnapshot, ScoredEpisode, Task, replace
 
 ORIGIN = "from"
 """Key in an episode's metadata: the run and the episode that it was taken from."""
@@ -131,10 +131,19 @@ class Learner:
         """Was this episode taken?"""
         return origin in self._taken
 
-    def add(self, task: Task, episode: Episode, origin: Origin) -> None:
+    def add(
+        self,
+        task: Task,
+        episode: Episode,
+        origin: Origin,
+        scores: Sequence[ScoredEpisode] = (),
+    ) -> None:
         """Store an episode once; repeated calls do nothing.
 
         A task with the same id but another goal is another task.
+
+        Args:
+            scores: of chunks of the episode, from outside.
 
         Raises:
             StoreError: the disk is full.
@@ -159,6 +168,8 @@ class Learner:
             rollout=n,
             metadata={**episode.metadata, ORIGIN: asdict(origin)},
         )
+        for scored in scores:
+            store.add_scores(replace(scored, episode_id=stored.id))
         store.add_episode(stored)
         self._session.spend(stored)
         self._taken.add(origin)

@@ -31,7 +31,7 @@ from ale._store.index import Episodes, Index, StoredEpisode
 from ale._store.lines import SCHEMA, Appender, EventLines, Lines
 from ale._store.lock import holder, in_use, lock
 from ale._store.redact import Redactor
-from ale._store.scores import FOLDER, OF_FEEDBACK, of_step, read_scores
+from ale._store.scores import FOLDER, OF_FEEDBACK, StoredScores, of_step, read_scores
 from ale.errors import InputError, Problem, StoreError
 from ale.files import open_file, replacing, restrict, store_errors, write_whole
 from ale.intervals import Rate
@@ -152,6 +152,10 @@ class RunReader:
             step: without those of the episodes that other steps learned from.
         """
         return read_scores(self.path, step)
+
+    def scores_of(self, episode: Episode) -> Sequence[ScoredEpisode]:
+        """The lines of `step_scores` about one episode."""
+        return StoredScores(self.step_scores()).of(episode)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The event log: each entry has ``event``, ``at`` (seconds since the epoch) and more."""

@@ -16,7 +16,7 @@ from ale.errors import InputError, StoreError
 from ale.middleware import with_system_text
 from ale.protocols import MiddlewareContext, Rewritten
 from ale.recording import Recording
-from ale.runs import Registry
+from ale.runs import Registry, RunReader
 from ale.testing.openai_server import openai_server
 from ale.types import Message, Task
 from ale_proxy.journal import FOLDER, Entry, Journal
@@ -324,3 +324,37 @@ def test_a_run_of_another_program_is_refused_and_stays_as_it_is(tmp_path: Path) 
     with pytest.raises(InputError, match=r"not recorded by the same program: .* is local"):
         run(options, Registry(), say=pytest.fail)
     assert {file: file.read_bytes() for file in path.iterdir() if file.is_file()} == before
+
+
+async def test_scores_of_turns_are_stored_beside_the_episode_also_after_a_kill(
+    tmp_path: Path,
+) -> None:
+    script = {"conversations": [{"match": "1", "steps": [CALL, {"text": "2"}]}]}
+    messages: list[Any] = [{"role": "user", "content": "1+1?"}]
+    path = tmp_path / "run"
+    with openai_server(script) as server:
+        async with killed(path, server.url) as proxy:
+            answer = await ask(proxy, "chat/completions", {"messages": messages})
+            for score in (0.9, 0.2):
+                said = {"turn": 0, "score": score, "text": f"{score}, {KEY}"}
+                open_still = await ask(proxy, "sessions/s/feedback", said)
+                assert (open_still["session"], open_still["turns"]) == ("s", 1)
+            refused = await ask(proxy, "sessions/s/feedback", {"turn": 1, "score": 0.5})
+            assert "no turn 1 is recorded; there are 1" in refused["error"]["message"]
+            refused = await ask(proxy, "sessions/s/feedback", {"turn": 0, "text": "Hm."})
+            assert "needs a score" in refused["error"]["message"]
+        async with killed(path, server.url) as proxy:
+            messages += [
+                answer["choices"][0]["message"],
+                {"role": "tool", "tool_call_id": "c1", "content": "2"},
+            ]
+            await ask(proxy, "chat/completions", {"messages": messages})
+            await ask(proxy, "sessions/s/feedback", {"turn": 1, "score": 1.0})
+            await ask(proxy, "sessions/s/feedback", {"score": 0.5})
+            (episode,) = proxy.episodes()
+    (scored,) = RunReader(path).scores_of(episode)
+    assert (episode.reward, "feedback" in episode.metadata) == (0.5, False)
+    assert (scored.scorer, scored.episode_id) == ("feedback", episode.id)
+    assert [chunk.spans[0].turn for chunk in scored.chunks] == [0, 1]
+    assert [score.value for score in scored.scores] == [0.2, 1.0]
+    assert KEY not in scored.scores[0].text

@@ -9,7 +9,7 @@ from attrs import define, field
 from ale.errors import InputError
 from ale.learning import ORIGIN, Learner, Origin
 from ale.runs import RunReader
-from ale.types import Episode, Task
+from ale.types import FEEDBACK, Episode, Task
 
 
 @define(kw_only=True)
@@ -113,7 +113,9 @@ class Intake:
             elif learner.needs_tokens and not _has_tokens(episode):
                 self._leave_out(path, "it has no token ids and log-probabilities")
             else:
-                learner.add(task, episode, origin)
+                scores = source.reader.scores_of(episode)
+                said = [each for each in scores if each.scorer == FEEDBACK]
+                learner.add(task, episode, origin, said)
                 yield True
 
     def _leave_out(self, path: Path, reason: str) -> None:

@@ -23,6 +23,7 @@ class _FeedbackBody(msgspec.Struct, forbid_unknown_fields=True):
     score: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     text: str = ""
     author: str = ""
+    turn: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 class _End(msgspec.Struct, forbid_unknown_fields=True):
@@ -67,12 +68,14 @@ class Control:
         return self._ended(session, "end")
 
     async def _feedback(self, request: web.Request) -> web.Response:
-        """Keep a text; with a score, end the session."""
+        """Keep a text, or the score of a turn; with a score of the session, end it."""
         session = self._session(request)
         body = await _read(request, _FeedbackBody)
         if body.score is None and not body.text:
             raise refusal(web.HTTPBadRequest, "feedback needs a score, a text, or both")
-        feedback = Feedback(score=body.score, text=body.text, author=body.author)
+        feedback = Feedback(score=body.score, text=body.text, author=body.author, turn=body.turn)
+        if body.turn is not None:
+            self._check_turn(session, body)
         # A score that is here already is of a request whose episode could not be stored.
         repeated = body.score is not None and feedback in session.feedback
         try:
@@ -80,9 +83,17 @@ class Control:
                 self.sessions.say(session, feedback)
         except StoreError as error:
             raise refusal(web.HTTPInsufficientStorage, str(error)) from None
-        if body.score is None:
+        if body.score is None or body.turn is not None:
             return _json(_shown(session))
         return self._ended(session, "feedback")
+
+    def _check_turn(self, session: Session, body: _FeedbackBody) -> None:
+        if body.score is None:
+            raise refusal(web.HTTPBadRequest, "feedback on a turn needs a score")
+        if body.turn not in session.conversation.order:
+            n = len(session.conversation)
+            message = f"no turn {body.turn} is recorded; there are {n}, counted from 0"
+            raise refusal(web.HTTPBadRequest, message)
 
     def _ended(self, session: Session, how: Ending) -> web.Response:
         try:

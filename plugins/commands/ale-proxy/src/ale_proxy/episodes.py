@@ -5,7 +5,20 @@ from typing import Any
 
 import msgspec
 
-from ale.types import Episode, Failure, Score, Stop, Task, Trajectory, Turn
+from ale.types import (
+    FEEDBACK,
+    Chunk,
+    Episode,
+    Failure,
+    Score,
+    ScoredEpisode,
+    StepScore,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+    whole_turn,
+)
 from ale_proxy.exchange import Ending, Session
 
 _STOPS = {
@@ -26,8 +39,9 @@ def episode_of(session: Session, task: Task, how: Ending, seconds: float) -> Epi
 
     Without a score it has no reward, and so no part in training: nothing is invented.
     """
-    texts = [each for each in session.feedback if each.text]
-    scored = next((each for each in reversed(session.feedback) if each.score is not None), None)
+    said = [each for each in session.feedback if each.turn is None]
+    texts = [each for each in said if each.text]
+    scored = next((each for each in reversed(said) if each.score is not None), None)
     score = None if scored is None else scored.score
     turns = tuple(session.conversation.turns)
     if session.assignment is not None:
@@ -63,6 +77,31 @@ def episode_of(session: Session, task: Task, how: Ending, seconds: float) -> Epi
         seconds={"agent": round(seconds, 6)},
         metadata=metadata,
     )
+
+
+def scores_of(session: Session, episode: Episode) -> list[ScoredEpisode]:
+    """The scores that turns were given; of several about one turn, the last counts."""
+    places = {number: place for place, number in enumerate(session.conversation.order)}
+    found = {
+        places[each.turn]: StepScore(value=each.score, text=each.text)
+        for each in session.feedback
+        if each.turn is not None
+    }
+    turns = episode.trajectory.turns
+    if not found:
+        return []
+    chunks = [
+        Chunk(index=i, kind="turn", spans=(whole_turn(place, turns[place]),))
+        for i, place in enumerate(sorted(found))
+    ]
+    scored = ScoredEpisode(
+        episode_id=episode.id,
+        started_at=episode.started_at,
+        scorer=FEEDBACK,
+        chunks=tuple(chunks),
+        scores=tuple(found[place] for place in sorted(found)),
+    )
+    return [scored]
 
 
 def _recorded(session: Session) -> Iterator[tuple[str, Any]]:

@@ -27,6 +27,8 @@ class Feedback:
     """In [0, 1]."""
     text: str = ""
     author: str = ""
+    turn: int | None = None
+    """The answer that it is about, from 0 in the order of the answers; None: the whole session."""
 
 
 class Broken(msgspec.Struct, omit_defaults=True, kw_only=True):

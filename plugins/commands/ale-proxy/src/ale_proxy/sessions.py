@@ -21,7 +21,7 @@ from ale.protocols import Middleware, MiddlewareContext
 from ale.recording import Recording
 from ale.types import Conversation, Message, Task, ToolSpec
 from ale_proxy.assignment import Assignment, Done
-from ale_proxy.episodes import episode_id_of, episode_of
+from ale_proxy.episodes import episode_id_of, episode_of, scores_of
 from ale_proxy.exchange import UNFINISHED, Asker, Ending, Exchange, Session
 from ale_proxy.journal import (
     Entry,
@@ -436,7 +436,8 @@ class Sessions:
             task = self._settle_task(session)
             episode = episode_of(session, task, how, time.monotonic() - session.began)
             secrets = self._secrets | session.secrets
-            stored = self.recording.add(task, episode, secrets)
+            scores = scores_of(session, episode)
+            stored = self.recording.add(task, episode, secrets, scores)
             if session.assignment is not None:
                 self.done[session.name] = Done.of(stored)
         self._journal.remove(session.name)
