@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from ale._config import structure_config
-from ale._run.start import check_run, resume, start
+from ale._run.crediting import Crediting
+from ale._run.rescoring import rescore
+from ale._run.start import check_run, closing_parts, resume, start
+from ale._store import RunReader
 from ale._store.scores import located
 from ale.errors import InputError, PluginError
 from ale.plugin import Component, hookimpl
@@ -282,12 +285,64 @@ def test_a_run_without_a_folder_of_scores_has_none(tmp_path: Path, workplace: An
     run.store.close()
 
 
+async def test_stored_episodes_are_scored_again_and_the_new_scores_count(
+    scorers: Scorers, workplace: Any
+) -> None:
+    run = await workplace.ran(config(workplace, ["first"]))
+    before = {path: path.read_bytes() for path in run.store.path.glob("*/*.jsonl")}
+    scorers.asked.clear()
+    scorers.closed.clear()
+    scorers.scores["first"] = lambda context, chunks: [StepScore(value=0.25) for _ in chunks]
+    reader = RunReader(run.store.path)
+    again = await rescore(reader, workplace.outside())
+    assert scorers.asked == [("first", "0-t0-0"), ("first", "0-t1-0")]
+    assert scorers.closed == ["first"]
+    assert again.path is not None
+    assert again.path.parent == run.store.path / "step_scores"
+    assert all(path.read_bytes() == data for path, data in before.items())
+    made = Crediting(
+        chunker=run.parts.chunker,
+        chunker_name="interaction",
+        scheme=run.parts.credit,
+        scheme_name="seen",
+    )
+    scorers.groups.clear()
+    list(made.groups(reader, reader.index(), 0))
+    found = [one.scores["first"][0].value for group in scorers.groups for one in group.rollouts]
+    assert found == [0.25, 0.25]
+
+
+async def test_other_scorers_than_those_of_the_run_can_score_it(
+    scorers: Scorers, workplace: Any
+) -> None:
+    run = await workplace.ran(config(workplace, []))
+    reader = RunReader(run.store.path)
+    assert (await rescore(reader, workplace.outside())).path is None
+    chosen = [from_plain({"type": "second"})]
+    again = await rescore(reader, workplace.outside(), scorers=chosen, concurrency=2)
+    assert {row.scorer for row in again.rows} == {"second"}
+    set_ = await rescore(reader, workplace.outside(), overrides=["scorers=[{type: first}]"])
+    assert {row.scorer for row in set_.rows} == {"first"}
+
+
+async def test_what_was_scored_before_an_error_is_stored(scorers: Scorers, workplace: Any) -> None:
+    def fails(context: ScoringContext, chunks: Sequence[Chunk]) -> Sequence[StepScore]:
+        if context.episode.task_id == "t1":
+            raise ConnectionError("gone")
+        return by_length(context, chunks)
+
+    run = await workplace.ran(config(workplace, []))
+    scorers.scores["first"] = fails
+    reader = RunReader(run.store.path)
+    with pytest.raises(PluginError, match="scorer 'first' failed on 0-t1-0"):
+        await rescore(reader, workplace.outside(), scorers=[from_plain({"type": "first"})])
+    assert [row.episode_id for row in reader.step_scores()] == ["0-t0-0"]
+
+
 async def test_a_run_without_scorers_gives_groups_without_scores(
     scorers: Scorers, workplace: Any
 ) -> None:
     run = start(check_run(config(workplace, []), "t", workplace.outside()), workplace.outside())
-    from ale._run.start import closing_parts
-
     async with closing_parts(run):
         await run.execute()
     assert all(not one.scores for group in scorers.groups for one in group.rollouts)

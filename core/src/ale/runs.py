@@ -47,6 +47,7 @@ from ale._store.diagnosis import Causes, Learning, learning, model_name, short_g
 from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
 from ale._store.lock import holder, lock
+from ale._store.scores import located
 from ale.errors import InputError, PluginError
 from ale.plugin import Benchmark, BuildContext, Ranks
 from ale.strict import Node, from_plain, nearest, parse_yaml
@@ -94,6 +95,7 @@ __all__ = [
     "learning",
     "load_config",
     "load_plugins",
+    "located",
     "lock",
     "model_name",
     "only_runs",

@@ -11,6 +11,7 @@ from ale._cli.common import COMPONENT, RUN, overrides_option
 
 if TYPE_CHECKING:
     from ale._run.regrading import Regraded, Regrading
+    from ale._run.rescoring import Rescoring
     from ale.types import CriterionSpec
 
 UNGRADED = 3
@@ -25,6 +26,14 @@ UNGRADED = 3
     multiple=True,
     help="Grade every task by this instead of its own criteria; repeatable.",
 )
+@click.option(
+    "--scorer",
+    "scorers",
+    metavar=COMPONENT,
+    multiple=True,
+    help="Score the chunks by this instead of the run's scorers; repeatable. Without --criterion "
+    "and --reload, nothing is graded.",
+)
 @click.option("--reload", is_flag=True, help="Read the tasks from their source again.")
 @click.option(
     "-n", "--concurrency", type=click.IntRange(1), default=1, show_default=True, help="Of episodes."
@@ -36,6 +45,7 @@ def command(
     ctx: click.Context,
     run: Path,
     criteria: tuple[str, ...],
+    scorers: tuple[str, ...],
     reload: bool,
     concurrency: int,
     overrides: tuple[str, ...],
@@ -46,23 +56,27 @@ def command(
     Files that the tasks name, such as tests, are read again. A criterion that looks into the
     sandbox needs the state that the agent left: `run.keep` of a run keeps it. The scores are stored
     in the folder `regraded` of RUN, whose own records stay as they are. A verdict that was
-    contested stays so where there is no judge. Exit status 3 if some episodes could not be graded.
-    After a Ctrl-C, those that are done are stored.
+    contested stays so where there is no judge. The scorers of the run's config, or of `--scorer`,
+    score the chunks again: in `step_scores` of RUN, from where `step-scores` takes them. Exit
+    status 3 if some episodes could not be graded. After a Ctrl-C, those that are done are stored.
 
     \b
     Examples:
       ale regrade latest
       ale regrade runs/20260101-120000-3f2a-maths --criterion numeric_answer:expected=42
       ale regrade runs/20260101-120000-3f2a-terminal --reload -n 4
+      ale regrade latest --scorer rules:max_chars=4000
     """
     import json
 
     from ale._run.interrupt import Interrupt
     from ale._run.regrading import regrade
+    from ale._run.rescoring import rescore
     from ale._run.start import Host
     from ale._store import RunReader
     from ale._store.codec import plain
     from ale._store.lock import holder
+    from ale.runs import parse_choice
 
     reader = RunReader(run)
     if (pid := holder(run)) is not None:
@@ -71,27 +85,55 @@ def command(
             err=True,
         )
     interrupt = Interrupt(show=lambda text: click.echo(f"\n{text}", err=True))
-    made = asyncio.run(
-        regrade(
-            reader,
-            Host(registry=ctx.obj, interrupt=interrupt),
-            criteria=[_criterion(each) for each in criteria],
-            overrides=overrides,
-            reload=reload,
-            concurrency=concurrency,
-            progress=lambda each: click.echo(f"graded {_line(each)}", err=True),
+    host = Host(registry=ctx.obj, interrupt=interrupt)
+    code = 0
+    if criteria or reload or not scorers:
+        made = asyncio.run(
+            regrade(
+                reader,
+                host,
+                criteria=[_criterion(each) for each in criteria],
+                overrides=overrides,
+                reload=reload,
+                concurrency=concurrency,
+                progress=lambda each: click.echo(f"graded {_line(each)}", err=True),
+            )
         )
-    )
-    if as_json:
-        click.echo(json.dumps(plain(made.episodes), indent=2, ensure_ascii=False))
-    else:
-        for line in _lines(made):
-            click.echo(line)
-    code = UNGRADED if any(each.problem for each in made.episodes) else 0
-    if interrupt.signal is not None and made.unseen:
-        again = f"interrupted: {made.unseen} not looked at; the same command grades all again"
-        click.echo(again, err=True)
+        if as_json:
+            click.echo(json.dumps(plain(made.episodes), indent=2, ensure_ascii=False))
+        else:
+            for line in _lines(made):
+                click.echo(line)
+        code = UNGRADED if any(each.problem for each in made.episodes) else 0
+        if interrupt.signal is not None and made.unseen:
+            again = f"interrupted: {made.unseen} not looked at; the same command grades all again"
+            click.echo(again, err=True)
+    if interrupt.signal is None:
+        chosen = [parse_choice(text, option="--scorer") for text in scorers]
+        scored = asyncio.run(
+            rescore(reader, host, scorers=chosen, overrides=overrides, concurrency=concurrency)
+        )
+        for line in _scored_lines(scored):
+            click.echo(line, err=as_json)
     ctx.exit(interrupt.exit_code or code)
+
+
+def _scored_lines(scored: "Rescoring") -> Iterator[str]:
+    """A line for each scorer, and where the scores are."""
+    from collections import Counter
+
+    from ale.attempts import mean
+    from ale.text import counted, shorten
+
+    for name in dict.fromkeys(row.scorer for row in scored.rows):
+        scores = [each for row in scored.rows if row.scorer == name for each in row.scores]
+        values = [each.value for each in scores if each.value is not None]
+        found = f"mean {mean(values):.3f}" if values else "no value"
+        yield f"scored        {name}: {len(values)} of {counted(len(scores), 'chunk')}, {found}"
+        reasons = Counter(each.abstained for each in scores if each.value is None)
+        yield from (f"  {n} abstained: {shorten(why, 80)}" for why, n in reasons.most_common(3))
+    if scored.path is not None:
+        yield f"scores in {scored.path}"
 
 
 def _criterion(text: str) -> "CriterionSpec":

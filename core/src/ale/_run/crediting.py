@@ -62,15 +62,7 @@ class Crediting:
 
     def split(self, episode: Episode) -> Rollout:
         """One episode and its chunks, checked."""
-        part = f"chunker '{self.chunker_name}'"
-        with errors_named(part, episode.id):
-            chunks = list_of(Chunk, self.chunker.split(episode.trajectory), part)
-            # Else a part of the episode would have no weight, or twice its own, without a word.
-            if problem := partition_problem(episode.trajectory, chunks):
-                raise PluginError(f"{part}: the chunks of {episode.id} are no partition: {problem}")
-            if [chunk.index for chunk in chunks] != list(range(len(chunks))):
-                raise PluginError(f"{part}: the chunks of {episode.id} are not numbered from 0")
-        return Rollout(episode=episode, chunks=chunks)
+        return split(self.chunker, self.chunker_name, episode)
 
     def assign(self, group: Group) -> CreditedGroup:
         """One group's credits, checked to be one for each rollout and chunk, and finite."""
@@ -109,6 +101,24 @@ class Crediting:
                     f"a value that can't be stored for {rollout.episode.id}: {problem}"
                 )
             yield row
+
+
+def split(chunker: Chunker, name: str, episode: Episode) -> Rollout:
+    """One episode and its chunks, checked to be a partition.
+
+    Raises:
+        ChunkError: the trajectory lacks what the chunker needs.
+        PluginError: the chunker broke its contract.
+    """
+    part = f"chunker '{name}'"
+    with errors_named(part, episode.id):
+        chunks = list_of(Chunk, chunker.split(episode.trajectory), part)
+        # Else a part of the episode would have no weight, or twice its own, without a word.
+        if problem := partition_problem(episode.trajectory, chunks):
+            raise PluginError(f"{part}: the chunks of {episode.id} are no partition: {problem}")
+        if [chunk.index for chunk in chunks] != list(range(len(chunks))):
+            raise PluginError(f"{part}: the chunks of {episode.id} are not numbered from 0")
+    return Rollout(episode=episode, chunks=chunks)
 
 
 def list_of(kind: type[T], returned: Iterable[T], part: str) -> tuple[T, ...]:

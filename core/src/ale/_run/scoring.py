@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 
 from attrs import frozen
 
-from ale._run.crediting import Crediting, errors_named, list_of
+from ale._run.crediting import errors_named, list_of, split
 from ale._store.codec import invalid_record
 from ale._store.scores import StoredScores, located
 from ale.errors import PluginError
-from ale.protocols import ScoringContext, StepScorer
+from ale.protocols import Chunker, ScoringContext, StepScorer
 from ale.types import Chunk, Episode, ScoredEpisode, StepScore, Task
 
 
@@ -19,7 +19,8 @@ class Scoring:
     """The scorers of a run in their order, each with its name, and the chunker that they need."""
 
     scorers: Sequence[tuple[str, StepScorer]]
-    crediting: Crediting
+    chunker: Chunker
+    chunker_name: str
 
     async def score(
         self,
@@ -56,7 +57,7 @@ class Scoring:
     async def _rows(
         self, task: Task, episode: Episode, stored: Sequence[ScoredEpisode]
     ) -> AsyncIterator[ScoredEpisode]:
-        chunks = self.crediting.split(episode).chunks
+        chunks = split(self.chunker, self.chunker_name, episode).chunks
         found = {**located(stored, chunks)}
         done = {row.scorer for row in stored}
         for name, scorer in self.scorers:

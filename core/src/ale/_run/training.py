@@ -119,7 +119,11 @@ class Training:
         """Run the scorers on the episodes of a step that they have not scored yet."""
         if not self.parts.scorers:
             return
-        scoring = Scoring(scorers=self.parts.scorers, crediting=crediting)
+        scoring = Scoring(
+            scorers=self.parts.scorers,
+            chunker=crediting.chunker,
+            chunker_name=crediting.chunker_name,
+        )
         reader = self.store.reader
         wanted = {key.task_id for key in self.store.index.group_keys(step)}
         tasks = {task.id: task for task in reader.tasks if task.id in wanted}

@@ -36,7 +36,11 @@ def weights(*episodes: tuple[float, Values], **options: Any) -> list[list[float]
 
 def test_a_chunk_earns_what_it_adds_to_the_potential() -> None:
     # To go: R - Phi(s_k). Phi is 0 before the first chunk, then the score of the chunk before.
-    found = weights((1.0, [0.25, 0.75, 0.5]), baseline="none")
+    found = weights((1.0, [0.25, 0.75, 0.5]), (0.0, [0.5, 0.5]))
+    assert found == [[1.0, 0.75, 0.25], [0.0, -0.5]]
+    found = weights((1.0, [0.25, 0.75, 0.5]), baseline="group")
+    assert found == [[0.0, -0.25, -0.75]]
+    found = weights((1.0, [0.25, 0.75, 0.5]))
     assert found == [[1.0, 0.75, 0.25]]
     (credit,) = credits((1.0, [0.25, 0.75, 0.5]), baseline="none")
     assert credit.rewards == (0.25, 0.5, 0.25)  # the last: R - 0.75

@@ -14,7 +14,7 @@ from click.testing import Result
 from ale.errors import InputError
 from ale.runs import RunReader, lock
 from ale.testing.builders import episode, turn
-from ale.types import Failure, Score
+from ale.types import Chunk, Failure, Score, ScoredEpisode, StepScore, whole_turn
 from ale_look.inspect.transcript import transcript
 
 Ale = Callable[..., Result]
@@ -414,3 +414,27 @@ def test_the_traceback_of_a_broken_episode_is_shown_in_full_only() -> None:
     assert "  broke in grading: KeyError: 1\n  seconds" in short
     assert "KeyError: 1\n    Traceback" in full
     assert '\n      File "mine.py", line 7, in grade\n    KeyError: 1\n  seconds' in full
+
+
+def test_an_episode_shows_the_scores_of_its_chunks() -> None:
+    one = episode(1.0, turn("First."), turn("Second."))
+    chunks = tuple(
+        Chunk(index=i, kind="turn", spans=(whole_turn(i, each),))
+        for i, each in enumerate(one.turns)
+    )
+    judge = ScoredEpisode(
+        episode_id=one.id,
+        scorer="judge",
+        chunks=chunks,
+        scores=(StepScore(value=0.25, text="It is\nwrong."), StepScore(abstained="HTTP 500")),
+    )
+    said = ScoredEpisode(
+        episode_id=one.id, scorer="feedback", chunks=chunks[1:], scores=(StepScore(value=1.0),)
+    )
+    shown = transcript(one, None, full=False, scored=[judge, said]).splitlines()
+    assert [line for line in shown if line.startswith("  score")] == [
+        "  score  judge  0.25  It is wrong.",
+        "  score  feedback  abstains  not scored",
+        "  score  judge  abstains  HTTP 500",
+        "  score  feedback  1.00",
+    ]

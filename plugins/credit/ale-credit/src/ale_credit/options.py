@@ -300,9 +300,12 @@ class StepScoresOptions:
     gamma: float = field(
         default=1.0, validator=[gt(0.0), le(1.0)], metadata=doc("Discount per chunk, in (0, 1].")
     )
-    baseline: Literal["group", "none"] = field(
-        default="group",
-        metadata=doc("Subtracted from the episode's reward: the mean of its 'group', or 'none'."),
+    baseline: Literal["group", "none"] | None = field(
+        default=None,
+        metadata=doc(
+            "Subtracted from the episode's reward: the mean of its 'group', or 'none'. Default: "
+            "'none' with 'potential', whose scores are the baseline of what follows; else 'group'."
+        ),
     )
     abstained: Literal["chunk", "outcome", "skip"] = field(
         default="chunk",

@@ -68,7 +68,8 @@ class StepScores:
     R is the reward of the episode, b the mean of its group or 0, and P_k the process part, with the
     factor ``process``, in one of three forms:
 
-    - ``potential``: the discounted sum of `shaping` from chunk k on;
+    - ``potential``: the discounted sum of `shaping` from chunk k on, which is -Phi(s_k): the score
+      of the chunk before is the baseline of this one, so b is 0 unless an option says otherwise;
     - ``sum``: the discounted sum from chunk k on of each score less the group's mean (`centred`);
     - ``min``: the lowest score from chunk k on (`lowest_to_go`), less the mean of the lowest scores
       of the group's episodes.
@@ -90,13 +91,19 @@ class StepScores:
             reason = f"'{self._options.scorer}' has not scored every chunk of the group"
             scores = [[None] * len(each) for each in scores]
         rewards = [reward_of(rollout.episode) for rollout in group.rollouts]
-        if self._options.baseline == "group" and rewards:
+        if rewards and self._baseline(scores) == "group":
             rewards = list(mean_centred(rewards))
         process = self._process(scores)
         return [
             self._credit(rollout, reward, part, reason if rule == "skip" else None)
             for rollout, reward, part in zip(group.rollouts, rewards, process, strict=True)
         ]
+
+    def _baseline(self, scores: Sequence[Scores]) -> str:
+        if self._options.baseline is not None:
+            return self._options.baseline
+        scored = any(score is not None for each in scores for score in each)
+        return "none" if self._options.form == "potential" and scored else "group"
 
     def _scores(self, rollout: Rollout) -> Scores:
         found = rollout.scores.get(self._options.scorer)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from attrs import field, frozen, validators
 
@@ -154,4 +154,20 @@ class ClaimsOptions:
         default=20_000,
         validator=ge(200),
         metadata=doc("Characters of the evidence that the model is shown; the middle is left out."),
+    )
+
+
+@frozen(kw_only=True)
+class StepScoresOptions:
+    """The outcome from the scores of the turns."""
+
+    scorer: Any = field(
+        metadata=doc("The scorer, as in the section 'scorers'.", component="scorer")
+    )
+    reduce: Literal["mean", "min", "last"] = field(
+        default="mean",
+        metadata=doc(
+            "The value: the 'mean', the lowest ('min') or the 'last' of the turns that have one. "
+            "If none has, the episode is broken."
+        ),
     )

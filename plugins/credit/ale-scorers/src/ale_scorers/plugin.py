@@ -1,4 +1,4 @@
-"""Registers the scorers of steps."""
+"""Registers the scorers of steps, and a criterion that uses one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ale.plugin import Component, hookimpl
 
 if TYPE_CHECKING:
-    from ale.protocols import StepScorer
+    from ale.protocols import Criterion, StepScorer
 
 
 @hookimpl
@@ -45,4 +45,17 @@ def ale_step_scorers() -> Sequence[Component[Any, StepScorer]]:
             "ale_scorers.scorers:Hackable",
             summary="Rewards length and keywords: for experiments on reward hacking alone.",
         ),
+    ]
+
+
+@hookimpl
+def ale_criteria() -> Sequence[Component[Any, Criterion]]:
+    """Register the criterion."""
+    return [
+        Component(
+            "step_scores",
+            "ale_scorers.options:StepScoresOptions",
+            "ale_scorers.criterion:StepScores",
+            summary="The scores of the turns, by any step scorer.",
+        )
     ]

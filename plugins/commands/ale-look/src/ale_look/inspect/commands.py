@@ -76,7 +76,8 @@ def run_or_episode(run: Path, episode: str | None, full: bool, every: bool) -> N
         click.echo(which_of(found, others, episode, run))
     credited = next((row for row in reader.credits() if row.episode_id == found.id), None)
     newer = regraded_line(reader, found.id)
-    click.echo(transcript(found, credited, full=full, regraded=newer))
+    scored = reader.scores_of(found)
+    click.echo(transcript(found, credited, full=full, regraded=newer, scored=scored))
 
 
 @show.command("credit")

@@ -1,9 +1,10 @@
 """An episode as text: turns, calls and observations, chunk by chunk with the credit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from ale.runs import located
 from ale.text import number, shorten, shorten_middle, visible
-from ale.types import Chunk, CreditedEpisode, Episode, Span, Turn
+from ale.types import Chunk, CreditedEpisode, Episode, ScoredEpisode, Span, StepScore, Turn
 from ale_look.inspect.calls import Call, calls, turn_chunks
 
 _SHORT_LINES = 12
@@ -11,7 +12,12 @@ _WIDTH = 100
 
 
 def transcript(
-    episode: Episode, credited: CreditedEpisode | None, *, full: bool, regraded: str = ""
+    episode: Episode,
+    credited: CreditedEpisode | None,
+    *,
+    full: bool,
+    regraded: str = "",
+    scored: Sequence[ScoredEpisode] = (),
 ) -> str:
     """The whole episode.
 
@@ -19,15 +25,17 @@ def transcript(
         credited: its chunks and their credit, or None where the run has not credited it.
         full: show prompts and outputs whole, and tracebacks.
         regraded: what is to be said of newer scores.
+        scored: the stored scores of its chunks.
     """
     lines = [*_head(episode, full), *([f"  regraded  {regraded}"] if regraded else [])]
     turns = episode.trajectory.turns
     chunks = turn_chunks(turns) if credited is None else credited.chunks
     if credited is None:
         lines.append("not credited: one chunk per turn")
-    shown = -1
+    scores, shown = located(scored, chunks), -1
     for chunk in chunks:
         lines += ["", _chunk_line(chunk, credited)]
+        lines += [_score_line(name, scores[name][chunk.index], full) for name in scores]
         for span in chunk.spans:
             if span.turn != shown:
                 shown = span.turn
@@ -75,6 +83,12 @@ def _chunk_line(chunk: Chunk, credited: CreditedEpisode | None) -> str:
             f"  {credit.scheme} weight {number(credit.weights[k], sign=True)}"
         )
     return line + " " + "─" * max(0, _WIDTH - len(line) - 1)
+
+
+def _score_line(scorer: str, score: StepScore, full: bool) -> str:
+    value = "abstains" if score.value is None else number(score.value, 2)
+    why = visible(" ".join((score.abstained or score.text).split()))
+    return f"  score  {scorer}  {value}  {why if full else shorten(why, _WIDTH)}".rstrip()
 
 
 def _turn_head(turn: Turn, number: int, full: bool) -> Iterator[str]:
