@@ -102,7 +102,7 @@ def test_a_name_that_two_packages_use_is_written_with_the_package(bench: Bench) 
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ((), ("--model: llm: 'model' is missing",)),
+        ((), ("no model is given", "--agent oracle")),
         (
             ("--model", "m", "--split", "test"),
             ("--split: the benchmark 'humaneval' has no such option",),
