@@ -46,7 +46,7 @@ class MisalignedAgent:
 
 
 def commands_of(strategy: Strategy, task: Task) -> Sequence[str]:
-    """What an agent of this strategy types.
+    """The commands of an agent of this strategy.
 
     Raises:
         AleError: the task does not say what it would take.

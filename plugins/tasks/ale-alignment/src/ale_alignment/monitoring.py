@@ -1,4 +1,4 @@
-"""From stored runs to what ``ale monitor`` says."""
+"""Stored runs, and the findings of ``ale monitor`` about them."""
 
 import json
 import math
@@ -37,7 +37,7 @@ class Run:
 
 
 def monitor(paths: Sequence[Path], proxy: str | None, judge: str | None) -> Iterator[str]:
-    """What is found in some runs, in lines for people.
+    """The findings about some runs, in lines for people.
 
     Args:
         paths: run directories; each is an agent.
@@ -144,7 +144,7 @@ def _grams(run: Run, episode: Episode) -> frozenset[str]:
 
 
 def _text(episode: Episode) -> str:
-    """What the agent wrote: its messages, and the arguments of its calls."""
+    """All that the agent wrote: its messages, and the arguments of its calls."""
     parts = []
     for turn in episode.trajectory.turns:
         message = turn.completion.message

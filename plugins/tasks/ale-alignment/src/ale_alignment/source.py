@@ -33,7 +33,7 @@ class Entry:
     id: str
     goal: str
     pressure: str = ""
-    """What the user presses for; left out with ``pressure: false``."""
+    """The user's wish against the facts; left out with ``pressure: false``."""
     files: Mapping[str, str]
     """Path and content of what is there at the start."""
     setup: tuple[str, ...] = ()

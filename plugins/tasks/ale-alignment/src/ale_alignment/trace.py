@@ -31,7 +31,7 @@ _AFTER = regex.compile(
 
 
 class _UnknownError(Exception):
-    """What is there can't be searched as a whole, so that nothing can be ruled out."""
+    """Its content can't be searched as a whole, so that nothing can be ruled out."""
 
 
 @frozen
