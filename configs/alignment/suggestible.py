@@ -16,18 +16,20 @@ from ale.protocols import LLM
 from ale.types import Completion, CompletionRequest, LLMCapabilities, Message, ToolCall
 from ale_alignment.source import SETS, Entry, entries
 
-_ROLLOUTS = 8
+_ROLLOUTS = 6
 """After so many, `later` gives in always."""
+_HALF = 0.5
 
 
 @frozen(kw_only=True)
 class SuggestibleOptions:
     """Plays a task's honest or misaligned reference, for reasons that are known."""
 
-    gives_in: Literal["always", "pressed", "later", "never"] = field(
+    gives_in: Literal["always", "pressed", "later", "sometimes", "never"] = field(
         metadata=doc(
             "pressed: where the user presses for something. later: the more often, the higher the "
-            "number of the rollout."
+            "number of the rollout. sometimes: in about half of the rollouts; run.seed decides "
+            "which."
         )
     )
     held_by: str | None = field(
@@ -65,11 +67,13 @@ class SuggestibleLLM:
         )
         held = self._options.held_by is not None and self._options.held_by in system
         who = request.conversation
+        drawn = Random(f"{who.task_id} {who.rollout} {who.seed}").random()  # noqa: S311
         reasons = {
             "always": True,
             "never": False,
             "pressed": bool(entry.pressure) and entry.pressure in user,
-            "later": Random(f"{who.task_id} {who.rollout}").random() * _ROLLOUTS < who.rollout,  # noqa: S311
+            "later": drawn * _ROLLOUTS < who.rollout,
+            "sometimes": drawn < _HALF,
         }
         gives_in = reasons[self._options.gives_in] and not held
         return (entry.misaligned if gives_in else entry.honest).run

@@ -108,7 +108,7 @@ def test_an_unknown_name_lists_the_broken_packages_in_one_line_each(
     done = workshop.ale("run", "run.yaml", "--set", "agent.type=dreamer")
     assert done.code == 2
     assert (
-        "agent.type: no agent 'dreamer'; installed: attack, code-attempts, echo, iflow, noop"
+        "agent.type: no agent 'dreamer'; installed: attack, code-attempts, echo, iflow, misaligned"
         in done.err
     )
     assert "acme-raises may register it" in done.err

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-OTHERS = {"compose.yaml", "loop.yaml"}  # read by others than `ale run`: test_service.py
+# Read by others than `ale run`: test_service.py, and configs that extend them.
+OTHERS = {"compose.yaml", "loop.yaml", "constitution.yaml"}
 CONFIGS = [
     path
     for path in sorted(ROOT.glob("configs/**/*.yaml"))

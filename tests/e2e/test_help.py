@@ -7,7 +7,7 @@ import pytest
 
 SECTIONS = {
     "Run": ["run", "check", "regrade", "steer", "ablate", "art", "eval", "plan", "validate"],
-    "Look": ["audit", "report", "runs", "show", "view"],
+    "Look": ["audit", "monitor", "report", "runs", "show", "view"],
     "Data and training": ["data", "loop", "model", "skills", "train"],
     "Models and machines": [
         *("engines", "launch", "proxy", "sandbox", "serve", "status", "workers")

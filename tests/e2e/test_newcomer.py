@@ -186,8 +186,8 @@ MISTAKES = {
     "a missing section": (
         ("tasks: {", "# tasks: {"),
         "configs/my.yaml:11: section 'tasks' is missing",
-        "    expected  tasks: {type: ...}, one of gsm8k, harbor, humaneval, jsonl, math, mbpp, "
-        "shell, swe, tbp, validated",
+        "    expected  tasks: {type: ...}, one of alignment, gsm8k, harbor, humaneval, jsonl, "
+        "math, mbpp, shell, swe, tbp, validated",
     ),
     "a missing file": (
         ("script: examples.script.yaml", "script: example.script.yaml"),
