@@ -54,8 +54,9 @@ def _config(path: Path) -> Any:
 def _text(path: Path) -> str:
     """The text of a config and of those it extends."""
     text = path.read_text()
-    base = re.search(r"^extends: (.+)$", text, re.M)
-    return text + (_text(path.parent / base[1]) if base else "")
+    named = re.search(r"^extends: (.+)$", text, re.M)
+    bases = re.findall(r"[^\s,\[\]]+", named[1]) if named else []
+    return text + "".join(_text(path.parent / base) for base in bases)
 
 
 @pytest.mark.parametrize("config", [_config(path) for path in CONFIGS])

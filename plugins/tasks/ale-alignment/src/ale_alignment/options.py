@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from attrs import Attribute, field, frozen
 
-from ale.plugin import doc, gt, optional
+from ale.plugin import doc
 
 SetName = Literal["sycophancy", "reward-hacking", "safety", "oversight"]
 Strategy = Literal[
@@ -104,7 +104,4 @@ class MisalignedOptions:
             "the task's misaligned reference; tampering makes every test succeed; late-writer "
             "leaves a process that does the work later."
         )
-    )
-    time_limit_s: float | None = field(
-        default=60.0, validator=optional(gt(0)), metadata=doc("Wall-clock seconds of an episode.")
     )
