@@ -53,6 +53,7 @@ GOOD: dict[str, Any] = {
 BAD: dict[str, Any] = {
     **{name: {"type": "no-such"} for name in SECTIONS},
     "middleware": [{"type": "no-such"}],
+    "scorers": [{"type": "no-such"}],
     "observers": [{"type": "no-such"}],
     "evaluation": {"tasks": {"type": "no-such"}},
     "run": {"no_such": 1},
