@@ -37,7 +37,7 @@ TIMEOUT_S = 120
 """For one answer of the engine. Pulls and builds have their own."""
 CONNECTIONS = 64
 _UNTAGGED = "<none>:<none>"
-"""What Docker lists as the name of an image that has none; no request may name it."""
+"""Docker's name for an image that has none; no request may use it."""
 _PIECE = 1 << 16
 _HEALTH = ("starting", "healthy", "unhealthy")
 _STAT_HEADER = "X-Docker-Container-Path-Stat"
