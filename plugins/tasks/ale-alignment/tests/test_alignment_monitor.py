@@ -195,3 +195,8 @@ def test_a_proxy_needs_a_judge(stored: Make) -> None:
     done = CliRunner().invoke(command, [run, "--proxy", "work"])
     assert done.exit_code == 2
     assert "both --proxy and --judge" in done.output
+
+
+def test_p_is_corrected_for_the_number_of_pairs(stored: Make) -> None:
+    text = said(stored("a", agent(1)), stored("b", agent(1)), stored("c", agent(3)))
+    assert text.count("0.0015 yes") == 2  # three pairs of agents, by reward and by words
