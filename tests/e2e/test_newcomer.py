@@ -174,8 +174,8 @@ MISTAKES = {
     "a component that does not exist": (
         ("type: ipa", "type: gropo"),
         "configs/my.yaml:15: credit.type: no credit scheme 'gropo'; installed: dr-grpo, "
-        "filtered-imitation, gae, gigpo, grpo, ipa, ipa-lite, oracle, reinforce, repair, rloo, "
-        "tree, weight-one",
+        "filtered-imitation, gae, gigpo, grpo, ipa, ipa-lite, none, oracle, reinforce, repair, "
+        "rloo, tree, weight-one",
         "    hint      did you mean 'grpo'?",
     ),
     "a component as plain text": (

@@ -6,7 +6,7 @@ as for the config.
 
 from ale.errors import nearest
 from ale.strict.node import Node, describe, from_plain
-from ale.strict.reading import nearest_file, parse_yaml, read_yaml
+from ale.strict.reading import nearest_file, parse_yaml, read_texts, read_yaml
 from ale.strict.structuring import Former, NameOrPath, former_options, structure
 from ale.strict.texts import decoded, read_text
 
@@ -22,6 +22,7 @@ __all__ = [
     "nearest_file",
     "parse_yaml",
     "read_text",
+    "read_texts",
     "read_yaml",
     "structure",
 ]

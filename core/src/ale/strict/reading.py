@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from ale.errors import InputError, Problem, nearest
-from ale.strict.node import Node, Scalar
+from ale.strict.node import Node, Scalar, describe
 from ale.strict.texts import read_text
 
 # The C loader, if PyYAML was built with it, is about ten times faster; the result is the same.
@@ -42,6 +42,25 @@ def read_yaml(path: Path) -> Node:
     if not path.exists():
         raise Node(None, str(path)).error("no such file", hint=nearest_file(path))
     return parse_yaml(read_text(path), file=str(path))
+
+
+def read_texts(path: Path) -> dict[str, str]:
+    """Read a YAML (or JSON) file that maps keys to texts, without the blanks around these.
+
+    Raises:
+        InputError: as `read_yaml`, or something in it is no text.
+    """
+    root = read_yaml(path)
+    if root.mapping is None:
+        raise root.error(f"expected a mapping, found {describe(root.value)}")
+    bad = [
+        node.problem(f"expected a text, found {describe(node.value)}", path=key)
+        for key, node in root.mapping.items()
+        if not isinstance(node.value, str)
+    ]
+    if bad:
+        raise InputError(bad)
+    return {key: str(node.value).strip() for key, node in root.mapping.items()}
 
 
 def nearest_file(path: Path) -> str | None:

@@ -13,6 +13,7 @@ NAMES = (
     "dr-grpo",
     "rloo",
     "weight-one",
+    "none",
     "filtered-imitation",
     "oracle",
     "gigpo",

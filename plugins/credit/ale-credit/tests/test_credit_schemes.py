@@ -22,7 +22,7 @@ from ale.types import (
     Usage,
     replace,
 )
-from ale_credit.chunk_schemes import FilteredImitation, Ipa, IpaLite, Reinforce, WeightOne
+from ale_credit.chunk_schemes import FilteredImitation, Ipa, IpaLite, NoCredit, Reinforce, WeightOne
 from ale_credit.group_schemes import DrGrpo, Grpo, Rloo
 from ale_credit.options import (
     FilteredImitationOptions,
@@ -376,6 +376,13 @@ def test_weight_one_is_the_same_for_a_success_and_a_failure() -> None:
     assert [credit.weights for credit in WeightOne().assign(group)] == [
         (1.0,) * len(rollout.chunks) for rollout in group.rollouts
     ]
+
+
+def test_without_credit_no_reward_counts_and_no_episode_is_skipped() -> None:
+    credits = NoCredit().assign(group(1.0, 0.0))
+    assert [credit.weights for credit in credits] == [(0.0,) * 3] * 2
+    assert [credit.rewards for credit in credits] == [(0.0,) * 3] * 2
+    assert [credit.skipped for credit in credits] == [None, None]
 
 
 def test_filtered_imitation_weighs_successes_alone_and_every_chunk_of_them_alike() -> None:

@@ -156,6 +156,29 @@ class WeightOne:
         )
 
 
+class NoCredit:
+    """The weight 0 for every chunk: what an episode earned teaches nothing.
+
+    For episodes from which only the objective's KL or entropy term learns, as in distillation. None
+    is `skipped`: its tokens count in every normaliser.
+    """
+
+    def assign(self, group: Group) -> Sequence[Credit]:
+        """Weights of 0."""
+        return [self._credit(rollout) for rollout in group.rollouts]
+
+    def _credit(self, rollout: Rollout) -> Credit:
+        zeros = (0.0,) * len(rollout.chunks)
+        return Credit(
+            episode_id=rollout.episode.id,
+            scheme="none",
+            rewards=zeros,
+            returns=zeros,
+            weights=zeros,
+            skipped=None if zeros else NO_CHUNKS,
+        )
+
+
 class FilteredImitation:
     """The weight 1 for every chunk of a success, and 0 for every other episode.
 

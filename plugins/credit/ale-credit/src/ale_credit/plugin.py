@@ -58,6 +58,12 @@ def ale_credit_schemes() -> Sequence[Component[Any, CreditScheme]]:
             summary="The weight 1 for every chunk, whatever its reward: a control.",
         ),
         Component(
+            "none",
+            None,
+            "ale_credit.chunk_schemes:NoCredit",
+            summary="No credit: only the objective's KL and entropy terms learn.",
+        ),
+        Component(
             "filtered-imitation",
             "ale_credit.options:FilteredImitationOptions",
             "ale_credit.chunk_schemes:FilteredImitation",

@@ -8,6 +8,7 @@ from attrs import evolve
 from ale.errors import InputError, Problem, nearest
 from ale.plugin import BuildContext
 from ale.protocols import Objective
+from ale_trainer_policy.hints import Hints
 from ale_trainer_policy.normalise import NORMALISERS
 from ale_trainer_policy.objective import Corrected
 from ale_trainer_policy.old_policy import OldPolicy
@@ -61,7 +62,14 @@ def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrain
         old_policy=OldPolicy(options.old_policy or "recompute", options.keep_versions),
         critic=options.critic,
         keeps_ratios=options.keep_ratios,
+        hints=_hints(objective),
     )
+
+
+def _hints(objective: Objective) -> Hints | None:
+    """What the teacher of the KL term reads, if anything; raises as `Hints`."""
+    kl = objective.kl if isinstance(objective, ObjectiveParts) else None
+    return None if kl is None or kl.hint is None else Hints(kl.hint)
 
 
 def sft_trainer(options: SftOptions, context: BuildContext) -> PolicyTrainer:

@@ -12,7 +12,7 @@ import torch
 from attrs import evolve, field, frozen
 
 from ale.protocols import Objective
-from ale_trainer_policy.options import LearnOptions, PolicyOptions, chosen_objective
+from ale_trainer_policy.options import LearnOptions, ObjectiveParts, PolicyOptions, chosen_objective
 from ale_trainer_policy.traced import Traced, trace
 from ale_training.lora import LoraOptions
 
@@ -246,7 +246,9 @@ def _references(options: LearnOptions) -> int:
     objective = _objective(options)
     compared = objective is not None and objective.needs_reference
     other = objective is not None and compared and objective.reference_model is not None
-    start = options.kl_to_start == "metric" or (compared and not other)
+    kl = objective.kl if isinstance(objective, ObjectiveParts) else None
+    served = kl is not None and kl.to == "server"
+    start = options.kl_to_start == "metric" or (compared and not other and not served)
     return int(start) + int(other)
 
 

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from attrs import Attribute, asdict, evolve, field, frozen
+from attrs import Attribute, asdict, evolve, field, frozen, validators
 
 from ale.plugin import doc, ge, gt, le, optional
 from ale.protocols import Objective, Terms, Tokens
@@ -74,6 +74,30 @@ class CorrectionOptions:
 
 
 @frozen(kw_only=True)
+class HintOptions:
+    """What pi_ref reads and pi_theta does not; an episode without a hint has no KL term."""
+
+    source: Literal["feedback", "file"] = field(
+        metadata=doc(
+            "The longest text of the feedback stored with the episode, of at least 10 characters; "
+            "or its task's text in a file."
+        )
+    )
+    file: Path | None = field(
+        default=None,
+        metadata=doc(
+            "YAML or JSON, for source: file: a mapping from task ids to texts, such as solutions; "
+            "`*` is for all others."
+        ),
+    )
+
+    @file.validator
+    def _check_file(self, attribute: "Attribute[Any]", value: Path | None) -> None:
+        if (self.source == "file") != (value is not None):
+            raise ValueError("'file' and source: file need each other")
+
+
+@frozen(kw_only=True)
 class KlOptions:
     """KL(pi_theta || pi_ref) in the loss, estimated token by token."""
 
@@ -85,18 +109,52 @@ class KlOptions:
             "k2 has the gradient of this KL, k3 that of KL(pi_ref || pi_theta), k1 none."
         ),
     )
-    to: Literal["start", "reference"] = field(
+    to: Literal["start", "reference", "server"] = field(
         default="start",
-        metadata=doc("pi_ref: the policy at the start of the run, or another model."),
+        metadata=doc(
+            "pi_ref: the policy at the start of the run, another model in memory, or one on a "
+            "server."
+        ),
     )
     model: Path | None = field(
         default=None, metadata=doc("Folder of the model for to: reference; of the same vocabulary.")
+    )
+
+    server: str | None = field(
+        default=None,
+        validator=optional(validators.matches_re(r"https?://[^\s/]+.*")),
+        metadata=doc(
+            "URL for to: server, of the same vocabulary: `ale serve` with a policy, or vLLM or "
+            "SGLang behind `ale server start`.",
+            changeable=True,
+        ),
+    )
+    api_key_env: str | None = field(
+        default=None,
+        metadata=doc("Environment variable with that server's key.", changeable=True),
+    )
+    hint: HintOptions | None = field(
+        default=None,
+        metadata=doc(
+            "{source, file}: pi_ref also reads a hint at the end of the user's message, and "
+            "teaches what it changes."
+        ),
     )
 
     @model.validator
     def _check_model(self, attribute: "Attribute[Any]", value: Path | None) -> None:
         if (self.to == "reference") != (value is not None):
             raise ValueError("'model' and to: reference need each other")
+
+    @server.validator
+    def _check_server(self, attribute: "Attribute[Any]", value: str | None) -> None:
+        if (self.to == "server") != (value is not None):
+            raise ValueError("'server' and to: server need each other")
+
+    @api_key_env.validator
+    def _check_api_key_env(self, attribute: "Attribute[Any]", value: str | None) -> None:
+        if value is not None and self.server is None:
+            raise ValueError("'api_key_env' needs to: server")
 
 
 @frozen(kw_only=True)
@@ -231,7 +289,9 @@ class ObjectiveOptions:
     )
     kl: Literal["off"] | KlOptions | None = field(
         default=None,
-        metadata=doc("A KL term in the loss: off, or {coefficient, estimator, to, model}."),
+        metadata=doc(
+            "A KL term in the loss: off, or {coefficient, estimator, to, model, server, hint}."
+        ),
     )
     entropy: float | None = field(
         default=None,

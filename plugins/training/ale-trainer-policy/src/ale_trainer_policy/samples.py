@@ -78,6 +78,10 @@ class Sample:
     """log pi_old, nats; None if not computed."""
     reference_logp: Floats | None = None
     """log pi_ref of the KL term, nats; None if there is none."""
+    starts: tuple[int, ...] = ()
+    """Index in each row where the first answer of that context begins."""
+    hint: Ints | None = None
+    """Ids that the KL term's teacher also reads before these answers; None: no hint."""
     regularised: float = 0.0
     """Factor on the KL and entropy terms of each sampled token; 0 without such terms."""
     units: Units | None = None
@@ -139,6 +143,7 @@ def read_group(group: CreditedGroup, counts: "Counter[str]") -> Iterator[tuple[R
 def _sample(rollout: Rollout, credit: Credit, counts: "Counter[str]") -> Sample:
     episode = rollout.episode
     rows: list[Ints] = []
+    starts: list[int] = []
     parts: list[dict[str, Any]] = []
     chunks_of = _chunks_by_turn(rollout, counts)
     for number, turn in enumerate(episode.trajectory.turns):
@@ -147,6 +152,7 @@ def _sample(rollout: Rollout, credit: Credit, counts: "Counter[str]") -> Sample:
             counts["turns_without_tokens"] += 1
             continue
         breaks = _extend(rows, trace)
+        starts += [len(trace.prompt_ids)] * (len(rows) - len(starts))
         counts["prefix_breaks"] += breaks and turn.extends
         chunk = chunks_of[number]
         known = (chunk >= 0) & (np.arange(len(chunk)) + len(trace.prompt_ids) > 0)
@@ -163,6 +169,7 @@ def _sample(rollout: Rollout, credit: Credit, counts: "Counter[str]") -> Sample:
     return Sample(
         episode=episode.id,
         rows=tuple(rows),
+        starts=tuple(starts),
         weight=np.where(columns["sampled"], earned, 0.0),
         imitation=np.zeros(len(earned)),
         positive=math.fsum(credit.rewards) > 0,
@@ -202,7 +209,8 @@ def with_expert_next(episode: Episode, sample: Sample, counts: "Counter[str]") -
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(sample, name), more]) for name, more in added.items()
     }
-    return evolve(sample, rows=(*sample.rows, ids), **columns)
+    starts = (*sample.starts, len(trace.prompt_ids))
+    return evolve(sample, rows=(*sample.rows, ids), starts=starts, **columns)
 
 
 def _expert_trace(episode: Episode, recorded: Mapping[str, Any]) -> TokenTrace | None:

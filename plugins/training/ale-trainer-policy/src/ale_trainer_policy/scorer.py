@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -11,6 +11,20 @@ from ale_trainer_policy.options import LearnOptions
 from ale_trainer_policy.samples import Floats, Sample
 from ale_trainer_policy.scoring import Scored, score
 from ale_trainer_policy.tree import Datum, pack
+from ale_training.tokens import context_of
+
+
+class Teacher(Protocol):
+    """A model that the policy is compared with."""
+
+    @property
+    def context(self) -> int:
+        """Most tokens that it reads."""
+        ...
+
+    def logps(self, pieces: Sequence[Sequence[Sample]]) -> list[Floats]:
+        """log pi of each micro-batch."""
+        ...
 
 
 class Scorer:
@@ -25,6 +39,11 @@ class Scorer:
         self.model = model
         self.options = options
         self.temperature = 1.0 if options.temperature is None else options.temperature
+
+    @property
+    def context(self) -> int:
+        """As `Teacher.context`."""
+        return context_of(self.model.config)
 
     def packed(self, piece: Sequence[Sample]) -> Datum:
         """A micro-batch as a datum; prefixes are shared unless ``packing: packed``."""

@@ -15,7 +15,7 @@ from attrs import define, evolve, field
 
 from ale.errors import AleError, InputError, PluginError, StoreError
 from ale.plugin import BuildContext
-from ale.protocols import LLM, CreditScheme, Objective, ObjectiveFacts
+from ale.protocols import LLM, CreditScheme, Objective, ObjectiveFacts, PolicyModel
 from ale.types import Batch, PolicySnapshot, StepReport
 from ale_trainer_policy.acting import Setting, explain, objective_name
 from ale_trainer_policy.bad_batches import BadBatches
@@ -24,6 +24,7 @@ from ale_trainer_policy.critic import make_critic
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.engines import check_engine
 from ale_trainer_policy.freed import give_back
+from ale_trainer_policy.hints import Hints
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.limits import LESS_MEMORY
 from ale_trainer_policy.metrics import MetricsAccumulator
@@ -35,14 +36,14 @@ from ale_trainer_policy.models import (
 )
 from ale_trainer_policy.old_policy import PREFIX as VERSION
 from ale_trainer_policy.old_policy import OldPolicy
-from ale_trainer_policy.options import LearnOptions, PolicyOptions
+from ale_trainer_policy.options import KlOptions, LearnOptions, ObjectiveParts, PolicyOptions
 from ale_trainer_policy.random_state import RandomState
 from ale_trainer_policy.ratios import write_ratios
-from ale_trainer_policy.samples import Sample
-from ale_trainer_policy.scorer import Scorer
+from ale_trainer_policy.samples import Floats, Sample
+from ale_trainer_policy.scorer import Scorer, Teacher
 from ale_trainer_policy.stored import SHARDS, nothing
 from ale_trainer_policy.targets import TrainingTarget
-from ale_trainer_policy.tree import split, with_column
+from ale_trainer_policy.tree import by_sample, split, with_column
 from ale_trainer_policy.valuing import with_values, write_values
 from ale_trainer_policy.worker_group import WorkerGroup, make_learner
 from ale_training import checkpoint
@@ -67,6 +68,8 @@ class PolicyTrainer:
     _critic: CriticOptions | None = field(default=None, kw_only=True)
     """Values the episodes' units; None leaves the credit as it is."""
     _keeps_ratios: bool = field(default=False, kw_only=True)
+    _hints: Hints | None = field(default=None, kw_only=True)
+    """What the KL term's reference model reads and the policy does not."""
 
     def __attrs_post_init__(self) -> None:
         run = self._context.run_directory
@@ -77,7 +80,7 @@ class PolicyTrainer:
         self._learner: Learner | WorkerGroup | None = None
         self._random_state: RandomState | None = None
         self._start: Scorer | None = None
-        self._reference: Scorer | None = None
+        self._reference: Teacher | None = None
         self._fingerprint = ""
         self._version = 0
         self._fresh_moments_next = False
@@ -122,16 +125,7 @@ class PolicyTrainer:
         self._version = sampler.policy_version
         device = torch.device(sampler.training_device)
 
-        def reference(folder: Path | None) -> Scorer:
-            model = reference_model(policy, folder, self._options)
-            return Scorer(model.to(device), self._options)
-
-        if self._options.kl_to_start == "metric":
-            self._start = reference(None)
-        if self._objective.needs_reference:
-            folder = self._objective.reference_model
-            same = self._start if folder is None else None
-            self._reference = same or reference(folder)
+        self._attach_references(policy, device)
         self._random_state = RandomState(self._context.seed, device)
         with (
             self._random_state.active(),
@@ -143,6 +137,45 @@ class PolicyTrainer:
                 return
             self._learner = make_learner(model, self._options, critic, device)
         self._old_policy.store_version(self._version, self._learner)
+
+    def _attach_references(self, policy: PolicyModel, device: torch.device) -> None:
+        """Make the models that the policy is compared with. Raises `InputError` as `attach`."""
+
+        def scorer(folder: Path | None) -> Scorer:
+            model = reference_model(policy, folder, self._options)
+            return Scorer(model.to(device), self._options)
+
+        if self._options.kl_to_start == "metric":
+            self._start = scorer(None)
+        if not self._objective.needs_reference:
+            return
+        kl = self._objective.kl if isinstance(self._objective, ObjectiveParts) else None
+        folder = self._objective.reference_model
+        if kl is not None and kl.to == "server":
+            self._reference = self._served(kl)
+        else:
+            same = self._start if folder is None else None
+            self._reference = same or scorer(folder)
+        if self._hints is not None:
+            self._hints.attach(policy.tokenizer, self._reference.context)
+
+    def _served(self, kl: KlOptions) -> Teacher:
+        """The teacher on a server. Raises `InputError` if it can't be one."""
+        from ale_trainer_policy.served_teacher import ServedTeacher  # late: few runs have one
+
+        if self._options.temperature != 1.0:
+            message = "a server scores at temperature 1"
+            hint = f"llm.temperature: 1.0, which is {self._options.temperature:g}"
+            raise InputError.of(message, path="trainer.objective.kl.to", hint=hint)
+        key = None
+        if kl.api_key_env is not None:
+            secret = self._context.secret(kl.api_key_env)
+            if secret is None:
+                message = f"the environment variable {kl.api_key_env} is not set"
+                raise InputError.of(message, path="trainer.objective.kl.api_key_env")
+            key = secret.value
+        assert kl.server is not None
+        return ServedTeacher(kl.server, key)
 
     def explain_objective(self, credit: CreditScheme, rollouts: int) -> ObjectiveFacts | None:
         """Facts about the objective with these options; None if the credit is not used."""
@@ -188,6 +221,8 @@ class PolicyTrainer:
             accumulator.counts.update(read.counts)
             accumulator.add_lengths(batch)
             samples = self._with_values(learner, batch.step, read.samples, accumulator)
+            if self._hints is not None:
+                samples = self._hints.given(batch, samples, accumulator.counts)
             bad = self._learn(learner, samples, accumulator)
             run = self._context.run_directory
             if self._keeps_ratios and run is not None:
@@ -310,8 +345,26 @@ class PolicyTrainer:
         """The samples with their log pi_ref, if the objective has a KL term, in the same order."""
         if self._reference is None:
             return list(samples)
-        pieces = self._split([each for each in samples if each.trainable])
-        return with_column(samples, "reference_logp", pieces, self._reference.logps(pieces))
+        if self._hints is None:
+            pieces = self._split([each for each in samples if each.trainable])
+            return with_column(samples, "reference_logp", pieces, self._reference.logps(pieces))
+        found = self._of_teacher(self._reference, self._hints, samples)
+        # Without a hint a sample has no KL term, and its column is not used.
+        return [
+            evolve(each, reference_logp=found.get(each.episode, np.zeros(len(each.at))))
+            for each in samples
+        ]
+
+    def _of_teacher(
+        self, teacher: Teacher, hints: Hints, samples: Sequence[Sample]
+    ) -> dict[str, Floats]:
+        """log pi_ref of the samples that have hints, which the teacher reads, by episode."""
+        pieces = self._split([hints.shown(each) for each in samples if each.hint is not None])
+        return {
+            sample.episode: own
+            for piece, values in zip(pieces, teacher.logps(pieces), strict=True)
+            for sample, own in zip(piece, by_sample(piece, values), strict=True)
+        }
 
     def _measure_start(
         self,

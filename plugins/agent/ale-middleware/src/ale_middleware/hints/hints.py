@@ -5,11 +5,10 @@ from pathlib import Path
 
 from attrs import frozen
 
-from ale.errors import InputError
 from ale.middleware import with_system_text
 from ale.protocols import MiddlewareContext, Rewritten
 from ale.runs import RunReader
-from ale.strict import describe, read_yaml
+from ale.strict import read_texts
 from ale.types import Message
 from ale_middleware.hints.options import HintOptions
 
@@ -42,25 +41,11 @@ def build(options: HintOptions) -> Hints:
     if options.text is not None:
         texts: Mapping[str, str] = {OTHERS: options.text}
     elif options.file is not None:
-        texts = _of_file(options.file)
+        texts = read_texts(options.file)
     else:
         assert options.feedback is not None
         texts = _of_feedback(options.feedback, options.most)
     return Hints(texts=texts, heading=options.heading)
-
-
-def _of_file(path: Path) -> Mapping[str, str]:
-    root = read_yaml(path)
-    if root.mapping is None:
-        raise root.error(f"expected a mapping, found {describe(root.value)}")
-    bad = [
-        node.problem(f"expected a text, found {describe(node.value)}", path=key)
-        for key, node in root.mapping.items()
-        if not isinstance(node.value, str)
-    ]
-    if bad:
-        raise InputError(bad)
-    return {key: str(node.value).strip() for key, node in root.mapping.items()}
 
 
 def _of_feedback(run: Path, most: int) -> Mapping[str, str]:
