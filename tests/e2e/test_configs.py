@@ -65,7 +65,7 @@ def test_every_config_is_valid(workshop: Any, config: Path) -> None:
     lite = ["tasks.type=tbp", f"tasks.path={ROOT / 'tasks'}", "sandbox.type=local"]
     settings = lite if config.stem == "local_lmstudio" else []
     # Their models are made by `nox -s smollm`, or by the commands at the top of the config.
-    made = config.parent.name == "smollm" or config.stem == "difficulty"
+    made = config.parent.name == "smollm" or config.stem in ("difficulty", "distillation")
     settings += ["llm.model=null"] if made else []
     workshop.environ["MODEL_KEY"] = "any"
     workshop.succeeds("check", str(config), *(f"--set={setting}" for setting in settings))

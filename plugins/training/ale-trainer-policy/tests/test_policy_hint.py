@@ -232,6 +232,16 @@ def test_a_special_token_that_feedback_names_is_text(lab: Any) -> None:
     assert not {END, ASSISTANT}.intersection(sample.hint.tolist())
 
 
+def test_the_policys_own_tokenizer_still_reads_special_tokens(lab: Any) -> None:
+    shared = tokenizer()
+    hints = Hints(HintOptions(source="feedback"))
+    hints.attach(shared, 99)
+    target = Reinforcement(objective=OBJECTIVE, imitation=ImitationOptions(when="off"))
+    batch = lab.batch_of(group(lab, "t", [[20]]))
+    hints.given(batch, target.read(batch).samples, Counter())
+    assert shared.backend_tokenizer.encode("w5<end>", add_special_tokens=False).ids == [5, END]
+
+
 def test_hints_of_a_file_are_by_task(lab: Any, tmp_path: Path) -> None:
     path = tmp_path / "hints.yaml"
     path.write_text("t: w10\n'*': w12\n")

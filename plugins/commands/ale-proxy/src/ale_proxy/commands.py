@@ -212,6 +212,18 @@ def bridge(
 )
 @click.option("--worker", help="Assign to this worker. Default: to any.")
 @click.option("--key-env", metavar="VARIABLE", help="Environment variable with the manager's key.")
+@click.option(
+    "--gain",
+    is_flag=True,
+    help="For training the manager: each task is attempted again with the feedback of `llm` and "
+    "without any, and the difference of the scores is the reward of the feedback's session at the "
+    "`ale proxy` that `llm` has as its base_url.",
+)
+@click.option(
+    "--proxy-key-env",
+    metavar="VARIABLE",
+    help="Environment variable with the key that this proxy needs for scores.",
+)
 @click.pass_obj
 def manage(registry: Any, /, config: Path, url: str, **options: Any) -> None:
     """Assign the tasks of CONFIG through a bridge, grade the results and say why.
@@ -221,8 +233,9 @@ def manage(registry: Any, /, config: Path, url: str, **options: Any) -> None:
     the feedback is a score.
 
     \b
-    Example:
+    Examples:
       ale workers manage manager.yaml --bridge http://127.0.0.1:8100 --rollouts 4
+      ale workers manage manager.yaml --rollouts 8 --gain
     """
     from ale_proxy.manager.running import ManagerOptions, run
 

@@ -13,6 +13,7 @@ OpenClaw-RL takes them.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ class Hints:
 
     def __init__(self, options: HintOptions) -> None:
         self._texts = None if options.file is None else read_texts(options.file)
-        self._tokenizer: Any = None
+        self._encoder: Any = None
         self._tail: Ints = np.zeros(0, np.int64)
         self._context = 0
 
@@ -62,8 +63,13 @@ class Hints:
         Raises:
             InputError: it has no chat template, or one that does not write a user's message.
         """
-        self._tokenizer, self._context = tokenizer, context
-        self._tail = self._ids(_tail(tokenizer), marks=True)
+        self._context = context
+        tail = _tail(tokenizer)
+        # A copy: what follows is a setting of the encoder, which the sampler uses in other threads.
+        self._encoder = copy.deepcopy(tokenizer.backend_tokenizer)
+        self._tail = self._ids(tail)
+        # In a hint, which somebody wrote, the name of a special token is text.
+        self._encoder.encode_special_tokens = True
 
     def given(self, batch: Batch, samples: Sequence[Sample], counts: Counter[str]) -> list[Sample]:
         """The samples with their hints; without one, a sample has no KL term."""
@@ -106,10 +112,8 @@ class Hints:
         ]
         return evolve(sample, rows=tuple(rows), at=sample.at + len(sample.hint))
 
-    def _ids(self, text: str, *, marks: bool = False) -> Ints:
-        # In a hint, which somebody wrote, the name of a special token is text.
-        found = self._tokenizer(text, add_special_tokens=False, split_special_tokens=not marks)
-        return np.asarray(found["input_ids"], dtype=np.int64)
+    def _ids(self, text: str) -> Ints:
+        return np.asarray(self._encoder.encode(text, add_special_tokens=False).ids, dtype=np.int64)
 
 
 def _tail(tokenizer: Any) -> str:

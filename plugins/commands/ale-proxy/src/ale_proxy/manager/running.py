@@ -21,6 +21,7 @@ from ale.types import ENVIRONMENT_KINDS, Task
 from ale_proxy.assignment import Result
 from ale_proxy.bridge.forms import TaskId
 from ale_proxy.manager.client import WAIT_S, BridgeClient
+from ale_proxy.manager.gain import GainError, Trained, told, trained
 from ale_proxy.manager.grading import Grader
 from ale_proxy.running import key_in, server_url
 
@@ -41,6 +42,9 @@ class ManagerOptions:
     worker: str | None = None
     details: bool = False
     key_env: str | None = None
+    gain: bool = False
+    """Train the manager: see `gain`."""
+    proxy_key_env: str | None = None
 
 
 @define
@@ -54,6 +58,8 @@ class Counts:
     ended: int = 0
     """Without a score, before this manager saw a result."""
     not_graded: int = 0
+    gains: int = 0
+    total_gain: float = 0.0
 
 
 def run(options: ManagerOptions, registry: Registry, say: Callable[[str], None]) -> None:
@@ -66,8 +72,8 @@ def run(options: ManagerOptions, registry: Registry, say: Callable[[str], None])
     server_url(options.bridge, "--bridge", "http://127.0.0.1:8100")
     _check_name(options.name)
     key = key_in(options.key_env, "--key-env")
-    tasks, grader = _built(options.config, registry, details=options.details)
-    _report(asyncio.run(_managing(options, key, tasks, grader, say)), say)
+    tasks, grader, trained = _built(options, registry)
+    _report(asyncio.run(_managing(options, key, tasks, grader, say, trained)), say)
 
 
 def _check_name(name: str | None) -> None:
@@ -84,6 +90,8 @@ def _report(counts: Counts, say: Callable[[str], None]) -> None:
     late = f", {counts.late} without a result in time" if counts.late else ""
     ended = f", {counts.ended} ended without a score" if counts.ended else ""
     say(f"{counts.graded} graded{mean}{late}{ended}")
+    if counts.gains:
+        say(f"{counts.gains} gains, mean {counts.total_gain / counts.gains:+.3f}")
     if counts.not_graded:
         raise AleError(
             f"{counted(counts.not_graded, 'result')} could not be graded and still waits; "
@@ -99,9 +107,10 @@ async def _managing(
     tasks: Sequence[Task],
     grader: Grader,
     say: Callable[[str], None],
+    trained: Trained | None = None,
 ) -> Counts:
     bridge = BridgeClient(options.bridge, key, report=say)
-    manager = _Manager(options, bridge, grader, say)
+    manager = _Manager(options, bridge, grader, say, trained)
     try:
         async with asyncio.TaskGroup() as group:
             for rollout in range(options.rollouts):
@@ -121,40 +130,63 @@ class _Manager:
         bridge: BridgeClient,
         grader: Grader,
         say: Callable[[str], None],
+        trained: Trained | None,
     ) -> None:
         self.counts = Counts()
         self._options = options
         self._bridge = bridge
         self._grader = grader
         self._say = say
+        self._trained = trained
         self._name = options.name or secrets.token_hex(4)
         self._at_once = asyncio.Semaphore(options.at_once)
 
     async def manage(self, task: Task, rollout: int) -> None:
         """One assignment, from its start to its score."""
         async with self._at_once:
-            form = {
-                "prompt": task.goal,
-                "task_id": task.id,
-                "id": f"{self._name}.{task.id}.{rollout}",
-                "environment": task.environment_kind or "chat",
-                "tags": list(task.tags),
-                **({"worker": self._options.worker} if self._options.worker else {}),
-            }
-            id = await self._bridge.assign(**form)
-            found = await self._answered(id)
+            id = f"{self._name}.{task.id}.{rollout}"
+            found = await self._done(id, task, task.goal, task.id)
             if found is None:
-                await self._bridge.end(id)
-                self.counts.late += 1
-                self._say(f"late    {id}")
-            elif found["state"] == "answered":
+                return
+            if found["state"] == "graded":
+                self._count(found["reward"])
+            elif self._trained is None:
                 await self._grade(id, task, rollout, found)
-            elif found["state"] == "graded":
-                self.counts.graded += 1
-                self.counts.total += found["reward"]
             else:
-                self.counts.ended += 1
-                self._say(f"ended   {id}")
+                await self._gain(self._trained, id, task, rollout, found)
+
+    async def _done(
+        self, id: str, task: Task, prompt: str, task_id: str | None
+    ) -> dict[str, Any] | None:
+        """An assignment that has a result or a score; None where it has none, which is counted.
+
+        Args:
+            task_id: None for that of the prompt.
+        """
+        worker = self._options.worker
+        form = {
+            "prompt": prompt,
+            "id": id,
+            "environment": task.environment_kind or "chat",
+            "tags": list(task.tags),
+            **({"task_id": task_id} if task_id else {}),
+            **({"worker": worker} if worker else {}),
+        }
+        await self._bridge.assign(**form)
+        found = await self._answered(id)
+        if found is None:
+            await self._bridge.end(id)
+            self.counts.late += 1
+            self._say(f"late    {id}")
+        elif found["state"] not in ("answered", "graded"):
+            self.counts.ended += 1
+            self._say(f"ended   {id}")
+            return None
+        return found
+
+    def _count(self, score: float) -> None:
+        self.counts.graded += 1
+        self.counts.total += score
 
     async def _answered(self, id: str) -> dict[str, Any] | None:
         loop = asyncio.get_running_loop()
@@ -167,17 +199,51 @@ class _Manager:
                 return None
 
     async def _grade(self, id: str, task: Task, rollout: int, found: dict[str, Any]) -> None:
-        result = Result(text=found["result"], steps=tuple(found["steps"]))
         try:
-            grade = await self._grader.grade(task, result, rollout)
+            grade = await self._grader.grade(task, _result(found), rollout)
         except (GradingError, LLMError, SandboxError) as error:
-            self.counts.not_graded += 1
-            self._say(f"error   {id}: {error}")
+            self._failed(id, error)
             return
         await self._bridge.say(id, grade.score, grade.text, author=self._name)
-        self.counts.graded += 1
-        self.counts.total += grade.score
+        self._count(grade.score)
         self._say(f"{grade.score:<7.3g} {id}: {' '.join(grade.text.split())}"[:200])
+
+    def _failed(self, id: str, error: Exception) -> None:
+        self.counts.not_graded += 1
+        self._say(f"error   {id}: {error}")
+
+    async def _gain(
+        self, manager: Trained, id: str, task: Task, rollout: int, found: dict[str, Any]
+    ) -> None:
+        """Measure what feedback on a first result is worth. That is graded last: with a score it is
+        done, and not before. A manager that is started again asks for other feedback.
+        """
+        session = f"{id}.{secrets.token_hex(3)}"
+        try:
+            feedback = await manager.feedback(session, task, _result(found), seed=id)
+            told_score, control = await asyncio.gather(
+                self._scored(f"{session}.told", task, rollout, told(task, feedback)),
+                self._scored(f"{id}.control", task, rollout, task.goal),
+            )
+            if told_score is None or control is None:
+                return
+            gain = await manager.reward(session, told_score, control)
+        except (GradingError, LLMError, SandboxError, GainError) as error:
+            self._failed(id, error)
+            return
+        self.counts.gains += 1
+        self.counts.total_gain += gain
+        self._say(f"{gain:<+7.3g} {id}: {' '.join(feedback.split())}"[:200])
+        await self._grade(id, task, rollout, found)
+
+    async def _scored(self, id: str, task: Task, rollout: int, prompt: str) -> float | None:
+        """The score of another attempt; None where it has no result, which is counted."""
+        found = await self._done(id, task, prompt, task.id if prompt == task.goal else None)
+        if found is None or found["state"] == "graded":
+            return None if found is None else float(found["reward"])
+        grade = await self._grader.grade(task, _result(found), rollout)
+        await self._bridge.say(id, grade.score, grade.text, author=self._name)
+        return grade.score
 
     async def aclose(self) -> None:
         """Close the bridge's connections and the model's."""
@@ -186,8 +252,15 @@ class _Manager:
             await self._grader.llm.aclose()
 
 
-def _built(config: Path, registry: Registry, *, details: bool) -> tuple[list[Task], Grader]:
-    """The tasks of a config, and what grades them."""
+def _result(found: dict[str, Any]) -> Result:
+    return Result(text=found["result"], steps=tuple(found["steps"]))
+
+
+def _built(
+    options: ManagerOptions, registry: Registry
+) -> tuple[list[Task], Grader, Trained | None]:
+    """The tasks of a config, what grades them, and the model that is trained."""
+    config = options.config
     root = read_sections(
         config, registry, command="ale workers manage", uses=("tasks", "llm", "sandbox")
     )
@@ -197,7 +270,11 @@ def _built(config: Path, registry: Registry, *, details: bool) -> tuple[list[Tas
         backend = build_choice(place, "sandbox", registry, context)[1]
     tasks = list(build_choice(root.section("tasks"), "tasks", registry, context)[1].load())
     llm: LLM | None = None
-    if (chosen := root.get("llm")) is not None:
+    manager: Trained | None = None
+    if options.gain:
+        key = key_in(options.proxy_key_env, "--proxy-key-env")
+        manager = trained(root.get("llm"), registry, context, key)
+    elif (chosen := root.get("llm")) is not None:
         llm = build_choice(chosen, "llm", registry, context)[1]
     problems = _each_once(problem for task in tasks for problem in _problems(task, llm, config))
     if problems:
@@ -212,7 +289,8 @@ def _built(config: Path, registry: Registry, *, details: bool) -> tuple[list[Tas
     if backend is None and any(criteria.values()):
         chosen = from_plain({"type": "auto"}, file=str(config))
         backend = build_choice(chosen, "sandbox", registry, context)[1]
-    return tasks, Grader(criteria=criteria, backend=backend, llm=llm, details=details)
+    grader = Grader(criteria=criteria, backend=backend, llm=llm, details=options.details)
+    return tasks, grader, manager
 
 
 def _criterion(
@@ -250,7 +328,8 @@ def _problems(task: Task, llm: LLM | None, config: Path) -> list[Problem]:
         found.append(problem(message=message))
     if not task.criteria and llm is None:
         message = "it has no criteria, and no model could grade it"
-        found.append(problem(message=message, expected="a section llm"))
+        expected = "criteria; or a section llm, without --gain"
+        found.append(problem(message=message, expected=expected))
     if kind is not None and task.environment_kind is None:
         expected = f"one of {', '.join(ENVIRONMENT_KINDS)}"
         found.append(problem(message=f"unknown environment '{kind}'", expected=expected))
