@@ -25,7 +25,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -156,10 +156,12 @@ def configs(folder: Path, ports: Sequence[int], seed: int) -> None:
 class Worker(threading.Thread):
     """Takes tasks from a bridge until it is stopped."""
 
-    def __init__(self, url: str, seed: int, *, shuffled: bool) -> None:
+    def __init__(
+        self, url: str, seed: int, chances: Mapping[str, float], *, shuffled: bool
+    ) -> None:
         super().__init__(daemon=True)
         self.stopped = False
-        self._url, self._shuffled = url, shuffled
+        self._url, self._chances, self._shuffled = url, chances, shuffled
         self._random = random.Random(seed)
 
     def run(self) -> None:
@@ -175,7 +177,7 @@ class Worker(threading.Thread):
         told = next((each for each in FEEDBACK if each in prompt), NEUTRAL)
         if self._shuffled and told in prompt:
             told = self._random.choice(FEEDBACK)
-        return CHANCES[told]
+        return self._chances[told]
 
     def _ask(self, path: str, form: Any) -> Any:
         headers = {"Content-Type": "application/json"}
@@ -223,8 +225,19 @@ def free_ports(n: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def study(folder: Path, seed: int, *, shuffled: bool, rounds: int = ROUNDS) -> list[float]:
-    """The share of the feedback that helps, by round."""
+def study(
+    folder: Path,
+    seed: int,
+    *,
+    shuffled: bool,
+    rounds: int = ROUNDS,
+    chances: Mapping[str, float] = CHANCES,
+) -> list[float]:
+    """The share of the feedback that helps, by round.
+
+    Args:
+        chances: that the worker finds the harbour, by the feedback; without any, as for `NEUTRAL`.
+    """
     make_manager(folder / "model", seed)
     ports = model, proxy, bridge = free_ports(3)
     configs(folder, ports, seed)
@@ -238,7 +251,7 @@ def study(folder: Path, seed: int, *, shuffled: bool, rounds: int = ROUNDS) -> l
         team = ("workers", "bridge", "--port", str(bridge), "--run", "team")
         stack.enter_context(process(folder, *team, says=str(bridge)))
         log = stack.enter_context(process(folder, "loop", "loop.yaml"))
-        worker = Worker(f"http://127.0.0.1:{bridge}", seed, shuffled=shuffled)
+        worker = Worker(f"http://127.0.0.1:{bridge}", seed, chances, shuffled=shuffled)
         stack.callback(setattr, worker, "stopped", True)
         worker.start()
         registry = Registry.installed()
@@ -261,10 +274,11 @@ def main() -> None:
     """Run what is asked for, and add it to the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--rewards", nargs="+", default=["gains", "shuffled"])
     chosen = parser.parse_args()
     os.environ["HF_HUB_OFFLINE"] = "1"
     for seed in chosen.seeds:
-        for rewards in ("gains", "shuffled"):
+        for rewards in chosen.rewards:
             with tempfile.TemporaryDirectory() as folder:
                 shares = study(Path(folder), seed, shuffled=rewards == "shuffled")
             new = not RESULTS.exists()

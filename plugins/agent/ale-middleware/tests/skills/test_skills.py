@@ -211,11 +211,52 @@ async def test_feedback_becomes_a_skill_with_which_the_next_run_is_better(
     assert "You guessed. Count with wc." in asked.content
     (skill,) = store.skills()
     assert (skill.run.partition("~")[0], skill.episode) == ("first", "0-t0-0")
+    store.accept(skill.id, "by hand")
     prompts = await work(
         tmp_path / "second", 1, 2, Skills(SkillOptions(store=store.path, measure=False))
     )
     assert all(HELPFUL in prompt[0].content for prompt in prompts)
     assert (mean(tmp_path / "first"), mean(tmp_path / "second")) == (0.0, 1.0)
+
+
+async def test_a_proposal_is_used_only_where_it_is_measured_until_it_is_accepted(
+    tmp_path: Path, store: Store
+) -> None:
+    await work(tmp_path / "first", tasks=1, rollouts=2)
+    await propose([tmp_path / "first"], store, answering(f"SKILL: {HELPFUL}", "None."))
+    (skill,) = store.skills()
+    assert skill.pending
+    used, measured = (
+        Skills(SkillOptions(store=store.path, measure=measure)) for measure in (False, True)
+    )
+    await work(tmp_path / "pending", 1, 4, used)
+    assert mean(tmp_path / "pending") == 0.0
+    await work(tmp_path / "measured", 12, 4, measured)
+    assert mean(tmp_path / "measured") == 0.5
+    [found] = review([tmp_path / "measured"], store, pairs=20)
+    assert found.verdict == "not measured enough"
+    assert store.skills()[0].pending
+    [found] = review([tmp_path / "measured"], store)
+    assert (found.verdict, store.skills()[0].pending) == ("helps", False)
+    assert store.skills()[0].accepted == "measured: +1.000 in 12 pairs"
+    later = Skills(SkillOptions(store=store.path, measure=False))
+    await work(tmp_path / "after", 1, 4, later)
+    assert mean(tmp_path / "after") == 1.0
+
+
+def test_a_store_of_an_earlier_version_is_read_and_what_a_person_wrote_is_not_pending(
+    store: Store, tmp_path: Path
+) -> None:
+    own = store.add(HELPFUL, GOAL, at=1)
+    store.add(USELESS, GOAL, run="r", episode="e", at=2)
+    with sqlite3.connect(store.path) as file:
+        file.execute("drop table accepted")
+    with Store(store.path) as again:
+        assert [skill.pending for skill in again.skills()] == [False, True]
+        with pytest.raises(InputError, match="no skill 'none'"):
+            again.accept("none", "by hand")
+        again.retire(own.id, "by hand")
+        assert [skill.pending for skill in again.skills()] == [True]
 
 
 async def test_a_useful_skill_is_kept_and_a_useless_one_is_retired(

@@ -17,7 +17,7 @@ _store = click.option(
 
 @click.group("skills")
 def skills() -> None:
-    """Skills that agents learn from feedback: list, add, propose, review, retire.
+    """Skills that agents learn from feedback: list, add, propose, accept, review, retire.
 
     \b
     Examples:
@@ -103,7 +103,8 @@ def propose(
     """Ask a model for skills from the episodes of RUNS that ended badly and the feedback on them.
 
     The model is asked about each episode once; a proposal that says the same as a known skill,
-    used or retired, is left out.
+    used or retired, is left out. A proposal is pending until `ale skills review` finds that it
+    helps, or `ale skills accept` takes it: it is used only where skills are measured.
 
     \b
     Example:
@@ -125,7 +126,7 @@ def propose(
     help="Pairs after which a skill is retired unless they show that it helps.",
 )
 def review(runs: tuple[Path, ...], store: Path, pairs: int) -> None:
-    """Measure what skills were worth in RUNS, and retire those that do not help.
+    """Measure what skills were worth in RUNS; accept proposals that help, retire what does not.
 
     A pair is the rollouts of a task with the skill and those without it, in one step of a run.
 
@@ -139,6 +140,22 @@ def review(runs: tuple[Path, ...], store: Path, pairs: int) -> None:
 
     with Store(store) as opened:
         click.echo(reviewed(judge(runs, opened, pairs=pairs)))
+
+
+@skills.command("accept")
+@_store
+@click.argument("skill")
+def accept(store: Path, skill: str) -> None:
+    """Use a SKILL that was proposed, though it was not measured.
+
+    \b
+    Example:
+      ale skills accept --store skills.db 3f2a91c07b
+    """
+    from ale_middleware.skills.store import Store
+
+    with Store(store) as opened:
+        opened.accept(skill, "by hand")
 
 
 @skills.command("retire")

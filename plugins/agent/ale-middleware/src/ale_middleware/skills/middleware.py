@@ -1,4 +1,7 @@
-"""Adds the skills that fit a task, each to one half of its rollouts where they are measured."""
+"""Adds the skills that fit a task, each to one half of its rollouts where they are measured.
+
+Where they are not, a proposal that is pending is added to none.
+"""
 
 import hashlib
 from collections import OrderedDict
@@ -55,7 +58,9 @@ class Skills:
         return await self._nearest.fitting(skills, goal, options.top_k)
 
     def _given(self, skill: Skill, conversation: Conversation) -> bool:
-        return not self._options.measure or given_in(skill.id, conversation)
+        if self._options.measure:
+            return given_in(skill.id, conversation)
+        return not skill.pending
 
 
 def built(options: SkillOptions, context: BuildContext) -> Skills:

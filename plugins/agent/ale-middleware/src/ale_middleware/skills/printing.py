@@ -5,17 +5,22 @@ from collections.abc import Sequence
 from ale.text import table
 from ale_figures.statistics import Estimate
 from ale_middleware.skills.reviewing import Reviewed
-from ale_middleware.skills.store import Store
+from ale_middleware.skills.store import Skill, Store
 
 
 def table_of(store: Store, *, retired: bool) -> str:
     """The skills of a store."""
     skills = store.skills(retired=retired)
     rows = [
-        [skill.id, worth_of(store.worth(skill.id)), skill.retired or "", skill.text]
-        for skill in skills
+        [skill.id, worth_of(store.worth(skill.id)), _state(skill), skill.text] for skill in skills
     ]
-    return table(["skill", "worth", "retired", "text"], rows)
+    return table(["skill", "worth", "state", "text"], rows)
+
+
+def _state(skill: Skill) -> str:
+    if skill.retired is not None:
+        return f"retired: {skill.retired}"
+    return "pending" if skill.pending else "used"
 
 
 def reviewed(found: Sequence[Reviewed]) -> str:

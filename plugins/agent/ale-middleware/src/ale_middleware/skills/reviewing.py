@@ -1,4 +1,4 @@
-"""Measures what skills were worth, and retires those that are not shown to help."""
+"""Measures what skills were worth, accepts proposals that help, and retires what does not."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,12 +19,13 @@ class Reviewed(NamedTuple):
 
 
 def review(runs: Sequence[Path], store: Store, *, pairs: int = 10) -> list[Reviewed]:
-    """Store what the runs say about each skill, and retire what does not help.
+    """Store what the runs say about each skill, accept what helps, and retire what does not.
 
     A group is the rollouts of one task in one step; where some of them had the skill and others
     not, the difference of their mean rewards is one pair. A skill with `pairs` of them or more
-    whose 95% interval is not above 0 is retired. Reviewing a run again changes nothing. A copy
-    that a loop took of an episode counts with the run that it is of, where both are reviewed.
+    whose 95% interval is not above 0 is retired; a proposal whose interval is, is accepted.
+    Reviewing a run again changes nothing. A copy that a loop took of an episode counts with the run
+    that it is of, where both are reviewed.
 
     Raises:
         InputError: a run can't be read.
@@ -45,6 +46,8 @@ def _judged(skill: Skill, store: Store, pairs: int) -> Reviewed:
     if worth is None or worth.n < pairs:
         return Reviewed(skill, worth, "not measured enough")
     if worth.low is not None and worth.low > 0:
+        if skill.pending:
+            store.accept(skill.id, f"measured: {worth.mean:+z.3f} in {worth.n} pairs")
         return Reviewed(skill, worth, "helps")
     reason = f"not shown to help: {worth.mean:+z.3f} in {worth.n} pairs"
     store.retire(skill.id, reason)

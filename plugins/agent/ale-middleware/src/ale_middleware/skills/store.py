@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from attrs import frozen
 
-from ale.errors import InputError, StoreError
+from ale.errors import InputError, StoreError, nearest
 from ale.learning import ORIGIN, Origin
 from ale.runs import RunReader
 from ale.types import Episode
@@ -32,6 +32,8 @@ create table evidence (
 );
 create virtual table words using fts5 (id unindexed, text, goal, tokenize = 'porter unicode61');
 """
+_ACCEPTED = "create table if not exists accepted (skill text primary key, reason text not null)"
+"""Added after stores were first written: one that lacks it is read as before."""
 _WORD = re.compile(r"\w{3,}")
 
 
@@ -48,6 +50,13 @@ class Skill:
     episode: str = ""
     retired: str | None = None
     """Why it is no longer used."""
+    accepted: str | None = None
+    """Why a proposal may be used: measured, or by hand."""
+
+    @property
+    def pending(self) -> bool:
+        """Was it proposed by a model, and neither measured to help nor accepted by a person?"""
+        return bool(self.run) and self.accepted is None
 
 
 @frozen(kw_only=True)
@@ -93,6 +102,7 @@ class Store:
         elif version != VERSION:
             message = f"version {version}; this version of ale-middleware reads {VERSION}"
             raise sqlite3.DatabaseError(message)
+        self._db.execute(_ACCEPTED)
 
     def __enter__(self) -> Self:
         return self
@@ -120,7 +130,8 @@ class Store:
         """All that are used, or with those that are not, oldest first."""
         which = "" if retired else "where retired is null"
         rows = self._db.execute(
-            f"select id, text, goal, run, episode, retired from skills {which} order by added, id"  # noqa: S608
+            "select id, text, goal, run, episode, retired, reason as accepted "  # noqa: S608
+            f"from skills left join accepted on id = skill {which} order by added, id"
         )
         return [Skill(**row) for row in rows]
 
@@ -158,10 +169,24 @@ class Store:
         Raises:
             InputError: there is no such skill.
         """
-        if id not in {skill.id for skill in self.skills(retired=True)}:
-            raise InputError.of(f"no skill '{id}'", file=str(self.path))
+        self._check(id)
         with self._writing():
             self._db.execute("update skills set retired = ? where id = ?", (reason, id))
+
+    def accept(self, id: str, reason: str) -> None:
+        """Use a proposal everywhere, and not only where skills are measured.
+
+        Raises:
+            InputError: there is no such skill.
+        """
+        self._check(id)
+        with self._writing():
+            self._db.execute("insert or replace into accepted values (?, ?)", (id, reason))
+
+    def _check(self, id: str) -> None:
+        known = [skill.id for skill in self.skills(retired=True)]
+        if id not in known:
+            raise InputError.of(f"no skill '{id}'", file=str(self.path), hint=nearest(id, known))
 
     def was_asked(self, run: str, episode: str) -> bool:
         """Was a model asked for a skill from this episode before?"""
