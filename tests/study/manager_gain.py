@@ -112,7 +112,7 @@ def make_manager(folder: Path, seed: int) -> None:
 
 
 def configs(folder: Path, ports: Sequence[int], seed: int) -> None:
-    """What the commands read."""
+    """The files that the commands read."""
     (folder / "harbour.py").write_text(TASKS)
     proxy = ports[1]
     llm = {"type": "policy", "model": "model", "max_tokens": 2}

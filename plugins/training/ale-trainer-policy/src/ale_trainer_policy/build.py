@@ -67,7 +67,7 @@ def policy_trainer(options: PolicyOptions, context: BuildContext) -> PolicyTrain
 
 
 def _hints(objective: Objective) -> Hints | None:
-    """What the teacher of the KL term reads, if anything; raises as `Hints`."""
+    """Texts that the teacher of the KL term reads, if any; raises as `Hints`."""
     kl = objective.kl if isinstance(objective, ObjectiveParts) else None
     return None if kl is None or kl.hint is None else Hints(kl.hint)
 

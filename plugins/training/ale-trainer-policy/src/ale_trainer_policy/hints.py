@@ -117,7 +117,7 @@ class Hints:
 
 
 def _tail(tokenizer: Any) -> str:
-    """What the chat template writes after a user's message, up to where the answer begins."""
+    """Text of the chat template after a user's message, up to where the answer begins."""
     if tokenizer is None or not tokenizer.chat_template:
         raise _refused("the policy's tokenizer has no chat template")
     messages = [{"role": "user", "content": _MARK}]

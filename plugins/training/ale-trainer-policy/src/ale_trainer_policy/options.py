@@ -75,7 +75,7 @@ class CorrectionOptions:
 
 @frozen(kw_only=True)
 class HintOptions:
-    """What pi_ref reads and pi_theta does not; an episode without a hint has no KL term."""
+    """A text that pi_ref reads and pi_theta does not; an episode without one has no KL term."""
 
     source: Literal["feedback", "file"] = field(
         metadata=doc(

@@ -69,7 +69,7 @@ class PolicyTrainer:
     """Values the episodes' units; None leaves the credit as it is."""
     _keeps_ratios: bool = field(default=False, kw_only=True)
     _hints: Hints | None = field(default=None, kw_only=True)
-    """What the KL term's reference model reads and the policy does not."""
+    """Texts that the KL term's reference model reads and the policy does not."""
 
     def __attrs_post_init__(self) -> None:
         run = self._context.run_directory

@@ -39,7 +39,7 @@ The worker's result:
 {result}
 
 The worker will be given the task again, with your feedback. Answer with the feedback alone."""
-"""What the manager is asked."""
+"""The question to the manager."""
 _TOLD = "{goal}\n\nFeedback on an earlier attempt:\n{feedback}"
 
 
@@ -69,7 +69,7 @@ class Trained:
     key: str | None = None
 
     async def feedback(self, session: str, task: Task, result: Result, seed: str) -> str:
-        """What the manager says of a result.
+        """Feedback of the manager on a result.
 
         Args:
             seed: the same gives the same answer, if the server is deterministic.
