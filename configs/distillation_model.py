@@ -19,7 +19,7 @@ from ale_llm_policy.options import TinyShape
 from ale_llm_policy.pretrained.tiny import make_tiny
 
 COLOURS = ("red", "green")
-QUESTIONS = ("Which door leads to the garden?", "Which door leads to the street?")
+QUESTIONS = ("Which gate leads to the garden?", "Which gate leads to the street?")
 SHAPE = TinyShape(layers=2, width=64, heads=2, kv_heads=1, mlp=128, vocabulary=400, context=256)
 
 
