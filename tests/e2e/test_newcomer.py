@@ -175,7 +175,7 @@ MISTAKES = {
         ("type: ipa", "type: gropo"),
         "configs/my.yaml:15: credit.type: no credit scheme 'gropo'; installed: dr-grpo, "
         "filtered-imitation, gae, gigpo, grpo, ipa, ipa-lite, none, oracle, reinforce, repair, "
-        "rloo, tree, weight-one",
+        "rloo, step-scores, tree, weight-one",
         "    hint      did you mean 'grpo'?",
     ),
     "a component as plain text": (
