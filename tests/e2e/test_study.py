@@ -239,6 +239,7 @@ def test_what_the_text_says_is_in_the_data(study: dict[str, ModuleType]) -> None
             .items()
         }
         for name, each in tables.items()
+        if each.plan.page == "study"
         for of in ("after", "greedy_after")
     }
 
