@@ -199,7 +199,7 @@ def test_a_package_can_add_a_command(ale: Ale, registry: Registry) -> None:
     listed = ale("--help").output
     assert "the command 'run' is registered by ale-core and by ale-hello" in listed
     assert _sections(listed) == {
-        "Run": ["run", "check", "regrade"],
+        "Run": ["run", "check", "regrade", "steer"],
         "Extend": ["plugins", "doctor"],
         "Others": ["hello"],
     }
@@ -236,7 +236,7 @@ def test_packages_name_the_sections_of_their_commands(ale: Ale, registry: Regist
     registry.add(_package(first), "ale-first")
     registry.add(_package(second), "ale-second")
     assert _sections(ale("--help").output) == {
-        "Run": ["run", "check", "regrade", "again"],
+        "Run": ["run", "check", "regrade", "steer", "again"],
         "Look": ["list", "view"],
         "Extend": ["plugins", "doctor"],
         "Zoo": ["feed"],
@@ -364,7 +364,7 @@ def test_a_command_that_is_not_installed_is_named_with_its_package(
     assert "no such command 'eval'; pip install ale-bench; in a clone: pip" in done.output
 
 
-@pytest.mark.parametrize("name", ["run", "check", "regrade", "plugins", "doctor"])
+@pytest.mark.parametrize("name", ["run", "check", "regrade", "steer", "plugins", "doctor"])
 def test_every_command_has_help_with_an_example(ale: Ale, name: str) -> None:
     done = ale(name, "--help")
     assert done.exit_code == 0
