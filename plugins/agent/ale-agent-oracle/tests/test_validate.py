@@ -1,6 +1,7 @@
 """``ale validate`` in real sandboxes: sound tasks pass, each kind of unsound task is named."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -318,6 +319,38 @@ def test_the_fingerprint_is_of_content_and_not_of_places(tmp_path: Path) -> None
     (tmp_path / "two" / "tests" / "test_x.py").write_text("def test_y(): ...\n")
     assert fingerprint(found[0]) != fingerprint(found[1])
     assert fingerprint(found[0]) != fingerprint(replace(found[0], goal="h"))
+
+
+def test_the_fingerprint_reads_no_file_that_is_not_the_tasks(tmp_path: Path) -> None:
+    own, shared, other = tmp_path / "set" / "t", tmp_path / "set" / "shared", tmp_path / "other"
+    for folder in (own / "tests", shared, other):
+        folder.mkdir(parents=True)
+        (folder / "x").write_text("1")
+    (own / "tests" / "link").symlink_to(other / "x")
+    os.mkfifo(own / "tests" / "pipe")
+    options = {"tests": ["tests", "../shared"], "cwd": str(other), "path": "../../other"}
+    spec = CriterionSpec(type="c", options=options, file=str(own / "t.yaml"))
+    environment = Environment(env={"TMPDIR": str(other), "A": "tests"})
+    task = Task(id="a", goal=str(other), criteria=(spec,), environment=environment)
+    before = fingerprint(task)
+    (other / "x").write_text("2")
+    (other / "y").write_text("2")
+    assert fingerprint(task) == before
+    for folder in (shared, own / "tests"):
+        (folder / "x").write_text("2")
+        assert fingerprint(task) != before
+        before = fingerprint(task)
+
+
+def test_the_fingerprint_is_of_the_folders_of_a_task_wherever_they_are(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for task in (
+        Task(id="a", goal="g", files=str(tmp_path / "a")),
+        Task(id="a", goal="g", environment=Environment(build=str(tmp_path / "a"))),
+    ):
+        before = fingerprint(task)
+        (tmp_path / "a" / task.id).write_text(before)
+        assert fingerprint(task) != before
 
 
 def test_the_fingerprint_leaves_out_a_key_that_is_made_at_each_load(tmp_path: Path) -> None:
