@@ -1,6 +1,7 @@
 """`run.budget`: a run ends when it is spent, and a resume with a larger one continues it."""
 
 import json
+import signal
 from typing import Any
 
 import pytest
@@ -64,6 +65,53 @@ def test_hours_before_a_resume_count(workshop: Any) -> None:
     again = workshop.ale("run", "--resume", str(workshop.run))
     assert again.code == 4, again.text
     assert len(workshop.lines()) == before
+
+
+def test_hours_of_a_killed_process_count(workshop: Any) -> None:
+    slow = [{"shell": "sleep 0.3; touch done"}, DONE[1]]
+    prepared(workshop, slow, budget={"hours": 1.0}, rollouts=400)
+    running = workshop.start("run", "run.yaml")
+    workshop.wait_for(lambda: workshop.runs and len(workshop.lines()) >= 5)
+    running.signal(signal.SIGKILL)
+    running.ended()
+    before = len(workshop.lines())
+    assert before < 400
+    more = ("--set", f"run.budget.hours={1.2 / 3600}")
+    again = workshop.ale("run", "--resume", str(workshop.run), *more)
+    assert again.code == 4, again.text
+    assert len(workshop.lines()) == before
+
+
+@pytest.mark.parametrize("schedule", ["steps", "stream"])
+def test_a_budget_of_just_what_was_planned_is_enough(workshop: Any, schedule: str) -> None:
+    extra = {} if schedule == "steps" else {"schedule": "stream"}
+    workshop.task("t")
+    workshop.scripted(
+        {"default": DONE},
+        trainer={"type": "export", "path": "rows"},
+        run={"rollouts": 3, "steps": 2, "budget": {"episodes": 6}, **extra},
+    )
+    ended = workshop.ale("run", "run.yaml")
+    assert ended.code == 0, ended.text
+    assert ended.out.startswith("completed: 6 episodes")
+    assert len([*(workshop.run / "credits").iterdir()]) == 2
+
+
+def test_the_first_ctrl_c_after_a_budget_is_spent_discards_nothing(workshop: Any) -> None:
+    gate = workshop.folder / "gate"
+    held = [{"shell": f"until [ -e {gate} ]; do sleep 0.05; done; touch done"}, DONE[1]]
+    workshop.task("t")
+    workshop.scripted(
+        {"tasks": {"t": [DONE, held]}},
+        run={"rollouts": 2, "concurrency": 2, "budget": {"episodes": 1}},
+    )
+    running = workshop.start("run", "run.yaml")
+    workshop.wait_for(lambda: running.has_printed("the budget is spent"))
+    running.signal(signal.SIGINT)
+    workshop.wait_for(lambda: running.has_printed("press Ctrl-C again"))
+    gate.touch()
+    assert running.ended().code == 130
+    assert len(workshop.lines()) == 2
 
 
 def test_tokens_that_the_model_does_not_count_are_not_taken_for_none(workshop: Any) -> None:

@@ -60,6 +60,38 @@ def test_another_concurrency_holds_at_once(workshop: Any, gate: Path) -> None:
     assert running.ended().code == 0
 
 
+def test_another_concurrency_holds_for_a_stream(workshop: Any, gate: Path) -> None:
+    for name in "abcdef":
+        workshop.task(name)
+    workshop.scripted(
+        {"default": held(gate)},
+        trainer={"type": "export", "path": "rows"},
+        run={"rollouts": 1, "concurrency": 1, "schedule": "stream", "steps": 1},
+    )
+    running = workshop.start("run", "run.yaml")
+    workshop.wait_for(lambda: workshop.runs and (workshop.runs[0] / SOCKET).exists())
+    state(workshop, "concurrency", "4")
+    workshop.wait_for(lambda: state(workshop, "resume")["running"] == 4)
+    gate.touch()
+    assert running.ended().code == 0
+
+
+def test_clients_that_say_nothing_leave_no_trace(workshop: Any, gate: Path) -> None:
+    running = started(workshop, held(gate))
+    clients = []
+    descriptor = os.open(workshop.run, os.O_PATH)
+    for _ in range(40):
+        clients.append(socket.socket(socket.AF_UNIX))
+        clients[-1].connect(f"/proc/self/fd/{descriptor}/{SOCKET}")
+    os.close(descriptor)
+    gate.touch()
+    ended = running.ended()
+    for client in clients:
+        client.close()
+    assert ended.code == 0
+    assert "Traceback" not in ended.err
+
+
 def test_a_run_that_is_stopped_finishes_its_episodes_and_resumes(workshop: Any, gate: Path) -> None:
     running = started(workshop, held(gate))
     workshop.wait_for(lambda: state(workshop, "pause")["running"] == 2)

@@ -25,6 +25,8 @@ ACTIONS = ("pause", "resume", "concurrency", "stop", "stop-after-step")
 _LONGEST = 4096
 """Bytes of a request."""
 _PATIENCE_S = 10.0
+_CLIENTS = 32
+"""Most connections at once."""
 
 
 @define
@@ -42,6 +44,8 @@ class Control:
     """The run ends after the step that it is in."""
     running: int = 0
     """Episodes that run."""
+    on_change: list[Callable[[], object]] = field(factory=list)
+    """Are called when the state was changed."""
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     async def slot(self, given_up: Callable[[], bool]) -> None:
@@ -59,6 +63,8 @@ class Control:
     def changed(self) -> None:
         """Let those who wait for a slot look again."""
         self._changed.set()
+        for each in self.on_change:
+            each()
 
     def state(self) -> dict[str, Any]:
         """The state, as an answer has it."""
@@ -101,9 +107,17 @@ async def listening(
         report: is told if none can be taken there.
     """
 
+    answering: set[asyncio.Task[object]] = set()
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.closing(writer), contextlib.suppress(OSError, ValueError, TimeoutError):
-            if not _is_ours(writer.get_extra_info("socket")):
+        task = asyncio.current_task()
+        assert task is not None
+        answering.add(task)
+        task.add_done_callback(answering.discard)
+        # Cancelled below: asyncio's own callback would print that.
+        ended = (OSError, ValueError, TimeoutError, asyncio.CancelledError)
+        with contextlib.closing(writer), contextlib.suppress(*ended):
+            if not _is_ours(writer.get_extra_info("socket")) or len(answering) > _CLIENTS:
                 return
             line = await asyncio.wait_for(reader.readline(), _PATIENCE_S)
             try:
@@ -126,6 +140,9 @@ async def listening(
             yield
         finally:
             server.close()
+            for task in [*answering]:
+                task.cancel()
+            await asyncio.gather(*answering)
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
 

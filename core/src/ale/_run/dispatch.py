@@ -134,7 +134,10 @@ class Dispatcher:
         """Steps start their episodes in turn: a later step gets only slots that are left free."""
 
     async def run(self, jobs: Callable[[], Iterator[Job]]) -> bool:
-        """Run the episodes that are not on disk; False if a Ctrl-C left some of them out.
+        """Run the episodes that are not on disk; False if the run is to end.
+
+        If it drains without a signal (`run.budget`, `ale steer`) and lacks nothing, it is True:
+        what was sampled is learned from.
 
         Args:
             jobs: called again for each pass over them, so that they are never all in memory.
@@ -160,16 +163,22 @@ class Dispatcher:
         if first is not None and not interrupt.draining:
             number = 1 + sum(1 for _ in missing)
             raise AleError(f"{number} episodes were not finished, among them {first}")
-        return first is None and not interrupt.draining
+        return first is None and interrupt.signal is None
 
     async def _run_one(self, job: Job) -> None:
         """Run and store one episode, and what is sampled in its place; then free its slot."""
+        control, interrupt = self._session.control, self._session.interrupt
         following: Job | None = job
         try:
             while following is not None and await self._stored(following):
                 following = self._in_place_of(following)
+                if following is not None:
+                    control.free()
+                    await control.slot(lambda: interrupt.draining)
+                    if interrupt.draining:
+                        following = None
         finally:
-            self._session.control.free()
+            control.free()
 
     async def _stored(self, job: Job) -> bool:
         """Run and store one episode; False if the run is to end."""

@@ -78,24 +78,27 @@ class Interrupt:
 
     def on_interrupt(self) -> None:
         """Handle a Ctrl-C."""
-        self.signal = self.signal or signal.SIGINT
-        if self.draining:
+        self._drain_at(signal.SIGINT)
+
+    def _drain_at(self, number: signal.Signals) -> None:
+        """Drain at the first signal, even if the run drains already for another reason."""
+        if self.signal is not None:
             self._cancel(CANCELLING)
-        else:
-            self.draining = True
-            self._begin_to_drain()
+            return
+        self.signal = number
+        if self.draining:
             self._show(FINISHING)
+        else:
+            self.drain(FINISHING)
 
     def drain(self, message: str) -> None:
         """Let the running episodes end, as at a first Ctrl-C, for a reason that is shown."""
-        if not self.draining:
-            self.draining = True
-            self._begin_to_drain()
-            self._show(message)
-
-    def _begin_to_drain(self) -> None:
+        if self.draining:
+            return
+        self.draining = True
         for each in self.on_drain:
             each()
+        self._show(message)
 
     def on_terminate(self) -> None:
         """Handle a SIGTERM, or a SIGHUP because the terminal is gone."""
@@ -112,5 +115,4 @@ class Interrupt:
         self._show(message)  # last: writing fails if the terminal is gone
 
     def _drain_terminated(self) -> None:
-        self.signal = self.signal or signal.SIGTERM
-        self.on_interrupt()
+        self._drain_at(signal.SIGTERM)

@@ -127,7 +127,8 @@ class Run(Session):
             spending.out_of_time = True
             self.check_budget()
 
-        left = hours * _HOUR_S - self.store.earlier_s - self.startup_s
+        before = self.store.earlier_s + spending.killed_s + self.startup_s
+        left = hours * _HOUR_S - before
         spending.out_of_time = left <= 0
         timer = asyncio.get_running_loop().call_later(max(0.0, left), over)
         try:

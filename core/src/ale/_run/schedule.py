@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-from attrs import define, field, frozen, validators
+from attrs import define, evolve, field, frozen, validators
 
 from ale._config import RunConfig
 from ale._run.dispatch import Dispatcher, refuse_lost
@@ -291,6 +291,7 @@ class Stream(_Source):
         self._changed = asyncio.Event()
         """Set whenever something changes for which a step or the start of a group may wait."""
         self._producer: asyncio.Task[None] | None = None
+        self.session.control.on_change.append(self._changed.set)
         self._restore()
 
     def begin(self, step: int) -> None:
@@ -303,7 +304,7 @@ class Stream(_Source):
         """Choose the groups of a step as soon as there are enough; False after a Ctrl-C."""
         options, n = self.config.run, self.plan.size(step)
         while step not in self.store.groups.batches:
-            if self._stopped or self.session.interrupt.draining:
+            if self.session.interrupt.signal is not None:
                 return False
             drops = options.too_stale == "drop"
             if drops and (old := self._buffer.older_than(step - options.staleness)):
@@ -312,9 +313,15 @@ class Stream(_Source):
             chosen = self._buffer.take(n, options.refills)
             if chosen is not None:
                 self.store.add_groups("trained", step, chosen)
+            elif self._ends():
+                return False
             else:
                 await self._change()
         return True
+
+    def _ends(self) -> bool:
+        """Can no further group become complete?"""
+        return not self._running and (self._stopped or self.session.interrupt.draining)
 
     def facts(self) -> Mapping[str, float]:
         """Number of complete groups that are left."""
@@ -389,7 +396,8 @@ class Stream(_Source):
 
     def _free(self) -> int:
         waiting = self._buffer.useful
-        return self.capacity.free(
+        most = self.session.control.concurrency  # may be changed while the run runs
+        return evolve(self.capacity, max_running=most).free(
             wanted=self._wanted(),
             waiting=waiting,
             running=self._running,

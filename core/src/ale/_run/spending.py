@@ -4,7 +4,9 @@ import contextlib
 import functools
 import importlib.util
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,16 @@ class _Spent:
 
     id: str
     trajectory: _Trajectory = _Trajectory()
+    started_at: str = ""
+    seconds: Mapping[str, float] = field(factory=dict)
+
+    @property
+    def spans(self) -> tuple[float, float] | None:
+        """Its start and end, in seconds since the epoch."""
+        if not self.started_at:
+            return None
+        start = datetime.fromisoformat(self.started_at).timestamp()
+        return start, start + math.fsum(self.seconds.values())
 
 
 @define
@@ -64,6 +76,8 @@ class Spending:
     completion_tokens: int = 0
     uncounted: str | None = None
     """Id of an episode with an answer whose tokens the model did not count."""
+    killed_s: float = 0.0
+    """Seconds of the run's processes that did not say how they ended."""
     out_of_time: bool = field(default=False, init=False)
 
     @property
@@ -115,9 +129,33 @@ def spending_of(config: RunConfig, store: RunDirectory) -> Spending | None:
     if budget is None:
         return None
     found = Spending(budget, None if budget.usd is None else price(config))
+    spans = []
     for episode in Lines(store.reader.episodes.path, _Spent):
         found.add(episode)
+        if budget.hours is not None and (span := episode.spans) is not None:
+            spans.append(span)
+    if budget.hours is not None:
+        found.killed_s = math.fsum(_killed(store.reader.events(), spans))
     return found
+
+
+def _killed(
+    events: Iterable[Mapping[str, Any]], spans: Sequence[tuple[float, float]]
+) -> Iterator[float]:
+    """The seconds of each process that was killed, as far as something was stored."""
+    began: list[float] = []
+    last = 0.0
+    for event in [*events, {"event": "run_resumed", "at": math.inf}]:
+        name, at = event["event"], event["at"]
+        if name in ("run_started", "run_resumed"):
+            for start in began:
+                ends = (end for begun, end in spans if start <= begun < at)
+                yield max([last, *ends]) - start
+            began, last = [at], at
+        elif name == "run_finished":
+            began = []
+        else:
+            last = at
 
 
 def price(config: RunConfig) -> Price | None:
