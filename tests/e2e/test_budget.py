@@ -1,6 +1,7 @@
 """`run.budget`: a run ends when it is spent, and a resume with a larger one continues it."""
 
 import json
+import re
 import signal
 from typing import Any
 
@@ -29,7 +30,7 @@ def prepared(workshop: Any, script: Any = DONE, **run: Any) -> None:
         ({"tokens": 901}, 4, "1,200 of 901 tokens"),
         ({"episodes": 3}, 3, "3 of 3 episodes"),
         # 250 tokens read and 50 written are $0.001.
-        ({"usd": 0.002, "price": PRICE}, 2, "$0.0020 of $0.0020"),
+        ({"usd": 0.002, "price": PRICE}, 2, "0.0020 of 0.0020 usd"),
     ],
 )
 def test_a_run_ends_when_its_budget_is_spent_and_a_larger_one_continues_it(
@@ -39,6 +40,7 @@ def test_a_run_ends_when_its_budget_is_spent_and_a_larger_one_continues_it(
     ended = workshop.ale("run", "run.yaml")
     assert ended.code == 4, ended.text
     assert f"the budget is spent: {spent}" in ended.out
+    assert re.search(r"^  ale run --resume \S+ --set run.budget.\w+=[\d.]+$", ended.out, re.M)
     assert len(workshop.lines()) == stored
     outcome = json.loads((workshop.run / "manifest.json").read_text())["outcome"]
     assert outcome["outcome"] == "drained"

@@ -127,3 +127,17 @@ def test_rules_alone_are_run_without_grading(workshop: Any) -> None:
     assert "graded again" not in done.out
     assert "scored        rules: 4 of 4 chunks" in done.out
     assert not (run_of(workshop) / "regraded").exists()
+
+
+def test_a_run_is_resumed_whose_scorer_has_an_optional_component(workshop: Any) -> None:
+    """The stored config has the option with null."""
+    workshop.task("touch")
+    workshop.scripted({"default": [{"text": "Done."}]}, scorers=[{"type": "claims"}])
+    workshop.succeeds("run", "run.yaml")
+    workshop.succeeds("run", "--resume", str(run_of(workshop)))
+
+
+def test_the_summary_says_that_a_judge_abstained(workshop: Any) -> None:
+    judged(workshop, "http://127.0.0.1:9/v1")
+    ended = workshop.ale("run", "run.yaml", "--no-checks")
+    assert "  scored       judge: 0 of 4 chunks, no value\n    4 abstained: " in ended.out

@@ -119,19 +119,11 @@ def command(
 
 
 def _scored_lines(scored: "Rescoring") -> Iterator[str]:
-    """A line for each scorer, and where the scores are."""
-    from collections import Counter
+    """Lines for each scorer, and where the scores are."""
+    from ale._store.diagnosis import scored as described
 
-    from ale.attempts import mean
-    from ale.text import counted, shorten
-
-    for name in dict.fromkeys(row.scorer for row in scored.rows):
-        scores = [each for row in scored.rows if row.scorer == name for each in row.scores]
-        values = [each.value for each in scores if each.value is not None]
-        found = f"mean {mean(values):.3f}" if values else "no value"
-        yield f"scored        {name}: {len(values)} of {counted(len(scores), 'chunk')}, {found}"
-        reasons = Counter(each.abstained for each in scores if each.value is None)
-        yield from (f"  {n} abstained: {shorten(why, 80)}" for why, n in reasons.most_common(3))
+    for name, text in described(scored.rows):
+        yield f"scored        {name}: {text}" if name else f"  {text}"
     if scored.path is not None:
         yield f"scores in {scored.path}"
 

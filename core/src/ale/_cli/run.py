@@ -375,7 +375,6 @@ def _spent(run: "Run", finished: "RunFinished") -> list[str]:
     if ended is not None and finished.outcome == "drained":
         lines += [
             f"  the budget is spent: {ended}",
-            "  a resume with a larger one continues: --set run.budget.NAME=VALUE",
         ]
     if spending.price is not None and finished.n_succeeded:
         each = spending.usd / finished.n_succeeded
@@ -406,7 +405,7 @@ def _graded(n: int, why: str) -> str | None:
 
 def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> str:
     """The outcome, the run directory, and installed commands to try next."""
-    from ale._store.diagnosis import learning, model_name
+    from ale._store.diagnosis import learning, model_name, scored
     from ale.text import counted, number, rate_line, seconds
 
     stopped = finished.outcome == "stopped"
@@ -432,13 +431,17 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         lines.append(f"  training     {warning}")
     if finished.n_broken and not stopped:
         lines += _broken(run, finished.n_broken)
+    for name, text in scored(run.store.reader.step_scores()):
+        lines.append(f"  scored       {name}: {text}" if name else f"    {text}")
     lines += [*_counted_apart(run), "stored in", f"  {path}"]
     quoted = shlex.quote(path)
     # A group of one has no credit under most schemes.
     grouped = any(graded > 1 for graded, _ in index.training_attempts().values())
     creditable = "show" in commands and grouped
+    larger = run.spending and run.spending.larger()
+    more = f" --set {larger}" if larger else ""
     following = {
-        f"ale run --resume {quoted}": finished.outcome != "completed",
+        f"ale run --resume {quoted}{more}": finished.outcome != "completed",
         f"ale show {quoted}": "show" in commands,
         f"ale report {quoted}": "report" in commands,
         f"ale show credit {quoted} --scheme ipa --scheme grpo": creditable,

@@ -415,6 +415,8 @@ def _with_components(
             child = Node(field.default, node.file, node.line)
         if kind is None or child is None:
             continue
+        if child.value is None and field.default is None:
+            continue  # as the manifest has an option that was left out
         chosen: Any = problems.collect(
             partial(_component, child, field.metadata, registry, path=f"{path}.{field.name}")
         )

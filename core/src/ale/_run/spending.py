@@ -108,19 +108,40 @@ class Spending:
 
     def spent(self) -> str | None:
         """The part of the budget that is spent, in words; None while something is left of all."""
-        budget, tokens = self.budget, self.prompt_tokens + self.completion_tokens
-        counts = budget.tokens is not None or budget.usd is not None
+        counts = self.budget.tokens is not None or self.budget.usd is not None
         if counts and self.uncounted is not None:
             return f"the model did not count the tokens of {self.uncounted}, which the budget needs"
-        if budget.episodes is not None and self.episodes >= budget.episodes:
-            return f"{self.episodes:,} of {budget.episodes:,} episodes"
-        if budget.tokens is not None and tokens >= budget.tokens:
-            return f"{tokens:,} of {budget.tokens:,} tokens"
-        if budget.usd is not None and self.usd >= budget.usd:
-            return f"${self.usd:.4f} of ${budget.usd:.4f}"
-        if self.out_of_time:
-            return f"{budget.hours:g} of {budget.hours:g} hours"
+        for name, used, most in self._used():
+            if used >= most:
+                return f"{_said(name, used)} of {_said(name, most)} {name}"
         return None
+
+    def larger(self) -> str | None:
+        """The option that continues a run whose budget is spent, with twice the budget."""
+        for name, used, most in self._used():
+            if used >= most:
+                return f"run.budget.{name}={2 * max(used, most):.6g}"
+        return None
+
+    def _used(self) -> Iterator[tuple[str, float, float]]:
+        """Each limit of the budget: name, what was used, and the limit."""
+        hours = self.budget.hours if self.out_of_time else 0.0
+        used = {
+            "episodes": self.episodes,
+            "tokens": self.prompt_tokens + self.completion_tokens,
+            "usd": self.usd,
+            "hours": hours or 0.0,
+        }
+        for name, number in used.items():
+            most = getattr(self.budget, name)
+            if most is not None:
+                yield name, number, most
+
+
+def _said(name: str, number: float) -> str:
+    if name == "usd":
+        return f"{number:.4f}"
+    return f"{number:g}" if name == "hours" else f"{number:,}"
 
 
 def spending_of(config: RunConfig, store: RunDirectory) -> Spending | None:

@@ -8,11 +8,15 @@ from typing import Any, NamedTuple
 from attrs import frozen
 
 from ale._store.index import Index
+from ale.attempts import mean
 from ale.errors import ContextLengthError
-from ale.text import counted, shorten_middle
-from ale.types import Episode
+from ale.text import counted, shorten, shorten_middle
+from ale.types import Episode, ScoredEpisode, StepScore
 
 _WIDTH = 200
+_REASON_WIDTH = 80
+_REASONS = 3
+"""How many reasons of abstentions are named."""
 _VARYING = re.compile(r"\b[0-9a-f]{8,}\b|(?<=:)[0-9]{4,5}\b|\b[0-9]+\.[0-9]+\b")
 """Ids, ports and durations differ between failures with the same cause; status codes do not."""
 _NUMBER = re.compile(r"[0-9]+")
@@ -160,3 +164,17 @@ def short_groups(events: Iterable[Mapping[str, Any]]) -> str | None:
 def _tied(index: Index, step: int) -> bool:
     groups = list(index.group_rewards(step).values())
     return bool(groups) and all(len({*rewards}) < 2 for rewards in groups)
+
+
+def scored(rows: Iterable[ScoredEpisode]) -> Iterator[tuple[str, str]]:
+    """The name of each scorer with how many chunks it scored, and why it abstained."""
+    scores: dict[str, list[StepScore]] = {}
+    for row in rows:
+        scores.setdefault(row.scorer, []).extend(row.scores)
+    for name, given in scores.items():
+        values = [each.value for each in given if each.value is not None]
+        found = f"mean {mean(values):.3f}" if values else "no value"
+        yield name, f"{len(values)} of {counted(len(given), 'chunk')}, {found}"
+        reasons = Counter(each.abstained for each in given if each.value is None)
+        for why, n in reasons.most_common(_REASONS):
+            yield "", f"{n} abstained: {shorten(str(why), _REASON_WIDTH)}"
