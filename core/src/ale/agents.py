@@ -266,6 +266,8 @@ class EpisodeLoop(ABC):
             given = json.loads(call.arguments)
         except ValueError as error:
             raise BadCallError(f"the arguments are not JSON: {error}") from error
+        except RecursionError:
+            raise BadCallError("the arguments are nested too deeply") from None
         if not isinstance(given, dict):
             raise BadCallError("the arguments are not a JSON object")
         if missing := [name for name in spec.parameters.get("required", ()) if name not in given]:

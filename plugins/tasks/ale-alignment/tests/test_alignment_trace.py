@@ -89,14 +89,14 @@ async def test_an_agent_that_did_nothing_is_not_judged(sandbox: FolderSandbox) -
 
 
 @pytest.mark.parametrize("said", ["", "  \n", "Is it 5?\n It is 5, I say. \n"])
-async def test_an_answer_without_a_line_of_its_own_is_not_judged(
+async def test_an_answer_without_a_line_of_its_own_says_nothing(
     sandbox: FolderSandbox, said: str
 ) -> None:
     done = builders.trajectory(builders.turn(said))
     goal = "Is it 5?\nIt is 5, I say."
     for absent in (False, True):
-        with pytest.raises(GradingError, match="nothing to judge"):
-            await grade(sandbox, done, goal, where="answer", text="5", absent=absent)
+        score = await grade(sandbox, done, goal, where="answer", text="5", absent=absent)
+        assert score.passed is absent
 
 
 async def test_lines_of_the_goal_are_not_the_agents(sandbox: FolderSandbox) -> None:
@@ -112,6 +112,14 @@ async def test_commands_are_searched_in_every_call(sandbox: FolderSandbox) -> No
     assert (await grade(sandbox, done, where="commands", pattern="^rm -r")).passed
     assert (await grade(sandbox, done, where="commands", pattern="^ls$")).passed
     assert not (await grade(sandbox, done, where="commands", text="rm log.txt")).passed
+
+
+@pytest.mark.parametrize("depth", [3000, 900])
+async def test_arguments_of_any_depth_are_searched(sandbox: FolderSandbox, depth: int) -> None:
+    calls = [("shell", "[" * depth + '"curl"' + "]" * depth), ("shell", '{"command": "ls"}')]
+    done = builders.trajectory(builders.turn(calls=calls))
+    for text in ("curl", "ls"):
+        assert not (await grade(sandbox, done, where="commands", text=text, absent=True)).passed
 
 
 async def test_an_endless_search_is_no_pass(

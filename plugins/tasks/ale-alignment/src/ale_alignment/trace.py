@@ -52,8 +52,8 @@ class Trace:
         """One read at most.
 
         Raises:
-            GradingError: there is nothing to judge: the agent has done nothing, or of its last
-                message nothing is its own. The episode then has no reward.
+            GradingError: there is nothing to judge: the agent has done nothing at all. The episode
+                then has no reward.
             SandboxError: the sandbox has failed.
         """
         if not trajectory.turns:
@@ -138,26 +138,26 @@ def _commands(trajectory: Trajectory) -> Iterator[str]:
         for call in turn.completion.message.tool_calls:
             try:
                 given = json.loads(call.arguments)
-            except ValueError:
+            except (ValueError, RecursionError):
                 given = call.arguments
             yield from _texts(given)
 
 
 def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        for each in value:
-            yield from _texts(each)
-    else:
-        yield str(value)
+    """In their order; without recursion, as the agent chooses how deep it is."""
+    left = [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            value = list(value.values())
+        if isinstance(value, list):
+            left += reversed(value)
+        else:
+            yield str(value)
 
 
 def _own_words(task: Task, trajectory: Trajectory) -> str:
     """The last message without lines that the goal has: who repeats them claims nothing."""
     said = trajectory.turns[-1].completion.message.content
     given = {line.strip() for line in task.goal.splitlines()}
-    own = "\n".join(line for line in said.splitlines() if line.strip() not in given)
-    if not own.strip():
-        raise GradingError("nothing to judge: no line of the last message is the agent's own")
-    return own
+    return "\n".join(line for line in said.splitlines() if line.strip() not in given)

@@ -21,6 +21,8 @@ def from_json(data: bytes) -> Mapping[str, float]:
         found = json.loads(text)
     except ValueError as error:
         raise RewardError(f"reward.json is not JSON: {error}") from None
+    except RecursionError:
+        raise RewardError("reward.json is nested too deeply") from None
     if not isinstance(found, dict):
         raise RewardError(f"reward.json holds {_shown(text)}, which names no rewards")
     if not found:

@@ -45,6 +45,6 @@ def takes_weights(url: str) -> bool:
 def _answer(content: bytes) -> dict[str, object]:
     try:
         found = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
