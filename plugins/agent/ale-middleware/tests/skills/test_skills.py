@@ -259,6 +259,33 @@ def test_a_store_of_an_earlier_version_is_read_and_what_a_person_wrote_is_not_pe
         assert [skill.pending for skill in again.skills()] == [True]
 
 
+def test_a_store_of_an_earlier_version_is_read_where_it_cant_be_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skill = store.add(USELESS, GOAL, run="r", episode="e", at=2)
+    with sqlite3.connect(store.path) as file:
+        file.execute("drop table accepted")
+    connect, address = sqlite3.connect, f"{store.path.as_uri()}?mode=ro"
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", lambda _, **given: connect(address, uri=True, **given))
+        with Store(store.path) as mounted:
+            assert [each.pending for each in mounted.skills()] == [True]
+            with pytest.raises(StoreError, match="can't be written"):
+                mounted.accept(skill.id, "by hand")
+    store.accept(skill.id, "by hand")
+    assert [each.accepted for each in store.skills()] == ["by hand"]
+
+
+def test_a_retired_skill_is_not_accepted(store: Store) -> None:
+    skill = store.add(USELESS, GOAL, run="r", episode="e", at=2)
+    store.retire(skill.id, "by hand")
+    with pytest.raises(InputError, match=f"(?s)'{skill.id}' is retired.*--undo {skill.id}"):
+        store.accept(skill.id, "by hand")
+    store.retire(skill.id, None)
+    store.accept(skill.id, "by hand")
+    assert store.skills()[0].accepted == "by hand"
+
+
 async def test_a_useful_skill_is_kept_and_a_useless_one_is_retired(
     tmp_path: Path, store: Store
 ) -> None:

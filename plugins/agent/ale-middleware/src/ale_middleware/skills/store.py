@@ -32,8 +32,9 @@ create table evidence (
 );
 create virtual table words using fts5 (id unindexed, text, goal, tokenize = 'porter unicode61');
 """
-_ACCEPTED = "create table if not exists accepted (skill text primary key, reason text not null)"
-"""Added after stores were first written: one that lacks it is read as before."""
+_ACCEPTED = "create table if not exists accepted (skill text primary key, reason text not null);"
+"""Added after stores were first written: one that lacks it has no skill that was accepted, and gets
+it with the first. To open a store writes nothing."""
 _WORD = re.compile(r"\w{3,}")
 
 
@@ -98,11 +99,12 @@ class Store:
         (version,) = self._db.execute("pragma user_version").fetchone()
         (tables,) = self._db.execute("select count(*) from sqlite_master").fetchone()
         if version == 0 and tables == 0:
-            self._db.executescript(f"begin; {_SCHEMA} pragma user_version = {VERSION}; commit;")
+            self._db.executescript(
+                f"begin; {_SCHEMA} {_ACCEPTED} pragma user_version = {VERSION}; commit;"
+            )
         elif version != VERSION:
             message = f"version {version}; this version of ale-middleware reads {VERSION}"
             raise sqlite3.DatabaseError(message)
-        self._db.execute(_ACCEPTED)
 
     def __enter__(self) -> Self:
         return self
@@ -129,9 +131,12 @@ class Store:
     def skills(self, *, retired: bool = False) -> list[Skill]:
         """All that are used, or with those that are not, oldest first."""
         which = "" if retired else "where retired is null"
+        has_accepted = "select 1 from sqlite_master where name = 'accepted'"
+        known = self._db.execute(has_accepted).fetchone() is not None
+        accepted = "accepted" if known else "(select null as skill, null as reason)"
         rows = self._db.execute(
             "select id, text, goal, run, episode, retired, reason as accepted "  # noqa: S608
-            f"from skills left join accepted on id = skill {which} order by added, id"
+            f"from skills left join {accepted} on id = skill {which} order by added, id"
         )
         return [Skill(**row) for row in rows]
 
@@ -177,10 +182,14 @@ class Store:
         """Use a proposal everywhere, and not only where skills are measured.
 
         Raises:
-            InputError: there is no such skill.
+            InputError: there is no such skill, or it is retired.
         """
         self._check(id)
+        if id not in {skill.id for skill in self.skills()}:
+            hint = f"ale skills retire --undo {id} uses it again"
+            raise InputError.of(f"skill '{id}' is retired", file=str(self.path), hint=hint)
         with self._writing():
+            self._db.execute(_ACCEPTED)
             self._db.execute("insert or replace into accepted values (?, ?)", (id, reason))
 
     def _check(self, id: str) -> None:
