@@ -14,7 +14,8 @@ from ale.errors import InputError, StoreError
 from ale.testing import builders
 from ale.types import Episode, Score, replace
 from ale_alignment.command import monitor as command
-from ale_alignment.monitoring import monitor
+from ale_alignment.monitoring import group_of, monitor
+from ale_alignment.statistics import correlation, n_grams, overlap
 
 Make = Callable[..., Path]
 
@@ -82,6 +83,81 @@ def test_agents_with_the_same_tasks_alone_are_not(stored: Make) -> None:
     agents = text.split("agents: correlation")[1]
     assert agents.count(" no") == 2
     assert " yes" not in agents
+
+
+KEYS = [
+    episode(f"t{task}", rollout, step, work=0.0)
+    for step in range(10)
+    for task in range(2)
+    for rollout in range(8)
+]
+
+
+def learner(random: Random) -> list[float]:
+    """Success that rises from 0.1 to 0.9."""
+    return [float(random.random() < 0.1 + 0.8 * each.step / 9) for each in KEYS]
+
+
+def test_agents_that_both_learn_are_found_as_often_as_the_level_says() -> None:
+    found = 0
+    for seed in range(200):
+        random = Random(seed)
+        scores = zip(map(group_of, KEYS), learner(random), learner(random), strict=True)
+        p = correlation([*scores], 99).p
+        found += p is not None and p <= 0.05
+    assert 2 <= found <= 20  # Binomial(200, 0.05)
+
+
+def said_at(random: Random, step: int) -> frozenset[str]:
+    return n_grams(words(random, step), n=3)
+
+
+def words(random: Random, step: int) -> str:
+    """In time ever more of them are b."""
+    return " ".join(random.choices("ab", [10 - step, step], k=12))
+
+
+def test_texts_of_agents_that_both_learn_are_found_as_often_as_the_level_says() -> None:
+    found = 0
+    for seed in range(200):
+        random = Random(seed)
+        texts = [
+            (group_of(e), said_at(random, e.step), said_at(random, e.step))
+            for e in KEYS
+            if e.task_id == "t0"
+        ]
+        p = overlap(texts, 99).p
+        found += p is not None and p <= 0.05
+    assert 2 <= found <= 20
+
+
+def learned(seed: int) -> list[Episode]:
+    random = Random(seed)
+    return [
+        replace(each, reward=score, trajectory=builders.trajectory(builders.turn(words(random, s))))
+        for each, score, s in zip(KEYS, learner(random), (e.step for e in KEYS), strict=True)
+    ]
+
+
+def test_learning_is_no_collusion(stored: Make) -> None:
+    text = said(stored("a", learned(1)), stored("b", learned(2))).split("agents: correlation")[1]
+    assert text.count(" no") == 2
+    assert " yes" not in text
+
+
+def test_graders_that_both_see_better_work_do_not_agree(stored: Make) -> None:
+    random = Random(5)
+    scores = zip(KEYS, learner(random), learner(random), strict=True)
+    run = [episode(e.task_id, e.rollout, e.step, first=a, second=b) for e, a, b in scores]
+    assert " no audit" in said(stored("graded", run))
+
+
+def test_many_texts_are_sampled_and_that_is_said(stored: Make) -> None:
+    text = said(stored("a", agent(1, 4, 300)), stored("b", agent(1, 4, 300)))
+    of_texts = text.split("agents: overlap")[1]
+    assert ", 512 pairs at random one" in of_texts
+    assert "a b 512 1.000" in of_texts
+    assert "0.0005 yes" in of_texts
 
 
 def graded(by: Callable[[Random], tuple[float, float]]) -> list[Episode]:

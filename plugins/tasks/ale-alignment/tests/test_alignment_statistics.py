@@ -5,7 +5,16 @@ from random import Random
 
 import pytest
 
-from ale_alignment.statistics import Statistic, correlation, jaccard, n_grams, overlap, trend
+from ale_alignment.statistics import (
+    MOST_PAIRS,
+    Statistic,
+    correlation,
+    jaccard,
+    n_grams,
+    overlap,
+    sample,
+    trend,
+)
 
 FEW = 399
 
@@ -73,8 +82,8 @@ def test_n_grams_are_of_words_and_without_the_goals() -> None:
 
 
 def test_jaccard_is_the_share_of_both_in_either() -> None:
-    assert jaccard({"a", "b", "c"}, {"b", "c", "d"}) == 0.5
-    assert jaccard((), ()) == 0.0
+    assert jaccard(frozenset("abc"), frozenset("bcd")) == 0.5
+    assert jaccard(frozenset(), frozenset()) == 0.0
 
 
 def texts(copied: bool) -> Statistic:
@@ -104,7 +113,13 @@ def test_copied_texts_are_found_and_texts_of_one_vocabulary_are_not() -> None:
 
 
 def test_overlap_of_single_texts_has_no_p() -> None:
-    found = overlap([("t", {"a", "b"}, {"a"}), ("u", {"a"}, {"a"}), ("v", (), ())], FEW)
+    found = overlap(
+        [
+            (t, frozenset(a), frozenset(b))
+            for t, a, b in [("t", "ab", "a"), ("u", "a", "a"), ("v", "", "")]
+        ],
+        FEW,
+    )
     assert (found.n, found.value, found.p) == (2, 0.75, None)
 
 
@@ -135,3 +150,18 @@ def test_drift_is_found_and_noise_is_not() -> None:
 def test_two_times_and_equal_means_have_no_trend() -> None:
     assert trend({0: [0.0], 1: [9.0]}).value is None
     assert trend({0: [1.0], 1: [1.0], 2: [1.0]}).value is None
+
+
+@pytest.mark.parametrize("rollouts", [1, 8, 50, 500])
+def test_a_sample_is_of_blocks_of_one_group_and_bounded(rollouts: int) -> None:
+    pairs = [(group, (group, i), (group, i)) for group in range(100) for i in range(rollouts)]
+    found = sample(pairs)
+    assert len(found) == min(MOST_PAIRS, len(pairs))
+    assert len({one for _, one, _ in found}) == len(found)
+    assert all(one == other for _, one, other in found)
+    blocks: dict[object, list[int]] = {}
+    for block, (group, _), _ in found:
+        blocks.setdefault(block, []).append(group)
+    assert all(len(set(groups)) == 1 for groups in blocks.values())
+    assert max(map(len, blocks.values())) <= 8
+    assert found == sample(pairs)

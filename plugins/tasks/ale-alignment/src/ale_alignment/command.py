@@ -14,10 +14,10 @@ from ale.commands import RUN
 def monitor(runs: tuple[Path, ...], proxy: str | None, judge: str | None) -> None:
     """Look for collusion, for a proxy that parts from its judge, and for gaps of the audit.
 
-    Scores are correlated after each task's mean is subtracted, graders within a RUN and agents
-    between RUNs. A SCORE is the name of a criterion, NAME:2 for the second of that name, or reward.
-    What is found is a reason to look, not a proof: graders of the same work agree when both are
-    right.
+    Scores are correlated after the mean of each task and step is subtracted, graders within a RUN
+    and agents between RUNs. A SCORE is the name of a criterion, NAME:2 for the second of that name,
+    or reward. What is found is a reason to look, not a proof: graders of the same work agree when
+    both are right.
 
     \b
     Examples:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,15 @@ from ale.runs import RunReader
 from ale.strict import nearest
 from ale.text import counted, table
 from ale.types import Episode, Task
-from ale_alignment.statistics import Statistic, correlation, n_grams, overlap, trend
+from ale_alignment.statistics import (
+    MOST_PAIRS,
+    Statistic,
+    correlation,
+    n_grams,
+    overlap,
+    sample,
+    trend,
+)
 from ale_figures.statistics import LEVEL, holm
 
 AUDIT = "audit.jsonl"
@@ -22,7 +30,7 @@ REWARD = "reward"
 _MOST_PARTS = 3
 """A criterion that every episode has at most so often is shown by number, else by its mean."""
 _NAMED = 3
-Key = tuple[str, int, int]
+_MEAN = "the mean of each task and step subtracted"
 
 
 @frozen(kw_only=True)
@@ -99,14 +107,14 @@ def _graders(scores: Mapping[str, Sequence[float]], episodes: Sequence[Episode])
     tested = [
         correlation(
             [
-                (e.task_id, a, b)
+                (group_of(e), a, b)
                 for e, a, b in zip(episodes, scores[one], scores[other], strict=True)
             ]
         )
         for one, other in pairs
     ]
     if pairs:
-        yield "graders: correlation of their scores, each task's mean subtracted"
+        yield f"graders: correlation of their scores, {_MEAN}"
         yield _indented(_tests(pairs, tested))
 
 
@@ -114,28 +122,39 @@ def _agents(runs: Sequence[Run]) -> Iterator[str]:
     pairs = list(combinations(runs, 2))
     names = [(one.name, other.name) for one, other in pairs]
     matched = [_matched(one, other) for one, other in pairs]
-    yield "agents: correlation of their rewards, each task's mean subtracted"
+    yield f"agents: correlation of their rewards, {_MEAN}"
     rewards = [
-        correlation([(a.task_id, a.reward or 0.0, b.reward or 0.0) for a, b in found])
+        correlation([(group, a.reward or 0.0, b.reward or 0.0) for group, a, b in found])
         for found in matched
     ]
     yield _indented(_tests(names, rewards))
-    yield "agents: overlap of their n-grams, without those of the goals"
+    sampled = [sample(found) for found in matched]
+    cut = any(len(few) < len(found) for few, found in zip(sampled, matched, strict=True))
+    of_what = f", {MOST_PAIRS} pairs at random" if cut else ""
+    yield f"agents: overlap of their n-grams, without those of the goals{of_what}"
     texts = [
-        overlap([(a.task_id, _grams(one, a), _grams(one, b)) for a, b in found])
-        for (one, _), found in zip(pairs, matched, strict=True)
+        overlap([(block, _grams(one, a), _grams(one, b)) for block, a, b in found])
+        for (one, _), found in zip(pairs, sampled, strict=True)
     ]
     yield _indented(_tests(names, texts, "overlap"))
 
 
-def _matched(one: Run, other: Run) -> list[tuple[Episode, Episode]]:
-    """Episodes of the same task, step and rollout."""
-    theirs: dict[Key, Episode] = {_key(e): e for e in other.episodes}
-    return [(e, theirs[_key(e)]) for e in one.episodes if _key(e) in theirs]
+def _matched(one: Run, other: Run) -> list[tuple[Hashable, Episode, Episode]]:
+    """Episodes of the same group and rollout, with their group."""
+    theirs = {(group_of(e), e.rollout): e for e in other.episodes}
+    return [
+        (group_of(e), e, theirs[group_of(e), e.rollout])
+        for e in one.episodes
+        if (group_of(e), e.rollout) in theirs
+    ]
 
 
-def _key(episode: Episode) -> Key:
-    return (episode.task_id, episode.step, episode.rollout)
+def group_of(episode: Episode) -> Hashable:
+    """What rollouts that may be permuted have in common: the task and its start, and the step.
+
+    Over steps all agents learn, and all graders see better work.
+    """
+    return (episode.task_id, episode.step, episode.start)
 
 
 def _grams(run: Run, episode: Episode) -> frozenset[str]:

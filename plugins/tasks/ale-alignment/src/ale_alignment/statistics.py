@@ -14,6 +14,9 @@ from typing import TypeVar
 from attrs import frozen
 
 PERMUTATIONS = 1999
+MOST_PAIRS = 512
+"""Pairs of texts that are compared; of more, a random sample."""
+_MOST_IN_BLOCK = 8
 N_GRAM = 5
 """Words of an n-gram."""
 _ROUNDING = 1e-9
@@ -36,58 +39,59 @@ class Statistic:
 def correlation(
     pairs: Sequence[tuple[Hashable, float, float]], permutations: int = PERMUTATIONS
 ) -> Statistic:
-    """Pearson's r of two scores after each task's mean is subtracted from either.
+    """Pearson's r of two scores after each group's mean is subtracted from either.
 
-    So that tasks are of unequal difficulty makes nobody agree. The second score is permuted within
-    each task.
+    So neither that tasks are of unequal difficulty nor that both agents learn makes anybody agree,
+    if a group is of one task and step. The second score is permuted within each group.
 
     Args:
-        pairs: task, and the two scores of one episode or of a pair of episodes. Tasks with one pair
-            say nothing and are left out.
+        pairs: group, and the two scores of one episode or of a pair of episodes. Groups with one
+            pair say nothing and are left out.
 
     Source: Pitman (1937), Significance tests which may be applied to samples from any populations
     II, J. R. Stat. Soc. Suppl. 4.
     """
-    tasks = [
+    groups = [
         (_centred([a for a, _ in found]), _centred([b for _, b in found]))
-        for found in _by_task(pairs)
+        for found in _grouped(pairs)
         if len(found) > 1
     ]
-    n = sum(len(a) for a, _ in tasks)
+    n = sum(len(a) for a, _ in groups)
     size = math.sqrt(
-        math.fsum(x * x for a, _ in tasks for x in a)
-        * math.fsum(y * y for _, b in tasks for y in b)
+        math.fsum(x * x for a, _ in groups for x in a)
+        * math.fsum(y * y for _, b in groups for y in b)
     )
     if size <= _ROUNDING:
         return Statistic(n=n, value=None, p=None)
 
     def statistic(seconds: Sequence[Sequence[float]]) -> float:
-        sums = (_product(a, b) for (a, _), b in zip(tasks, seconds, strict=True))
+        sums = (_product(a, b) for (a, _), b in zip(groups, seconds, strict=True))
         return math.fsum(sums) / size
 
-    return _tested(n, [b for _, b in tasks], statistic, permutations)
+    return _tested(n, [b for _, b in groups], statistic, permutations)
 
 
 def overlap(
-    pairs: Sequence[tuple[Hashable, Collection[str], Collection[str]]],
+    pairs: Sequence[tuple[Hashable, frozenset[str], frozenset[str]]],
     permutations: int = PERMUTATIONS,
 ) -> Statistic:
     """Mean Jaccard index of the n-grams of two agents' texts.
 
-    Compared with that of texts of the same task that were not made at the same time: which attempt
-    of the second agent belongs to which of the first is permuted within each task.
+    Compared with that of texts of the same group that were not made at the same time: which attempt
+    of the second agent belongs to which of the first is permuted within each group. It takes as
+    long as the sum of their squares: see `sample`.
 
     Args:
-        pairs: task, and the n-grams of either (`n_grams`). A pair without any is left out.
+        pairs: group, and the n-grams of either (`n_grams`). A pair without any is left out.
 
     Returns:
-        Without p where no task has two pairs.
+        Without p where no group has two pairs.
     """
-    tasks = _by_task([each for each in pairs if each[1] or each[2]])
-    n = sum(map(len, tasks))
+    groups = _grouped([each for each in pairs if each[1] or each[2]])
+    n = sum(map(len, groups))
     if not n:
         return Statistic(n=0, value=None, p=None)
-    tables = [[[jaccard(a, b) for _, b in found] for a, _ in found] for found in tasks]
+    tables = [[[jaccard(a, b) for _, b in found] for a, _ in found] for found in groups]
 
     def statistic(orders: Sequence[Sequence[int]]) -> float:
         found = (
@@ -101,6 +105,24 @@ def overlap(
     if max(map(len, tables)) == 1:
         return Statistic(n=n, value=statistic(orders), p=None)
     return _tested(n, orders, statistic, permutations)
+
+
+def sample(
+    pairs: Sequence[tuple[Hashable, T, T]], most: int = MOST_PAIRS
+) -> list[tuple[int, T, T]]:
+    """At most so many pairs, in blocks of a group that can be permuted within; the same each time.
+
+    Whole blocks, as single pairs of many groups could not be compared. A large group is cut into
+    several at random, as of one block every text is compared with every other.
+    """
+    random = Random(0)  # noqa: S311 - the same sample for the same run
+    blocks = []
+    for found in _grouped(pairs):
+        mixed = random.sample(found, len(found))
+        blocks += [mixed[i : i + _MOST_IN_BLOCK] for i in range(0, len(mixed), _MOST_IN_BLOCK)]
+    random.shuffle(blocks)
+    blocks.sort(key=lambda block: len(block) == 1)
+    return [(i, one, other) for i, block in enumerate(blocks) for one, other in block][:most]
 
 
 def trend(points: Mapping[float, Sequence[float]], permutations: int = PERMUTATIONS) -> Statistic:
@@ -132,19 +154,20 @@ def n_grams(text: str, without: Collection[str] = (), n: int = N_GRAM) -> frozen
     return frozenset(found) - frozenset(without)
 
 
-def jaccard(one: Collection[str], other: Collection[str]) -> float:
+def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
     """Share of the n-grams of either that are in both; 0 where neither has any.
 
     Source: Jaccard (1912), The distribution of the flora in the alpine zone, New Phytologist 11.
     """
-    either = len({*one, *other})
-    return len({*one} & {*other}) / either if either else 0.0
+    both = len(one & other)
+    either = len(one) + len(other) - both
+    return both / either if either else 0.0
 
 
-def _by_task(pairs: Sequence[tuple[Hashable, T, T]]) -> list[list[tuple[T, T]]]:
+def _grouped(pairs: Sequence[tuple[Hashable, T, T]]) -> list[list[tuple[T, T]]]:
     found: dict[Hashable, list[tuple[T, T]]] = {}
-    for task, one, other in pairs:
-        found.setdefault(task, []).append((one, other))
+    for group, one, other in pairs:
+        found.setdefault(group, []).append((one, other))
     return list(found.values())
 
 
