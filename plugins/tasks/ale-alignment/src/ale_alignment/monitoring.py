@@ -150,7 +150,7 @@ def _matched(one: Run, other: Run) -> list[tuple[Hashable, Episode, Episode]]:
 
 
 def group_of(episode: Episode) -> Hashable:
-    """What rollouts that may be permuted have in common: the task and its start, and the step.
+    """The key of rollouts that may be permuted: the task and its start, and the step.
 
     Over steps all agents learn, and all graders see better work.
     """
