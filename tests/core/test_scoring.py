@@ -11,6 +11,8 @@ from ale._run.crediting import Crediting
 from ale._run.rescoring import rescore
 from ale._run.start import check_run, closing_parts, resume, start
 from ale._store import RunReader
+from ale._store.codec import encode
+from ale._store.lines import Lines
 from ale._store.scores import located
 from ale.errors import InputError, PluginError
 from ale.plugin import Component, hookimpl
@@ -158,6 +160,28 @@ async def test_a_resumed_run_scores_only_what_was_not_scored(
     await finish(again)
     assert scorers.asked == [("second", "0-t1-0")]
     assert len(rows(again)) == 4
+
+
+async def test_a_resumed_run_learns_from_its_own_scores_alone(
+    scorers: Scorers, workplace: Any, finish: Any
+) -> None:
+    """A group would else hold scores of two scorers: those of `ale regrade` and the run's."""
+
+    def fails(context: ScoringContext, chunks: Sequence[Chunk]) -> Sequence[StepScore]:
+        raise ConnectionError("gone")
+
+    scorers.scores["first"] = fails
+    with pytest.raises(PluginError):
+        await workplace.ran(config(workplace, ["first"], concurrency=1, name="stopped"))
+    (path,) = workplace.directory.glob("*stopped*")
+    scorers.scores["first"] = lambda context, chunks: [StepScore(value=0.25) for _ in chunks]
+    await rescore(RunReader(path), workplace.outside())
+    scorers.scores["first"] = lambda context, chunks: [StepScore(value=0.75) for _ in chunks]
+    scorers.asked.clear()
+    await finish(resume(path, workplace.outside()))
+    assert scorers.asked == [("first", "0-t0-0"), ("first", "0-t1-0")]
+    found = [one.scores["first"][0].value for group in scorers.groups for one in group.rollouts]
+    assert found == [0.75, 0.75]
 
 
 @pytest.mark.parametrize(
@@ -337,6 +361,56 @@ async def test_what_was_scored_before_an_error_is_stored(scorers: Scorers, workp
     with pytest.raises(PluginError, match="scorer 'first' failed on 0-t1-0"):
         await rescore(reader, workplace.outside(), scorers=[from_plain({"type": "first"})])
     assert [row.episode_id for row in reader.step_scores()] == ["0-t0-0"]
+
+
+async def test_new_scores_are_stored_as_they_come(scorers: Scorers, workplace: Any) -> None:
+    """What a killed process had scored is kept."""
+    run = await workplace.ran(config(workplace, []))
+    reader, stored = RunReader(run.store.path), []
+
+    def looks(context: ScoringContext, chunks: Sequence[Chunk]) -> Sequence[StepScore]:
+        stored.append([each.episode_id for each in reader.step_scores()])
+        return by_length(context, chunks)
+
+    scorers.scores["first"] = looks
+    await rescore(reader, workplace.outside(), scorers=[from_plain({"type": "first"})])
+    assert stored == [[], ["0-t0-0"]]
+
+
+async def test_scores_of_an_episode_are_found_in_files_that_grow(
+    scorers: Scorers, workplace: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = await workplace.ran(config(workplace, ["first"]))
+    reader, read = RunReader(run.store.path), []
+    with_offsets = Lines.with_offsets
+
+    def counted(self: Any, start: int = 0) -> Any:
+        for each in with_offsets(self, start):
+            read.append(each)
+            yield each
+
+    one, other = reader.episodes
+    monkeypatch.setattr(Lines, "with_offsets", counted)
+    assert [each.scorer for each in reader.scores_of(one)] == ["first"]
+    assert len(read) == 2
+    assert reader.scores_of(other) == [rows(run)[other.id, "first"]]
+    read.clear()
+    reader.scores_of(one)
+    assert read == []
+    path = run.store.path / "step_scores" / "00000.jsonl"
+    line = encode(replace(rows(run)[one.id, "first"], scorer="again"))
+    read.clear()
+    with path.open("ab") as file:
+        file.write(line)
+    assert [each.scorer for each in reader.scores_of(one)] == ["first"]  # the line is not whole
+    with path.open("ab") as file:
+        file.write(b"\n")
+    assert [each.scorer for each in reader.scores_of(one)] == ["first", "again"]
+    assert len(read) <= 3
+    (path.parent / "regraded-1.jsonl").write_bytes(line + b"\n")
+    assert [each.scorer for each in reader.scores_of(one)] == ["first", "again", "again"]
+    path.write_bytes(line + b"\n")
+    assert [each.scorer for each in reader.scores_of(one)] == ["again", "again"]
 
 
 async def test_a_run_without_scorers_gives_groups_without_scores(

@@ -43,15 +43,25 @@ class Crediting:
     scheme_name: str
 
     def groups(
-        self, run: RunReader, index: Index, step: int, task_id: str | None = None
+        self,
+        run: RunReader,
+        index: Index,
+        step: int,
+        task_id: str | None = None,
+        *,
+        regraded: bool = True,
     ) -> Iterator[CreditedGroup]:
         """Groups of a step (or of one of its tasks) with their credits, one in memory at a time.
+
+        Args:
+            regraded: with the scores of `ale regrade`, which replace those of the run.
 
         Raises:
             ChunkError: a trajectory lacks what the chunker needs.
             PluginError: the scheme broke its contract.
         """
-        statistics, stored = index.statistics(step), StoredScores(run.step_scores(step))
+        statistics = index.statistics(step)
+        stored = StoredScores(run.step_scores(step, regraded=regraded))
         for group_task_id, offsets in index.groups(step):
             if task_id not in (None, group_task_id):
                 continue

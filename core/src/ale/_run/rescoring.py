@@ -1,11 +1,9 @@
 """Score the chunks of stored episodes, without sampling or grading."""
 
 import asyncio
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from attrs import frozen
 
@@ -17,9 +15,9 @@ from ale._run.parts import build, check_scorers, numbered
 from ale._run.scoring import Scoring
 from ale._run.start import Host, secret_names
 from ale._store import Redactor, RunReader
-from ale._store.codec import plain
-from ale._store.scores import FOLDER, StoredScores
-from ale.files import store_errors, write_whole
+from ale._store.lines import Appender
+from ale._store.scores import StoredScores, of_regrading
+from ale.files import store_errors
 from ale.plugin import BuildContext
 from ale.strict import Node, from_plain
 from ale.types import FEEDBACK, Episode, ScoredEpisode, Task
@@ -44,8 +42,9 @@ async def rescore(
 ) -> Rescoring:
     """Run scorers on the graded episodes of a run, and store what they say.
 
-    Credit that is computed again reads the new scores in place of the old ones. After a signal the
-    episodes in work are finished, or cancelled after a second one; what is scored is stored.
+    Credit that is computed again reads the new scores in place of the old ones; a resumed run keeps
+    to its own. Each line is stored as soon as it is there. After a signal the episodes in work are
+    finished, or cancelled after a second one.
 
     Args:
         scorers: instead of those of the run's config; without either, nothing is done.
@@ -75,18 +74,19 @@ async def rescore(
     chunker = select(cut, "chunker", host.registry, path="chunker")
     scoring = Scoring(scorers=made, chunker=build(chunker, context), chunker_name=chunker.name)
     said = StoredScores(row for row in run.step_scores() if row.scorer == FEEDBACK)
-    rows: list[ScoredEpisode] = []
+    secret = secret_names([run.manifest["config"], [part_values(part) for part in picked]])
+    file = _File(run, Redactor(host.environ, secret))
     try:
         with host.interrupt.listening():
-            await scoring.score(_graded(run, host.interrupt), said, concurrency, rows.append)
+            await scoring.score(_graded(run, host.interrupt), said, concurrency, file.add)
     except asyncio.CancelledError:
         if not host.interrupt.cancelled:
             raise
     finally:
         for _, scorer in made:
             await scorer.aclose()
-        path = _stored(run, rows, host.environ, [part_values(part) for part in picked])
-    return Rescoring(path=path, rows=rows)
+        file.close()
+    return Rescoring(path=file.path if file.rows else None, rows=file.rows)
 
 
 def _graded(run: RunReader, interrupt: Interrupt) -> Iterator[tuple[Task, Episode]]:
@@ -99,15 +99,23 @@ def _graded(run: RunReader, interrupt: Interrupt) -> Iterator[tuple[Task, Episod
             yield tasks[episode.task_id], episode
 
 
-def _stored(
-    run: RunReader, rows: Sequence[ScoredEpisode], environ: Mapping[str, str], options: Any
-) -> Path | None:
-    if not rows:
-        return None
-    path = run.directory / FOLDER / f"regraded-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}.jsonl"
-    lines = [json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows]
-    redactor = Redactor(environ, secret_names([run.manifest["config"], options]))
-    with store_errors(path):
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        write_whole(path, redactor.scrub("".join(lines).encode()), private=True)
-    return path
+class _File:
+    """The file of the new scores; it is made with its first line."""
+
+    def __init__(self, run: RunReader, redactor: Redactor) -> None:
+        self.path = run.directory / of_regrading(f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
+        self.rows: list[ScoredEpisode] = []
+        self._redactor = redactor
+        self._lines: Appender | None = None
+
+    def add(self, row: ScoredEpisode) -> None:
+        if self._lines is None:
+            with store_errors(self.path):
+                self.path.parent.mkdir(mode=0o700, exist_ok=True)
+            self._lines = Appender(self.path, self._redactor)
+        self._lines.append(row)
+        self.rows.append(row)
+
+    def close(self) -> None:
+        if self._lines is not None:
+            self._lines.close()

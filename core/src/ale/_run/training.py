@@ -106,7 +106,8 @@ class Training:
         groups: list[CreditedGroup] = []
         await self._score(crediting, step)
         with self.times.on("crediting"), self.store.writing_credits(step) as write:
-            for credited in crediting.groups(self.store.reader, self.store.index, step):
+            found = crediting.groups(self.store.reader, self.store.index, step, regraded=False)
+            for credited in found:
                 if not trained:
                     groups.append(credited)
                 for row in crediting.rows(credited, step):
@@ -131,7 +132,7 @@ class Training:
         with self.times.on("scoring"):
             await scoring.score(
                 episodes,
-                StoredScores(reader.step_scores(step)),
+                StoredScores(reader.step_scores(step, regraded=False)),
                 self.config.run.concurrency,
                 lambda row: self.store.add_scores(row, step),
             )

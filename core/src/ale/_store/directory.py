@@ -31,7 +31,7 @@ from ale._store.index import Episodes, Index, StoredEpisode
 from ale._store.lines import SCHEMA, Appender, EventLines, Lines
 from ale._store.lock import holder, in_use, lock
 from ale._store.redact import Redactor
-from ale._store.scores import FOLDER, OF_FEEDBACK, StoredScores, of_step, read_scores
+from ale._store.scores import FOLDER, OF_FEEDBACK, ScoreIndex, of_step, read_scores
 from ale.errors import InputError, Problem, StoreError
 from ale.files import open_file, replacing, restrict, store_errors, write_whole
 from ale.intervals import Rate
@@ -74,6 +74,7 @@ class RunReader:
         self.episodes = Episodes(path / _EPISODES, Episode)
         """Iterable any number of times; each pass reads from disk, one episode at a time. Of
         several lines of one episode, the last counts."""
+        self._scores = ScoreIndex(path)
 
     def __repr__(self) -> str:
         return f"RunReader({str(self.path)!r})"
@@ -145,17 +146,20 @@ class RunReader:
         for path in sorted((self.path / "credits").glob("*.jsonl")):
             yield from Lines(path, CreditedEpisode)
 
-    def step_scores(self, step: int | None = None) -> Iterator[ScoredEpisode]:
+    def step_scores(
+        self, step: int | None = None, *, regraded: bool = True
+    ) -> Iterator[ScoredEpisode]:
         """The scores of chunks, oldest first; of several about one chunk, the last counts.
 
         Args:
             step: without those of the episodes that other steps learned from.
+            regraded: with those of `ale regrade`, from which the run itself does not learn.
         """
-        return read_scores(self.path, step)
+        return read_scores(self.path, step, regraded=regraded)
 
     def scores_of(self, episode: Episode) -> Sequence[ScoredEpisode]:
         """The lines of `step_scores` about one episode."""
-        return StoredScores(self.step_scores()).of(episode)
+        return self._scores.of(episode)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The event log: each entry has ``event``, ``at`` (seconds since the epoch) and more."""

@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from attrs import define, field
+
 from ale._store.lines import Lines
 from ale.attempts import mean
 from ale.types import FEEDBACK, Chunk, Episode, ScoredEpisode, StepScore, replace
+from ale.types._record import record
 
 FOLDER = "step_scores"
 NOT_SCORED = "not scored"
@@ -17,17 +20,90 @@ def of_step(step: int) -> str:
 
 
 OF_FEEDBACK = f"{FOLDER}/{FEEDBACK}.jsonl"
+_REGRADED = "regraded-"
 
 
-def read_scores(run: Path, step: int | None = None) -> Iterator[ScoredEpisode]:
+def of_regrading(moment: str) -> str:
+    """Name of the file with the scores of an `ale regrade`."""
+    return f"{FOLDER}/{_REGRADED}{moment}.jsonl"
+
+
+def read_scores(
+    run: Path, step: int | None = None, *, regraded: bool = True
+) -> Iterator[ScoredEpisode]:
     """The stored scores of a run, those of later files last.
 
     Args:
         step: without those of other steps. Feedback and the scores of `ale regrade` may be of any.
+        regraded: with those of `ale regrade`.
     """
-    for path in sorted((run / FOLDER).glob("*.jsonl")):
-        if step is None or not path.stem.isdecimal() or int(path.stem) == step:
+    for path in _files(run):
+        of_a_step = path.stem.isdecimal()
+        if path.name.startswith(_REGRADED) and not regraded:
+            continue
+        if step is None or not of_a_step or int(path.stem) == step:
             yield from Lines(path, ScoredEpisode)
+
+
+def _files(run: Path) -> list[Path]:
+    return sorted((run / FOLDER).glob("*.jsonl"))
+
+
+_Key = tuple[str, str]
+"""Id of an episode, and when it started."""
+
+
+@record
+class _Scored:
+    """The fields of a `ScoredEpisode` that say what it is about."""
+
+    episode_id: str
+    started_at: str = ""
+    schema: int = 1
+
+
+@define
+class _Known:
+    """The lines of one file that were read, by their offsets."""
+
+    inode: int
+    size: int = 0
+    last: int = -1
+    offsets: dict[_Key, list[int]] = field(factory=dict)
+
+
+class ScoreIndex:
+    """Finds the scores of an episode. Each line is read once, also if files grow meanwhile."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._known: dict[Path, _Known] = {}
+
+    def of(self, episode: Episode) -> Sequence[ScoredEpisode]:
+        """The lines about one episode, those of later files last.
+
+        Raises:
+            InputError: a line is damaged.
+        """
+        key, found = (episode.id, episode.started_at), []
+        for path in _files(self._run):
+            offsets = self._read(path).offsets.get(key, ())
+            found += [Lines(path, ScoredEpisode).at(offset) for offset in offsets]
+        return found
+
+    def _read(self, path: Path) -> _Known:
+        now = path.stat()
+        known = self._known.get(path)
+        if known is None or known.inode != now.st_ino or now.st_size < known.size:
+            known = self._known[path] = _Known(now.st_ino)
+        if now.st_size > known.size:
+            for offset, head in Lines(path, _Scored).with_offsets(max(0, known.last)):
+                if offset > known.last:
+                    key = head.episode_id, head.started_at
+                    known.offsets.setdefault(key, []).append(offset)
+                    known.last = offset
+            known.size = now.st_size
+        return known
 
 
 class StoredScores:
