@@ -1,5 +1,6 @@
 """The claims of the final answer, checked against what the tools gave and the task says."""
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from ale.protocols import ScoringContext
 from ale.types import Chunk, Completion, Episode, StepScore, ToolSpec
 from ale_scorers.asking import QUOTED, Asker, quoted, shortened, spent
 from ale_scorers.content import content_of
+from ale_scorers.evidence import Evidence
 from ale_scorers.options import ClaimsOptions
 
 NOT_FINAL = "only the final answer has claims"
@@ -16,6 +18,8 @@ NO_CLAIMS = "the final answer claims nothing that could be checked"
 _LITERALS = re.compile(
     r"`([^`\n]{2,200})`|\"([^\"\n]{3,200})\"|(?<![\w./-])([\w.-]*(?:/[\w.-]+)+)|(?<![\w.])(\d[\d,]*(?:\.\d+)?)"
 )
+_NAMED = 20
+"""Claims without support that a score names."""
 _SYSTEM = f"""\
 You list the claims of an agent's final answer that are about facts: numbers, files, results, what \
 a command said. For each, quote the words of the evidence that support it, exactly as they stand \
@@ -47,7 +51,8 @@ _TOOL = ToolSpec(
 class Claims:
     """The share of the claims that the evidence supports; only the last chunk has a value.
 
-    Evidence is what the tools gave and what the model was told, never what it wrote. Without a
+    Evidence is what the tools gave and what the model was told, never what it wrote, also not if a
+    call such as ``echo`` gives it back. Without a
     model, a claim is a number, a path or a quoted text of the answer, and is supported if it stands
     in the evidence. With one, the model lists claims and quotes, and the quotes are looked up.
     """
@@ -62,17 +67,20 @@ class Claims:
         if not chunks:
             return scores
         answer = content_of(context.episode.trajectory, chunks[-1]).text
-        evidence = _evidence(context)
+        evidence = Evidence(context)
         if self._asker is None:
-            scores[-1] = _counted([(each, _stands(each, evidence)) for each in literals(answer)])
+            claims = [(each, each) for each in literals(answer)]
+            scores[-1] = await asyncio.to_thread(_counted, claims, evidence)
         elif answer.strip():
             scores[-1] = await self._asked(self._asker, context.episode, answer, evidence)
         else:
             scores[-1] = StepScore(abstained=NO_CLAIMS)
         return scores
 
-    async def _asked(self, asker: Asker, episode: Episode, answer: str, evidence: str) -> StepScore:
-        shown = shortened(evidence, self._options.max_chars)
+    async def _asked(
+        self, asker: Asker, episode: Episode, answer: str, evidence: Evidence
+    ) -> StepScore:
+        shown = shortened(evidence.text, self._options.max_chars)
         user = quoted({"evidence": shown, "answer": answer})
         try:
             said: Completion = await asker.ask(_SYSTEM, user, episode, "claims", 0)
@@ -82,7 +90,7 @@ class Claims:
         claims = _claims(found[0]) if len(found) == 1 else None
         if claims is None:
             return StepScore(abstained="the model's answer is no list of claims", cost=cost)
-        return _counted([(c, bool(q) and _stands(q, evidence)) for c, q in claims], cost)
+        return await asyncio.to_thread(_counted, claims, evidence, cost)
 
     async def aclose(self) -> None:
         """Close the model, if there is one."""
@@ -96,23 +104,6 @@ def literals(answer: str) -> list[str]:
     return list(dict.fromkeys(each for each in found if each))
 
 
-def _evidence(context: ScoringContext) -> str:
-    turns = context.episode.trajectory.turns
-    told = [m.content for turn in turns for m in turn.prompt if m.role != "assistant"]
-    seen = [each.content for turn in turns for each in turn.observations]
-    return "\n".join([context.task.goal, *told, *seen])
-
-
-def _stands(quote: str, evidence: str) -> bool:
-    """Whether a text stands in another; white space is all one, a number is a whole one."""
-    words = r"\s+".join(map(re.escape, quote.split()))
-    if not words:
-        return False
-    left = r"(?<![\w.])" if quote.strip()[0].isalnum() else ""
-    right = r"(?![\w]|\.\d)" if quote.strip()[-1].isalnum() else ""
-    return re.search(left + words + right, evidence) is not None
-
-
 def _claims(found: Mapping[str, Any]) -> list[tuple[str, str]] | None:
     listed = found["claims"]
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
@@ -123,10 +114,14 @@ def _claims(found: Mapping[str, Any]) -> list[tuple[str, str]] | None:
     return [(str(claim), str(quote)) for claim, quote in pairs]
 
 
-def _counted(claims: Sequence[tuple[str, bool]], cost: int = 0) -> StepScore:
-    if not claims:
-        return StepScore(abstained=NO_CLAIMS, cost=cost)
-    lacking = [claim for claim, supported in claims if not supported]
+def _counted(claims: Sequence[tuple[str, str]], evidence: Evidence, cost: int = 0) -> StepScore:
+    """The share of claims whose quotes the evidence has."""
+    quotes = [quote for _, quote in claims]
+    if problem := evidence.problem(quotes) if claims else NO_CLAIMS:
+        return StepScore(abstained=problem, cost=cost)
+    found = evidence.supported(quotes)
+    lacking = [claim for (claim, _), stands in zip(claims, found, strict=True) if not stands]
     text = f"{len(claims) - len(lacking)} of {len(claims)} claims are supported"
-    text += f"; not: {'; '.join(lacking)}" if lacking else ""
+    text += f"; not: {'; '.join(lacking[:_NAMED])}" if lacking else ""
+    text += f"; {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
     return StepScore(value=1 - len(lacking) / len(claims), cost=cost, text=text)

@@ -167,7 +167,14 @@ class StepScoresOptions:
     reduce: Literal["mean", "min", "last"] = field(
         default="mean",
         metadata=doc(
-            "The value: the 'mean', the lowest ('min') or the 'last' of the turns that have one. "
-            "If none has, the episode is broken."
+            "The value: the 'mean', the lowest ('min') or the 'last' of the turns that have one."
+        ),
+    )
+    floor: float = field(
+        default=1.0,
+        validator=[ge(0), le(1)],
+        metadata=doc(
+            "Least share of the turns that must have a value; one must. Below it, the episode is "
+            "broken. A scorer of the answer alone, such as claims, needs 0."
         ),
     )
