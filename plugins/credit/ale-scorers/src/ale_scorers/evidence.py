@@ -1,4 +1,4 @@
-"""What supports a claim: the texts that the agent was given, without what it made them say."""
+"""Evidence for claims: the texts that the agent was given, without what it made them say."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"\.?\w+(?:\.\d+\w*)*|[^\w\s]")
 """A word, a whole number, or one other character; `42.5` is one, so that `42` isn't in it."""
 _MOST_WORK = 200_000_000
 _TOKENISING = 50
-"""What splitting costs for each character, where finding a text of several tokens costs 1."""
+"""Cost of splitting one character, where that of finding a text of several tokens in it is 1."""
 
 
 @frozen
