@@ -44,7 +44,7 @@ class FakeJudge:
 
     async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
         if path not in self._files:
-            raise FileNotFoundError(path)
+            raise (IsADirectoryError if path in LINKS else FileNotFoundError)(path)
         return self._files[path]
 
 
@@ -60,6 +60,8 @@ def removed(path: str) -> CarriedChange:
     return CarriedChange(path=path, kind="removed")
 
 
+LINKS = ("/app/random", "/app/numpy", "/app/html")
+"""To folders, of which two are packages."""
 SITE = "/usr/local/lib/python3.11/site-packages"
 USERS = "/root/.local/lib/python3.11/site-packages"
 TOOLS = (
@@ -98,6 +100,11 @@ TOOLS = (
     added("/app/elsewhere/info/attributes"),
     added("/app/elsewhere/config"),
     added("/app/elsewhere/index"),
+    added("/app/elsewhere/info/exclude"),
+    added("/app/random"),
+    added("/app/random/__init__.pyc"),
+    added("/app/random/__init__.cpython-311-x86_64-linux-gnu.so"),
+    added("/app/numpy"),
 )
 WORK = (
     added("/app/out.txt"),
@@ -117,6 +124,10 @@ WORK = (
     added(f"{SITE}/mine/__init__.py"),
     added(f"{SITE}/plain.pth"),
     added("/opt/mine/lib/data"),
+    added("/app/plain/.git/info/exclude"),
+    added("/app/queue"),  # a program
+    added("/app/html"),
+    added("/app/random.txt"),
 )
 NUMPY = ("/usr/lib/python3/dist-packages", "/usr/lib/python3/dist-packages/numpy")
 FILES = {
@@ -124,6 +135,11 @@ FILES = {
     f"{SITE}/plain.pth": b"/app/src\n",
     "/app/shown/__init__.py": b"",
     "/app/elsewhere/HEAD": b"",
+    "/app/elsewhere/info/exclude": b"# git ls-files\n*\n",
+    "/app/plain/.git/info/exclude": b"# git ls-files\n",
+    "/app/queue": b"\x7fELF",
+    "/app/random/__init__.abi3.so": b"",
+    "/app/numpy/__init__.py": b"",
     "/app/elsewhere/config": b"[diff 'd']\n\tcommand = true",
     "/app/.git/HEAD": b"",
     "/app/plain/.git/HEAD": b"",

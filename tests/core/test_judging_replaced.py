@@ -1,6 +1,7 @@
 """What was changed in a judge while a check ran, and what its score says of that."""
 
 import os
+import struct
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +17,25 @@ SITE = "/usr/lib/python3/dist-packages"
 LOCAL = "/usr/local/lib/python3.11/site-packages"
 STANDARD = "/usr/lib/python3.11"
 SCOPE = Scope(workdir="/app", own=("/tests",))
-IMAGE = ("/usr/bin/cmp", f"{SITE}/numpy", "/usr/lib/x86_64-linux-gnu/libc.so.6")
+LINKS = ("/app/json", "/app/html")
+"""To folders, of which one is a package."""
+VENV = "/app/.venv/lib/python3.11/site-packages"
+IMAGE = ("/usr/bin/cmp", f"{SITE}/numpy", "/usr/lib/x86_64-linux-gnu/libc.so.6", VENV)
+
+
+def cache(*libraries: tuple[str, str]) -> bytes:
+    """The loader's, with names and paths."""
+    head = struct.Struct("<20sI24x")
+    entry = struct.Struct("<iIIIQ")
+    start = head.size + len(libraries) * entry.size
+    entries, texts = b"", b""
+    for name, path in libraries:
+        where = start + len(texts)
+        entries += entry.pack(0x303, where, where + len(name) + 1, 0, 0)
+        texts += f"{name}\0{path}\0".encode()
+    return head.pack(b"glibc-ld.so.cache1.1", len(libraries)) + entries + texts
+
+
 FILES = {
     f"{LOCAL}/x.pth": b"import os",
     f"{LOCAL}/plain.pth": b"/app/src",
@@ -24,6 +43,22 @@ FILES = {
     f"{LOCAL}/forge-1.dist-info/entry_points.txt": b"[pytest11]\nforge = forge",
     "/app/.git/HEAD": b"",
     "/app/.git/config": b"[core]\n\tfsmonitor = /app/evil",
+    "/app/sub/.git/HEAD": b"",
+    "/app/sub/.git/info/exclude": b"# git ls-files\n*\n",
+    "/app/plain/.git/HEAD": b"",
+    "/app/plain/.git/info/exclude": b"# git ls-files\n",
+    "/root/.gitconfig": b"[status]\n\tshowUntrackedFiles = no",
+    "/etc/gitconfig": b"[user]\n\tname = me",
+    "/root/.config/git/ignore": b"*",
+    "/app/tox.ini": b"[pytest]\naddopts = --co",
+    "/app/pyproject.toml": b"[tool.pytest.ini_options]",
+    "/app/setup.cfg": b"[metadata]",
+    "/tests/deep/setup.cfg": b"[tool:pytest]",
+    "/app/queue": b"\x7fELF",
+    "/app/json/__init__.pyc": b"",
+    f"{LOCAL}/last.pth": b"import sys; sys.path.append('/app/src')\n",
+    f"{LOCAL}/more.pth": b"import sys; sys.path.append('/app/src'); import evil\n",
+    "/etc/ld.so.cache": cache(("libmine.so.1", "/usr/local/lib/libmine.so.1")),
 }
 
 
@@ -44,6 +79,8 @@ class FakeJudge:
         return path in IMAGE or (not image and path in FILES)
 
     async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
+        if path in LINKS:
+            raise IsADirectoryError(path)
         if path not in FILES:
             raise FileNotFoundError(path)
         return FILES[path]
@@ -85,6 +122,29 @@ REPLACED = (
     "added /app/random.py",
     "added /app/json/__init__.py",
     "changed /app/.git/config",
+    "added /app/json.pyc",
+    "added /app/json.cpython-311-x86_64-linux-gnu.so",
+    "added /app/json/__init__.pyc",
+    "added /app/json/__init__.abi3.so",
+    "added /app/json",
+    "added /tests/deep/json.py",
+    "added /tests/deep/setup.cfg",
+    "changed /tests/conftest.py",
+    "added /app/tox.ini",
+    "changed /app/pyproject.toml",
+    "added /app/uv.toml",
+    "added /app/.npmrc",
+    "added /app/sub/.git/info/exclude",
+    "added /root/.gitconfig",
+    "added /root/.config/git/ignore",
+    "changed /root/.curlrc",
+    f"added {LOCAL}/more.pth",
+    f"changed {VENV}/requests/api.py",
+    f"added {VENV}/x.pth",
+    "added /root/.local/lib/python3.11/site-packages/pytest.py",
+    "added /usr/lib/python311.zip",
+    "added /usr/bin/pyvenv.cfg",
+    "added /usr/pyvenv.cfg",
 )
 WORK = (
     "added /usr/local/bin/mine",
@@ -112,6 +172,17 @@ WORK = (
     "added /app/mine/types.py",
     "added /app/out/conftest.py",
     "added /app/.git/hooks/pre-commit",
+    "added /app/queue",  # a program
+    "added /app/html",
+    "added /app/setup.cfg",
+    "added /app/plain/.git/info/exclude",
+    "changed /etc/gitconfig",
+    f"added {LOCAL}/last.pth",
+    "added /opt/app/pyvenv.cfg",
+    "added /opt/app/bin/python3",
+    "added /opt/app/lib/python3.11/site-packages/pip/__init__.py",
+    "added /opt/app/lib/python3.11/site-packages/x.pth",
+    "changed /opt/app/lib/python3.11/site-packages/",
 )
 
 
@@ -124,6 +195,28 @@ async def test_what_a_check_runs_with_was_replaced(text: str) -> None:
 @pytest.mark.parametrize("text", WORK)
 async def test_what_a_build_adds_is_its_work(text: str) -> None:
     assert await replaced_among(FakeJudge([change(text)]), SCOPE) == []  # type: ignore[arg-type]
+
+
+LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
+
+
+@pytest.mark.parametrize(
+    ("cached", "replaces"),
+    [
+        (cache(("libc.so.6", LIBC), ("libmine.so.1", "/opt/lib/libmine.so.1")), False),
+        (b"ld.so-1.7.0 of before" + cache(("libc.so.6", LIBC)), False),
+        (cache(("libc.so.6", "/tmp/x/libc.so.6")), True),
+        (cache(("libmine.so.1", "/tmp/x/it"), ("libc.so.6", "/tmp/x/it")), True),
+        (cache(("libc.so.6", LIBC))[:60], True),
+        (b"nothing", True),
+    ],
+)
+async def test_a_loaders_cache_that_finds_another_library(
+    monkeypatch: pytest.MonkeyPatch, cached: bytes, replaces: bool
+) -> None:
+    monkeypatch.setitem(FILES, "/etc/ld.so.cache", cached)
+    judge = FakeJudge([change("changed /etc/ld.so.cache")])
+    assert bool(await replaced_among(judge, SCOPE)) == replaces  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -8,28 +8,16 @@ narrow lets a forgery pass.
 import posixpath
 import re
 import stat
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from attrs import field, frozen
 
-from ale.errors import SandboxError
-from ale.judging import git
+from ale.judging import python
+from ale.judging.settings import is_setting
 from ale.protocols import Judge
 from ale.types import CarriedChange
 
-MODULES = frozenset(
-    {*sys.stdlib_module_names, "pytest", "_pytest", "pluggy", "iniconfig", "pip", "setuptools"}
-    | {"sitecustomize", "usercustomize", "pkg_resources", "py"}
-)
-"""Modules of Python's library and of test runners."""
-_SETTINGS = frozenset(
-    {"conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"}
-    | {"uv.toml", ".npmrc"}
-)
-_MAYBE_SETTINGS = frozenset({"pyproject.toml", "setup.cfg", "tox.ini"})
-SITE = re.compile(r"(?P<site>.*/(?:site|dist)-packages)/(?P<top>[^/]+)(?P<rest>/.*)?")
 _SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/var/lib", "/var/cache", "/var/tmp", "/tmp")  # noqa: S108
 _LIBRARIES = re.compile(r"/lib[^/]*/")
 _ACCOUNTS = (
@@ -46,11 +34,7 @@ PASSING = ("/tmp", "/var/tmp", "/var/cache", "/var/log", "/var/lib/apt/lists", "
 """Folders that lose files by themselves."""
 _NEVER_NAMED = re.compile(r"/(?:s?bin|lib[^/]*|\.[^/]+)(?:/|$)|\.so(?:\.|$)|preload|profile|\.pth$")
 """Paths of programs, libraries and settings, which tests may name and yet not be about."""
-_PYTEST = re.compile(rb"pytest|tool\.uv")
-_CARGO = re.compile(rb"runner|wrapper|linker|rustc|rustdoc|flags|alias")
 _LONGEST = 1 << 20
-_LONGEST_INDEX = 1 << 28
-_PYTHONS = tuple(f"python3.{minor}" for minor in range(6, 20))
 
 
 @frozen(kw_only=True)
@@ -113,7 +97,7 @@ async def tools_among(judge: Judge, scope: Scope) -> list[str]:
     found = []
     changes = await judge.used()
     used = {change.path for change in changes}
-    modules = any(change.kind == "added" and _is_module(change.path) for change in changes)
+    modules = any(each.kind == "added" and python.module_at(each.path) for each in changes)
     installed = await _places_of_packages(judge, scope) if modules else []
     for change in changes:
         shadows = await _is_shadow(change, judge, scope, used, installed)
@@ -127,9 +111,9 @@ async def _is_tool(change: CarriedChange, judge: Judge, scope: Scope) -> bool:
     if change.kind == "removed":
         passing = any(is_below(path, place) for place in (scope.workdir, *PASSING))
         return not passing and not _is_named(path, scope)
-    if (site := SITE.fullmatch(path)) is not None:
+    if (site := python.SITE.fullmatch(path)) is not None:
         return await _is_tool_of_python(site["top"], change, judge)
-    if await _is_setting(path, judge) or await _is_program_of_venv(path, judge):
+    if await is_setting(path, judge) or await _is_program_of_venv(path, judge):
         return True
     if _HIDDEN.match(path):
         return True
@@ -160,66 +144,7 @@ async def _is_tool_of_python(top: str, change: CarriedChange, judge: Judge) -> b
     lower = top.lower()
     if change.kind == "changed" or lower.endswith("-info") or ".egg" in lower:
         return True
-    return await is_of_python(change, judge)
-
-
-async def is_of_python(change: CarriedChange, judge: Judge) -> bool:
-    """Whether a new file in a folder of packages is of a module that the image has, or of one that
-    Python or pytest loads by itself."""
-    site = SITE.fullmatch(change.path)
-    if site is None:
-        return False
-    folder, top = site["site"], site["top"]
-    lower = top.lower()
-    if lower.endswith(".pth"):
-        return b"import" in await content(change.path, judge)
-    name = top.partition(".")[0]
-    if name in MODULES or top == "__pycache__":
-        return True
-    return await _image_has(folder, name, judge)
-
-
-async def _image_has(folder: str, name: str, judge: Judge) -> bool:
-    """Whether the image has a module of this name in one of the usual folders."""
-    version = next(iter(re.findall(r"python3(?:\.\d+)?", folder)), "python3")
-    bases = [f"/usr/lib/{version}", f"/usr/local/lib/{version}", "/usr/lib/python3"]
-    places = {folder, *(f"{base}/{kind}-packages" for base in bases for kind in ("site", "dist"))}
-    for place in places:
-        for file in (name, f"{name}.py"):
-            if await judge.has(f"{place}/{file}", image=True):
-                return True
-    return False
-
-
-async def _is_setting(path: str, judge: Judge) -> bool:
-    """Settings of test runners, of what installs and starts them, and of git."""
-    _, name = posixpath.split(path)
-    if name in _SETTINGS:
-        return True
-    if name in _MAYBE_SETTINGS:
-        return _PYTEST.search(await content(path, judge)) is not None
-    if name == ".python-version":  # also the path of any program
-        return b"/" in await content(path, judge)
-    if path.endswith(("/.cargo/config.toml", "/.cargo/config")):
-        return _CARGO.search(await content(path, judge)) is not None
-    return await is_setting_of_git(path, judge)
-
-
-async def is_setting_of_git(path: str, judge: Judge) -> bool:
-    """Settings that run programs or hide files, wherever the repository is kept."""
-    folder, name = posixpath.split(path)
-    above, base = posixpath.split(folder)
-    if name in (".gitconfig", "gitconfig") or (base == "git" and name == "config"):
-        return git.decides(await content(path, judge))
-    if base in ("hooks", "info") and await judge.has(f"{above}/HEAD"):
-        return base == "hooks" or name == "attributes"
-    if not await judge.has(f"{folder}/HEAD"):
-        return False
-    if name in ("config", "config.worktree"):
-        return git.decides(await content(path, judge))
-    if name == "index" or name.startswith("sharedindex."):
-        return git.hides(await content(path, judge, _LONGEST_INDEX))
-    return False
+    return await python.runs_by_itself(change, judge)
 
 
 async def _is_shadow(
@@ -235,19 +160,19 @@ async def _is_shadow(
         used: paths of all used changes.
         installed: folders of packages.
     """
-    folder, name = posixpath.split(change.path)
-    if change.kind == "removed" or not _is_module(name):
+    found = python.module_at(change.path)
+    if change.kind == "removed" or found is None:
         return False
-    if name == "__init__.py":
-        folder, name = posixpath.split(folder)
-    if SITE.fullmatch(f"{folder}/{name}") is not None:
+    folder, module = found
+    if python.SITE.fullmatch(f"{folder}/{module}") is not None:
         return False
-    if posixpath.basename(folder) == "__pycache__":
+    if posixpath.basename(folder) == python.CACHE:
         folder = posixpath.dirname(folder)
-    module = name.partition(".")[0]
-    if module not in MODULES and not (
+    if module not in python.MODULES and not (
         change.kind == "added" and await _is_installed(module, judge, installed)
     ):
+        return False
+    if not await python.is_found(change.path, judge):
         return False
     if folder == scope.workdir.rstrip("/"):
         return True
@@ -271,14 +196,10 @@ async def _places_of_packages(judge: Judge, scope: Scope) -> list[str]:
     venvs = (posixpath.join(scope.workdir, name) for name in (".venv", "venv"))
     found = ["/usr/lib/python3/dist-packages"]
     for base in ("/usr", "/usr/local", "/opt/conda", "/opt/venv", "/venv", *venvs):
-        for python in _PYTHONS if await judge.has(f"{base}/lib") else ():
-            if await judge.has(f"{base}/lib/{python}"):
-                found += [f"{base}/lib/{python}/{kind}-packages" for kind in ("site", "dist")]
+        for version in python.PYTHONS if await judge.has(f"{base}/lib") else ():
+            if await judge.has(f"{base}/lib/{version}"):
+                found += [f"{base}/lib/{version}/{kind}-packages" for kind in ("site", "dist")]
     return found
-
-
-def _is_module(name: str) -> bool:
-    return name.endswith((".py", ".so", ".pyc"))
 
 
 async def _is_program_of_venv(path: str, judge: Judge) -> bool:
@@ -287,14 +208,6 @@ async def _is_program_of_venv(path: str, judge: Judge) -> bool:
         return True
     above, base = posixpath.split(folder)
     return base == "bin" and await judge.has(f"{above}/pyvenv.cfg")
-
-
-async def content(path: str, judge: Judge, longest: int = _LONGEST) -> bytes:
-    """A file of the judge; text that matches everything if it can't be read."""
-    try:
-        return await judge.sandbox.read(path, max_bytes=longest)
-    except (OSError, SandboxError):
-        return b"import pytest hookspath"
 
 
 def is_below(path: str, folder: str) -> bool:

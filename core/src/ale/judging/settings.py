@@ -1,0 +1,66 @@
+"""Settings of what tests run with: test runners, what installs and starts them, and git."""
+
+import posixpath
+import re
+
+from ale.errors import SandboxError
+from ale.judging import git
+from ale.protocols import Judge
+
+_SETTINGS = frozenset(
+    {"conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"}
+    | {"uv.toml", ".npmrc"}
+)
+_MAYBE_SETTINGS = frozenset({"pyproject.toml", "setup.cfg", "tox.ini"})
+_PYTEST = re.compile(rb"pytest|tool\.uv")
+_CARGO = re.compile(rb"runner|wrapper|linker|rustc|rustdoc|flags|alias")
+_LONGEST = 1 << 20
+_LONGEST_INDEX = 1 << 28
+
+
+async def is_setting(path: str, judge: Judge) -> bool:
+    """Settings of test runners, of what installs and starts them, and of git."""
+    _, name = posixpath.split(path)
+    if name in _SETTINGS:
+        return True
+    if name in _MAYBE_SETTINGS:
+        return _PYTEST.search(await content(path, judge)) is not None
+    if name == ".python-version":  # also the path of any program
+        return b"/" in await content(path, judge)
+    if path.endswith(("/.cargo/config.toml", "/.cargo/config")):
+        return _CARGO.search(await content(path, judge)) is not None
+    return await is_setting_of_git(path, judge)
+
+
+async def is_setting_of_git(path: str, judge: Judge) -> bool:
+    """Settings that run programs or hide files, wherever the repository is kept."""
+    folder, name = posixpath.split(path)
+    above, base = posixpath.split(folder)
+    if name in (".gitconfig", "gitconfig") or (base == "git" and name == "config"):
+        return git.decides(await content(path, judge))
+    if base == "git" and name in ("ignore", "attributes"):
+        return _is_said(await content(path, judge))
+    if base in ("hooks", "info") and await judge.has(f"{above}/HEAD"):
+        if (base, name) == ("info", "exclude"):
+            return _is_said(await content(path, judge))
+        return base == "hooks" or name == "attributes"
+    if not await judge.has(f"{folder}/HEAD"):
+        return False
+    if name in ("config", "config.worktree"):
+        return git.decides(await content(path, judge))
+    if name == "index" or name.startswith("sharedindex."):
+        return git.hides(await content(path, judge, _LONGEST_INDEX))
+    return False
+
+
+def _is_said(lines: bytes) -> bool:
+    """Whether there is more than comments."""
+    return any(line.strip() and not line.startswith(b"#") for line in lines.splitlines())
+
+
+async def content(path: str, judge: Judge, longest: int = _LONGEST) -> bytes:
+    """A file of the judge; text that matches everything if it can't be read."""
+    try:
+        return await judge.sandbox.read(path, max_bytes=longest)
+    except (OSError, SandboxError):
+        return b"import pytest hookspath"
