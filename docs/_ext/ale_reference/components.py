@@ -98,6 +98,7 @@ def _of_kind(kind: str, registry: Registry) -> str:
     where = {
         "criterion": "by each entry of a task's `success_criteria`",
         "observer": "in the config's section `observers`",
+        "scorer": "in the config's section `scorers`",
         "objective": "by the option `objective` of a trainer",
     }.get(kind, f"in the config's section `{kind}`")
     head = f"Chosen {where}; offered through the hook [`{hook}`](../hooks.md#{hook}).\n\n"
