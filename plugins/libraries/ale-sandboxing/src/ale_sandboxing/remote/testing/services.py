@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+_ENDS_S = 30.0
+
 
 class FakeService:
     """The process of a fake service, seen from a test.
@@ -46,10 +48,16 @@ def running(program: Path, folder: Path, **faults: Any) -> Iterator[FakeService]
         [sys.executable, str(program), str(folder)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        service = FakeService(folder, f"http://127.0.0.1:{int(process.stdout.readline())}")
-        service.go_wrong(**faults)
-        yield service
-        process.send_signal(signal.SIGTERM)
+        try:
+            service = FakeService(folder, f"http://127.0.0.1:{int(process.stdout.readline())}")
+            service.go_wrong(**faults)
+            yield service
+        finally:
+            process.terminate()
+            try:
+                process.wait(_ENDS_S)
+            except subprocess.TimeoutExpired:
+                process.kill()  # a connection that a test has left open kept it
 
 
 class Faults:
