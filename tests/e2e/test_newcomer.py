@@ -30,7 +30,7 @@ SECTIONS = (
     "scorers, evaluation, observers, run, plugins"
 )
 RUN_OPTIONS = (
-    "concurrency, contested, deterministic, directory, grading_timeout_s, "
+    "budget, concurrency, contested, deterministic, directory, grading_timeout_s, "
     "keep, keep_checkpoints, keep_checkpoints_every, lost_sandbox, name, on_sigterm, "
     "open_timeout_s, preflight, refills, retries, rollouts, schedule, seed, setup_timeout_s, "
     "staleness, steps, stop_after_broken, take_first, tasks_per_step, too_stale"
