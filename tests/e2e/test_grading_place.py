@@ -93,5 +93,6 @@ def test_what_an_agent_changed_of_its_own_check_contests_the_score(
     if options:
         assert (values(scores), contested) == ([0.0, 1.0], [None, None])
     else:
-        assert (values(scores), contested) == ([1.0, 1.0], [0.0, None])
+        # The answer has replaced a module in the judge, where the second one passes, too.
+        assert (values(scores), contested) == ([1.0, 1.0], [0.0, 0.0])
         assert "encodings/__init__.py" in scores[0]["detail"]

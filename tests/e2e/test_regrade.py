@@ -151,6 +151,8 @@ def test_a_pass_by_a_replaced_tool_stays_contested(workshop: Any, kind: str) -> 
     criteria = [{"type": "command_exit_code", "command": command}]
     workshop.write("tasks/one.yaml", {**TASK, "success_criteria": criteria})
     made = config(workshop, kind, keep="all", contested="failed")
+    if kind == "bubblewrap":  # else an agent can't replace a tool of /usr
+        made["sandbox"]["writable_system"] = True
     workshop.write("c.yaml", {**made, "agent": {"type": "attack", "attack": "tools"}})
     assert workshop.ale("run", "c.yaml").code == 0
     (score,) = workshop.episodes()["0-write-0"]["scores"]
