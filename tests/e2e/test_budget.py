@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from ale._config.model import Budget, Price
+from ale._run.spending import Spending
+
 DONE = [
     {"shell": "touch done", "prompt_tokens": 100, "tokens": 20},
     {
@@ -146,3 +149,13 @@ def test_a_price_comes_from_litellm_s_table(workshop: Any) -> None:
         ended = workshop.ale("run", "run.yaml", "--dry-run", OPENAI_API_KEY="k")
         assert ended.code == code, ended.text
     assert "the price of 'free' is not known: litellm's table lacks it" in ended.err
+
+
+def test_the_larger_budget_is_written_as_the_config_takes_it() -> None:
+    """A large number, too: YAML reads 1e+07 as text."""
+    tokens = Spending(Budget(tokens=5_000_000), prompt_tokens=6_000_001)
+    assert tokens.larger() == "run.budget.tokens=12000002"
+    dollars = Spending(
+        Budget(usd=2_000_000.0), Price(prompt=1e6, completion=0.0), prompt_tokens=2_000_000
+    )
+    assert dollars.larger() == "run.budget.usd=4000000.000000"

@@ -120,7 +120,8 @@ class Spending:
         """The option that continues a run whose budget is spent, with twice the budget."""
         for name, used, most in self._used():
             if used >= most:
-                return f"run.budget.{name}={2 * max(used, most):.6g}"
+                twice = 2 * max(used, most)
+                return f"run.budget.{name}={twice if isinstance(twice, int) else f'{twice:.6f}'}"
         return None
 
     def _used(self) -> Iterator[tuple[str, float, float]]:
