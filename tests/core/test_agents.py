@@ -55,6 +55,8 @@ class TestLoop(AgentContract):
             ("shell", "[]", "the arguments are not a JSON object"),
             ("shell", "{", "the arguments are not JSON: Expecting property name"),
             pytest.param("shell", "[" * 100_000, "the arguments are nested too deeply", id="deep"),
+            ("shell", '{"command": ["ls"]}', "the argument command has to be of type string"),
+            ("shell", '{"command": null}', "the argument command has to be of type string"),
         ],
     )
     async def test_a_mistake_in_a_call_is_shown_to_the_model(

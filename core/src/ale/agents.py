@@ -19,7 +19,7 @@ import errno
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ale.errors import ContextLengthError, LLMError, SandboxError
@@ -256,7 +256,8 @@ class EpisodeLoop(ABC):
         """The arguments of a call to one of `tools`.
 
         Raises:
-            BadCallError: no such tool, no JSON object, or a required argument is missing.
+            BadCallError: no such tool, no JSON object, a required argument is missing, or one has
+                another type than the tool's schema gives it.
         """
         spec = next((spec for spec in self.tools if spec.name == call.name), None)
         if spec is None:
@@ -272,6 +273,8 @@ class EpisodeLoop(ABC):
             raise BadCallError("the arguments are not a JSON object")
         if missing := [name for name in spec.parameters.get("required", ()) if name not in given]:
             raise BadCallError(f"missing argument: {', '.join(missing)}")
+        if wrong := _wrong_types(given, spec.parameters):
+            raise BadCallError("; ".join(wrong))
         return given
 
     async def close(self) -> None:
@@ -348,6 +351,32 @@ class EpisodeLoop(ABC):
         except BadCallError as error:
             observation = self.not_run(call, str(error))
         return replace(observation, duration_s=self._monotonic() - started)
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "object": dict,
+    "array": list,
+}
+
+
+def _wrong_types(given: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+    """One line for each argument that has not the one type that its property names."""
+    wrong = []
+    for name in schema.get("properties", {}).keys() & given.keys():
+        value, expected = given[name], schema["properties"][name].get("type")
+        # Many models write null for an argument that they leave out.
+        left_out = value is None and name not in schema.get("required", ())
+        if not isinstance(expected, str) or expected not in _TYPES or left_out:
+            continue
+        # To Python, true and false are numbers.
+        boolean = isinstance(value, bool)
+        if not isinstance(value, _TYPES[expected]) or (boolean and expected != "boolean"):
+            wrong.append(f"the argument {name} has to be of type {expected}")
+    return sorted(wrong)
 
 
 def shell_observation(call: ToolCall, result: ExecResult, timeout_s: float | None) -> Observation:
