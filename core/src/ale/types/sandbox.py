@@ -117,6 +117,8 @@ class ImageInfo:
     """``build``, of a task's Dockerfile; ``snapshot`` or ``fork``, of a sandbox."""
     size_bytes: int = 0
     """With all its layers, which other images may share."""
+    layers: Mapping[str, int] = field(factory=dict)
+    """Bytes of each layer by a name that images which share it have in common; empty: not known."""
     age_s: float = 0.0
 
 

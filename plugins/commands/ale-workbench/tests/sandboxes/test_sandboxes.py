@@ -9,7 +9,7 @@ from ale.errors import InputError, SandboxError
 from ale.plugin import Component, Probe, hookimpl
 from ale.runs import Registry
 from ale.testing.fakes import FolderBackend
-from ale.types import ImageInfo, SandboxInfo
+from ale.types import ImageInfo, SandboxInfo, replace
 from ale_workbench.sandboxes.command import sandbox
 
 
@@ -178,7 +178,19 @@ def test_images_are_listed_with_the_disk_that_they_use(
         ["folder", "0123456789ab", "build"],
     ]
     assert "3.0 MiB" in lines[2]
-    assert "2 images, 8.0 MiB together" in lines[3]
+    assert "2 images, 8.0 MiB together; layers that images share count in each" in lines[3]
+
+
+def test_a_layer_that_images_share_counts_once_on_disk(
+    registry: Registry, backends: Backends
+) -> None:
+    backends.backend = BackendWithImages([])
+    small, large = BackendWithImages.made
+    backends.backend.made = (
+        replace(small, layers={"base": 2 << 20, "own": 1 << 20}),
+        replace(large, layers={"base": 2 << 20, "more": 3 << 20}),
+    )
+    assert "2 images, 6.0 MiB on disk" in ale(registry, "images").stdout
 
 
 def test_built_images_are_removed_if_that_is_wanted(registry: Registry, backends: Backends) -> None:

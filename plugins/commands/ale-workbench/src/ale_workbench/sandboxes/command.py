@@ -205,9 +205,14 @@ def _show_images(found: "Sequence[ImageInfo]") -> None:
         for info in sorted(found, key=lambda info: -info.size_bytes)
     ]
     click.echo(table(["type", "id", "kind", "size", "age", "names"], rows, right=(3,)))
-    total = _mib(sum(info.size_bytes for info in found))
     n = counted(len(found), "image")
-    click.echo(f"{n}, {total} together; layers that images share count in each")
+    if not all(info.layers for info in found):
+        total = _mib(sum(info.size_bytes for info in found))
+        click.echo(f"{n}, {total} together; layers that images share count in each")
+        return
+    layers = {(info.backend, name): size for info in found for name, size in info.layers.items()}
+    total = _mib(sum(layers.values()))
+    click.echo(f"{n}, {total} on disk; a layer that images share counts once here, above in each")
 
 
 def _mib(size: int) -> str:

@@ -5,6 +5,7 @@ One request for each thing done. Every method blocks and is called from threads,
 
 import base64
 import contextlib
+import hashlib
 import json
 import ssl
 import stat
@@ -207,6 +208,24 @@ class Engine(ABC):
             )
             for image in found
         ]
+
+    def layers(self, ref: str) -> Mapping[str, int]:
+        """Bytes of each layer of an image by a name for it and those below it; none if it is gone.
+
+        Engines name the steps of a build, but not which of them made a layer; an image that shares
+        a layer with another has the same steps up to it.
+        """
+        try:
+            steps = self._ask_steadily("GET", f"/images/{quote(ref, safe='')}/history").json()
+        except NotFoundError:
+            return {}
+        found, name = {}, ""
+        for step in reversed(steps):
+            about = [name, *(step.get(key) for key in ("Created", "CreatedBy", "Comment", "Size"))]
+            name = hashlib.blake2b(json.dumps(about).encode(), digest_size=16).hexdigest()
+            if step["Size"]:
+                found[name] = int(step["Size"])
+        return found
 
     def remove_image(self, ref: str) -> None:
         """Remove an image. Fine when it is gone already."""

@@ -556,7 +556,7 @@ class ContainerBackend:
 
     async def images(self) -> Sequence[ImageInfo]:
         """Every image that sandboxes were built or copied to. See `ale.protocols.KeepsImages`."""
-        return await self._threads.call(self._list_images)
+        return await self._threads.call(self._list_with_layers)
 
     async def remove_builds(self) -> Sequence[ImageInfo]:
         """Remove images of Dockerfiles. See `ale.protocols.KeepsImages`."""
@@ -574,6 +574,10 @@ class ContainerBackend:
             )
             for found in self._engine.images(KIND)
         ]
+
+    def _list_with_layers(self) -> Sequence[ImageInfo]:
+        found = self._list_images()
+        return [replace(info, layers=self._engine.layers(info.id)) for info in found]
 
     def _remove_builds(self) -> Sequence[ImageInfo]:
         removed, failed = [], []

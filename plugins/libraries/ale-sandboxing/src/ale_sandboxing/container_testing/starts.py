@@ -5,13 +5,13 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from ale.errors import InputError, UnsupportedError
-from ale.types import SandboxSpec
+from ale.types import ImageInfo, SandboxSpec
 from ale_sandboxing.container.backend import ContainerBackend
 from ale_sandboxing.container.context import digest_of
 from ale_sandboxing.container.engine import Build
@@ -128,6 +128,7 @@ class StartProbes:
             assert all(one.size_bytes > 0 for one in listed if one.kind == "build")
             # That of the build before has lost its name to the second one.
             assert all("<none>" not in name for one in listed for name in one.names)
+            _layers_are_told(listed, f"ale-build:{digest_of(Path(task))}")
         finally:
             await backend.aclose()
             backend._engine.remove_image(f"ale-build:{digest_of(Path(task))}")
@@ -322,6 +323,14 @@ class StartProbes:
 async def _made(backend: ContainerBackend, folder: Path) -> None:
     async with backend.open(SandboxSpec(build=str(folder))) as sandbox:
         assert await out(sandbox, "cat made data/file") == "built\ncontent"
+
+
+def _layers_are_told(listed: Sequence[ImageInfo], name: str) -> None:
+    """An image's layers are as large as it is, and the build before has some of them, too."""
+    (named,) = [one for one in listed if any(each.endswith(name) for each in one.names)]
+    assert sum(named.layers.values()) == pytest.approx(named.size_bytes, rel=0.05)
+    others = [one for one in listed if one.id != named.id and one.layers.keys() & named.layers]
+    assert any(named.layers.keys() - one.layers.keys() for one in others)
 
 
 def _context(folder: Path, image: str) -> Path:
