@@ -7,6 +7,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ from ale.errors import UnsupportedError
 from ale.testing.sandbox import SandboxContract
 from ale.testing.sandbox.files import FileProbes
 from ale.testing.sandbox.isolation import IsolationProbes
+from ale.testing.waiting import wait_for
 from ale.types import SandboxSpec
 from ale_sandboxing.container.sealed import SealedShells
 from ale_sandboxing.container_testing.attacks import AttackProbes
@@ -39,6 +41,20 @@ while [ "$1" != -- ]; do
 done
 shift; exec "$@"
 """
+
+
+LISTED = {
+    "task.toml": f'[environment]\ndocker_image = "{BUSYBOX}"\nworkdir = "/app"\n'
+    'network_mode = "allowlist"\nallowed_hosts = ["allowed.invalid"]\n',
+    "instruction.md": "Do it.\n",
+    "solution/solve.sh": "#!/bin/sh\n"
+    "for host in other.invalid allowed.invalid; do wget -O - http://$host/; done 2>&1 |\n"
+    "  grep -o 'HTTP/1.[01] [0-9]*' | cut -d' ' -f2 >said\n",
+    "tests/test.sh": "#!/bin/sh\nrm -f /logs/verifier/reward.txt\n"
+    'case "$(echo $(cat said))" in "403 502") echo 1 ;; *) echo 0 ;; esac '
+    ">/logs/verifier/reward.txt\n",
+}
+"""A task folder of Harbor: the proxy refuses one host and does not find the other."""
 
 
 @frozen
@@ -100,6 +116,38 @@ def rootless() -> Iterator[Rootless]:
             yield user
     finally:
         subprocess.run(["userdel", name], check=True)
+
+
+@pytest.fixture
+def neighbour() -> Iterator[Rootless]:
+    """One whose engine is beside this process, as with a user who has logged in here."""
+    if shutil.which("newuidmap") is None or os.geteuid() != 0:
+        pytest.skip("a user with an engine is made by root, with uidmap")
+    name = f"ale-{secrets.token_hex(4)}"
+    folder = Path(tempfile.mkdtemp(prefix="ale-neighbour-", dir="/var/tmp"))
+    subprocess.run(["useradd", "--home-dir", "/nonexistent", name], check=True)
+    user = Rootless(name, folder, f"unix://{folder}/socket")
+    argv = _service(name, folder, user.address)
+    with (folder / "log").open("w") as log:
+        engine = subprocess.Popen(argv, cwd="/", stderr=log)
+    try:
+        wait_for((folder / "socket").exists, lambda: (folder / "log").read_text(), 60)
+        provide(["podman", "--remote", "--url", user.address], BUSYBOX)
+        yield user
+    finally:
+        engine.kill()
+        engine.wait()
+        # What is left of its engine keeps the user.
+        argv = ["pkill", "--signal", "KILL", "--uid", name]
+        subprocess.run(argv, check=False)
+        wait_for(lambda: not _processes(name), lambda: str(_processes(name)), 60)
+        subprocess.run(["userdel", name], check=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _processes(name: str) -> str:
+    argv = ["pgrep", "--uid", name, "--runstates", "DRSIT"]
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
 
 
 def _service(name: str, folder: Path, address: str) -> list[str]:
@@ -170,6 +218,22 @@ async def test_an_allow_list_of_hosts_is_refused(make: Make) -> None:
         async with backend.open(SandboxSpec(network=False, allowed_hosts=("example.com",))):
             pass
     await backend.aclose()
+
+
+@pytest.mark.long
+def test_an_allow_list_of_hosts_holds_where_engine_and_ale_are_of_one_user(
+    neighbour: Rootless,
+) -> None:
+    """Its containers have no control group where those are of version 1."""
+    tasks = neighbour.home / "tasks"
+    for name, text in LISTED.items():
+        path = tasks / "listed" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    chosen = ["--agent", "oracle", "--sandbox", "podman", "--no-checks"]
+    out = ["--out", f"{neighbour.home}/out"]
+    done = neighbour.python(["-P", "-m", "ale", "eval", str(tasks), *chosen, *out])
+    assert "success      1 of 1" in done.stdout + done.stderr, done.stdout + done.stderr
 
 
 def test_ale_works_as_that_user(rootless: Rootless) -> None:

@@ -10,9 +10,14 @@ def is_here(pid: int, container: str) -> bool:
     in a container itself.
 
     Args:
-        container: id of the container, which its control group is named after.
+        container: its id. The process's control group is named after it; where a rootless engine
+            has none, folders that are mounted in it are.
     """
+    return pid > 0 and any(container in _read(pid, name) for name in ("cgroup", "mountinfo"))
+
+
+def _read(pid: int, name: str) -> str:
     try:
-        return pid > 0 and container in Path(f"/proc/{pid}/cgroup").read_text()
+        return Path(f"/proc/{pid}/{name}").read_text(errors="replace")
     except OSError:
-        return False
+        return ""
