@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ale._run.control import SOCKET
+from ale._run.control import NAMED
 
 FINISH = {"calls": [{"name": "finish", "arguments": {"summary": "ok"}}]}
 
@@ -19,13 +21,30 @@ def started(workshop: Any, script: Any, **run: Any) -> Any:
     workshop.task("t")
     workshop.scripted({"default": script}, run={"rollouts": 6, "concurrency": 2, **run})
     running = workshop.start("run", "run.yaml")
-    workshop.wait_for(lambda: workshop.runs and (workshop.runs[0] / SOCKET).exists())
+    workshop.wait_for(lambda: workshop.runs and (workshop.runs[0] / NAMED).exists())
     return running
+
+
+def started_and_ended(workshop: Any, script: Any, **run: Any) -> str:
+    workshop.task("t")
+    workshop.scripted({"default": script}, run=run)
+    workshop.succeeds("run", "run.yaml")
+    return str(workshop.run)
 
 
 def state(workshop: Any, *action: str) -> dict[str, Any]:
     told = workshop.succeeds("steer", str(workshop.run), *action, "--json")
     return dict(json.loads(told.out))
+
+
+def connected(workshop: Any) -> socket.socket:
+    """A connection to the run; its socket's path may be longer than an address."""
+    path = Path((workshop.run / NAMED).read_text())
+    descriptor = os.open(path.parent, os.O_PATH)
+    made = socket.socket(socket.AF_UNIX)
+    made.connect(f"/proc/self/fd/{descriptor}/{path.name}")
+    os.close(descriptor)
+    return made
 
 
 @pytest.fixture
@@ -49,7 +68,7 @@ def test_a_paused_run_starts_no_episode_until_it_is_resumed(workshop: Any, gate:
     assert len(workshop.lines()) == 6
     steered = [e for e in workshop.lines("events.jsonl") if e["event"] == "steered"]
     assert [steered[0]["action"], steered[-1]["action"]] == ["pause", "resume"]
-    assert not (workshop.run / SOCKET).exists()
+    assert not (workshop.run / NAMED).exists()
 
 
 def test_another_concurrency_holds_at_once(workshop: Any, gate: Path) -> None:
@@ -69,7 +88,7 @@ def test_another_concurrency_holds_for_a_stream(workshop: Any, gate: Path) -> No
         run={"rollouts": 1, "concurrency": 1, "schedule": "stream", "steps": 1},
     )
     running = workshop.start("run", "run.yaml")
-    workshop.wait_for(lambda: workshop.runs and (workshop.runs[0] / SOCKET).exists())
+    workshop.wait_for(lambda: workshop.runs and (workshop.runs[0] / NAMED).exists())
     state(workshop, "concurrency", "4")
     workshop.wait_for(lambda: state(workshop, "resume")["running"] == 4)
     gate.touch()
@@ -78,12 +97,7 @@ def test_another_concurrency_holds_for_a_stream(workshop: Any, gate: Path) -> No
 
 def test_clients_that_say_nothing_leave_no_trace(workshop: Any, gate: Path) -> None:
     running = started(workshop, held(gate))
-    clients = []
-    descriptor = os.open(workshop.run, os.O_PATH)
-    for _ in range(40):
-        clients.append(socket.socket(socket.AF_UNIX))
-        clients[-1].connect(f"/proc/self/fd/{descriptor}/{SOCKET}")
-    os.close(descriptor)
+    clients = [connected(workshop) for _ in range(40)]
     gate.touch()
     ended = running.ended()
     for client in clients:
@@ -96,13 +110,62 @@ def test_a_run_that_is_stopped_finishes_its_episodes_and_resumes(workshop: Any, 
     running = started(workshop, held(gate))
     workshop.wait_for(lambda: state(workshop, "pause")["running"] == 2)
     told = workshop.succeeds("steer", str(workshop.run), "stop")
-    assert "2 episodes running, 2 concurrent, paused" in told.out
+    assert "2 episodes running, 2 concurrent, paused, stopping" in told.out
+    assert state(workshop)["stopping"] is True, "it is seen later, too"
     gate.touch()
     ended = running.ended()
     assert ended.code == 4, ended.text
     assert "drained: 2 episodes on disk" in ended.out
     workshop.succeeds("run", "--resume", str(workshop.run))
     assert len(workshop.lines()) == 6
+
+
+def test_a_paused_run_is_shown_as_that(workshop: Any, gate: Path) -> None:
+    running = started(workshop, held(gate))
+    shown = ("status", "--json")
+
+    def states() -> list[str]:
+        return [each["state"] for each in json.loads(workshop.succeeds(*shown).out)["runs"]]
+
+    assert states() == ["running"]
+    state(workshop, "pause")
+    assert states() == ["paused"]
+    assert "paused (" in workshop.succeeds("status").out
+    assert "paused, in process" in workshop.succeeds("show", str(workshop.run)).out
+    state(workshop, "resume")
+    assert states() == ["running"]
+    gate.touch()
+    assert running.ended().code == 0
+    assert states() == ["completed"]
+
+
+def test_the_directory_of_a_run_is_copied_while_it_runs_and_after_a_kill(
+    workshop: Any, gate: Path
+) -> None:
+    """Programs that copy or pack a folder can't read a socket."""
+    running = started(workshop, held(gate))
+    live, dead = workshop.folder / "live", workshop.folder / "dead"
+    shutil.copytree(workshop.run, live)
+    refused = workshop.ale("steer", str(live), "pause")
+    assert refused.code == 2, "a copy does not run, whatever it names"
+    assert "the run is not running: it is interrupted" in refused.err
+    running.signal(signal.SIGKILL)
+    running.ended()
+    shutil.copytree(workshop.run, dead)
+    gate.touch()
+    for run in (workshop.run, dead):
+        workshop.succeeds("run", "--resume", str(run))
+        assert not (run / NAMED).exists()
+
+
+def test_fewer_steps_are_refused_with_what_can_be_done(workshop: Any, gate: Path) -> None:
+    gate.touch()
+    running = started_and_ended(workshop, held(gate), rollouts=1, steps=2)
+    refused = workshop.ale("run", "--resume", running, "--set", "run.steps=1")
+    assert refused.code == 2
+    assert "run.steps: a resume can't lower it from 2 to 1" in refused.err
+    assert "expected  more than 2" in refused.err
+    assert "does not enter results" not in refused.err
 
 
 def test_a_run_ends_after_its_step(workshop: Any, gate: Path) -> None:
@@ -121,20 +184,21 @@ def test_what_can_t_be_asked_is_refused(workshop: Any, gate: Path) -> None:
     assert workshop.ale("steer", run, "concurrency").code == 2
     assert workshop.ale("steer", run, "pause", "3").code == 2
     assert "Invalid value" in workshop.ale("steer", run, "halt").err
-    descriptor = os.open(run, os.O_PATH)
+    assert "did you mean 'resume'?" in workshop.ale("steer", run, "resum").err
     for request in (b"[]\n", b'{"action": "concurrency", "to": true}\n', b"x" * 9000 + b"\n"):
-        with socket.socket(socket.AF_UNIX) as made:
-            made.connect(f"/proc/self/fd/{descriptor}/{SOCKET}")
+        with connected(workshop) as made:
             made.sendall(request)
             answer = made.makefile("rb").readline()
             assert b"error" in answer or not answer
-    os.close(descriptor)
     assert state(workshop, "resume")["concurrency"] == 2
     gate.touch()
     assert running.ended().code == 0
     late = workshop.ale("steer", run, "pause")
     assert late.code == 2
-    assert "the run is not running" in late.err
+    assert "the run is not running: it is completed" in late.err
+    nothing = workshop.ale("steer", "runs/nothing", "pause")
+    assert nothing.code == 2
+    assert "runs/nothing: no such directory" in nothing.err
 
 
 OTHER = """
@@ -156,7 +220,7 @@ except OSError as error:
 def test_another_user_is_not_heard(workshop: Any, gate: Path, mode: int) -> None:
     """Even if the modes of socket and folders let him in."""
     running = started(workshop, held(gate))
-    path = workshop.run / SOCKET
+    path = Path((workshop.run / NAMED).read_text())
     closed = (each for each in path.parents if not each.stat().st_mode & 0o001)
     for folder in closed if mode == 0o666 else ():
         folder.chmod(0o711)

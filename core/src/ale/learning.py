@@ -6,7 +6,7 @@ to it instead of being sampled; crediting, training, checkpoints and evaluation 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,17 @@ from ale._run.incoming import (
     origins,
 )
 from ale._run.interrupt import Interrupt
-from ale._run.start import Host, check_resumed, check_run, resume, start_checked
+from ale._run.manifest import changes, described
+from ale._run.run import Run
+from ale._run.start import (
+    Host,
+    check_resumed,
+    check_run,
+    close_parts,
+    resume,
+    saved_config,
+    start_checked,
+)
 from ale._store import RunReader
 from ale._store.codec import plain
 from ale.errors import InputError
@@ -61,7 +71,9 @@ def learn(
     Args:
         config: a config of `ale run`, with a trainer, an evaluation, ``run.tasks_per_step`` (groups
             of a step) and ``run.rollouts`` (episodes of a group). Its tasks are not run.
-        directory: of the run. One that exists is continued, with its saved config.
+        directory: of the run. One that exists is continued, with its saved config; if `config`,
+            where it still is, differs only in what a resume may change (`run.budget`, addresses,
+            retries), with that.
         conduct: is called once, with the first policy loaded; returns the run's outcome.
         overrides: as for ``--set``.
         report: shows a message to the user.
@@ -75,12 +87,12 @@ def learn(
     """
     interrupt = Interrupt(show=report)
     host = Host(registry=registry, interrupt=interrupt, report=report, clocks=clocks or {})
+    fixed = [f"run.{name}={value}" for name, value in _FIXED.items()]
     if (directory / "manifest.json").exists():
         check_learns(directory)
         check(RunReader(directory).manifest["config"])
-        starting = check_resumed(resume(directory, host, given=True))
+        starting = _continued(directory, host, config, [*overrides, *fixed])
     else:
-        fixed = [f"run.{name}={value}" for name, value in _FIXED.items()]
         loaded = load_config(config, registry, [*overrides, *fixed])
         check_learning(loaded)
         check(plain(loaded.resolved))
@@ -95,6 +107,36 @@ def learn(
         return finished
 
     return asyncio.run(go())
+
+
+def _continued(
+    directory: Path, host: Host, config: Path, overrides: Sequence[str]
+) -> Coroutine[Any, Any, Run]:
+    """Open a stored run, and say what is changed of its config, or not used of the one given."""
+    now, said = None, f"{directory} continues with its saved config"
+    try:
+        now = load_config(config, host.registry, overrides) if config.is_file() else None
+    except InputError as error:
+        host.report(f"{said}; {config} is not used, and is not valid:\n{error}")
+    if now is not None:
+        made = changes(saved_config(RunReader(directory), host.registry), now)
+        refused = [f"  not used: {described(each)}" for each in made if not each.allowed]
+        if refused:
+            host.report("\n".join([f"{said}, from which {config} differs", *refused]))
+    run = resume(directory, host, given=True, config_now=now)
+    for each in run.changes:
+        host.report(f"changed: {described(each)}")
+
+    async def checked() -> Run:
+        try:
+            check_executor(run.config, run.parts)
+        except BaseException:
+            run.store.close()
+            await close_parts(run.parts, run.supervisor, run.report)
+            raise
+        return await check_resumed(run)
+
+    return checked()
 
 
 def check_learns(directory: Path) -> None:

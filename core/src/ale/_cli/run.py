@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ale._config import RunConfig
     from ale._registry import Registry
     from ale._run.interrupt import Interrupt
-    from ale._run.manifest import Change
     from ale._run.run import Run
     from ale._run.start import Host
     from ale._store.index import Index
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 _REPLAY_TYPE = "llm.type=scripted"
 _CHANGED = 5
 """How many changed keys of a config are named."""
-_WIDTH = 40
 _OTHER = "  to use it, choose another --directory"
 _ENDED_EARLY = 4
 """Exit status of a run whose budget is spent, or that was asked to stop."""
@@ -203,11 +201,12 @@ def _resume(
     directory: Path, host: "Host", options: Mapping[str, Any]
 ) -> "Coroutine[Any, Any, Run]":
     """Open a stored run, and say what is changed of its config."""
+    from ale._run.manifest import described
     from ale._run.start import check_resumed, resume
 
     run = resume(directory, host, **options)
     for change in run.changes:
-        click.echo(f"changed: {_line(change)}", err=True)
+        click.echo(f"changed: {described(change)}", err=True)
     return check_resumed(run)
 
 
@@ -216,7 +215,7 @@ def _resumed(
 ) -> "tuple[str, RunConfig | None]":
     """The message if a directory holds a run, and the config whose changes a resume takes."""
     from ale._config import load_config
-    from ale._run.manifest import FOR_THIS_TIME, changes
+    from ale._run.manifest import FOR_THIS_TIME, changes, described
     from ale._run.start import saved_config
     from ale._store import RunReader
     from ale.errors import InputError
@@ -231,17 +230,8 @@ def _resumed(
     if all(each.allowed for each in found):
         return said, now
     more = [f"and {len(found) - _CHANGED} more"] if len(found) > _CHANGED else []
-    lines = [f"  not used: {line}" for line in [*map(_line, found[:_CHANGED]), *more]]
+    lines = [f"  not used: {line}" for line in [*map(described, found[:_CHANGED]), *more]]
     return "\n".join([f"{said}, from which {config} differs", *lines, _OTHER]), None
-
-
-def _line(change: "Change") -> str:
-    return f"{change.path}: {_shown(change.now)} (saved: {_shown(change.before)})"
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}..."
 
 
 def _to_the_end(

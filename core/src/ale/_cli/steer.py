@@ -7,25 +7,37 @@ import click
 
 from ale._cli.common import RUN
 from ale._run.control import ACTIONS, steer
+from ale.errors import nearest
 from ale.text import counted
+
+
+class _Action(click.Choice[str]):
+    """One of the actions; an error has the nearest."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As click does."""
+        if value not in ACTIONS and (hint := nearest(value, ACTIONS)):
+            self.fail(f"'{value}' is not one of {', '.join(ACTIONS)}; {hint}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 @click.command("steer")
 @click.argument("run", type=RUN)
-@click.argument("action", type=click.Choice(ACTIONS))
+@click.argument("action", type=_Action(ACTIONS), default="state")
 @click.argument("number", type=click.IntRange(1), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(run: Path, action: str, number: int | None, as_json: bool) -> None:
     """Pause, resume, slow down or end RUN while it runs, from another terminal.
 
-    `pause` starts no further episode, `resume` does again; `concurrency NUMBER` sets how many run
-    at the same time; `stop` finishes the running episodes, as the first Ctrl-C does;
-    `stop-after-step` ends the run when the step that it is in is learned and evaluated. Each is an
-    event of the run. `ale run --resume` continues a run that was stopped, unpaused and with its own
-    concurrency.
+    Without an ACTION, its state is shown. `pause` starts no further episode, `resume` does again;
+    `concurrency NUMBER` sets how many run at the same time; `stop` finishes the running episodes,
+    as the first Ctrl-C does; `stop-after-step` ends the run when the step that it is in is learned
+    and evaluated. Each is an event of the run. `ale run --resume` continues a run that was stopped,
+    unpaused and with its own concurrency.
 
     \b
     Examples:
+      ale steer latest
       ale steer latest pause
       ale steer runs/20260101-120000-3f2a-quickstart concurrency 4
       ale steer latest stop-after-step
@@ -38,5 +50,6 @@ def command(run: Path, action: str, number: int | None, as_json: bool) -> None:
         return
     words = [f"{counted(state['running'], 'episode')} running, {state['concurrency']} concurrent"]
     words += ["paused"] if state["paused"] else []
+    words += ["stopping: no further episode starts"] if state["stopping"] else []
     words += ["stops after this step"] if state["stops_after_step"] else []
     click.echo(f"{run}: {', '.join(words)}")

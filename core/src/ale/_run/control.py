@@ -1,27 +1,35 @@
-"""Requests to a run while it runs, through a socket in its directory.
+"""Requests to a run while it runs, through a socket that a file in its directory names.
 
 A request is a line of JSON, ``{"action": "pause"}``, and so is the answer: the run's state, or
-``{"error": ...}``.
+``{"error": ...}``. The socket itself is in a folder of its own among the temporary ones: what
+copies or packs a run's directory, while the run runs or after it was killed, can't read a socket.
 """
 
 import asyncio
 import contextlib
 import json
 import os
+import shutil
 import socket
 import struct
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from attrs import define, field
 
+from ale._store import RunReader
 from ale._store.lock import holder
-from ale.errors import AleError, InputError, StoreError
+from ale.errors import AleError, InputError, StoreError, nearest
+from ale.files import write_whole
 
-SOCKET = "control"
-ACTIONS = ("pause", "resume", "concurrency", "stop", "stop-after-step")
+NAMED = "control"
+"""The file in a run's directory that names the socket; gone when the run has ended."""
+_SOCKET = "socket"
+_PREFIX = "ale-control-"
+ACTIONS = ("state", "pause", "resume", "concurrency", "stop", "stop-after-step")
 _LONGEST = 4096
 """Bytes of a request."""
 _PATIENCE_S = 10.0
@@ -86,12 +94,21 @@ def requested(line: bytes) -> tuple[str, int | None]:
         made = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InputError.of("a request is a line of JSON") from error
-    if not isinstance(made, dict) or made.get("action") not in ACTIONS:
-        raise InputError.of("there is no such action", expected="one of " + ", ".join(ACTIONS))
+    action = made.get("action") if isinstance(made, dict) else None
+    if not isinstance(action, str):
+        raise InputError.of('a request is a mapping with an "action"')
+    _check(action)
     number = made.get("to")
-    if (made["action"] == "concurrency") != (type(number) is int and number >= 1):
+    if (action == "concurrency") != (type(number) is int and number >= 1):
         raise InputError.of("the action concurrency, and no other, has a number of at least 1")
-    return made["action"], number
+    return action, number
+
+
+def _check(action: str) -> None:
+    if action not in ACTIONS:
+        expected = "one of " + ", ".join(ACTIONS)
+        hint = nearest(action, ACTIONS)
+        raise InputError.of(f"there is no action '{action}'", expected=expected, hint=hint)
 
 
 @contextlib.asynccontextmanager
@@ -127,38 +144,75 @@ async def listening(
             writer.write(json.dumps(said).encode() + b"\n")
             await asyncio.wait_for(writer.drain(), _PATIENCE_S)
 
-    with _reachable(folder) as path:
-        try:
-            path.unlink(missing_ok=True)  # of a process that was killed: this one has the lock
+    _forget_killed(folder)
+    made = None
+    try:
+        made = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        with _reachable(made / _SOCKET) as path:
             server = await asyncio.start_unix_server(answer, path, limit=_LONGEST)
             path.chmod(0o600)
-        except OSError as error:  # a file system without sockets
-            report(f"nothing can be asked of this run while it runs: {error}")
-            yield
-            return
-        try:
-            yield
-        finally:
-            server.close()
-            for task in [*answering]:
-                task.cancel()
-            await asyncio.gather(*answering)
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
+        write_whole(folder / NAMED, os.fsencode(made / _SOCKET), private=True)
+    except (OSError, StoreError) as error:  # a file system without sockets, or a full one
+        _remove(made)
+        report(f"nothing can be asked of this run while it runs: {error}")
+        yield
+        return
+    try:
+        yield
+    finally:
+        server.close()
+        for task in [*answering]:
+            task.cancel()
+        await asyncio.gather(*answering)
+        _remove(made)
+        with contextlib.suppress(OSError):
+            (folder / NAMED).unlink()
 
 
-def steer(folder: Path, action: str, number: int | None = None) -> dict[str, Any]:
+def _remove(made: Path | None) -> None:
+    if made is not None:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _forget_killed(folder: Path) -> None:
+    """Remove what a process of the run left that was killed; the caller has the run's lock.
+
+    The directory may be a copy that names the socket of a run that runs: that one stays.
+    """
+    named = folder / NAMED
+    with contextlib.suppress(OSError):
+        if named.is_file():
+            path = Path(os.fsdecode(named.read_bytes()))
+            with _reachable(path) as short, socket.socket(socket.AF_UNIX) as asked:
+                try:
+                    asked.connect(str(short))
+                except ConnectionRefusedError:
+                    if path.parent.name.startswith(_PREFIX):
+                        _remove(path.parent)
+    with contextlib.suppress(OSError):
+        named.unlink()
+
+
+def steer(folder: Path, action: str = "state", number: int | None = None) -> dict[str, Any]:
     """Ask a run that is running for one of `ACTIONS`; returns its state.
 
+    Args:
+        folder: the run's directory.
+        action: ``state`` changes nothing.
+        number: of ``concurrency``.
+
     Raises:
-        InputError: the run does not run, or refuses.
+        InputError: there is no such action or run, the run does not run, or refuses.
         StoreError: it does not answer.
     """
+    _check(action)
     made = {"action": action} | ({} if number is None else {"to": number})
+    state = RunReader(folder).state
     if holder(folder) is None:
-        raise InputError.of("the run is not running", file=str(folder))
+        raise InputError.of(f"the run is not running: it is {state}", file=str(folder))
     try:
-        with _reachable(folder) as path, socket.socket(socket.AF_UNIX) as asked:
+        named = Path(os.fsdecode((folder / NAMED).read_bytes()))
+        with _reachable(named) as path, socket.socket(socket.AF_UNIX) as asked:
             asked.settimeout(_PATIENCE_S)
             asked.connect(str(path))
             asked.sendall(json.dumps(made).encode() + b"\n")
@@ -173,14 +227,14 @@ def steer(folder: Path, action: str, number: int | None = None) -> dict[str, Any
 
 
 @contextlib.contextmanager
-def _reachable(folder: Path) -> Iterator[Path]:
-    """The socket's path: by a descriptor of its folder, as an address has at most 107 bytes."""
+def _reachable(path: Path) -> Iterator[Path]:
+    """A socket's path, by a descriptor of its folder: an address has at most 107 bytes."""
     if sys.platform != "linux":
-        yield folder / SOCKET
+        yield path
         return
-    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
-        yield Path(f"/proc/self/fd/{descriptor}") / SOCKET
+        yield Path(f"/proc/self/fd/{descriptor}") / path.name
     finally:
         os.close(descriptor)
 

@@ -1,6 +1,7 @@
 """The facts in a run's manifest, and the changes of its config that a resume may make."""
 
 import copy
+import json
 import os
 import platform
 import sys
@@ -58,7 +59,9 @@ _WHOLE = ("executor", "launch")
 """Sections that say where episodes and processes run."""
 FOR_THIS_TIME = ("run.concurrency", "run.preflight", "run.stop_after_broken")
 """Keys that flags set for one start alone: ``-n`` and ``--no-checks``."""
+_STEPS = "run.steps"
 _SHOWN = 20
+_WIDTH = 40
 
 
 @frozen(kw_only=True)
@@ -108,17 +111,36 @@ def refused(saved: RunConfig, made: Sequence[Change], *, graded: bool) -> list[P
     hint = "start a new run with it: the episodes that are stored were sampled without it"
     if not graded:
         hint = "start a new run with it: no episode of this one was graded"
-    return [
-        Problem(
+
+    def problem(change: Change) -> Problem:
+        if change.path == _STEPS:
+            return Problem(
+                message=f"a resume can't lower it from {change.before} to {change.now}",
+                file="--set",
+                path=change.path,
+                expected=f"more than {change.before}",
+                hint="what has been learned stays learned; 'ale steer RUN stop-after-step' ends a "
+                "run that is running",
+            )
+        return Problem(
             message=f"a resume can't change this value, {change.before!r}, to {change.now!r}",
             file="--set",
             path=change.path,
             expected=f"what does not enter results: {can}",
             hint=hint,
         )
-        for change in made
-        if not change.allowed
-    ]
+
+    return [problem(change) for change in made if not change.allowed]
+
+
+def described(change: Change) -> str:
+    """A change in a line."""
+    return f"{change.path}: {_short(change.now)} (saved: {_short(change.before)})"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}..."
 
 
 def _different(before: Any, now: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -136,7 +158,7 @@ def _allowed(config: RunConfig, path: str, before: Any, now: Any) -> bool:
     section, *keys = path.split(".")
     if section in _WHOLE:
         return True
-    if path == "run.steps":  # what has been learned stays learned
+    if path == _STEPS:  # what has been learned stays learned
         return bool(now > before)
     options = _options(config, section)
     for key in keys:

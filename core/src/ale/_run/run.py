@@ -98,6 +98,8 @@ class Run(Session):
 
     def _carry_out(self, action: str, number: int | None) -> dict[str, Any]:
         """Do what was asked for. Raises `InputError` if it can't be done."""
+        if action == "state":
+            return self._state()
         if self.conduct is not None and action != "stop":
             raise InputError.of("episodes come from elsewhere: only stop can be asked of this run")
         if number is not None:
@@ -111,9 +113,12 @@ class Run(Session):
         else:
             self.interrupt.drain("Finishing the running episodes: the run was asked to stop.")
         self.control.changed()
-        state = self.control.state()
+        state = self._state()
         self.record_event("steered", action=action, **state)
         return state
+
+    def _state(self) -> dict[str, Any]:
+        return {**self.control.state(), "stopping": self.interrupt.draining}
 
     @contextmanager
     def _within_hours(self) -> Iterator[None]:

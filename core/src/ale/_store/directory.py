@@ -43,6 +43,7 @@ _DISCARD = "discard_after"
 """Key of the outcome: size in bytes to which a resume truncates ``episodes.jsonl``."""
 EARLIER_S = "earlier_seconds"
 """Key of a resumed run's manifest until it ends: wall-clock time of its earlier processes."""
+_SAYS_PAUSED = ("run_started", "run_resumed", "steered")
 _EPISODES, _EVENTS = "episodes.jsonl", "events.jsonl"
 _TASKS: Mapping[Split, str] = {"train": "tasks.jsonl", "evaluation": "evaluation_tasks.jsonl"}
 
@@ -121,6 +122,14 @@ class RunReader:
             return ended or "interrupted"
         # The run itself says how it ends before its observers report it.
         return (pid == str(os.getpid()) and ended) or "running"
+
+    @property
+    def paused(self) -> bool:
+        """Does the run, which is running, start no further episode, as `ale steer` asked for?"""
+        if self.state != "running":
+            return False
+        said = [each for each in self.events() if each["event"] in _SAYS_PAUSED]
+        return bool(said and said[-1].get("paused"))
 
     def index(self) -> Index:
         """Scan the episodes for their keys, rewards and offsets, without decoding them whole."""

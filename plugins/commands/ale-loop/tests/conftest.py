@@ -111,6 +111,10 @@ class Place:
             thread.join()
         assert found, self.said
 
+    def ends(self) -> None:
+        """The loop in this process, which ends by itself."""
+        run(self.config, Registry.installed(), self.said.append)
+
     def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
         """`ale loop` as a process."""
         return self._start("loop", *arguments)

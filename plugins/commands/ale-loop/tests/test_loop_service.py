@@ -71,6 +71,28 @@ def test_a_worse_policy_is_refused_and_the_next_starts_from_the_deployed_one(pla
     assert learned == [f"0-task-{task}-{n}" for task in (0, 1, 4, 5) for n in (0, 1)]
 
 
+def test_a_loop_whose_budget_is_spent_continues_with_a_larger_one(place: Place) -> None:
+    place.write(budget={"episodes": 3})
+    with place.recording() as giver:
+        for reward in (*BETTER, *BETTER):
+            giver.give(reward)
+    place.ends()
+    assert "Finishing the running episodes; the budget is spent: " in " ".join(place.said)
+    before = len(place.decisions)
+    assert before < 2
+    place.write(budget={"episodes": 100}, seed=7)
+    place.ends()
+    assert "  not used: run.seed: 7 (saved: 0)" in "\n".join(place.said)
+    assert len(place.decisions) == before
+    place.write(budget={"episodes": 100})
+    place.run(lambda: len(place.decisions) == 2)
+    assert "changed: run.budget.episodes: 100 (saved: 3)" in place.said
+    (place.folder / "train.yaml").write_text("tasks: {type: none}")
+    (place.folder / "served").unlink()
+    place.run(lambda: place.served)
+    assert "is not used, and is not valid" in "".join(place.said)
+
+
 def test_the_threshold_says_what_is_deployed(place: Place) -> None:
     place.write({"gate": {"threshold": -0.6}})
     place.give(*WORSE)

@@ -61,7 +61,7 @@ def which_of(found: Episode, others: Sequence[str], wanted: str, run: Path) -> s
 def _state(reader: RunReader) -> str:
     pid, outcome = holder(reader.path), reader.manifest.get("outcome")
     if pid is not None:
-        return f"running, in process {pid}"
+        return f"{'paused' if reader.paused else 'running'}, in process {pid}"
     if outcome is None:
         return "interrupted: its process is gone and did not say how it ended"
     return f"{outcome['outcome']} after {seconds(outcome['seconds'])}"

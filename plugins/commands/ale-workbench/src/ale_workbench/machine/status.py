@@ -13,6 +13,7 @@ from ale.text import counted, number, table
 
 _KINDS = {"ale-proxy/proxy": "proxy", "ale-proxy/bridge": "bridge"}
 """What records a run directory, by its ``llm.type``; all others are runs."""
+_RUNNING = ("running", "paused")
 
 
 def collected(folder: Path, limit: int) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def collected(folder: Path, limit: int) -> dict[str, Any]:
 def _limited(runs: Sequence[dict[str, Any]], limit: int) -> Iterator[dict[str, Any]]:
     left = limit
     for run in runs:
-        if run["state"] == "running":
+        if run["state"] in _RUNNING:
             yield run
         elif left:
             left -= 1
@@ -60,7 +61,8 @@ def _head(path: Path, process: Process | None) -> dict[str, Any]:
     """What a run is and how it is, without reading its episodes."""
     head = {"name": path.name, "directory": str(path), "kind": "run", "created": ""}
     try:
-        manifest = RunReader(path).manifest
+        reader = RunReader(path)
+        manifest, paused = reader.manifest, reader.paused
     except AleError as error:
         return {**head, "state": "unreadable", "problem": str(error)}
     pid, llm = holder(path), (manifest["config"].get("llm") or {}).get("type")
@@ -68,7 +70,7 @@ def _head(path: Path, process: Process | None) -> dict[str, Any]:
         **head,
         "kind": _KINDS.get(str(llm), "run") if process is None else process.kind,
         "created": manifest["created"],
-        "state": _state(pid, manifest.get("outcome")),
+        "state": "paused" if paused else _state(pid, manifest.get("outcome")),
         "pid": int(pid) if pid else None,
     }
 
@@ -114,7 +116,7 @@ def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
             rows.append((run["name"], "", "unreadable", "", "", "", ""))
             continue
         reward = run["mean_reward"]
-        state = f"running ({run['pid']})" if run["state"] == "running" else run["state"]
+        state = f"{run['state']} ({run['pid']})" if run["state"] in _RUNNING else run["state"]
         rows.append(
             (
                 run["name"],

@@ -1,0 +1,109 @@
+"""Requests to a run, without the run; tests/e2e/test_steer.py has real ones."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ale._run import control
+from ale._run.control import NAMED, listening, requested
+from ale.errors import InputError
+
+PATIENCE_S = 60.0
+
+
+def refused(message: str) -> None:
+    pytest.fail(message)
+
+
+def carried_out(action: str, number: int | None) -> Mapping[str, Any]:
+    return {"action": action, "number": number}
+
+
+def connected(folder: Path) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX)
+    made.connect((folder / NAMED).read_text())
+    made.setblocking(False)
+    return made
+
+
+async def answer(folder: Path) -> bytes:
+    """The answer to a request; empty if it was not heard."""
+    loop = asyncio.get_running_loop()
+    with connected(folder) as made, contextlib.suppress(ConnectionError):
+        await loop.sock_sendall(made, b'{"action": "pause"}\n')
+        return await asyncio.wait_for(loop.sock_recv(made, 4096), PATIENCE_S)
+    return b""
+
+
+async def test_a_client_that_says_nothing_holds_up_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_PATIENCE_S", 3600.0)
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, it: complaints.append(it))
+    async with asyncio.timeout(PATIENCE_S):
+        async with listening(tmp_path, carried_out, refused):
+            silent = connected(tmp_path)
+            assert await answer(tmp_path)  # the silent one is being listened to by now
+    silent.close()
+    assert not complaints
+
+
+async def test_so_many_clients_are_heard_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_CLIENTS", 3)
+    monkeypatch.setattr(control, "_PATIENCE_S", 3600.0)
+    async with listening(tmp_path, carried_out, refused):
+        silent = [connected(tmp_path) for _ in range(3)]
+        assert await answer(tmp_path) == b"", "it is closed at once"
+        silent.pop().close()
+        async with asyncio.timeout(PATIENCE_S):
+            while not await answer(tmp_path):  # until the closing was noticed
+                pass
+    for each in silent:
+        each.close()
+
+
+async def test_what_a_killed_process_left_is_removed_and_what_runs_is_not(tmp_path: Path) -> None:
+    killed, copy = tmp_path / "killed", tmp_path / "copy"
+    killed.mkdir()
+    copy.mkdir()
+    left = tmp_path / "ale-control-1"
+    left.mkdir()
+    with socket.socket(socket.AF_UNIX) as made:  # closed without a word
+        os.chdir(left)
+        made.bind("socket")
+        os.chdir(tmp_path)
+    (killed / NAMED).write_text(str(left / "socket"))
+    async with listening(killed, carried_out, refused):
+        assert not left.exists()
+        (copy / NAMED).write_bytes((killed / NAMED).read_bytes())
+        async with listening(copy, carried_out, refused):
+            assert (copy / NAMED).read_bytes() != (killed / NAMED).read_bytes()
+        assert b"pause" in await answer(killed)
+        socket_of_it = Path((killed / NAMED).read_text())
+    assert not socket_of_it.parent.exists()
+    assert not (killed / NAMED).exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"[]", 'a mapping with an "action"'),
+        (b"{", "a line of JSON"),
+        (b'{"action": "paus"}', "did you mean 'pause'?"),
+        (b'{"action": "concurrency", "to": true}', "a number of at least 1"),
+        (b'{"action": "pause", "to": 3}', "a number of at least 1"),
+    ],
+)
+def test_a_request_that_is_none_is_refused(line: bytes, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        requested(line)
+    assert said in str(caught.value)
