@@ -1,6 +1,6 @@
 """Criteria that look at the workspace are graded in a judge, where the sandbox can open one."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,6 +25,9 @@ class Judge:
 
     async def used(self) -> Sequence[CarriedChange]:
         return [CarriedChange(path=path, kind="added") for path in self._used]
+
+    async def watch(self, folders: Mapping[str, int]) -> None:
+        """Nothing comes and goes."""
 
     async def made(self) -> Sequence[CarriedChange]:
         return []

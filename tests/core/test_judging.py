@@ -36,6 +36,9 @@ class FakeJudge:
     async def used(self) -> Sequence[CarriedChange]:
         return self._used
 
+    async def watch(self, folders: Mapping[str, int]) -> None:
+        """Nothing comes and goes."""
+
     async def made(self) -> Sequence[CarriedChange]:
         return []
 

@@ -2,7 +2,8 @@
 
 import os
 import struct
-from collections.abc import AsyncIterator, Collection, Sequence
+import time
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -71,6 +72,9 @@ class FakeJudge:
 
     async def used(self) -> Sequence[CarriedChange]:
         return []
+
+    async def watch(self, folders: Mapping[str, int]) -> None:
+        """Nothing comes and goes."""
 
     async def made(self) -> Sequence[CarriedChange]:
         return self._made
@@ -145,6 +149,18 @@ REPLACED = (
     "added /usr/lib/python311.zip",
     "added /usr/bin/pyvenv.cfg",
     "added /usr/pyvenv.cfg",
+    # Folders that were others meanwhile, and what is gone again.
+    "changed /tests",
+    "changed /app",
+    "changed /usr/local/bin",
+    "added /app/random/",
+    "added /tests/deep/json/",
+    f"added {STANDARD}/sitecustomize/",
+    f"added {LOCAL}/gone.pth",
+    f"added {LOCAL}/gone-1.dist-info/",
+    f"added {SITE}/numpy/",
+    "added /root/.local/",
+    "added /app/.git/info/attributes",
 )
 WORK = (
     "added /usr/local/bin/mine",
@@ -183,6 +199,14 @@ WORK = (
     "added /opt/app/lib/python3.11/site-packages/pip/__init__.py",
     "added /opt/app/lib/python3.11/site-packages/x.pth",
     "changed /opt/app/lib/python3.11/site-packages/",
+    "added /app/build/",
+    "added /app/calendar",
+    "added /app/out/json/",
+    "added /app/.venv/",
+    "added /root/.cache/",
+    f"added {LOCAL}/gone/",
+    f"added {STANDARD}/__pycache__/",
+    "added /opt/app/lib/python3.11/site-packages/gone-1.dist-info/",
 )
 
 
@@ -206,6 +230,7 @@ LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
         (cache(("libc.so.6", LIBC), ("libmine.so.1", "/opt/lib/libmine.so.1")), False),
         (b"ld.so-1.7.0 of before" + cache(("libc.so.6", LIBC)), False),
         (cache(("libc.so.6", "/tmp/x/libc.so.6")), True),
+        (b"ld.so-1.7.0 of before" + cache(("libc.so.6", "/tmp/x/libc.so.6")), True),
         (cache(("libmine.so.1", "/tmp/x/it"), ("libc.so.6", "/tmp/x/it")), True),
         (cache(("libc.so.6", LIBC))[:60], True),
         (b"nothing", True),
@@ -277,6 +302,86 @@ def test_a_file_that_is_gone_again_leaves_a_changed_folder(upper: Upper) -> None
     (programs / "cmp").touch()
     (programs / "cmp").unlink()
     assert told(upper) == ["changed /usr/bin/"]
+
+
+def watch(upper: Upper) -> None:
+    root = os.open(upper.folders[""], os.O_RDONLY | os.O_DIRECTORY)
+    upper.watch(root, {"/usr/bin": 0, "/app": 1, "/": 0, "/nowhere": 3})
+
+
+@pytest.fixture
+def watched(upper: Upper) -> Iterator[Upper]:
+    """One whose programs and workspace are watched."""
+    (upper.folders[""] / "app/sub").mkdir()
+    watch(upper)
+    upper.note()
+    yield upper
+    upper.close()
+
+
+def test_what_came_and_is_gone_again_is_known_by_its_name(watched: Upper) -> None:
+    root = watched.folders[""]
+    (root / "usr/bin/grep").touch()
+    (root / "usr/bin/grep").rename(root / "usr/bin/kept")
+    (root / "app/sub/one").touch()
+    (root / "app/sub/one").unlink()
+    (root / "app/random").symlink_to("/tmp/evil")
+    (root / "app/random").unlink()
+    (root / "app/json").mkdir()
+    (root / "app/json").rmdir()
+    (root / "app/later").touch()
+    found = told(watched)
+    assert "added /app/json/" in found
+    assert "added /app/json" not in found
+    assert "added /app/random/" in found
+    assert {"added /usr/bin/grep", "added /app/sub/one", "added /usr/bin/kept"} <= set(found)
+    assert "changed /usr/bin/" not in found
+    watched.note()
+    assert told(watched) == []
+
+
+def test_a_program_that_is_gone_again_is_no_package(watched: Upper) -> None:
+    program = watched.folders[""] / "app/calendar"
+    program.touch()
+    deadline = time.monotonic() + 30
+    while not list(watched.changes()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    program.unlink()
+    assert told(watched) == ["added /app/calendar"]
+    program.symlink_to("/tmp/evil")
+    program.unlink()
+    assert told(watched) == ["added /app/calendar", "added /app/calendar/"]
+
+
+def test_another_folder_in_the_place_of_one(watched: Upper) -> None:
+    root = watched.folders[""]
+    (root / "app").rename(root / "other")
+    (root / "app").mkdir()
+    (root / "app").rmdir()
+    (root / "other").rename(root / "app")
+    assert "changed /app" in told(watched)
+
+
+def test_more_than_the_kernel_keeps_is_told(watched: Upper) -> None:
+    kept = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    gone = watched.folders[""] / "app/gone"
+    assert watched._watch is not None
+    with watched._watch._lock:
+        for _ in range(kept):
+            gone.touch()
+            gone.unlink()
+    assert {"changed /app", "changed /usr/bin", "changed /"} <= set(told(watched))
+
+
+def test_a_link_is_not_followed_to_what_is_watched(upper: Upper, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (upper.folders[""] / "nowhere").symlink_to(tmp_path / "outside")
+    watch(upper)
+    upper.note()
+    (tmp_path / "outside/it").touch()
+    (tmp_path / "outside/it").unlink()
+    assert told(upper) == []
+    upper.close()
 
 
 class Judged(FolderSandbox):

@@ -11,7 +11,7 @@ from typing import Literal
 from attrs import field, frozen
 
 from ale.errors import GradingError, NoVerdictError, SandboxDamagedError, UnsupportedError
-from ale.judging.replaced import replaced_among
+from ale.judging.replaced import replaced_among, watched
 from ale.judging.tools import Scope, tools_among
 from ale.protocols import Judge, OpensJudge, Sandbox
 from ale.types import Score, replace
@@ -139,6 +139,7 @@ class _Judging:
             return set()
 
     async def _in(self, judge: Judge, kind: Literal["judge", "without-tools"]) -> tuple[Score, ...]:
+        await judge.watch(watched(self.scope))
         return tuple(await self.check(Place(sandbox=judge.sandbox, kind=kind, judge=judge)))
 
     async def _used(self, judge: Judge) -> str:

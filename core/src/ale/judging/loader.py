@@ -11,7 +11,7 @@ from ale.protocols import Judge
 PRELOAD = "/etc/ld.so.preload"
 CACHE = "/etc/ld.so.cache"
 _SHARED = re.compile(r"[^/]+\.so(?:\.[0-9.]+)?")
-_FOLDERS = tuple(
+FOLDERS = tuple(
     f"{base}/lib{rest}"
     for base in ("", "/usr")
     for rest in ("", "64", "/x86_64-linux-gnu", "/aarch64-linux-gnu")
@@ -32,7 +32,7 @@ async def has_any(judge: Judge, folders: Sequence[str], name: str) -> bool:
 
 async def is_anothers(name: str, judge: Judge) -> bool:
     """Whether it is the name of one of the image's libraries."""
-    return bool(_SHARED.fullmatch(name)) and await has_any(judge, _FOLDERS, name)
+    return bool(_SHARED.fullmatch(name)) and await has_any(judge, FOLDERS, name)
 
 
 async def finds_anothers(judge: Judge) -> bool:

@@ -17,6 +17,8 @@ MODULES = frozenset(
 """Modules of Python's library and of test runners."""
 SITE = re.compile(r"(?P<site>.*/(?:site|dist)-packages)/(?P<top>[^/]+)(?P<rest>/.*)?")
 PYTHONS = tuple(f"python3.{minor}" for minor in range(6, 20))
+ENVIRONMENTS = ("/opt/conda", "/opt/venv", "/venv")
+"""Virtual environments of images."""
 CACHE = "__pycache__"
 _INITS = tuple(
     f"__init__.{suffix}"

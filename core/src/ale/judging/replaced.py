@@ -25,6 +25,46 @@ _SHELLS_AND_LOADERS = re.compile(
 _STANDARD = re.compile(r"/usr/(?:local/)?lib/python3(?:\d*\.zip|[^/]*/(?P<rest>.+))")
 _PACKAGES = re.compile(r"(?P<site>.*/(?:site|dist)-packages)/")
 _OF_GIT = re.compile(r"/\.git/|/\.config/git/|/\.?gitconfig$")
+_DEEP = 64
+_HOMES = ("/root", "/root/.config", "/root/.config/git", "/root/.config/uv", "/root/.cargo")
+_PYTHONS = ("/usr/lib", "/usr/local/lib", "/root/.local/lib")
+
+
+def watched(scope: Scope) -> dict[str, int]:
+    """The folders in which a file that comes and goes could decide a verdict, and how many levels
+    below each could."""
+    found = {each: 0 for folder in (scope.workdir, *scope.own) for each in _with_above(folder)}
+    for folder in (*_always(scope), *_when_there(scope)):
+        found.update(dict.fromkeys(_with_above(folder), 0))
+    found.update({folder: _DEEP for folder in scope.own})
+    found["/home"] = 1
+    return found
+
+
+def _always(scope: Scope) -> list[str]:
+    """Folders where programs look, whoever has made them."""
+    versions = ("python3", *python.PYTHONS)
+    libraries = [f"{base}/{version}" for base in _PYTHONS for version in versions]
+    packages = [f"{base}/{kind}-packages" for base in libraries for kind in ("site", "dist")]
+    own = [scope.workdir, f"{scope.workdir}/.cargo", *scope.own]
+    return [*own, *scope.path, "/etc", *_HOMES, *loader.FOLDERS, *libraries, *packages]
+
+
+def _when_there(scope: Scope) -> list[str]:
+    """Folders where programs look that a build may make and remove for its own use."""
+    bases = [f"{scope.workdir}/.venv", f"{scope.workdir}/venv", *python.ENVIRONMENTS]
+    packages = [
+        f"{base}/lib/{version}/site-packages" for base in bases for version in python.PYTHONS
+    ]
+    return [f"{scope.workdir}/.git", f"{scope.workdir}/.git/info", *packages]
+
+
+def _with_above(folder: str) -> list[str]:
+    """A folder and those that it is in."""
+    found = [folder.rstrip("/") or "/"]
+    while found[-1] != "/":
+        found.append(posixpath.dirname(found[-1]))
+    return found
 
 
 async def replaced_among(judge: Judge, scope: Scope) -> list[str]:
@@ -34,6 +74,10 @@ async def replaced_among(judge: Judge, scope: Scope) -> list[str]:
 
 async def _replaces(change: CarriedChange, judge: Judge, scope: Scope) -> bool:
     path = change.path
+    if change.kind == "added" and path.endswith("/"):
+        return await _passes(path.rstrip("/"), judge, scope)
+    if change.kind == "changed" and path in watched(scope):
+        return True  # another folder was in its place
     if await _is_first(change, judge, scope):
         return True
     if any(tools.is_below(path, folder) for folder in scope.own):
@@ -45,6 +89,22 @@ async def _replaces(change: CarriedChange, judge: Judge, scope: Scope) -> bool:
     if any(tools.is_below(path, folder) for folder in (scope.workdir, *tools.PASSING)):
         return False
     return await _is_of_system(change, judge, scope)
+
+
+async def _passes(folder: str, judge: Judge, scope: Scope) -> bool:
+    """Whether a folder that is gone again could have been one where programs look, or a package."""
+    if any(tools.is_below(each, folder) for each in _always(scope)):
+        return True
+    if f"/{python.CACHE}" in folder:
+        return False
+    if (site := _PACKAGES.match(folder)) is not None:
+        gone = CarriedChange(path=f"{folder}/entry_points.txt", kind="added")
+        return await python.is_searched(site["site"], judge) and (
+            await python.runs_by_itself(gone, judge)
+        )
+    place, name = posixpath.split(folder)
+    first = any(tools.is_below(place, each) for each in scope.own) or place == scope.workdir
+    return name in python.MODULES and (first or _STANDARD.fullmatch(folder) is not None)
 
 
 async def _is_of_system(change: CarriedChange, judge: Judge, scope: Scope) -> bool:

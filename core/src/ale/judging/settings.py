@@ -14,6 +14,8 @@ _SETTINGS = frozenset(
 _MAYBE_SETTINGS = frozenset({"pyproject.toml", "setup.cfg", "tox.ini"})
 _PYTEST = re.compile(rb"pytest|tool\.uv")
 _CARGO = re.compile(rb"runner|wrapper|linker|rustc|rustdoc|flags|alias")
+UNREADABLE = b"import pytest11 hookspath runner /"
+"""Text that has whatever a setting is known by."""
 _LONGEST = 1 << 20
 _LONGEST_INDEX = 1 << 28
 
@@ -63,4 +65,4 @@ async def content(path: str, judge: Judge, longest: int = _LONGEST) -> bytes:
     try:
         return await judge.sandbox.read(path, max_bytes=longest)
     except (OSError, SandboxError):
-        return b"import pytest hookspath"
+        return UNREADABLE

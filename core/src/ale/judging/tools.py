@@ -195,7 +195,7 @@ async def _places_of_packages(judge: Judge, scope: Scope) -> list[str]:
     """Folders in which packages are usually installed."""
     venvs = (posixpath.join(scope.workdir, name) for name in (".venv", "venv"))
     found = ["/usr/lib/python3/dist-packages"]
-    for base in ("/usr", "/usr/local", "/opt/conda", "/opt/venv", "/venv", *venvs):
+    for base in ("/usr", "/usr/local", *python.ENVIRONMENTS, *venvs):
         for version in python.PYTHONS if await judge.has(f"{base}/lib") else ():
             if await judge.has(f"{base}/lib/{version}"):
                 found += [f"{base}/lib/{version}/{kind}-packages" for kind in ("site", "dist")]

@@ -2,12 +2,13 @@
 
 import os
 import stat
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from attrs import define, field
 
+from ale.judging.watch import Watch
 from ale.types import CarriedChange
 
 _OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
@@ -28,7 +29,8 @@ class Upper:
     """Notes how upper folders are, and tells what has changed since.
 
     The time of change, which nobody in a sandbox can set, shows what was written, renamed or
-    given another mode; that of a folder also what was there and is gone again.
+    given another mode; that of a folder also that something was there and is gone again. What it
+    was is known of watched folders alone.
 
     Args:
         folders: by path in the sandbox, the topmost first; ``""`` is the root.
@@ -41,14 +43,61 @@ class Upper:
     image: Callable[[str], Path | None]
     agents: Collection[str]
     _noted: dict[str, _Entry] = field(factory=dict, init=False)
+    _root: int | None = field(default=None, init=False)
+    _watched: Mapping[str, int] = field(factory=dict, init=False)
+    _watch: Watch | None = field(default=None, init=False)
 
     def note(self) -> None:
-        """Note how they are now. Blocks."""
+        """Note how they are now. Blocks. Raises as `watch`."""
+        if self._root is not None:
+            self._watch_again(self._root)
         self._noted = self._entries()
+
+    def watch(self, root: int, folders: Mapping[str, int]) -> None:
+        """Follow what comes and goes. See `ale.protocols.Judge.watch`. Blocks.
+
+        Args:
+            root: descriptor of the sandbox's root, as a process in it has it; closed in the end.
+
+        Raises:
+            SandboxError: the kernel watches no more for this user.
+        """
+        self.close()
+        self._root, self._watched = root, folders
+        self._watch_again(root)
+
+    def close(self) -> None:
+        """Follow nothing any more. Blocks."""
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+        if self._root is not None:
+            os.close(self._root)
+            self._root = None
+
+    def _watch_again(self, root: int) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+        self._watch = Watch(root, self._watched)
 
     def changes(self) -> list[CarriedChange]:
         """The changes since, by path; of a folder, with a slash at its end, "changed" says that
         something in it is gone again. Blocks."""
+        passed = [] if self._watch is None else list(self._passed(self._watch))
+        return sorted([*self._stayed(), *passed], key=lambda change: change.path)
+
+    def _passed(self, watch: Watch) -> Iterator[CarriedChange]:
+        """Paths that came and are gone, and folders that were another one meanwhile."""
+        for path, kind in watch.passed():
+            if kind != "folder":
+                yield CarriedChange(path=path, kind="added")
+            if kind != "file":
+                yield CarriedChange(path=f"{path}/", kind="added")
+        for path in watch.folders if watch.lost else watch.swapped:
+            yield CarriedChange(path=path, kind="changed")
+
+    def _stayed(self) -> list[CarriedChange]:
         now = self._entries()
         latest: dict[str, int] = {}
         for path, entry in now.items():
@@ -66,8 +115,7 @@ class Upper:
                 found.append(change)
         left = [path for path in self._noted if not path.endswith("/") and path not in self.agents]
         gone = [path for path in left if path not in now and not self._noted[path].is_whiteout]
-        found += [CarriedChange(path=path, kind="removed") for path in gone]
-        return sorted(found, key=lambda change: change.path)
+        return found + [CarriedChange(path=path, kind="removed") for path in gone]
 
     def _of_file(self, path: str, entry: _Entry) -> CarriedChange | None:
         before = self._noted.get(path)
@@ -81,7 +129,8 @@ class Upper:
         place = self._place(path.rstrip("/"))
         if _is_opaque(place) and path not in self._noted and self.image(path.rstrip("/")):
             return CarriedChange(path=path, kind="removed")
-        if entry.changed > latest:
+        known = self._watch is not None and path.rstrip("/") in self._watch.folders
+        if entry.changed > latest and not known:
             return CarriedChange(path=path, kind="changed")
         return None
 

@@ -288,15 +288,28 @@ class Judge(Protocol):
         """
         ...
 
+    async def watch(self, folders: Mapping[str, int]) -> None:
+        """Follow from now on, and again once it is `settled`, which names come and go.
+
+        Args:
+            folders: how many levels of folders below each are watched too.
+
+        Raises:
+            SandboxError: the kernel watches no more for this user.
+        """
+        ...
+
     async def settled(self) -> None:
-        """Note how its files are now: `made` tells of later changes."""
+        """Note how its files are now: `made` tells of later changes. Raises as `watch`."""
         ...
 
     async def made(self) -> Sequence[CarriedChange]:
         """The changes in it since it was opened, or since it was last `settled`.
 
-        A file that the agent has added counts as added also if it was replaced. A folder that is
-        "changed", with a slash at its end, had something in it that is gone again.
+        A file that the agent has added counts as added also if it was replaced. In a watched folder
+        so do a file and, with a slash at its end, a folder that have come and are gone again; of
+        another folder, with a slash at its end, "changed" says that something is gone again. A
+        watched folder is "changed" if another one was in its place.
         """
         ...
 

@@ -112,6 +112,21 @@ async def test_it_says_what_was_made_in_it(sandbox: BubblewrapSandbox) -> None:
         assert await judge.made() == []
 
 
+async def test_it_says_what_came_and_went(sandbox: BubblewrapSandbox) -> None:
+    await out(sandbox, "mkdir -p /srv/deep; ln -s /etc /srv/link")
+    async with sandbox.open_judge() as judge:
+        await judge.watch({"/srv": 1, "/srv/link": 0, "/usr/local/bin": 0, "/nowhere": 0})
+        gone = ("/srv/a", "/srv/deep/b", "/usr/local/bin/c")
+        for _ in range(2):
+            await out(
+                judge.sandbox, f"touch {' '.join(gone)}; rm {' '.join(gone)}; touch /srv/kept"
+            )
+            made = {change.path: change.kind for change in await judge.made()}
+            assert {path: made.get(path) for path in gone} == dict.fromkeys(gone, "added")
+            await judge.settled()
+            assert await judge.made() == []
+
+
 async def test_what_was_there_before_the_agent_is_carried_and_not_told_of(shared: Build) -> None:
     async with shared().open(SandboxSpec()) as sandbox:
         await out(sandbox, "echo early >/srv/early; sleep 0.1")

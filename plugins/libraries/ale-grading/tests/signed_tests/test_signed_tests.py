@@ -13,6 +13,7 @@ from ale.errors import GradingError
 from ale.testing import builders
 from ale.testing.fakes import FolderSandbox
 from ale_grading.signed_tests import Report, by_clock, run_signed
+from ale_grading.signed_tests.inside import supervisor
 
 RUN = b"""
 def run(plan, unit, modules, reports):
@@ -123,3 +124,21 @@ async def test_the_time_limit_is_one_of_the_processor(
     for code in (BUSY, in_a_child):
         report = await run(sandbox, [code], timeout_s=1.0)
         assert (report.units[0]["passed"], report.units[0]["status"]) == ([], None)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" * 100_000,
+        b'{"unit": ' + b"[" * 100_000,
+        b'{"unit": {"a": 1}}',
+        b'{"passed": [[1]]}',
+        b"[1]",
+        b"nothing",
+        b"\xff",
+    ],
+)
+def test_lines_after_one_that_the_runner_does_not_write_do_not_count(line: bytes) -> None:
+    first = b'{"unit": 0, "passed": [0], "error": null, "output": "it"}'
+    found = list(supervisor.received([first, line, b'{"done": true}']))
+    assert found == [{"unit": 0, "passed": [0], "error": None, "output": "it"}]

@@ -12,7 +12,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -208,14 +208,15 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
 
         async with sandbox.layering:
             judge = await self._make(sandbox.spec, [*names, *below], fill)
-        try:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(judge.close)
             result = await judge.exec(_NOTHING, timeout_s=_RUNS_S)
             if result.exit_code != 0:
                 said = result.stderr.decode(errors="replace").strip()
                 raise SandboxDamagedError(f"with the agent's files no command runs: {said}")
-            yield await BubblewrapJudge.of(judge, carried)
-        finally:
-            await judge.close()
+            filled = await BubblewrapJudge.of(judge, carried)
+            stack.callback(filled.upper.close)
+            yield filled
 
     async def snapshot(self, sandbox: BubblewrapSandbox) -> str:
         """Keep the layers, or a copy of the topmost."""

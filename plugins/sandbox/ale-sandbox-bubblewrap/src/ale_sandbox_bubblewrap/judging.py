@@ -11,7 +11,7 @@ import os
 import posixpath
 import shutil
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +51,12 @@ class BubblewrapJudge:
         upper = Upper(folders, carried.image, carried.paths)
         await asyncio.to_thread(upper.note)
         return cls(sandbox=sandbox, carried=carried, upper=upper)
+
+    async def watch(self, folders: Mapping[str, int]) -> None:
+        """Follow which names come and go. Raises as `ale.protocols.Judge.watch`."""
+        flags = os.O_RDONLY | os.O_DIRECTORY
+        _, (root,) = await self.sandbox.client.ask(do="open", path="/", flags=flags)
+        await asyncio.to_thread(self.upper.watch, root, folders)
 
     async def settled(self) -> None:
         """Note how its files are now."""

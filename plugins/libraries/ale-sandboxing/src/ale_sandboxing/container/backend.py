@@ -448,7 +448,7 @@ class ContainerBackend:
         try:
             yield judge
         finally:
-            await judge.sandbox.close()
+            await judge.close()
 
     async def ready_judge(self, box: Box, user: str | None) -> ReadyJudge:
         """A judge that runs, with the image's files.

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,20 @@ class ContainerJudge:
         upper = Upper({"": carried.target.upper}, carried.target.in_image, carried.paths)
         await asyncio.to_thread(upper.note)
         return cls(sandbox=sandbox, carried=carried, pid=pid, upper=upper)
+
+    async def watch(self, folders: Mapping[str, int]) -> None:
+        """Follow which names come and go. Raises as `ale.protocols.Judge.watch`."""
+
+        def watch() -> None:
+            root = os.open(f"/proc/{self.pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self.upper.watch(root, folders)
+
+        await asyncio.to_thread(watch)
+
+    async def close(self) -> None:
+        """Remove it."""
+        await asyncio.to_thread(self.upper.close)
+        await self.sandbox.close()
 
     async def settled(self) -> None:
         """Note how its files are now."""

@@ -142,6 +142,21 @@ class JudgeProbes:
             await judge.settled()
             assert await judge.made() == []
 
+    async def test_it_says_what_came_and_went(self, sandbox: ContainerSandbox) -> None:
+        await out(sandbox, "mkdir -p /srv/deep/er; ln -s /etc /srv/link")
+        async with sandbox.open_judge() as judge:
+            await judge.watch({"/srv": 1, "/srv/link": 0, "/usr/local/bin": 0, "/nowhere": 0})
+            come_and_go = "for p in /srv/a /srv/deep/b /srv/deep/er/c /usr/local/bin/d; do"
+            come_and_go += " echo >$p; rm $p; touch ${p%/*}/kept; done; mkdir /srv/e; rmdir /srv/e"
+            for _ in range(2):
+                await out(judge.sandbox, come_and_go)
+                made = {change.path: change.kind for change in await judge.made()}
+                gone = ("/srv/a", "/srv/deep/b", "/usr/local/bin/d", "/srv/e/")
+                assert {path: made.get(path) for path in gone} == dict.fromkeys(gone, "added")
+                assert not [path for path in made if path.startswith(("/srv/link", "/etc"))]
+                await judge.settled()
+                assert await judge.made() == []
+
     async def test_files_in_memory_are_carried(self, make: Make) -> None:
         async with opened(make(tmp_mb=8)) as sandbox:
             await sandbox.agent_started(None)

@@ -34,7 +34,7 @@ import socket
 import sys
 import time
 import traceback  # noqa: F401
-from typing import Any, Dict, NoReturn  # noqa: UP035
+from typing import Any, Dict, Iterable, Iterator, NoReturn  # noqa: UP035
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 NO_PYTEST, FAILED = 0xFFFFFFFF, 0x80000000
@@ -99,8 +99,7 @@ def signer() -> None:
         with ours.makefile("rwb") as stream:
             stream.write(json.dumps(plan).encode() + b"\n")
             stream.flush()
-            for line in stream:
-                lines.append(json.loads(line))
+            lines.extend(received(stream))
     except OSError:
         pass  # the runner was stopped or killed: the missing lines show it
     os.kill(pid, signal.SIGKILL)
@@ -109,6 +108,24 @@ def signer() -> None:
     shutil.rmtree(saved_folder(plan), ignore_errors=True)
     shutil.rmtree(plan["folder"], ignore_errors=True)
     send_signed(key, "report", {"lines": lines, "left": os.path.lexists(plan["folder"])})
+
+
+def received(stream: Iterable[bytes]) -> Iterator[Plan]:
+    """The runner's lines, up to one that it does not write: somebody else does in its place."""
+    for line in stream:
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(found, dict) or not all(map(is_flat, found.values())):
+            return
+        yield found
+
+
+def is_flat(value: object) -> bool:
+    """Whether a field of a line is a scalar, or a list of such."""
+    inside = value if isinstance(value, list) else [value]
+    return not any(isinstance(one, (list, dict)) for one in inside)
 
 
 def runner(link: socket.socket) -> NoReturn:
