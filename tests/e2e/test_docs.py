@@ -146,7 +146,7 @@ def clone(tmp_path: Path) -> Path:
 
 def _page(path: Path) -> Any:
     """A page, and whether it is left out without torch: where it trains a policy."""
-    trains = re.search(r"ale run configs/(quickstart|code_rewards)", path.read_text())
+    trains = re.search(r"configs/(quickstart|code_rewards|distillation|prm_toy)", path.read_text())
     needs = [pytest.mark.needs("torch")] * bool(trains)
     return pytest.param(path, id=str(path.relative_to(DOCS)), marks=needs)
 

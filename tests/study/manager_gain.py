@@ -42,8 +42,8 @@ HELPS, HARMS, NEUTRAL = FEEDBACK = ("Go north.", "Go south.", "Wait a while.")
 CHANCES = {HELPS: 0.9, HARMS: 0.1, NEUTRAL: 0.5}
 GOAL = "Find the harbour."
 FOUND, LOST = "I have found it.", "I am lost."
-ROLLOUTS = 16
-ROUNDS = 6
+ROLLOUTS = 32
+ROUNDS = 8
 PATIENCE_S = 300.0
 
 TASKS = f"""
@@ -123,7 +123,7 @@ def configs(folder: Path, ports: Sequence[int], seed: int) -> None:
         "llm": llm,
         "agent": {"type": "single-shot"},
         "credit": {"type": "rloo"},
-        "trainer": {"type": "policy", "objective": "reinforce", "lr": 4e-3, "sync": "copy"},
+        "trainer": {"type": "policy", "objective": "reinforce", "lr": 2e-3, "sync": "copy"},
         "evaluation": {"tasks": {"type": "manager"}, "rollouts": 1},
         "observers": [],
         "run": {"tasks_per_step": 1, "rollouts": ROLLOUTS, "seed": seed},

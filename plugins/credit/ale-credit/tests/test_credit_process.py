@@ -46,6 +46,27 @@ def test_a_chunk_earns_what_it_adds_to_the_potential() -> None:
     assert credit.rewards == (0.25, 0.5, 0.25)  # the last: R - 0.75
 
 
+def test_with_lambda_0_a_chunk_earns_what_it_adds_itself() -> None:
+    # The start is worth the mean of the first scores, 0.375; the last chunk adds R - Phi(s_K).
+    found = weights((1.0, [0.25, 0.75, 0.5]), (0.0, [0.5, 0.5]), lam=0.0)
+    assert found == [[-0.125, 0.5, 0.25], [0.125, -0.5]]
+    found = weights((1.0, [0.25, 0.75, 0.5]), (0.0, [0.5, 0.5]), lam=0.5)
+    assert found == [[0.1875, 0.625, 0.25], [-0.125, -0.5]]
+    found = weights((1.0, [0.25, None, 0.5]), (0.0, [None, 0.5]), lam=0.0, gamma=0.5, process=2.0)
+    # F = (0.125 - 0.25, 0.125 - 0.25, -0.25), and (0.125 - 0.25, -0.25); twice that, and R.
+    assert found == [[-0.25, -0.25, 0.5], [-0.25, -0.5]]
+
+
+def test_with_a_lambda_a_group_without_scores_is_credited_by_its_outcome() -> None:
+    found = weights((1.0, [None, None]), (0.0, [None]), lam=0.0)
+    assert found == [[0.5, 0.5], [-0.5]]
+
+
+def test_a_lambda_of_another_form_is_refused() -> None:
+    with pytest.raises(ValueError, match="'lam' is an option of form 'potential'"):
+        StepScoresOptions(scorer="s", form="min", lam=0.5)
+
+
 def test_an_abstention_leaves_the_potential_as_it_was() -> None:
     found = weights((0.0, [0.5, None, 0.75, 0.1]), baseline="none")
     assert found == [[0.0, -0.5, -0.5, -0.75]]

@@ -307,6 +307,15 @@ class StepScoresOptions:
             "'none' with 'potential', whose scores are the baseline of what follows; else 'group'."
         ),
     )
+    lam: float = field(
+        default=1.0,
+        validator=[ge(0.0), le(1.0)],
+        metadata=doc(
+            "Lambda of 'potential': below 1, what later chunks add to the score counts less for a "
+            "chunk; with 0, it gets what it adds itself. Scores must then be right: the best "
+            "policy may not stay the best."
+        ),
+    )
     abstained: Literal["chunk", "outcome", "skip"] = field(
         default="chunk",
         metadata=doc(
@@ -314,3 +323,9 @@ class StepScoresOptions:
             "potential stays as it was), credit the group by its 'outcome' alone, or 'skip' it."
         ),
     )
+
+    def __attrs_post_init__(self) -> None:
+        if self.lam != 1 and self.form != "potential":
+            raise ValueError(
+                f"'lam' is an option of form 'potential', and the form is '{self.form}'"
+            )

@@ -13,16 +13,17 @@ Scores = Sequence[float | None]
 """v_1 ... v_K of the chunks of an episode; None where the scorer abstained."""
 
 
-def shaping(scores: Scores, gamma: float) -> tuple[float, ...]:
+def shaping(scores: Scores, gamma: float, start: float = 0.0) -> tuple[float, ...]:
     """F_k = gamma * Phi(s_(k+1)) - Phi(s_k), the shaping reward of chunk k.
 
-    Phi(s_(k+1)) is the score of chunk k, or Phi(s_k) if the scorer abstained; it is 0 at the start
-    and at the end. So a discounted sum of them is 0 in every episode, whatever the scores are: the
-    best policy stays the best, and so does the order of any two.
+    Phi(s_(k+1)) is the score of chunk k, or Phi(s_k) if the scorer abstained; it is 0 at the end
+    and `start` at the start. So a discounted sum of them is -start in every episode, whatever the
+    scores are: the best policy stays the best, and so does the order of any two.
 
     Args:
         scores: v_1 ... v_K; may be empty.
         gamma: discount per chunk, in (0, 1].
+        start: the same for all episodes of a task.
 
     Returns:
         K values, first chunk first, each in [-1, 1].
@@ -30,7 +31,7 @@ def shaping(scores: Scores, gamma: float) -> tuple[float, ...]:
     Source: Ng, Harada, Russell, 1999 (policy invariance under reward transformations), with a
     potential of the history.
     """
-    potentials = [0.0]
+    potentials = [start]
     for score in scores[:-1]:
         potentials.append(potentials[-1] if score is None else score)
     potentials.append(0.0)
@@ -62,6 +63,19 @@ def lowest_to_go(scores: Scores) -> tuple[float | None, ...]:
     return tuple(reversed(found))
 
 
+def decayed(rewards: Sequence[float], decay: float) -> tuple[float, ...]:
+    """A_k = r_k + decay * A_(k+1), with A_(K+1) = 0: the sum of GAE, arXiv:1506.02438, Eq. 16.
+
+    Args:
+        rewards: r_1 ... r_K, here differences of values; may be empty.
+        decay: gamma * lambda, in [0, 1].
+    """
+    found: list[float] = []
+    for reward in reversed(rewards):
+        found.append(reward + decay * (found[-1] if found else 0.0))
+    return tuple(reversed(found))
+
+
 class StepScores:
     """The weight of chunk k is G_k = P_k + gamma^(K-k) * outcome * (R - b).
 
@@ -73,6 +87,10 @@ class StepScores:
     - ``sum``: the discounted sum from chunk k on of each score less the group's mean (`centred`);
     - ``min``: the lowest score from chunk k on (`lowest_to_go`), less the mean of the lowest scores
       of the group's episodes.
+
+    With ``lam`` below 1, the weight of a chunk is `decayed` by gamma * lam of what `shaping` and
+    the outcome give to it and to those after it; with 0, what it adds to the score itself. Then the
+    potential of the start is the mean of the group's first scores, as all begin in one state.
     """
 
     def __init__(self, options: StepScoresOptions) -> None:
@@ -95,15 +113,23 @@ class StepScores:
             rewards = list(mean_centred(rewards))
         process = self._process(scores)
         return [
-            self._credit(rollout, reward, part, reason if rule == "skip" else None)
-            for rollout, reward, part in zip(group.rollouts, rewards, process, strict=True)
+            self._credit(rollout, reward, part, reason if rule == "skip" else None, added)
+            for rollout, reward, part, added in zip(
+                group.rollouts, rewards, process, self._added(scores), strict=True
+            )
         ]
+
+    def _added(self, scores: Sequence[Scores]) -> list[tuple[float, ...] | None]:
+        """The share of each chunk in the score, for a lambda below 1; else None."""
+        if self._options.lam == 1 or not _any(scores):
+            return [None] * len(scores)
+        start = _mean([each[0] for each in scores if each])
+        return [shaping(each, self._options.gamma, start) for each in scores]
 
     def _baseline(self, scores: Sequence[Scores]) -> str:
         if self._options.baseline is not None:
             return self._options.baseline
-        scored = any(score is not None for each in scores for score in each)
-        return "none" if self._options.form == "potential" and scored else "group"
+        return "none" if self._options.form == "potential" and _any(scores) else "group"
 
     def _scores(self, rollout: Rollout) -> Scores:
         found = rollout.scores.get(self._options.scorer)
@@ -122,13 +148,23 @@ class StepScores:
         return [centred(each, mean) for each in lowest]
 
     def _credit(
-        self, rollout: Rollout, reward: float, process: Sequence[float], reason: str | None
+        self,
+        rollout: Rollout,
+        reward: float,
+        process: Sequence[float],
+        reason: str | None,
+        added: Sequence[float] | None,
     ) -> Credit:
         options, n = self._options, len(rollout.chunks)
-        outcome = returns_to_go(terminal_rewards(options.outcome * reward, n), options.gamma)
+        terminal = terminal_rewards(options.outcome * reward, n)
+        outcome = returns_to_go(terminal, options.gamma)
         returns = tuple(options.process * p + r for p, r in zip(process, outcome, strict=True))
+        weights = returns
+        if added is not None:
+            rewards = [options.process * f + r for f, r in zip(added, terminal, strict=True)]
+            weights = decayed(rewards, options.gamma * options.lam)
         if reason is not None:
-            returns = (0.0,) * n
+            returns = weights = (0.0,) * n
         following = (*returns[1:], 0.0)[:n]
         return Credit(
             episode_id=rollout.episode.id,
@@ -137,9 +173,14 @@ class StepScores:
                 g - options.gamma * after for g, after in zip(returns, following, strict=True)
             ),
             returns=returns,
-            weights=returns,
-            skipped=NO_CHUNKS if not n else reason or skipped(returns, "every return is 0"),
+            weights=weights,
+            skipped=NO_CHUNKS if not n else reason or skipped(weights, "every weight is 0"),
         )
+
+
+def _any(scores: Sequence[Scores]) -> bool:
+    """Has any chunk of a group a score?"""
+    return any(score is not None for each in scores for score in each)
 
 
 def _mean(scores: Scores) -> float:
