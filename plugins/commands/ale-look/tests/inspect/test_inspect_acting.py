@@ -1,5 +1,6 @@
 """What a run says of the parts of its objective, afterwards."""
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from click.testing import Result
 from ale.runs import RunReader
 from ale.testing.builders import episode, turn
 from ale_figures.charts.testing import ReadPage
-from ale_look.inspect.report import write_report
+from ale_look.view.single import write_report
 
 OBJECTIVE = {
     "name": "ipa",
@@ -64,8 +65,12 @@ def test_show_and_report_name_the_parts_that_did_not_act(
     told = [line.split("objective  ")[-1].strip() for line in lines if " act" in line]
     assert told == list(dict.fromkeys([*(e for e in expected if e != CANNOT), CANNOT]))
     write_report(RunReader(path), path / "report.html", episodes=1, megabytes=1)
-    text = ReadPage((path / "report.html").read_text()).text
-    assert all(each in text for each in told)
+    (about,) = (
+        json.loads(text)["about"]
+        for of, text in ReadPage((path / "report.html").read_text()).scripts
+        if of.get("data-path") == "run/run.json"
+    )
+    assert [text for name, text in about if name == "objective"] == told
 
 
 def test_what_is_left_of_an_objective_comes_first(

@@ -30,7 +30,7 @@ class TestReporter(ObserverContract):
 def test_the_report_is_written_when_the_run_ends(write_trained: Write, tmp_path: Path) -> None:
     path = write_trained(tmp_path / "run", steps=2)
     notify(register(build(ReportOptions(episodes=5))), [finished(path)])
-    assert (path / "report.html").read_text().count('type="application/json"') == 5
+    assert (path / "report.html").read_text().count('data-path="run/run/episode/') == 5
 
 
 def test_a_large_run_gets_no_report_but_a_warning(

@@ -9,8 +9,9 @@ from starlette.testclient import TestClient
 
 from ale.types import Stop, Trajectory
 from ale_look.view import live
-from ale_look.view.catalog import Catalog, key_of
+from ale_look.view.catalog import Catalog
 from ale_look.view.following import Following
+from ale_look.view.keys import key_of
 
 from .conftest import attempt, begin_run, write_run
 

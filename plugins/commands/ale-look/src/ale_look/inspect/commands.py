@@ -184,7 +184,7 @@ def report(
     from ale.errors import StoreError
     from ale.runs import RunReader
     from ale.text import size
-    from ale_look.inspect.report import NAME, write_report
+    from ale_look.view.single import NAME, write_report
 
     target = out or run / NAME
     try:

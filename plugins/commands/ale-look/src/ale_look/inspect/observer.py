@@ -10,7 +10,7 @@ from ale.plugin import hookimpl
 from ale.runs import RunReader
 from ale.types import RunFinished
 from ale_look.inspect.options import ReportOptions
-from ale_look.inspect.report import NAME, write_report
+from ale_look.view.single import NAME, write_report
 
 LARGEST_RUN_MB = 1000.0
 """Size of the stored episodes above which there is no report, in 10^6 bytes."""

@@ -12,7 +12,8 @@ from ale.errors import InputError
 from ale.files import replacing
 from ale.runs import Registry
 from ale_look.view.catalog import Catalog
-from ale_look.view.server import about, static_files
+from ale_look.view.pages import static_files
+from ale_look.view.server import about
 from ale_look.view.watched import Watched
 
 FILES = "api/files.json"

@@ -1,7 +1,5 @@
 """Which runs there are, by the keys that addresses name them by, and their rows of the database."""
 
-import hashlib
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,20 +16,7 @@ from ale_look.store.database import Database
 from ale_look.store.indexing import Indexer
 from ale_look.store.listing import RunFilters, list_runs
 from ale_look.store.tables import with_states
-
-_PLAIN = re.compile(r"(?!.*(\.json|-[0-9a-f]{8})$)[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
-"""Names that are keys: none is like a made key, or like the file that a bundle has of another."""
-
-
-def key_of(path: Path, folder: Path) -> str:
-    """The run's name if an address and a file can have it; otherwise one made of its path."""
-    inside = path.name if path == folder else str(path.relative_to(folder))
-    if _PLAIN.fullmatch(inside):
-        return inside
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", path.name)[:80].strip("-.")
-    return (
-        f"{slug or 'run'}-{hashlib.sha256(inside.encode(errors='surrogateescape')).hexdigest()[:8]}"
-    )
+from ale_look.view.keys import key_of
 
 
 class Catalog:

@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from ale.runs import Registry
 from ale_look.store.comparing import compared
 from ale_look.view import live
 from ale_look.view.catalog import Catalog
+from ale_look.view.pages import KINDS, static_files
 from ale_look.view.searching import search
 from ale_look.view.watched import Kept
 from ale_openai_wire import Admission, cannot_listen, key_from
@@ -45,12 +45,6 @@ _HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-_KINDS = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".txt": "text/plain; charset=utf-8",
-}
 SHUTDOWN_S = 1
 """Seconds for requests in progress when the server ends; streams of events have no end."""
 
@@ -63,17 +57,6 @@ class Endpoint:
     port: int
     allow_host: tuple[str, ...] = ()
     token_env: str | None = None
-
-
-def static_files() -> dict[str, bytes]:
-    """The files of the page by name; those of charts are of `ale_figures`."""
-    own = files("ale_look.view") / "static"
-    charts = files("ale_figures.charts") / "static"
-    found = {each.name: each for each in own.iterdir() if Path(each.name).suffix in _KINDS}
-    found["preact-htm.js"] = own / "preact-htm" / "standalone.module.js"
-    found |= {name: charts / name for name in ("charts.js", "charts.css")}
-    found |= {name: charts / "uplot" / name for name in ("uPlot.iife.min.js", "uPlot.min.css")}
-    return {name: each.read_bytes() for name, each in found.items()}
 
 
 def about(registry: Registry, catalog: Catalog, *, is_live: bool) -> dict[str, Any]:
@@ -182,7 +165,7 @@ _Handle = Callable[[Request], Awaitable[Response]]
 
 def _page(pages: Mapping[str, bytes], name: str) -> _Handle:
     async def handle(_: Request) -> Response:
-        return Response(pages[name], media_type=_KINDS[Path(name).suffix])
+        return Response(pages[name], media_type=KINDS[Path(name).suffix])
 
     return handle
 

@@ -40,10 +40,10 @@ def summary(facts: Facts, credit: Chart | None) -> dict[str, Any]:
         "contested": facts.total().contested,
         "charts": _charts(facts, credit),
         "stages": stages(facts),
-        "tasks": _tasks(facts),
+        **_tasks(facts),
         "pass_at": _pass_at(facts),
-        "starts": _starts(facts),
-        "forks": [_fork(row) for row in fork_rows(facts)["forks"]],
+        **_starts(facts),
+        **_forks(facts),
         "causes": [cause._asdict() for cause in facts.causes.common(_CAUSES)],
         "other_causes": facts.causes.others(_CAUSES),
         "about": [*about(facts)],
@@ -100,9 +100,10 @@ def _rate(sums: Sums) -> dict[str, Any]:
     return {**rate, "n": sums.n, "succeeded": sums.succeeded, "broken": sums.broken}
 
 
-def _tasks(facts: Facts) -> list[dict[str, Any]]:
-    rows: Sequence[TaskRow] = task_rows(facts, _TASKS)["tasks"]
-    return [_task(row) for row in rows]
+def _tasks(facts: Facts) -> dict[str, Any]:
+    found = task_rows(facts, _TASKS)
+    rows: Sequence[TaskRow] = found["tasks"]
+    return {"tasks": [_task(row) for row in rows], "n_tasks": found["n_tasks"]}
 
 
 def _task(row: TaskRow) -> dict[str, Any]:
@@ -131,9 +132,15 @@ def _pass_at(facts: Facts) -> list[dict[str, Any]]:
     return found
 
 
-def _starts(facts: Facts) -> list[dict[str, Any]]:
-    rows = start_rows(facts)["starts"]
-    return [{"task": task, "start": start, **_rate(sums)} for task, start, sums in rows]
+def _starts(facts: Facts) -> dict[str, Any]:
+    found = start_rows(facts)
+    rows = [{"task": task, "start": start, **_rate(sums)} for task, start, sums in found["starts"]]
+    return {"starts": rows, "n_starts": found["n_starts"]}
+
+
+def _forks(facts: Facts) -> dict[str, Any]:
+    found = fork_rows(facts)
+    return {**found, "forks": [_fork(row) for row in found["forks"]]}
 
 
 def _fork(row: ForkRow) -> dict[str, Any]:

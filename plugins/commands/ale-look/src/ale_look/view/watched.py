@@ -11,13 +11,13 @@ from ale.errors import InputError
 from ale.runs import Lines, Registry, RunReader
 from ale.types import CreditedEpisode, Episode
 from ale.values import NAME
-from ale_look.inspect.kinds import kind_name, kind_of
 from ale_look.inspect.recrediting import creditings, recredited
-from ale_look.inspect.report.embedding import log_ratios
 from ale_look.inspect.report.gathering import Facts, Head
+from ale_look.inspect.report.ratios import log_ratios
 from ale_look.inspect.report.reading import readable
 from ale_look.inspect.report.worth import pictures
 from ale_look.store.indexing import stamps_of
+from ale_look.view.episodes import about, listed
 from ale_look.view.following import Following
 from ale_look.view.spread import Spread
 from ale_look.view.summary import summary
@@ -61,8 +61,7 @@ class Watched:
             facts, reading = self._read(), self._following.readings
             known = since[1] if since[0] == reading else 0
             rows = facts.heads[known:]
-        columns = {name: [getattr(row, name) for row in rows] for name in Head._fields}
-        return msgspec.json.encode({"reading": reading, "since": known, "columns": columns})
+        return msgspec.json.encode(listed(rows, reading, known))
 
     def _read(self) -> Facts:
         """The facts as of now; with the lock."""
@@ -97,7 +96,9 @@ class Watched:
         credited = None if step is None else _credited(self._path, step, episode.id)
         most = WHOLE if whole else TEXT
         made = readable(episode, credited, ratios.get(episode.id), forks, most)
-        return msgspec.json.encode({**made, **_about(run, episode, step), "offset": offset})
+        goal = _goal(run, episode)[:TEXT]
+        of = about(episode, goal, learned_in=step, valued=_values_stamp(self._path) is not None)
+        return msgspec.json.encode({**made, **of, "offset": offset})
 
     def _learned_in(self, run: RunReader, episode: Episode) -> int | None:
         if run.manifest["config"].get("run", {}).get("schedule") == "stream":
@@ -186,26 +187,9 @@ def _credited(path: Path, step: int, episode_id: str) -> CreditedEpisode | None:
     return next((row for row in rows if row.episode_id == episode_id), None)
 
 
-def _about(run: RunReader, episode: Episode, step: int | None) -> dict[str, Any]:
-    """Facts about an episode that `readable` leaves out."""
+def _goal(run: RunReader, episode: Episode) -> str:
     lines = run.tasks if episode.split == "train" else run.evaluation_tasks
-    goal = next((task.goal for task in lines if task.id == episode.task_id), "")
-    models = dict.fromkeys(t.completion.model for t in episode.turns if t.completion.model)
-    return {
-        "task": episode.task_id,
-        "goal": goal[:TEXT],
-        "kind": kind_name(kind_of(episode)),
-        "step": episode.step,
-        "learned_in": step if episode.split == "train" else None,
-        "rollout": episode.rollout,
-        "models": [*models],
-        "valued": episode.split == "train" and _values_stamp(run.path) is not None,
-        "damaged": episode.damaged,
-        "evidence": [
-            {"contested": score.contested, "timed_out": score.timed_out, "answer": score.answer}
-            for score in episode.scores
-        ],
-    }
+    return next((task.goal for task in lines if task.id == episode.task_id), "")
 
 
 class Kept:

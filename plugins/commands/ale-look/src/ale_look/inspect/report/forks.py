@@ -2,12 +2,10 @@
 
 from typing import Any, NamedTuple
 
-from ale.text import shorten
 from ale_figures.forks import LEVEL, Curve, Fork
 from ale_look.inspect.report.gathering import Facts
 
 _ROWS = 1000
-_EXCERPT = 80
 
 
 class ForkRow(NamedTuple):
@@ -18,7 +16,6 @@ class ForkRow(NamedTuple):
     turns: str
     fork: Fork
     message: str
-    excerpt: str
 
 
 def fork_rows(facts: Facts) -> dict[str, Any]:
@@ -48,7 +45,6 @@ def _row(curve: Curve, fork: Fork) -> ForkRow:
         turns=turns_of(fork),
         fork=fork,
         message=message,
-        excerpt=shorten(message, _EXCERPT),
     )
 
 

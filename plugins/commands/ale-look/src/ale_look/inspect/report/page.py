@@ -1,25 +1,17 @@
-"""The page: values for its templates, made of what `gathering` has counted."""
+"""What the page says of a run as a whole, made of what `gathering` has counted."""
 
 import json
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 from typing import Any, NamedTuple
 
-from ale.intervals import wilson
-from ale.runs import PARTS, Registry, RunReader, model_name
+from ale.runs import PARTS, model_name
 from ale.text import counted, number, seconds
-from ale_figures.charts import Chart, render
 from ale_look.inspect.acting import acting_lines
 from ale_look.inspect.kinds import kind_name
 from ale_look.inspect.overview import lost_episodes
-from ale_look.inspect.report.curves import constants, episode_charts, metric_charts
-from ale_look.inspect.report.embedding import embedded
-from ale_look.inspect.report.forks import fork_rows
-from ale_look.inspect.report.gathering import Facts, Head, Sums
-from ale_look.inspect.report.tables import start_rows, task_rows
+from ale_look.inspect.report.gathering import Facts, Sums
 
 _STAGES = 8
-_CAUSES = 20
 
 
 class Tile(NamedTuple):
@@ -28,52 +20,6 @@ class Tile(NamedTuple):
     label: str
     value: str
     note: str
-
-
-class EmbeddedEpisode(NamedTuple):
-    """An episode that can be opened."""
-
-    head: Head
-    text: str
-    """JSON, safe inside a script element."""
-    kind: str
-    outcome: str
-    tone: str
-    turns: str
-    time: str
-
-
-def page(
-    run: RunReader, facts: Facts, most: int, most_bytes: int, registry: Registry | None
-) -> Iterator[str]:
-    """The file, piece by piece."""
-    texts = embedded(run, facts, most, most_bytes, registry)
-    held = [_episode(head, text) for head, text in texts]
-    return render(
-        "ale_look.inspect",
-        "report.html",
-        style=_static("report.css"),
-        script=_static("report.js"),
-        wilson=wilson,
-        number=number,
-        **header(facts),
-        curves=curves(facts),
-        stages=stages(facts),
-        **task_rows(facts),
-        **start_rows(facts),
-        **fork_rows(facts),
-        causes=list(facts.causes.common(_CAUSES)),
-        other_causes=facts.causes.others(_CAUSES),
-        episodes=held,
-        n_episodes=len(facts.heads),
-        kinds=sorted({episode.kind for episode in held}),
-        about=list(about(facts)),
-        documents=list(documents(facts)),
-    )
-
-
-def _static(name: str) -> str:
-    return (files("ale_look.inspect.report") / "static" / name).read_text(encoding="utf-8")
 
 
 def header(facts: Facts) -> dict[str, Any]:
@@ -169,22 +115,6 @@ def _percent(sums: Sums) -> str:
     return f"{100 * sums.succeeded / sums.n:.1f}%" if sums.n else "-"
 
 
-def curves(facts: Facts) -> dict[str, Any] | None:
-    """The charts; None for one step: a curve of one point shows less than the tiles."""
-    steps = {step for _, step in facts.by_step} | {s for m in facts.metrics.values() for s in m}
-    if len(steps) < 2:
-        return None
-    return {
-        "episodes": _drawable(episode_charts(facts)),
-        "metrics": _drawable(metric_charts(facts)),
-        "constants": list(constants(facts)),
-    }
-
-
-def _drawable(charts: Iterator[Chart]) -> list[Chart]:
-    return [chart for chart in charts if chart.series]
-
-
 def stages(facts: Facts) -> list[dict[str, Any]]:
     """Time by stage, most first."""
     spent = facts.total().seconds
@@ -195,19 +125,6 @@ def stages(facts: Facts) -> list[dict[str, Any]]:
         {"name": stage, "time": seconds(value), "percent": 100 * value / total}
         for stage, value in spent.most_common(_STAGES)
     ]
-
-
-def _episode(head: Head, text: str) -> EmbeddedEpisode:
-    outcome = "broken" if head.reward is None else "success" if head.reward == 1 else "failure"
-    return EmbeddedEpisode(
-        head=head,
-        text=text,
-        kind=kind_name(head.kind),
-        outcome=outcome,
-        tone={"success": "good", "failure": "bad", "broken": "warn"}[outcome],
-        turns=counted(head.turns, "turn"),
-        time=seconds(head.seconds),
-    )
 
 
 def about(facts: Facts) -> Iterator[tuple[str, str]]:

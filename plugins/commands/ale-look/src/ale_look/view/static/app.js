@@ -20,6 +20,9 @@ const useRoute = () => {
   return route;
 };
 
+// A page of a single file begins with its run.
+const places = ({ parts }, { one }) => (one && parts[0] !== "run" ? ["run", one.run] : parts);
+
 const chosen = ({ parts, query }, shared) => {
   const [first, key, kind, ...rest] = parts;
   if (first === "search") return html`<${Search} ...${shared} query=${query} />`;
@@ -98,9 +101,9 @@ const App = () => {
   if (error instanceof Refused) return html`<${Token} retry=${begin} />`;
   if (error) return html`<p class="warning" role="alert">${error.message}</p>`;
   if (!about) return html`<p class="empty">Loading</p>`;
-  const { parts } = route;
+  const parts = places(route, about);
   return html`<${Bar} about=${about} parts=${parts} connected=${connected} />
-    <main key=${parts.slice(0, 3).join("/")}>${chosen(route, { about, changes })}</main>
+    <main key=${parts.slice(0, 3).join("/")}>${chosen({ ...route, parts }, { about, changes })}</main>
     ${help && html`<${Help} close=${() => setHelp(false)} />`}`;
 };
 

@@ -1,7 +1,7 @@
 // One episode: its scores with their evidence, and its turns with the credit of any schemes.
 import { html, useCallback, useEffect, useMemo, useState } from "./preact-htm.js";
 import { episodesOf, get, runPath } from "./api.js";
-import { counted, plain, seconds, visible } from "./format.js";
+import { counted, plain, seconds, signed, visible } from "./format.js";
 import { link, replaceQuery, toEpisode, toTask } from "./route.js";
 import { Badge, Fold, Problem, Reward } from "./bits.js";
 import { Worth } from "./worth.js";
@@ -85,6 +85,10 @@ const modesOf = (episode) => {
   if (episode.scheme) found.push("credit");
   return found;
 };
+
+// What the colours of chunks mean, and how the episode was cut.
+const Cut = ({ episode, columns: [first] }) => html`<div class="modes"><span>${episode.scheme ? `chunker ${episode.chunker}, credit ${episode.scheme}` : "not credited: a chunk per turn"}</span>
+  ${first && first.most > 0 && html`<span class="scale">weight ${signed(-first.most)}<i></i>${signed(first.most)}</span>`}</div>`;
 
 const Modes = ({ modes, mode, raw, set, setRaw }) => html`<div class="modes">${modes.length > 1 && html`<span>colour tokens by</span>${modes.map((name) => html`<button type="button" aria-pressed=${name === mode} onClick=${() => set(name)}>${name}</button>`)}<small>${LEGENDS[mode]}</small>`}
   <label><input type="checkbox" checked=${raw} onChange=${(e) => setRaw(e.target.checked)} /> control characters as they are</label></div>`;
@@ -171,6 +175,7 @@ export const Episode = ({ about, run, offset, id, query }) => {
     <${Head} run=${run} episode=${episode} beside=${beside} />
     <${Valued} run=${run} episode=${episode} />
     <div class="tools"><div class="strips">${columns.map((column) => html`<div><small>${column.name}</small><${Strip} column=${column} firsts=${firsts} jump=${jump} /></div>`)}</div>
+      <${Cut} episode=${episode} columns=${columns} />
       <${Modes} modes=${modes} mode=${mode} raw=${raw} set=${(name) => replaceQuery({ colour: name })} setRaw=${setRaw} />
       ${about.live && episode.scheme && html`<${Schemes} about=${about} names=${names} error=${other.error} columns=${columns} />`}
       ${about.live && long && !whole && html`<p class="note">Long texts lack their middle. <button type="button" onClick=${() => setWhole(true)}>Show all of them</button></p>`}</div>

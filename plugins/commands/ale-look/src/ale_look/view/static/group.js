@@ -39,14 +39,14 @@ const Side = ({ run, rows, episodes }) => {
       ${episodes.map((episode) => html`<${Cell} episode=${episode} turn=${episode.turns[i]} />`)}</div>`)}</div>`;
 };
 
-const Summary = ({ rows }) => {
+const Summary = ({ rows, one }) => {
   const graded = rows.filter((row) => row.reward !== null);
   const won = graded.filter((row) => row.reward >= 1).length;
   const mean = graded.reduce((sum, row) => sum + row.reward, 0) / (graded.length || 1);
-  return html`<p class="sub">${counted(rows.length, "attempt")}: ${graded.length ? `${won} of ${graded.length} succeed (${percent(won / graded.length)}), mean reward ${plain(mean)}` : "none graded"}${rows.length > graded.length ? `, ${rows.length - graded.length} broken` : ""}</p>`;
+  return html`<p class="sub">${counted(rows.length, "attempt")}${one && one.held < one.episodes ? " in this file" : ""}: ${graded.length ? `${won} of ${graded.length} succeed (${percent(won / graded.length)}), mean reward ${plain(mean)}` : "none graded"}${rows.length > graded.length ? `, ${rows.length - graded.length} broken` : ""}</p>`;
 };
 
-export const Task = ({ changes, run, task, query }) => {
+export const Task = ({ about: { one }, changes, run, task, query }) => {
   const [rows, setRows] = useState(null);
   const [episodes, setEpisodes] = useState(null);
   const [error, setError] = useState(null);
@@ -72,7 +72,7 @@ export const Task = ({ changes, run, task, query }) => {
   }, [run, offsets]);
   if (!rows) return html`<${Problem} error=${error} /><p class="empty">Reading the attempts</p>`;
   const choice = (name, value, options) => options.length > 1 && html`<label>${name} <select value=${value} onChange=${(e) => replaceQuery({ [name]: e.target.value })}>${options.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>`;
-  return html`<${Problem} error=${error} /><h1>${visible(task)}</h1><${Summary} rows=${group} />
+  return html`<${Problem} error=${error} /><h1>${visible(task)}</h1><${Summary} rows=${group} one=${one} />
     <div class="filter">${choice("kind", kind, kinds)}${choice("step", step, steps)}${group.length > MOST && html`<small>the first ${MOST} of ${group.length}</small>`}</div>
     ${!rows.length && html`<p class="empty">No attempt at this task.</p>`}
     ${episodes && episodes.length === shown.length && shown.length > 0 && html`<${Side} run=${run} rows=${shown} episodes=${episodes} />`}`;

@@ -38,15 +38,19 @@ const Causes = ({ run, rows }) => run.causes.length > 0 && html`<section id="bro
 const PassAt = ({ rows }) => rows.length > 1 && html`<p class="key pass">${rows.map((row) => html`<span><b>pass@${row.k}</b> ${percent(row.mean, 1)}${row.range && html` <small>${percent(row.range[0])} to ${percent(row.range[1])}</small>`}</span>`)}<span>over ${counted(rows[0].tasks, "task")}</span></p>`;
 
 const Spark = ({ values }) => values.length > 1 && html`<span class="spark" aria-hidden="true">${values.map((value) => "▁▂▃▄▅▆▇█"[Math.min(7, Math.floor(8 * value))]).join("")}</span>`;
+const Left = ({ shown, of }) => shown < of && html`<p class="note">Showing ${whole(shown)} of ${whole(of)}.</p>`;
 const DOTS = 24;
 const Dots = ({ run, attempts }) => html`<span class="dots">${attempts.slice(-DOTS).map((row) => html`<a href=${toEpisode(run, row)} class=${`try ${row.reward === null ? "broken" : row.reward >= 1 ? "good" : row.reward > 0 ? "half" : "bad"}`}
   title=${`${row.id}: ${row.reward === null ? "broken" : plain(row.reward)}`}><span class="hidden">${row.reward === null ? "broken" : plain(row.reward)}</span></a>`)}</span>`;
 
-const taskColumns = (run, attempts, k) => [
+// A page of a single file may have a part of the episodes.
+const isPart = (one) => Boolean(one) && one.held < one.episodes;
+
+const taskColumns = (run, attempts, k, part) => [
   { name: "task", value: (row) => row.id, class: "long", cell: (row) => html`<a href=${toTask(run.key, row.id, row.kind)} title=${row.goal}>${row.id}</a>${row.badge && html` <${Badge}>${row.badge}<//>`}` },
   { name: "success", value: (row) => row.success, cell: (row) => html`<${Rate} share=${row.success} low=${row.low} high=${row.high} />` },
   ...(k > 1 ? [{ name: `pass@${k}`, num: true, value: (row) => passAt(row.n, row.succeeded, k), cell: (row) => percent(passAt(row.n, row.succeeded, k)) }] : []),
-  { name: "attempts", cell: (row) => html`<${Dots} run=${run.key} attempts=${attempts.get(`${row.kind}\n${row.id}`) || []} />` },
+  { name: part ? "attempts in this file" : "attempts", cell: (row) => html`<${Dots} run=${run.key} attempts=${attempts.get(`${row.kind}\n${row.id}`) || []} />` },
   ...(run.charts ? [{ name: "over steps", class: "spark", cell: (row) => html`<${Spark} values=${row.over_steps} />` }] : []),
   { name: "graded", num: true, value: (row) => row.n, cell: (row) => whole(row.n) },
   { name: "reward", num: true, value: (row) => row.reward, cell: (row) => plain(row.reward) },
@@ -54,7 +58,7 @@ const taskColumns = (run, attempts, k) => [
   { name: "broken", num: true, value: (row) => row.broken, cell: (row) => row.broken },
 ];
 
-const Tasks = ({ run, rows }) => {
+const Tasks = ({ run, rows, part }) => {
   const [text, set] = useState("");
   const attempts = useMemo(() => {
     const found = new Map();
@@ -68,22 +72,22 @@ const Tasks = ({ run, rows }) => {
   const tasks = run.tasks.filter((task) => task.id.toLowerCase().includes(text.toLowerCase())).map((task) => ({ ...task, key: `${task.kind} ${task.id}` }));
   return html`<section id="tasks"><h2>Tasks</h2><${PassAt} rows=${run.pass_at} />
     <div class="filter"><input type="search" aria-label="filter tasks" placeholder="task" value=${text} onInput=${(e) => set(e.target.value)} /></div>
-    <${Table} columns=${taskColumns(run, attempts, k)} rows=${tasks} most=${500} /></section>`;
+    <${Left} shown=${run.tasks.length} of=${run.n_tasks} /><${Table} columns=${taskColumns(run, attempts, k, part)} rows=${tasks} most=${500} /></section>`;
 };
 
-const Starts = ({ rows }) => rows.length > 0 && html`<section id="starts"><h2>Success by start</h2><p class="note">Over all steps.</p><${Table} rows=${rows.map((row) => ({ ...row, key: `${row.task} ${row.start}` }))} columns=${[
+const Starts = ({ rows, of }) => rows.length > 0 && html`<section id="starts"><h2>Success by start</h2><p class="note">Over all steps.</p><${Left} shown=${rows.length} of=${of} /><${Table} rows=${rows.map((row) => ({ ...row, key: `${row.task} ${row.start}` }))} columns=${[
   { name: "task", value: (row) => row.task, cell: (row) => row.task }, { name: "start", value: (row) => row.start, cell: (row) => row.start || "the task's beginning" },
   { name: "success", value: (row) => row.success, cell: (row) => html`<${Rate} share=${row.success} low=${row.low} high=${row.high} />` },
   { name: "graded", num: true, value: (row) => row.n, cell: (row) => whole(row.n) }, { name: "broken", num: true, value: (row) => row.broken, cell: (row) => row.broken }]} /></section>`;
 
-const of = (point) => html`<span title=${`95% interval ${percent(point.range[0])} to ${percent(point.range[1])}`}>${point.succeeded} of ${point.n}</span>`;
-const Forks = ({ rows }) => rows.length > 0 && html`<section id="forks"><h2>Crucial forks</h2>
-  <p class="note">A turn of an expert is crucial if success is lower before it than after it, and harmful if it is higher (Fisher's exact test, Holm's correction).</p>
-  <${Table} rows=${rows.map((row) => ({ ...row, key: `${row.task} ${row.expert} ${row.turns}` }))} columns=${[
+const share = (point) => html`<span title=${`95% interval ${percent(point.range[0])} to ${percent(point.range[1])}`}>${point.succeeded} of ${point.n}</span>`;
+const Forks = ({ run: { forks: rows, n_forks: n, n_crucial: crucial, n_harmful: harmful, level } }) => rows.length > 0 && html`<section id="forks"><h2>Crucial forks</h2>
+  <p class="note">${whole(crucial)} of ${counted(n, "expert turn")} are crucial: the success rate before them is lower than after them; ${whole(harmful)} are harmful: it is higher. By Fisher's exact test, one-sided, at ${level} over all turns of an expert (Holm). Counts are pooled over training steps, and so over versions of the policy; <code>ale show forks RUN --since STEP</code> leaves early ones out.</p>
+  <${Left} shown=${rows.length} of=${n} /><${Table} rows=${rows.map((row) => ({ ...row, key: `${row.task} ${row.expert} ${row.turns}` }))} columns=${[
     { name: "task", value: (row) => row.task, cell: (row) => row.task }, { name: "expert", value: (row) => row.expert, cell: (row) => row.expert },
     { name: "turn", value: (row) => row.turns, cell: (row) => row.turns },
-    { name: "success before", num: true, value: (row) => row.before.succeeded / row.before.n, cell: (row) => of(row.before) },
-    { name: "success after", num: true, value: (row) => row.after.succeeded / row.after.n, cell: (row) => of(row.after) },
+    { name: "success before", num: true, value: (row) => row.before.succeeded / row.before.n, cell: (row) => share(row.before) },
+    { name: "success after", num: true, value: (row) => row.after.succeeded / row.after.n, cell: (row) => share(row.after) },
     { name: "p-value", num: true, value: (row) => row.p, cell: (row) => +row.p.toPrecision(2) },
     { name: "fork", value: (row) => row.verdict, cell: (row) => row.verdict && html`<${Badge} kind=${row.verdict === "crucial" ? "warn" : "bad"}>${row.verdict}<//>` },
     { name: "the expert's message", class: "long", cell: (row) => row.message.slice(0, 200) }]} /></section>`;
@@ -94,7 +98,9 @@ const EpisodeRow = ({ run, row }) => html`<a class="line" href=${toEpisode(run, 
   <b>${row.id}</b><small class="num">step ${row.step}</small><small class="num">${counted(row.turns, "turn")}</small><small class="num">${seconds(row.seconds)}</small>
   <small class="why">${row.kind === "train" ? "" : `${row.kind} `}${row.why}</small></a>`;
 
-const Episodes = ({ run, rows, query }) => {
+const Included = ({ one }) => html`<p class="note">${whole(one.held)} of ${whole(one.episodes)} are in this file: the last success and failure of each task, the rest evenly over the steps, best and worst in turn. <code>ale view RUN</code> shows any other.</p>`;
+
+const Episodes = ({ run, rows, query, one }) => {
   const wanted = useLater((query.get("q") || "").toLowerCase());
   const outcome = query.get("outcome") || "";
   const kind = query.get("kind") || "";
@@ -102,7 +108,7 @@ const Episodes = ({ run, rows, query }) => {
   const shown = useMemo(() => rows.filter((row) => (!outcome || OUTCOMES[outcome](row)) && (!kind || row.kind === kind)
     && (!wanted || row.id.toLowerCase().includes(wanted) || row.task_id.toLowerCase().includes(wanted) || row.why.toLowerCase().includes(wanted))).reverse(), [rows, rows.length, outcome, kind, wanted]);
   const choice = (name, value, options) => html`<label>${name} <select value=${value} onChange=${(e) => replaceQuery({ [name]: e.target.value })}><option value="">all</option>${options.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>`;
-  return html`<section id="episodes"><h2>Episodes</h2><div class="filter">
+  return html`<section id="episodes"><h2>Episodes</h2>${isPart(one) && html`<${Included} one=${one} />`}<div class="filter">
       <input type="search" aria-label="filter episodes" placeholder="episode, task or reason" value=${query.get("q") || ""} onInput=${(e) => replaceQuery({ q: e.target.value })} />
       ${choice("outcome", outcome, Object.keys(OUTCOMES))}${kinds.length > 1 && choice("kind", kind, kinds)}
       <output>${whole(shown.length)}</output></div>
@@ -112,7 +118,7 @@ const Episodes = ({ run, rows, query }) => {
 const About = ({ run }) => html`<section id="about"><h2>About this run</h2><dl class="facts">${run.about.map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`)}</dl>
   ${run.documents.map(([title, text]) => html`<${Fold} title=${title}><pre>${text}</pre><//>`)}</section>`;
 
-export const Run = ({ changes, run: key, query }) => {
+export const Run = ({ about: { one }, changes, run: key, query }) => {
   const [state, set] = useState({});
   const version = changes[key] || 0;
   useEffect(() => {
@@ -124,7 +130,7 @@ export const Run = ({ changes, run: key, query }) => {
   const { run, rows, error } = state;
   useEffect(() => { if (run) document.title = visible(run.run_id); }, [run]);
   if (!run) return (error ? html`<${Problem} error=${error} />` : html`<p class="empty">Reading the run</p>`);
-  return html`<${Problem} error=${error} /><${Head} run=${run} /><${Charts} charts=${run.charts} /><${Tasks} run=${run} rows=${rows} />
-    <${Episodes} run=${key} rows=${rows} query=${query} /><${Causes} run=${run} rows=${rows} /><${Starts} rows=${run.starts} /><${Forks} rows=${run.forks} />
+  return html`<${Problem} error=${error} /><${Head} run=${run} /><${Charts} charts=${run.charts} /><${Tasks} run=${run} rows=${rows} part=${isPart(one)} />
+    <${Episodes} run=${key} rows=${rows} query=${query} one=${one} /><${Causes} run=${run} rows=${rows} /><${Starts} rows=${run.starts} of=${run.n_starts} /><${Forks} run=${run} />
     <${Time} stages=${run.stages} /><${About} run=${run} />`;
 };
