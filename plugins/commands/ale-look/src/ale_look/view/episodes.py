@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ale.types import Episode
+from ale.runs import located
+from ale.types import CreditedEpisode, Episode, ScoredEpisode, StepScore
+from ale_look.inspect.calls import turn_chunks
 from ale_look.inspect.kinds import kind_name, kind_of
 from ale_look.inspect.report.gathering import Head
+from ale_look.inspect.report.reading import TEXT, clipped
 
 
 def listed(rows: Sequence[Head], reading: int = 1, known: int = 0) -> dict[str, Any]:
@@ -43,3 +46,27 @@ def about(episode: Episode, goal: str, *, learned_in: int | None, valued: bool) 
             for score in episode.scores
         ],
     }
+
+
+def judged(
+    episode: Episode,
+    credited: CreditedEpisode | None,
+    scored: Sequence[ScoredEpisode],
+    most: int = TEXT,
+) -> dict[str, Any]:
+    """The stored scores of an episode's chunks: of each scorer its name, values and reasons.
+
+    Args:
+        credited: as for `readable`, and so is `most`.
+        scored: the lines of ``step_scores/`` about the episode.
+    """
+    chunks = turn_chunks(episode.turns) if credited is None else credited.chunks
+    found = located(scored, chunks).items()
+    return {
+        "judged": [[name, [_judgement(each, most) for each in scores]] for name, scores in found]
+    }
+
+
+def _judgement(score: StepScore, most: int) -> list[Any]:
+    """The value, or None for one that abstained, and why."""
+    return [score.value, clipped(score.abstained or score.text, most)]

@@ -27,7 +27,7 @@ def static_files() -> dict[str, bytes]:
 _IMPORT = re.compile(r'^import \{ ([^}]*) \} from "\./([\w-]+\.js)";$', re.M)
 _EXPORT = re.compile(r"^export (?=(?:const|class|function) (\w+))", re.M)
 _EXPORTS = re.compile(r"export\{([^}]*)\};\s*\Z")
-"""What Preact has at its end."""
+"""The form of Preact's own, at its end."""
 _OTHER = re.compile(r"^(?:import|export)\b", re.M)
 
 

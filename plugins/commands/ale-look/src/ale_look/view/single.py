@@ -16,7 +16,7 @@ from ale_look.inspect.report.gathering import Facts, Head, gather
 from ale_look.inspect.report.ratios import log_ratios
 from ale_look.inspect.report.reading import TEXT, readable
 from ale_look.inspect.report.worth import pictures
-from ale_look.view.episodes import about, listed
+from ale_look.view.episodes import about, judged, listed
 from ale_look.view.keys import key_of
 from ale_look.view.pages import one_script, static_files
 from ale_look.view.spread import Spread
@@ -116,7 +116,7 @@ def included(
 
 
 class _Reading:
-    """What stands in other files about the chosen episodes, read once for all of them."""
+    """Reads what other files have about the chosen episodes, once for all of them."""
 
     def __init__(
         self, run: RunReader, facts: Facts, chosen: list[Head], registry: Registry | None
@@ -141,6 +141,7 @@ class _Reading:
             learned_in=self._index.learned_in(episode),
             valued=self._valued,
         )
+        of |= judged(episode, credited, self._run.scores_of(episode))
         made = {**readable(episode, credited, ratios, forks), **of, "offset": head.offset}
         worth = self._worth.get(head.id)
         return Included(head, script_safe(made), script_safe(worth) if worth else "")

@@ -17,7 +17,7 @@ from ale_look.inspect.report.ratios import log_ratios
 from ale_look.inspect.report.reading import readable
 from ale_look.inspect.report.worth import pictures
 from ale_look.store.indexing import stamps_of
-from ale_look.view.episodes import about, listed
+from ale_look.view.episodes import about, judged, listed
 from ale_look.view.following import Following
 from ale_look.view.spread import Spread
 from ale_look.view.summary import summary
@@ -38,6 +38,8 @@ class Watched:
         self._lock = threading.Lock()
         self._following = Following(path)
         self._spread = Spread(path)
+        self._scores = RunReader(path)
+        """Keeps where the scores of each episode stand."""
         self._stamps: Mapping[str, Any] | None = None
         self._facts: Facts | None = None
         self._summary = b""
@@ -98,6 +100,9 @@ class Watched:
         made = readable(episode, credited, ratios.get(episode.id), forks, most)
         goal = _goal(run, episode)[:TEXT]
         of = about(episode, goal, learned_in=step, valued=_values_stamp(self._path) is not None)
+        with self._lock:
+            scored = self._scores.scores_of(episode)
+        of |= judged(episode, credited, scored, most)
         return msgspec.json.encode({**made, **of, "offset": offset})
 
     def _learned_in(self, run: RunReader, episode: Episode) -> int | None:

@@ -1,1 +1,1 @@
-"""What stands in a run, counted and read for the page."""
+"""A run, counted and read for the page."""

@@ -1,4 +1,4 @@
-"""What the page says of a run as a whole, made of what `gathering` has counted."""
+"""Words and numbers of the page about a run as a whole, made of what `gathering` has counted."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -33,7 +33,7 @@ const chosen = ({ parts, query }, shared) => {
   return html`<${Run} ...${shared} run=${key} query=${query} />`;
 };
 
-const KEYS = [["/", "search"], ["j, k", "next and previous turn"], ["n, p", "next and previous episode"],
+const KEYS = [["/", "search"], ["j, k", "next and previous turn"], ["n, p", "next and previous episode"], ["f", "fold or open the tool calls of an episode"],
   ["u", "up: from an episode to its task, run, all runs"], ["?", "show or hide this"]];
 
 const up = ({ parts }) => {

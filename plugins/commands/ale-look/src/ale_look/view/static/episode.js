@@ -5,7 +5,7 @@ import { counted, plain, seconds, signed, visible } from "./format.js";
 import { link, replaceQuery, toEpisode, toTask } from "./route.js";
 import { Badge, Fold, Problem, Reward } from "./bits.js";
 import { Worth } from "./worth.js";
-import { LEGENDS, Turn, beginnings, scoreText, shade } from "./turns.js";
+import { Evidence, LEGENDS, Reason, Turn, beginnings, scoreText, shade } from "./turns.js";
 
 const most = (weights) => Math.max(0, ...weights.map(Math.abs));
 const stored = (episode) => (episode.scheme ? [{ name: episode.scheme, of: episode.chunks.map((chunk) => chunk.w), most: most(episode.chunks.map((chunk) => chunk.w || 0)) }] : []);
@@ -25,11 +25,8 @@ const useSchemes = (run, offset, names) => {
   return state;
 };
 
-// What a criterion saw; folded where it passed and that is long, with both of its ends in sight.
-const BRIEF = 200;
-const ends = (text) => `${text.slice(0, BRIEF / 2)} \u2026 ${text.slice(-BRIEF / 2)}`;
-const Detail = ({ score: [, passed, , , text] }) => (!text ? null : passed && text.length > 2 * BRIEF
-  ? html`<${Fold} title=${ends(text)}><pre>${text}</pre><//>` : html`<pre>${text}</pre>`);
+// What a criterion saw; a failure's is never folded.
+const Detail = ({ score: [, passed, , , text] }) => (passed ? html`<${Reason} text=${text} />` : text && html`<${Evidence} text=${text} />`);
 
 const Score = ({ score, evidence }) => html`<li><${Badge} kind=${score[1] ? "good" : "bad"}>${score[1] ? "passed" : "failed"}<//>
   <span>${scoreText(score)}${evidence?.answer && html` <small>answer ${evidence.answer}</small>`}</span>
@@ -39,8 +36,8 @@ const Score = ({ score, evidence }) => html`<li><${Badge} kind=${score[1] ? "goo
 const Failure = ({ failure: [stage, kind, text, traceback] }) => html`<div class="fail"><p>broke in ${stage}: ${kind}</p><pre>${text}</pre>${traceback && html`<${Fold} title="traceback"><pre>${traceback}</pre><//>`}</div>`;
 
 // A bar per chunk: the credit of the whole episode at a glance.
-const Strip = ({ column, firsts, jump }) => html`<div class="strip" role="list" aria-label=${`credit under ${column.name}`}>${column.of.map((weight, k) => html`<button type="button" role="listitem" key=${k}
-  title=${`chunk ${k}: ${column.name} ${weight === undefined ? "-" : weight.toFixed(4)}`} onClick=${() => jump(Number(firsts.get(k)?.split(".")[0] || 0))}
+const Strip = ({ column, firsts, jump }) => html`<div class="strip" role="list" aria-label=${column.scorer ? `scores of ${column.name}` : `credit under ${column.name}`}>${column.of.map((weight, k) => html`<button type="button" role="listitem" key=${k}
+  title=${`chunk ${k}: ${column.name} ${weight === undefined || weight === null ? "-" : weight.toFixed(4)}`} onClick=${() => jump(Number(firsts.get(k)?.split(".")[0] || 0))}
   style=${{ backgroundColor: weight && column.most ? shade(weight, 0.15 + 0.85 * Math.abs(weight) / column.most, 0.9) : "" }}><span class="hidden">chunk ${k}</span></button>`)}</div>`;
 
 const Schemes = ({ about, names, error, columns }) => {
@@ -90,7 +87,8 @@ const modesOf = (episode) => {
 const Cut = ({ episode, columns: [first] }) => html`<div class="modes"><span>${episode.scheme ? `chunker ${episode.chunker}, credit ${episode.scheme}` : "not credited: a chunk per turn"}</span>
   ${first && first.most > 0 && html`<span class="scale">weight ${signed(-first.most)}<i></i>${signed(first.most)}</span>`}</div>`;
 
-const Modes = ({ modes, mode, raw, set, setRaw }) => html`<div class="modes">${modes.length > 1 && html`<span>colour tokens by</span>${modes.map((name) => html`<button type="button" aria-pressed=${name === mode} onClick=${() => set(name)}>${name}</button>`)}<small>${LEGENDS[mode]}</small>`}
+const Modes = ({ modes, mode, raw, folded, set, setRaw, fold }) => html`<div class="modes">${modes.length > 1 && html`<span>colour tokens by</span>${modes.map((name) => html`<button type="button" aria-pressed=${name === mode} onClick=${() => set(name)}>${name}</button>`)}<small>${LEGENDS[mode]}</small>`}
+  <label><input type="checkbox" checked=${folded} onChange=${fold} /> fold tool calls</label>
   <label><input type="checkbox" checked=${raw} onChange=${(e) => setRaw(e.target.checked)} /> control characters as they are</label></div>`;
 
 // The failed criteria first.
@@ -124,17 +122,18 @@ const useBeside = (run, offset) => {
   return { previous: at > 0 ? rows[at - 1] : null, next: at >= 0 ? rows[at + 1] : null };
 };
 
-const useKeys = (turn, turns, jump, run, beside) => useEffect(() => {
+const useKeys = (turn, turns, jump, fold, beside) => useEffect(() => {
   const pressed = (event) => {
     if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
     const to = { j: turn + 1, k: turn - 1 }[event.key];
     if (to !== undefined) jump(Math.max(0, Math.min(turns - 1, to)));
+    if (event.key === "f") fold();
     const other = { n: beside.next, p: beside.previous }[event.key];
     if (other) location.hash = toEpisode(run, other);
   };
   addEventListener("keydown", pressed);
   return () => removeEventListener("keydown", pressed);
-}, [turn, turns, beside.next, beside.previous]);
+}, [turn, turns, fold, beside.next, beside.previous]);
 
 const LONG = /\[\.\.\. [\d,]+ characters left out \.\.\.\]/;
 const isClipped = (text) => LONG.test(text);
@@ -158,7 +157,9 @@ export const Episode = ({ about, run, offset, id, query }) => {
     setTurn(number);
     document.getElementById(`turn-${number}`)?.scrollIntoView({ block: "start" });
   }, []);
-  useKeys(turn, episode ? episode.turns.length : 0, jump, run, beside);
+  const folded = query.get("calls") === "folded";
+  const fold = () => replaceQuery({ calls: folded ? "" : "folded" });
+  useKeys(turn, episode ? episode.turns.length : 0, jump, fold, beside);
   useEffect(() => {
     if (!episode) return;
     document.title = visible(episode.id);
@@ -170,13 +171,14 @@ export const Episode = ({ about, run, offset, id, query }) => {
   const mode = modes.includes(query.get("colour")) ? query.get("colour") : "plain";
   if (!episode || episode.offset !== offset) return html`<${Problem} error=${error} />${!error && html`<p class="empty">Reading the episode</p>`}`;
   const columns = [...stored(episode), ...other.columns];
-  const view = { mode, raw, columns };
+  const scorers = episode.judged.map(([name, scores]) => ({ name, of: scores.map(([value]) => value), most: 1, scorer: true }));
+  const view = { mode, raw, folded, columns };
   return html`${id && episode.id !== id && html`<p class="warning" role="alert">The address names ${id}; the run has another episode there now. <a href=${link(["run", run], { q: id })}>Look for it</a></p>`}
     <${Head} run=${run} episode=${episode} beside=${beside} />
     <${Valued} run=${run} episode=${episode} />
-    <div class="tools"><div class="strips">${columns.map((column) => html`<div><small>${column.name}</small><${Strip} column=${column} firsts=${firsts} jump=${jump} /></div>`)}</div>
+    <div class="tools"><div class="strips">${[...columns, ...scorers].map((column) => html`<div><small>${column.name}</small><${Strip} column=${column} firsts=${firsts} jump=${jump} /></div>`)}</div>
       <${Cut} episode=${episode} columns=${columns} />
-      <${Modes} modes=${modes} mode=${mode} raw=${raw} set=${(name) => replaceQuery({ colour: name })} setRaw=${setRaw} />
+      <${Modes} modes=${modes} mode=${mode} raw=${raw} folded=${folded} set=${(name) => replaceQuery({ colour: name })} setRaw=${setRaw} fold=${fold} />
       ${about.live && episode.scheme && html`<${Schemes} about=${about} names=${names} error=${other.error} columns=${columns} />`}
       ${about.live && long && !whole && html`<p class="note">Long texts lack their middle. <button type="button" onClick=${() => setWhole(true)}>Show all of them</button></p>`}</div>
     ${episode.turns.map((each, number) => html`<${Turn} key=${`${offset}.${number}`} episode=${episode} turn=${each} number=${number} firsts=${firsts} view=${view} current=${number === turn} />`)}

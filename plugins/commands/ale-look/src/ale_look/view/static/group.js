@@ -3,8 +3,8 @@ import { html, useEffect, useMemo, useState } from "./preact-htm.js";
 import { episodesOf, get, runPath } from "./api.js";
 import { counted, percent, plain, signed, visible } from "./format.js";
 import { replaceQuery, toEpisode } from "./route.js";
-import { Badge, Problem, Reward, Terminal } from "./bits.js";
-import { Arguments, shade } from "./turns.js";
+import { Badge, Problem, Reward } from "./bits.js";
+import { Arguments, Seen, shade } from "./turns.js";
 
 const MOST = 8;
 
@@ -26,7 +26,7 @@ const Cell = ({ episode, turn }) => {
   return html`<div class="cell" style=${{ borderLeftColor: weights.length && most ? shade(weights[0], 0.25 + 0.75 * Math.abs(weights[0]) / most, 1) : "" }}>
     ${weights.length > 0 && html`<small>weight ${signed(weights[0])}</small>`}<pre>${answerOf(turn).slice(0, 600)}</pre>
     ${callsOf(turn).map((call) => html`<${Arguments} call=${call} />
-      ${call.error ? html`<pre class="wrong">${call.error.slice(0, 300)}</pre>` : html`<${Terminal} class="seen" text=${(call.seen || "").slice(0, 400)} />`}`)}</div>`;
+      ${call.error ? html`<pre class="wrong">${call.error.slice(0, 300)}</pre>` : html`<${Seen} text=${(call.seen || "").slice(0, 400)} />`}`)}</div>`;
 };
 
 const Side = ({ run, rows, episodes }) => {

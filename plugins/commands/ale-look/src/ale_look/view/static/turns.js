@@ -2,6 +2,7 @@
 import { html, useMemo } from "./preact-htm.js";
 import { counted, plain, seconds, signed, visible, whole } from "./format.js";
 import { Badge, Fold, Terminal } from "./bits.js";
+import { Diff, isDiff, withChanges } from "./diff.js";
 
 export const shade = (sign, strength, most) => `rgb(var(--${sign >= 0 ? "plus" : "minus"}) / ${(most * Math.min(1, strength)).toFixed(3)})`;
 
@@ -23,7 +24,7 @@ export const LEGENDS = {
 };
 
 const tokenTitle = (piece, i, turn) => [
-  Number.isFinite(piece.lp?.[i]) && `probability ${Math.exp(piece.lp[i]).toPrecision(3)}`,
+  Number.isFinite(piece.lp?.[i]) && `probability ${Math.exp(piece.lp[i]).toPrecision(3)} (log ${plain(piece.lp[i])})`,
   Number.isFinite(piece.lr?.[i]) && `ratio ${Math.exp(piece.lr[i]).toPrecision(4)}`,
   (piece.v || turn.versions) && `policy ${piece.v ? piece.v[i] : turn.versions[0]}`].filter(Boolean).join(", ");
 
@@ -47,12 +48,21 @@ export const Arguments = ({ call }) => {
   const entries = useMemo(() => (call.args === undefined ? null : parsed(call.args)), [call.args]);
   if (call.args === undefined) return html`<pre class="command"><b>${call.name}</b> <i>(read from the text)</i></pre>`;
   if (!entries) return html`<pre class="command"><b>${call.name}</b> ${call.args}</pre>`;
-  if (entries.length === 1) return html`<pre class="command" title=${entries[0][0]}><b>${call.name}</b> ${entries[0][1]}</pre>`;
-  return html`<div class="command"><b>${call.name}</b><dl>${entries.map(([name, value]) => html`<dt>${name}</dt><dd><pre>${value}</pre></dd>`)}</dl></div>`;
+  if (entries.length === 1 && !isDiff(entries[0][1])) return html`<pre class="command" title=${entries[0][0]}><b>${call.name}</b> ${entries[0][1]}</pre>`;
+  return html`<div class="command"><b>${call.name}</b><dl>${withChanges(entries).map(({ name, value, diff }) => html`<dt>${name}</dt><dd>${diff ? html`<${Diff} text=${value} />` : html`<pre>${value}</pre>`}</dd>`)}</dl></div>`;
 };
 
-const Call = ({ call, raw }) => html`<div class="call"><${Arguments} call=${call} />
-  ${call.seen === undefined ? html`<p class="note">no observation</p>` : html`<${Terminal} class="seen" raw=${raw} text=${call.seen} />`}
+// What a tool gave: a diff, or what a terminal shows.
+export const Seen = ({ text, raw }) => (!raw && isDiff(text) ? html`<${Diff} class="seen" text=${text} />` : html`<${Terminal} class="seen" raw=${raw} text=${text} />`);
+
+// A call in a line: its name and the beginning of its arguments.
+const LINE = 90;
+const lineOf = (call) => html`<b>${call.name}</b> ${(parsed(call.args || "") || [["", call.args || ""]]).map(([, value]) => value).join(" ").slice(0, LINE)}${call.error && html` <${Badge} kind="bad">failed<//>`}`;
+
+const Call = ({ call, view: { raw, folded } }) => (folded ? html`<${Fold} class="message" title=${lineOf(call)}><${Called} call=${call} raw=${raw} /><//>` : html`<${Called} call=${call} raw=${raw} />`);
+
+const Called = ({ call, raw }) => html`<div class="call"><${Arguments} call=${call} />
+  ${call.seen === undefined ? html`<p class="note">no observation</p>` : html`<${Seen} raw=${raw} text=${call.seen} />`}
   ${call.error && html`<pre class="wrong">${call.error}</pre>`}
   ${call.s > 1 && html`<small class="took">${seconds(call.s)}</small>`}</div>`;
 
@@ -67,6 +77,14 @@ const ChunkHead = ({ chunk, number, columns }) => html`<header>${columns.map((co
   ${chunk.n && html`<span>${counted(chunk.n, "token")}</span>`}${chunk.p !== undefined && chunk.p !== null && html`<span>mean probability ${Math.exp(chunk.p).toFixed(3)}</span>`}
   ${chunk.rho !== undefined && html`<span>ratio ${chunk.rho}</span>`}${(chunk.forks || []).map((fork) => html`<${Fork} fork=${fork} />`)}</header>`;
 
+// What a scorer said of a chunk; a long reason is folded, with both of its ends in sight.
+const BRIEF = 200;
+const ends = (text) => `${text.slice(0, BRIEF / 2)} \u2026 ${text.slice(-BRIEF / 2)}`;
+export const Reason = ({ text }) => (!text ? null : text.length > 2 * BRIEF
+  ? html`<${Fold} title=${ends(text)}><${Evidence} text=${text} /><//>` : html`<${Evidence} text=${text} />`);
+export const Evidence = ({ text }) => (isDiff(text) ? html`<${Diff} text=${text} />` : html`<pre>${text}</pre>`);
+const Judgement = ({ name, score: [value, why] }) => html`<div class="judged"><b style=${{ backgroundColor: value === null ? "" : shade(1, value, 0.45) }}>${value === null ? "abstains" : plain(value)}</b> <span>${name}</span> <${Reason} text=${why} /></div>`;
+
 const Part = ({ episode, piece, turn, first, view }) => {
   const chunk = episode.chunks[piece.k];
   const main = view.columns[0];
@@ -75,8 +93,9 @@ const Part = ({ episode, piece, turn, first, view }) => {
   const crucial = (chunk.forks || []).some((fork) => fork[6]);
   return html`<div class=${`chunk ${crucial ? "crucial" : ""}`} style=${{ borderLeftColor: colour }}>
     ${first ? html`<${ChunkHead} chunk=${chunk} number=${piece.k} columns=${view.columns} />` : html`<header><span class="joined">chunk ${piece.k}, continued</span></header>`}
+    ${first && episode.judged.map(([name, scores]) => html`<${Judgement} name=${name} score=${scores[piece.k]} />`)}
     <${Text} piece=${piece} turn=${turn} mode=${view.mode} weights=${main} />
-    ${(piece.calls || []).map((call) => html`<${Call} call=${call} raw=${view.raw} />`)}</div>`;
+    ${(piece.calls || []).map((call) => html`<${Call} call=${call} view=${view} />`)}</div>`;
 };
 
 const message = (role, text, view) => html`<${Fold} class="message" title=${`${role} (${whole(text.length)} characters)`} open=${role !== "system" && text.length < 1500}><${Terminal} text=${text} raw=${view.raw} /><//>`;

@@ -1,0 +1,41 @@
+// A diff with its lines in colour: what a command has printed, what a call was given, or two texts of which one takes the other's place.
+import { html, useMemo } from "./preact-htm.js";
+
+const FORM = /^(?:diff --git [^\n]+|--- [^\n]+\n\+\+\+ [^\n]+\n@@ )/m;
+export const isDiff = (text) => FORM.test(text);
+
+const PLACES = /^(?:diff --git |index |--- |\+\+\+ |@@ |new file |deleted file |rename |similarity )/;
+const kindOf = (line) => (PLACES.test(line) ? "place" : { "+": "added", "-": "removed" }[line[0]] || "");
+
+// Lines of one kind that follow each other, so that a long diff has few elements.
+const stretches = (text) => {
+  const found = [];
+  for (const line of text.split("\n")) {
+    const kind = kindOf(line);
+    if (found.length && found.at(-1).kind === kind) found.at(-1).lines.push(line);
+    else found.push({ kind, lines: [line] });
+  }
+  return found;
+};
+
+export const Diff = ({ text, class: name = "" }) => {
+  const parts = useMemo(() => stretches(text), [text]);
+  return html`<pre class=${`diff ${name}`}>${parts.map(({ kind, lines }, i) => {
+    const shown = lines.join("\n") + (i < parts.length - 1 ? "\n" : "");
+    return kind ? html`<span class=${kind}>${shown}</span>` : shown;
+  })}</pre>`;
+};
+
+// The names that tools of editors give to a text and to what takes its place.
+const PAIRS = [["old_str", "new_str"], ["old_string", "new_string"], ["old_text", "new_text"], ["search", "replace"]];
+const marked = (sign, text) => text.split("\n").map((line) => sign + line).join("\n");
+
+// Arguments of a call, where such a pair stands as one diff.
+export const withChanges = (entries) => {
+  const names = entries.map(([name]) => name);
+  const pair = PAIRS.find((each) => each.every((name) => names.includes(name)));
+  if (!pair) return entries.map(([name, value]) => ({ name, value, diff: isDiff(value) }));
+  const [old, now] = pair.map((name) => entries[names.indexOf(name)][1]);
+  const kept = entries.filter(([name]) => name !== pair[1]);
+  return kept.map(([name, value]) => (name === pair[0] ? { name: "change", value: `${marked("-", old)}\n${marked("+", now)}`, diff: true } : { name, value, diff: false }));
+};
