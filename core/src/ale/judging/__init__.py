@@ -3,12 +3,14 @@
 from ale.judging.judge import EVERYTHING, Place, had_no_judge, judged
 from ale.judging.tools import Scope, lost_its_mode, named_in
 from ale.judging.upper import Upper
+from ale.judging.watch import folder_below
 
 __all__ = [
     "EVERYTHING",
     "Place",
     "Scope",
     "Upper",
+    "folder_below",
     "had_no_judge",
     "judged",
     "lost_its_mode",

@@ -51,7 +51,7 @@ class Watch:
         try:
             for path, levels in folders.items():
                 with contextlib.suppress(OSError):
-                    self._add_all(path, _opened(root, path), levels)
+                    self._add_all(path, folder_below(root, path), levels)
         except BaseException:
             self._close()
             raise
@@ -146,7 +146,7 @@ class Watch:
         if "." in name:
             return "file"
         try:
-            opened = _opened(self._root, folder)
+            opened = folder_below(self._root, folder)
             try:
                 mode = os.stat(name, dir_fd=opened, follow_symlinks=False).st_mode
             finally:
@@ -156,8 +156,12 @@ class Watch:
         return "file" if stat.S_ISREG(mode) else "unknown"
 
 
-def _opened(root: int, path: str) -> int:
-    """A folder below another one, reached through no link."""
+def folder_below(root: int, path: str) -> int:
+    """A descriptor of a folder below an open one, reached through no link.
+
+    Raises:
+        OSError: there is none.
+    """
     folder = os.dup(root)
     for part in (part for part in path.split("/") if part):
         try:

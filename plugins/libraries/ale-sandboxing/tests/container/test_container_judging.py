@@ -10,6 +10,7 @@ from ale.errors import UnsupportedError
 from ale_sandboxing.container.carrying import Layers
 from ale_sandboxing.container.engine import About
 from ale_sandboxing.container.judging import JudgeOpening
+from ale_sandboxing.container.names import changed_by_engine
 
 
 @pytest.mark.parametrize("pid", [0, os.getpid()], ids=["ended", "of another process here"])
@@ -23,3 +24,12 @@ def test_a_folder_of_this_machine_is_not_taken_for_that_of_an_engine_elsewhere(
     for attempt in (how.begin, how.launch):
         with pytest.raises(UnsupportedError, match="another machine"):
             attempt(unused, about, unused)
+
+
+def test_what_the_engine_itself_writes_is_not_the_agents() -> None:
+    hosts, resolv = "/etc/hosts", "/etc/resolv.conf"
+    began = {hosts: b"::1 me\n10.0.0.2 me\n", resolv: b"nameserver 1\n"}
+    edited = {hosts: b"::1 me\n10.0.0.2 me\n::1 mine\n", resolv: b"nameserver 1\n"}
+    after = {hosts: b"::1 me\n10.0.0.7 me\n::1 mine\n", resolv: b""}
+    expected = {hosts: b"::1 me\n10.0.0.7 me\n", resolv: b""}
+    assert changed_by_engine(began, edited, after) == expected

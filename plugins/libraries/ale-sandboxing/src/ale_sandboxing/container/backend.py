@@ -23,13 +23,14 @@ from ale.plugin import BuildContext
 from ale.protocols import ServiceContainer
 from ale.sandboxes import check_shared
 from ale.types import ImageInfo, SandboxInfo, SandboxSpec, replace
-from ale_sandboxing.container import stream, worker
+from ale_sandboxing.container import names, stream, worker
 from ale_sandboxing.container.api import Engine
 from ale_sandboxing.container.capabilities import bounds_ipc, capabilities_of
 from ale_sandboxing.container.carrying import Carried
 from ale_sandboxing.container.commands import Commands
 from ale_sandboxing.container.engine import About, ConflictError, NotFoundError
 from ale_sandboxing.container.files import Files
+from ale_sandboxing.container.here import is_here
 from ale_sandboxing.container.images import BUILD, KIND, Images
 from ale_sandboxing.container.judging import ContainerJudge, JudgeOpening, ReadyJudge
 from ale_sandboxing.container.network import Network, narrowed
@@ -429,6 +430,22 @@ class ContainerBackend:
         except BaseException:
             self._threads.background(lambda: self._engine.remove_image(tag))
             raise
+
+    async def names(self, box: Box) -> Mapping[str, bytes]:
+        """The files of names that the engine mounts, for a judge; empty where there is none, or
+        where nobody may write them."""
+        if "judge" not in self.capabilities.features or box.plan.read_only:
+            return {}
+
+        def read() -> Mapping[str, bytes]:
+            state = self._engine.state(box.name)
+            try:
+                here = is_here(state.pid, state.id)
+                return names.mounted(state.pid, box.name) if here else {}
+            except OSError:  # it has ended
+                return {}
+
+        return await self._threads.call(read)
 
     @contextlib.asynccontextmanager
     async def judge(

@@ -132,6 +132,8 @@ class Carried:
     not use them."""
     _indexes: list[str] = field(factory=list, init=False)
     """Paths of indexes of git."""
+    _elsewhere: set[str] = field(factory=set, init=False)
+    """Changed files that lie in no layer of the source's."""
 
     def copy(self) -> None:
         """Copy. Nothing may change the source meanwhile.
@@ -167,7 +169,17 @@ class Carried:
         removed = [CarriedChange(path=path, kind="removed") for path in self._removed]
         return sorted([*found, *removed], key=lambda change: change.path)
 
+    def watch_changed(self, path: str) -> None:
+        """Tell of the use of a file that was changed, and is in no layer of the source's."""
+        place = f"{self.target.upper}{path}"
+        os.utime(place, ns=(0, os.lstat(place).st_mtime_ns), follow_symlinks=False)
+        if (times := _Times.of(place)) is not None:
+            self._times[path] = times
+            self._elsewhere.add(path)
+
     def _change(self, path: str) -> CarriedChange:
+        if path in self._elsewhere:
+            return CarriedChange(path=path, kind="changed")
         old = self.source.in_image(path)
         if old is None:
             return CarriedChange(path=path, kind="added")

@@ -3,16 +3,16 @@
 import asyncio
 import contextlib
 import os
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from ale.errors import SandboxDamagedError, SandboxError, UnsupportedError
 from ale.judging import EVERYTHING, Upper
 from ale.types import CarriedChange
+from ale_sandboxing.container import names
 from ale_sandboxing.container.api import Engine
 from ale_sandboxing.container.carrying import Carried, Layers
 from ale_sandboxing.container.engine import About, Mount, Plan
@@ -105,6 +105,8 @@ class JudgeOpening:
     since: float
     still: bool
     without: Collection[str]
+    names: Mapping[str, bytes] = field(factory=dict)
+    """The mounted files of names as they were when the agent began."""
 
     def plan(self, about: About, plan: Plan) -> Plan:
         """The judge's container.
@@ -134,10 +136,11 @@ class JudgeOpening:
             self.since,
             self.without,
             root=Path(f"/proc/{its.pid}/root"),
-            mounts=_mounts(its.pid),
+            mounts=names.mounts(its.pid),
         )
         self._carry(engine, carried)
         self._fill(engine, about, plan)
+        self._own_names(about, carried, its.pid)
         return carried, its.pid
 
     def launch(self, engine: Engine, about: About, plan: Plan) -> Carried:
@@ -154,7 +157,24 @@ class JudgeOpening:
         self._carry(engine, carried)
         engine.start(plan.name)
         self._fill(engine, about, plan)
+        self._own_names(about, carried, engine.state(plan.name).pid)
         return carried
+
+    def _own_names(self, about: About, carried: Carried, pid: int) -> None:
+        """Give it files of names of its own, as they are now or, where left out, were. Blocks.
+
+        Args:
+            pid: of its first process.
+
+        Raises:
+            UnsupportedError: the kernel does not let this process.
+        """
+        now = names.mounted(about.pid, self.container)
+        for path in names.mounts(pid) & self.names.keys() & now.keys():
+            left_out = path in self.without or EVERYTHING in self.without
+            names.detach(pid, {path: self.names[path] if left_out else now[path]})
+            if not left_out and now[path] != self.names[path]:
+                carried.watch_changed(path)
 
     def _carry(self, engine: Engine, carried: Carried) -> None:
         still = contextlib.nullcontext() if self.still else engine.paused(self.container)
@@ -186,16 +206,6 @@ def seen(started: "asyncio.Future[ReadyJudge]") -> None:
     """Mark its exception as retrieved: nobody may come to wait for it."""
     if not started.cancelled():
         started.exception()
-
-
-def _mounts(pid: int) -> frozenset[str]:
-    """Paths of a process's other file systems."""
-    lines = Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape").splitlines()
-    places = (
-        re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split()[4])
-        for line in lines
-    )
-    return frozenset(place for place in places if place != "/")
 
 
 def _in_memory(pid: int, folder: str) -> Layers:

@@ -19,6 +19,7 @@ from ale_sandboxing.container.commands import Commands, Running
 from ale_sandboxing.container.engine import Image, Plan
 from ale_sandboxing.container.files import Files
 from ale_sandboxing.container.mounted import Mounted
+from ale_sandboxing.container.names import changed_by_engine
 from ale_sandboxing.container.network import Network, narrowed
 from ale_sandboxing.container.plan import with_group
 from ale_sandboxing.container.pool import NoProcessError
@@ -112,6 +113,7 @@ class _Backend(Protocol):
         self, box: Box, how: judging.JudgeOpening, ready: judging.ReadyJudge | None
     ) -> AbstractAsyncContextManager["ContainerJudge"]: ...
     async def ready_judge(self, box: Box, user: str | None) -> judging.ReadyJudge: ...
+    async def names(self, box: Box) -> Mapping[str, bytes]: ...
     async def service(self, box: Box, name: str) -> ServiceContainer: ...
     async def fork(self, box: Box, spec: SandboxSpec, network: Network) -> "ContainerSandbox": ...
     async def snapshot(self, box: Box, network: Network) -> str: ...
@@ -151,6 +153,7 @@ class ContainerSandbox(BaseSandbox):
         self._user: str | None = None
         self._switched = False
         self._began: float | None = None
+        self._names: Mapping[str, bytes] = {}
         self._ready: asyncio.Future[ReadyJudge] | None = None
         self._known_users: set[str] = set()
         self._sessions: list[ContainerSession] = []
@@ -330,6 +333,7 @@ class ContainerSandbox(BaseSandbox):
     async def agent_started(self, user: str | None) -> None:
         """Switch to the agent's user. See `ale.protocols.HasAgentUser`."""
         if self._began is None:
+            self._names = await self._backend.names(self._box)
             self._began = time.time()  # as the kernel's clock has it, which stamps files
         await self.switch_user(user)
         if user is not None and self._made_workdir:
@@ -338,7 +342,12 @@ class ContainerSandbox(BaseSandbox):
     async def set_network(self, network: bool, hosts: Sequence[str] = ()) -> Mapping[str, str]:
         """Connect to the network or to hosts alone. See `ale.protocols.ChangesNetwork`."""
         self.check_open()
-        return await self._network.set(network, hosts)
+        before = await self._backend.names(self._box) if self._names else {}
+        variables = await self._network.set(network, hosts)
+        if self._names:
+            after = await self._backend.names(self._box)
+            self._names = changed_by_engine(self._names, before, after)
+        return variables
 
     def open_sibling(self, spec: SandboxSpec) -> AbstractAsyncContextManager["ContainerSandbox"]:
         """Open another sandbox. See `ale.protocols.OpensSiblings`."""
@@ -371,6 +380,7 @@ class ContainerSandbox(BaseSandbox):
             since=self._began or 0.0,
             still=not await self._commands.running(),
             without=without,
+            names=self._names,
         )
         async with self._backend.judge(self._box, how, await self._taken()) as judge:
             if self._switched:

@@ -157,6 +157,28 @@ class JudgeProbes:
                 await judge.settled()
                 assert await judge.made() == []
 
+    async def test_it_has_files_of_names_of_its_own(self, make: Make) -> None:
+        async with opened(make(capabilities=("DOCKER_DEFAULT",), network=True)) as sandbox:
+            first = await out(sandbox, "cat /etc/hosts")
+            await sandbox.agent_started(None)
+            async with sandbox.open_judge() as judge:
+                assert await out(judge.sandbox, "cat /etc/hosts") == first
+                assert list(await judge.used()) == []
+            await out(sandbox, "printf '127.0.0.1\\tmine\\n' >>/etc/hosts")
+            async with sandbox.open_judge() as judge:
+                assert list(await judge.used()) == []
+                await out(sandbox, "printf '127.0.0.1\\tlate\\n' >>/etc/hosts")
+                assert await out(judge.sandbox, "cat /etc/hosts") == f"{first}\n127.0.0.1\tmine"
+                assert [(one.path, one.kind) for one in await judge.used()] == [
+                    ("/etc/hosts", "changed")
+                ]
+                await out(judge.sandbox, "echo 127.0.0.1 judge >/etc/hosts")
+            assert "judge" not in await out(sandbox, "cat /etc/hosts")
+            for without in ("/etc/hosts", EVERYTHING):
+                async with sandbox.open_judge((without,)) as judge:
+                    assert await out(judge.sandbox, "cat /etc/hosts") == first
+                    assert list(await judge.used()) == []
+
     async def test_files_in_memory_are_carried(self, make: Make) -> None:
         async with opened(make(tmp_mb=8)) as sandbox:
             await sandbox.agent_started(None)
