@@ -30,10 +30,11 @@ SECTIONS = (
     "scorers, evaluation, observers, run, plugins"
 )
 RUN_OPTIONS = (
-    "budget, concurrency, contested, deterministic, directory, grading_timeout_s, "
+    "alert_if, budget, concurrency, contested, deterministic, directory, grading_timeout_s, "
     "keep, keep_checkpoints, keep_checkpoints_every, lost_sandbox, name, on_sigterm, "
     "open_timeout_s, preflight, refills, retries, rollouts, schedule, seed, setup_timeout_s, "
-    "staleness, steps, stop_after_broken, take_first, tasks_per_step, too_stale"
+    "staleness, steps, stop_after_broken, stop_if, take_first, tasks_per_step, too_stale, "
+    "webhook_env"
 )
 
 

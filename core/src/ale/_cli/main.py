@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 EXIT_CODES = """\
 Exit status: 0 success; 1 error; 2 invalid input, nothing was started; 3 finished, but some
-episodes broke; 4 ended early, as its budget is spent or it was asked to stop; 75 a process of the
-run was killed, and the run can be resumed; 130 interrupted; 143 terminated."""
+episodes broke; 4 ended early, as its budget is spent or it was asked to stop; 5 a rule of
+run.stop_if ended it; 75 a process of the run was killed, and the run can be resumed;
+130 interrupted; 143 terminated."""
 
 # Name, module and help line of each built-in command: `ale --help` imports none of them.
 _BUILT_IN = {

@@ -33,8 +33,9 @@ _REPLAY_TYPE = "llm.type=scripted"
 _CHANGED = 5
 """How many changed keys of a config are named."""
 _OTHER = "  to use it, choose another --directory"
-_ENDED_EARLY = 4
-"""Exit status of a run whose budget is spent, or that was asked to stop."""
+_ENDED_EARLY = {"drained": 4, "halted": 5}
+"""Exit status of a run whose budget is spent, or that was asked to stop; of one that a rule
+stopped."""
 _CAUSES = 5
 """How many causes of broken episodes the summary names."""
 
@@ -256,8 +257,8 @@ def _to_the_end(
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         click.echo(summary(run, finished, commands))
         code = interrupt.exit_code or (3 if finished.n_broken else 0)
-        if code == 0 and finished.outcome == "drained":
-            code = _ENDED_EARLY
+        if code == 0:
+            code = _ENDED_EARLY.get(finished.outcome, 0)
         if any(not task.done() for task in run.supervisor.abandoned):
             # A plugin keeps running although it was cancelled; asyncio would wait for it for ever.
             sys.stdout.flush()
@@ -411,6 +412,7 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         *([f"  model        {model}"] if (model := model_name(run.config.resolved)) else []),
         *(_stopped(run) if stopped else ()),
         *_spent(run, finished),
+        *([f"  stopped      {run.watch.stopped}"] if finished.outcome == "halted" else ()),
     ]
     if finished.n_graded or not stopped:
         lines.append(f"  success      {rate_line(index.training_attempts().values())}")

@@ -9,6 +9,7 @@ import attrs
 from attrs import evolve, field, frozen, validators
 
 from ale._config.environment import notes as environment_notes
+from ale._config.rules import are_rules
 from ale._registry import Registration
 from ale.errors import Problem
 from ale.plugin import doc, ge, gt, lt, optional
@@ -332,6 +333,31 @@ class RunOptions:
             "What the run may spend. When it is spent, the running episodes are finished and the "
             "run ends, with exit status 4; a resume with a larger budget continues it. Default: no "
             "limit.",
+            changeable=True,
+        ),
+    )
+    stop_if: tuple[str, ...] = field(
+        default=(),
+        validator=are_rules,
+        metadata=doc(
+            "Rules over the metrics of a step, such as 'entropy < 0.1 for 3 steps': when one "
+            "holds, the running episodes are finished and the run ends, with exit status 5; a "
+            "resume continues it.",
+            changeable=True,
+        ),
+    )
+    alert_if: tuple[str, ...] = field(
+        default=(),
+        validator=are_rules,
+        metadata=doc(
+            "Rules of the same form: when one begins to hold, a line says so, and an event.",
+            changeable=True,
+        ),
+    )
+    webhook_env: str | None = field(
+        default=None,
+        metadata=doc(
+            "The environment variable with an address that gets a POST for each alert and stop.",
             changeable=True,
         ),
     )

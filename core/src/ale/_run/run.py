@@ -67,6 +67,9 @@ class Run(Session):
                 async with self._steered():
                     self.check_budget()
                     outcome = await self._work(workers, plan)
+                    if outcome == "drained" and self.watch.stopped and not self.interrupt.signal:
+                        outcome = "halted"
+                    await asyncio.gather(*self.posting)
         except StoppedEarlyError:
             outcome = "stopped"
         except asyncio.CancelledError:
@@ -79,8 +82,7 @@ class Run(Session):
             spent = self.startup_s + self.context.clock() - started
             finished = self._finished(outcome, spent)
             with suppress(StoreError):  # a full disk was reported before: do not hide that
-                spent_all = self.budget_spent() if outcome == "drained" else None
-                found = self.early_stop.cause or spent_all
+                found = self.early_stop.cause or self._why_ended(outcome)
                 cause = {} if found is None else {"cause": found}
                 self.record_event("run_finished", outcome=outcome, **cause)
                 described = {"outcome": outcome, **self.store.index.totals()}
@@ -88,6 +90,12 @@ class Run(Session):
                 self.store.set_outcome(described, discard=outcome == "stopped")
             self.observers.notify("ale_run_finished", finished)
         return finished
+
+    def _why_ended(self, outcome: str) -> str | None:
+        """Why the run ended early, if it did so by itself."""
+        if outcome == "halted":
+            return str(self.watch.stopped)
+        return self.budget_spent() if outcome == "drained" else None
 
     @asynccontextmanager
     async def _steered(self) -> AsyncIterator[None]:

@@ -1,5 +1,6 @@
 """The state that all who work on a run share: its parts, observers, times and early stop."""
 
+import asyncio
 import math
 import traceback
 from collections import defaultdict
@@ -18,13 +19,14 @@ from ale._run.interrupt import Interrupt
 from ale._run.parts import EVENTS, Parts, Tasks
 from ale._run.spending import Spending, spending_of
 from ale._run.timeouts import Supervisor
+from ale._run.watching import Watch, figures_of, post
 from ale._store import RunDirectory
 from ale._store.diagnosis import Causes
 from ale._store.groups import GroupKey
 from ale.errors import AleError
 from ale.plugin import PROJECT, BuildContext
 from ale.text import shorten
-from ale.types import Episode
+from ale.types import Episode, StepReport
 
 
 class Times:
@@ -239,6 +241,11 @@ class Session:
         init=False,
     )
     """None without a budget."""
+    watch: Watch = field(
+        default=Factory(lambda self: Watch.of(self.config), takes_self=True), init=False
+    )
+    posting: set[asyncio.Task[None]] = field(factory=set, init=False)
+    """Alerts on their way."""
     observers: Observers = field(default=Factory(_observers, takes_self=True), init=False)
 
     def spend(self, episode: Episode) -> None:
@@ -255,6 +262,38 @@ class Session:
         """Let the run drain if its budget is spent."""
         if (spent := self.budget_spent()) is not None:
             self.interrupt.drain(f"Finishing the running episodes; the budget is spent: {spent}.")
+
+    def check_rules(self, report: StepReport) -> None:
+        """Alert if a rule begins to hold with a step; let the run drain if it is to stop."""
+        watch = self.watch
+        if not watch.stop_if and not watch.alert_if:
+            return
+        figures = figures_of(report.metrics, self.store.path)
+        for message in watch.missing(figures):
+            self.say(message)
+        for alert in watch.of_step(report.step, figures):
+            facts = {"step": alert.step, "rule": alert.rule.text, "value": alert.value}
+            facts["stops"] = alert.stops
+            self.record_event("alert", **facts)
+            self.report(str(alert))
+            self._post({"run": self.context.run_id, **facts, "message": str(alert)})
+        if watch.stopped is not None:
+            self.interrupt.drain("Finishing the running episodes: a rule stops the run.")
+
+    def _post(self, content: Mapping[str, Any]) -> None:
+        variable = self.config.run.webhook_env
+        if variable is None:
+            return
+
+        async def send() -> None:
+            try:
+                await post(self.context.environ[variable], content)
+            except OSError as error:
+                self.say(f"an alert did not reach the address in {variable}: {error}")
+
+        task = asyncio.create_task(send())
+        self.posting.add(task)
+        task.add_done_callback(self.posting.discard)
 
     def record_event(self, name: str, **facts: object) -> None:
         """Append to the event log."""

@@ -55,6 +55,7 @@ from ale._run.run import Run
 from ale._run.schedule import exceeds_staleness, stream_problems
 from ale._run.spending import price_problems
 from ale._run.timeouts import CLEANUP_S, Supervisor
+from ale._run.watching import rule_problems
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode
 from ale.errors import InputError, Problem
@@ -183,7 +184,8 @@ def _checked(config: RunConfig, name: str, host: Host, directory: Path | None) -
     context = host.context(config, path, run_id)
     _check_place(path, "run.directory" if directory is None else None)
     parts = build_parts(config, context)
-    if problems := [*remote_problems(config, parts)]:
+    problems = [*remote_problems(config, parts), *rule_problems(config, parts.trainer, context)]
+    if problems:
         raise InputError(problems)
     tasks = read_tasks(parts, host.registry, context)
     check_tasks(config, parts.sandbox, tasks)
@@ -355,7 +357,8 @@ def resume(
     manifest = reader.manifest
     context = host.context(config, path, str(manifest["run_id"]), manifest.get("created"))
     parts = build_parts(config, context)
-    if problems := [*remote_problems(config, parts), *price_problems(config)]:
+    problems = [*remote_problems(config, parts), *price_problems(config)]
+    if problems := [*problems, *rule_problems(config, parts.trainer, context)]:
         raise InputError(problems)
     if made:
         _refuse_secrets(config, {"train": (), "evaluation": ()}, host.redactor(config))

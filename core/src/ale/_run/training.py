@@ -158,6 +158,7 @@ class Training:
         write_report(folder, report)
         written = None if finish is None else asyncio.create_task(asyncio.to_thread(finish))
         self._saving = _Saving(report, written)
+        self._session.check_rules(report)
         if written is None:
             await self.saved()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from ale.protocols.llm import LLM
@@ -117,6 +117,17 @@ class IgnoresDemonstrations(Protocol):
     begin with demonstrations (`Start.demonstration`) is refused with it."""
 
     ignores_demonstrations: Literal[True]
+
+
+@runtime_checkable
+class NamesMetrics(Protocol):
+    """A trainer that names the metrics of its reports, so that a rule over another
+    one (`run.stop_if`, `run.alert_if`) is refused at the start."""
+
+    @property
+    def metric_names(self) -> Collection[str]:
+        """All that a step may have; a step may lack some."""
+        ...
 
 
 @frozen(kw_only=True)

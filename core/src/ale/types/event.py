@@ -92,7 +92,7 @@ class RunFinished:
     run_id: str
     directory: str
     outcome: str
-    """``completed``, ``drained``, ``cancelled`` or ``failed``."""
+    """``completed``, ``drained``, ``halted`` by a rule, ``cancelled`` or ``failed``."""
     n_graded: int
     n_broken: int
     n_succeeded: int

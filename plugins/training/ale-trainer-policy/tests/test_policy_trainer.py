@@ -26,6 +26,7 @@ from ale.testing.trainer import (
 from ale.types import Batch
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.imitation_options import ImitationOptions
+from ale_trainer_policy.metrics import NAMES
 from ale_trainer_policy.options import (
     PRESETS,
     LoraOptions,
@@ -506,3 +507,7 @@ async def test_metrics_have_the_names_of_the_readme(make_llm: Callable[..., Any]
     report = await attached(make_llm(), **fields).step(lab.batch_of(lab.random_group(1)))
     readme = (Path(__file__).parents[1] / "README.md").read_text()
     assert {name for name in report.metrics if f"`{name}`" not in readme} == set()
+    section = readme.partition("## Metrics")[2].partition("## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    listed = {name.strip(" `") for row in rows for name in row.split(",")}
+    assert listed == set(NAMES)

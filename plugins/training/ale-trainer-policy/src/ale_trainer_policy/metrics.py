@@ -39,6 +39,26 @@ COUNTS = (
 """Reported by every step, even when 0."""
 NORMS = ("grad_norm", "critic_grad_norm")
 QUANTILES = {"min": 0.0, "p05": 0.05, "p50": 0.5, "p95": 0.95, "max": 1.0}
+NAMES = (
+    *COUNTS,
+    *NORMS,
+    *(f"{name}_{level}" for name in ("ratio", "mismatch") for level in QUANTILES),
+    *("loss", "loss_rl", "loss_imitation", "loss_kl", "loss_entropy", "loss_value", "lr"),
+    *(
+        f"{name}_fraction"
+        for what in ("masked", "clipped")
+        for name in (what, f"{what}_above", f"{what}_below")
+    ),
+    *("clamped_fraction", "masked_chunks_fraction", "clamped_chunks_fraction"),
+    *("corrected_fraction", "corrected_capped_fraction", "corrected_dropped_fraction"),
+    *("effective_sample_size", "entropy", "kl_rollout", "kl_start"),
+    *("trajectories_without_hint", "hints_too_long", "hints_not_placed"),
+    *("tokens_of_successes", "tokens_of_others", "value_clipped_fraction"),
+    *("value_mean", "return_mean", "advantage_mean", "explained_variance"),
+    *("episodes_imitated", "next_turns_imitated", "next_turns_left_out"),
+    *("seconds", "tokens_per_second"),
+)
+"""The metrics that a step may have."""
 
 
 @define

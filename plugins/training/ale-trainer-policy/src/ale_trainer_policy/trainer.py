@@ -27,7 +27,7 @@ from ale_trainer_policy.freed import give_back
 from ale_trainer_policy.hints import Hints
 from ale_trainer_policy.learner import Learner
 from ale_trainer_policy.limits import LESS_MEMORY
-from ale_trainer_policy.metrics import MetricsAccumulator
+from ale_trainer_policy.metrics import NAMES, MetricsAccumulator
 from ale_trainer_policy.models import (
     check_quantised,
     fingerprint_of,
@@ -91,6 +91,11 @@ class PolicyTrainer:
     def has_critic(self) -> bool:
         """Does this trainer complete credit with the values of a critic?"""
         return self._critic is not None
+
+    @property
+    def metric_names(self) -> Sequence[str]:
+        """All that a step may have."""
+        return NAMES
 
     def attach(self, llm: LLM | None) -> None:
         """Take the model that samples.
