@@ -122,7 +122,7 @@ const useBeside = (run, offset) => {
   return { previous: at > 0 ? rows[at - 1] : null, next: at >= 0 ? rows[at + 1] : null };
 };
 
-const useKeys = (turn, turns, jump, fold, beside) => useEffect(() => {
+const useKeys = (turn, turns, jump, fold, run, beside) => useEffect(() => {
   const pressed = (event) => {
     if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
     const to = { j: turn + 1, k: turn - 1 }[event.key];
@@ -159,7 +159,7 @@ export const Episode = ({ about, run, offset, id, query }) => {
   }, []);
   const folded = query.get("calls") === "folded";
   const fold = () => replaceQuery({ calls: folded ? "" : "folded" });
-  useKeys(turn, episode ? episode.turns.length : 0, jump, fold, beside);
+  useKeys(turn, episode ? episode.turns.length : 0, jump, fold, run, beside);
   useEffect(() => {
     if (!episode) return;
     document.title = visible(episode.id);
