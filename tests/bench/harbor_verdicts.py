@@ -56,6 +56,7 @@ DOCKERFILES = {
 ARGUED = {
     "workdir-missing": "Harbor can run nothing in a folder that is not there; here it is made",
     "workdir": "as above",
+    "crlf-tests": "Harbor has no reward; here, a folder whose tests can't start is left out",
     "store": "it names CPUS and MEMORY, which Harbor 0.24 no longer sets",
     "service-that-ends": "docker compose 1 does not wait, and does not see it; 2 does",
     "service-that-fails": "as above",

@@ -189,7 +189,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         + _SERVED.removeprefix("#!/bin/bash\n"),
     },
     "agent-time-is-up": {
-        "task.toml": _toml("[agent]\ntimeout_sec = 2"),
+        "task.toml": _toml("[agent]\ntimeout_sec = 15"),
         "solution/solve.sh": "#!/bin/bash\necho right >out.txt\nsleep 60\n",
     },
     "tests-never-end": {

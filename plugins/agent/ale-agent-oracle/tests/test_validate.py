@@ -302,7 +302,36 @@ def test_near_goals_are_found_within_and_between_sets() -> None:
     long = "Sort the lines of the file in.txt by their second column and write them to out.txt"
     goals = {"a": long, "b": f"{long} please", "c": "Say hello"}
     assert [(each.task, each.other) for each in overlap(goals)] == [("a", "b"), ("b", "a")]
-    assert [each.task for each in overlap(goals, {"x": "say  HELLO"})] == ["c"]
+    assert [each.task for each in overlap(goals, {"x": "say  *HELLO*!"})] == ["c"]
+    assert overlap({"a": "Compute a + b"}, {"x": "Compute a - b"}) == []
+
+
+def test_a_goal_in_which_a_word_differs_is_noted() -> None:
+    words = "Write every line of in.txt to out.txt once in the order in which they {} there for us"
+    goals = {"a": words.format("appear"), "b": words.format("appeared")}
+    tasks = [Task(id=name, goal=goal, solution=("true",)) for name, goal in goals.items()]
+    first, _ = findings(tasks, {})
+    assert not first.problems
+    assert any("much of its goal is that of b" in note for note in first.notes)
+
+
+def test_grading_that_takes_most_of_its_time_speaks_against_a_task(tmp_path: Path) -> None:
+    def found(options: Mapping[str, float]) -> str:
+        spec = CriterionSpec(type="x", options=options)
+        task = Task(id="a", goal="Build.", solution=("true",), criteria=(spec, spec))
+        score = Score(criterion="x", passed=True, value=1.0)
+        seconds = {"grading": 11.0}
+        episode = Episode(
+            id="a", task_id="a", rollout=0, reward=1.0, scores=(score,), seconds=seconds
+        )
+        run = stored(tmp_path / f"run{len(options)}{sum(options.values())}", task, episode)
+        return str(findings([task], {"solution": run})[0].problems)
+
+    assert "grading the solution takes 11.0 s of limits of 20.0 s together" in found(
+        {"timeout_s": 10.0}
+    )
+    assert "grading" not in found({"timeout_s": 60.0})
+    assert "grading" not in found({})
 
 
 def test_the_fingerprint_is_of_content_and_not_of_places(tmp_path: Path) -> None:
@@ -478,3 +507,14 @@ def test_what_is_left_behind_speaks_against_a_task(tmp_path: Path) -> None:
     (found,) = findings([task], {"solution": stored(tmp_path / "run", task, episode)})
     assert any("leaves something behind (solution): the container" in p for p in found.problems)
     assert any("2 processes of the agent were ended" in note for note in found.notes)
+
+
+def test_a_config_without_a_sandbox_gets_the_best_here(
+    tasks: Callable[..., Path], registry: Registry, tmp_path: Path
+) -> None:
+    config = tmp_path / "tasks-only.yaml"
+    config.write_text(f"tasks: {{type: tbp, path: {tasks({'sound': SOUND})}}}\n")
+    chosen = [str(config), "--no-attacks", "-k", "1", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(validate, chosen, obj=registry)
+    assert done.exit_code == 0, done.output
+    assert "1 of 1 task valid" in done.output

@@ -12,7 +12,7 @@ from ale.runs import RunReader
 from ale.text import counted, seconds, shorten
 from ale.types import Environment, Episode, Task
 from ale_agent_oracle.attack import NOT_TRIED
-from ale_agent_oracle.validate.overlap import Near, overlap
+from ale_agent_oracle.validate.overlap import NEAR, Near, overlap
 from ale_agent_oracle.validate.phases import (
     ATTACKS,
     MODEL,
@@ -102,7 +102,8 @@ def findings(
         for episode in run.episodes:
             episodes[episode.task_id][phase].append(episode)
     goals = {task.id: task.goal for task in tasks}
-    near = {each.task: each for each in [*overlap(goals), *overlap(goals, against or {})]}
+    pairs = [*overlap(goals), *overlap(goals, against or {})]
+    near = {each.task: each for each in sorted(pairs, key=lambda pair: pair.share)}
     return [
         _finding(_Seen(task=task, episodes=episodes[task.id], near=near, band=band))
         for task in tasks
@@ -162,7 +163,8 @@ def _problems(seen: _Seen) -> Iterator[str]:
     yield from _readable(seen)
     yield from _left(seen)
     yield from _slow(seen)
-    if near := seen.near.get(seen.task.id):
+    near = seen.near.get(seen.task.id)
+    if near is not None and near.share >= NEAR:
         yield f"nearly the same goal as {near.other} ({near.share:.0%})"
     yield from _outside(seen)
 
@@ -216,6 +218,18 @@ def _slow(seen: _Seen) -> Iterator[str]:
         yield f"the solution takes {seconds(took)} of a limit of {seconds(limit)}"
     if any(score.timed_out for e in seen.episodes[SOLUTION] for score in e.scores):
         yield "grading the solution reaches a time limit"
+    allowed = _grading_limit(seen.task)
+    took = max((e.seconds.get("grading", 0.0) for e in seen.episodes[SOLUTION]), default=0.0)
+    if allowed is not None and took > _SLACK * allowed:
+        yield f"grading the solution takes {seconds(took)} of limits of {seconds(allowed)} together"
+
+
+def _grading_limit(task: Task) -> float | None:
+    """The sum of its criteria's time limits; None where one does not say its own."""
+    parts = [part for part in task.steps or (task,)]
+    limits = [each.options.get("timeout_s") for part in parts for each in part.criteria]
+    numbers = [each for each in limits if isinstance(each, int | float)]
+    return sum(numbers) if numbers and len(numbers) == len(limits) else None
 
 
 def _outside(seen: _Seen) -> Iterator[str]:
@@ -230,6 +244,9 @@ def _outside(seen: _Seen) -> Iterator[str]:
 def _notes(seen: _Seen, missed: Sequence[str]) -> Iterator[str]:
     yield from _images(seen.task.environment)
     yield from _offline(seen)
+    near = seen.near.get(seen.task.id)
+    if near is not None and near.share < NEAR:
+        yield f"much of its goal is that of {near.other} ({near.share:.0%})"
     if ended := _ENDED.search(" ".join(_details(seen, SOLUTION))):
         yield f"the solution leaves processes, and {ended[0]}"
     if missed:

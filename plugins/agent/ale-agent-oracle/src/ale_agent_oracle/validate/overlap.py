@@ -1,5 +1,6 @@
 """Tasks that nearly repeat each other, by the words of their goals."""
 
+import string
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,6 +10,8 @@ _WORDS = 5
 """Words in a row that are compared."""
 NEAR = 0.8
 """Share of common rows of words from which two goals are nearly the same."""
+ALIKE = 0.5
+"""Likewise, from which they are worth a look: one word in twenty may differ."""
 _COMMON = 200
 """A row of words of more goals than this is a phrase of all of them, and says nothing."""
 
@@ -20,11 +23,11 @@ class Near:
     task: str
     other: str
     share: float
-    """Jaccard index of their rows of words, in (0, 1]."""
+    """Jaccard index of their rows of words without marks around them, in (0, 1]."""
 
 
 def overlap(goals: Mapping[str, str], others: Mapping[str, str] | None = None) -> Sequence[Near]:
-    """The pairs that are nearly the same, the nearest other for each goal.
+    """The nearest other for each goal, where it is at least worth a look (`ALIKE`).
 
     Args:
         goals: by id.
@@ -52,7 +55,7 @@ def _nearest(
     if within:
         del shared[name]
     best = max(((_share(own, rows[each]), each) for each in shared), default=None)
-    return None if best is None or best[0] < NEAR else Near(name, best[1], best[0])
+    return None if best is None or best[0] < ALIKE else Near(name, best[1], best[0])
 
 
 def _share(a: frozenset[str], b: frozenset[str]) -> float:
@@ -60,7 +63,8 @@ def _share(a: frozenset[str], b: frozenset[str]) -> float:
 
 
 def _rows(goal: str) -> frozenset[str]:
-    return frozenset(_in_rows(goal.casefold().split()))
+    words = (word.strip(string.punctuation) or word for word in goal.casefold().split())
+    return frozenset(_in_rows([*words]))
 
 
 def _in_rows(words: Sequence[str]) -> Iterator[str]:

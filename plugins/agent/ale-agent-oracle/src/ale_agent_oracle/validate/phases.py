@@ -124,6 +124,7 @@ def plan(wanted: Wanted, registry: Registry, note: Callable[[str], None]) -> Val
     sections = {**(tree.mapping or {}), "run": Node({**run}, tree.file, tree.line)}
     if wanted.sandbox is not None and not wanted.target.is_dir():
         sections["sandbox"] = parse_choice(wanted.sandbox, option="--sandbox")
+    sections.setdefault("sandbox", from_plain({"type": "auto"}))
     if wanted.attempts == 0:
         sections["agent"] = from_plain({"type": "oracle"})
     tree = apply_overrides(Node(sections, tree.file, tree.line), wanted.overrides)

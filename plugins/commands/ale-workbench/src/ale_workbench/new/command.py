@@ -147,7 +147,7 @@ def _next(kind: "Kind", chosen: "Names", directory: Path) -> str:
             f"  {install_command()}",
             "  pytest",
             f"  ale {look}",
-            *(["  ale validate CONFIG  # with its tasks"] if kind.name == "tasks" else []),
+            *(["  ale validate validate.yaml"] if kind.name == "tasks" else []),
             f"Then replace the implementation in src/{chosen.module}/{kind.stem}.py.",
             *filter(None, [uv_note()]),
         ]

@@ -48,13 +48,15 @@ def render(kind: Kind, names: Names, about: About) -> Mapping[str, str]:
 
 
 def _modules(folder: Traversable, names: Names) -> Mapping[str, Traversable]:
-    """The kind's own files: tests, and the modules of the package."""
+    """The kind's own files: tests, the modules of the package, and examples beside the README."""
     found = {entry.name.removesuffix(SUFFIX): entry for entry in folder.iterdir()}
-    return {
-        f"tests/{name}" if name.startswith("test_") else f"src/{names.module}/{name}": found[name]
-        for name in sorted(found)
-        if name.endswith(".py")
-    }
+    return {_place(name, names): found[name] for name in sorted(found) if name != "use.md"}
+
+
+def _place(name: str, names: Names) -> str:
+    if not name.endswith(".py"):
+        return name
+    return f"tests/{name}" if name.startswith("test_") else f"src/{names.module}/{name}"
 
 
 def _fill(template: Traversable, values: Mapping[str, str]) -> str:
