@@ -21,7 +21,14 @@ SCOPE = Scope(workdir="/app", own=("/tests",))
 LINKS = ("/app/json", "/app/html")
 """To folders, of which one is a package."""
 VENV = "/app/.venv/lib/python3.11/site-packages"
-IMAGE = ("/usr/bin/cmp", f"{SITE}/numpy", "/usr/lib/x86_64-linux-gnu/libc.so.6", VENV)
+IMAGE = (
+    "/usr/bin/cmp",
+    "/checks",
+    "/app/dev",
+    f"{SITE}/numpy",
+    "/usr/lib/x86_64-linux-gnu/libc.so.6",
+    VENV,
+)
 
 
 def cache(*libraries: tuple[str, str]) -> bytes:
@@ -54,6 +61,10 @@ FILES = {
     "/app/tox.ini": b"[pytest]\naddopts = --co",
     "/app/pyproject.toml": b"[tool.pytest.ini_options]",
     "/app/setup.cfg": b"[metadata]",
+    "/app/.cargo/config": b"[target.x]\nrunner = 'true'",
+    "/app/.cargo/config.toml": b"[alias]\nt = 'test'",
+    "/app/ready/pyvenv.cfg": b"",
+    "/app/dev/pyproject.toml": b"[project]\ndependencies = ['pytest']",
     "/tests/deep/setup.cfg": b"[tool:pytest]",
     "/app/queue": b"\x7fELF",
     "/app/json/__init__.pyc": b"",
@@ -149,6 +160,11 @@ REPLACED = (
     "added /usr/lib/python311.zip",
     "added /usr/bin/pyvenv.cfg",
     "added /usr/pyvenv.cfg",
+    "added /app/.cargo/config",
+    "added /app/.cargo/config.toml",
+    "added /checks/conftest.py",
+    "changed /app/ready/bin/python",
+    "added /app/ready/bin/cmp",
     # Folders that were others meanwhile, and what is gone again.
     "changed /tests",
     "changed /app",
@@ -199,6 +215,9 @@ WORK = (
     "added /opt/app/lib/python3.11/site-packages/pip/__init__.py",
     "added /opt/app/lib/python3.11/site-packages/x.pth",
     "changed /opt/app/lib/python3.11/site-packages/",
+    "added /checks/out/conftest.py",
+    "added /app/ready/bin/mine",
+    "added /app/dev/pyproject.toml",
     "added /app/build/",
     "added /app/calendar",
     "added /app/out/json/",
@@ -219,6 +238,59 @@ async def test_what_a_check_runs_with_was_replaced(text: str) -> None:
 @pytest.mark.parametrize("text", WORK)
 async def test_what_a_build_adds_is_its_work(text: str) -> None:
     assert await replaced_among(FakeJudge([change(text)]), SCOPE) == []  # type: ignore[arg-type]
+
+
+async def test_programs_of_an_environment_that_a_build_makes_are_its_work() -> None:
+    made = [change("added /app/ready/pyvenv.cfg"), change("added /app/ready/bin/cmp")]
+    assert await replaced_among(FakeJudge(made), SCOPE) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("module", "pth", "told"),
+    [
+        ("/app/src/pytest.py", "plain.pth", True),
+        ("/app/src/pytest/__init__.py", "last.pth", True),
+        ("/app/src/numpy.py", "plain.pth", True),
+        ("/app/src/mine.py", "plain.pth", False),
+        ("/app/src/deep/pytest.py", "plain.pth", False),
+        ("/app/other/pytest.py", "plain.pth", False),
+    ],
+)
+async def test_modules_that_a_plain_pth_leads_to(
+    monkeypatch: pytest.MonkeyPatch, module: str, pth: str, told: bool
+) -> None:
+    monkeypatch.setitem(FILES, f"{SITE}/numpy/__init__.py", b"")
+    made = [change(f"added {module}"), change(f"added {LOCAL}/{pth}")]
+    found = await replaced_among(FakeJudge(made), SCOPE)  # type: ignore[arg-type]
+    assert found == ([f"{LOCAL}/{pth}"] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "configures"),
+    [
+        ("pyproject.toml", b"[project]\ndependencies = ['pytest']", False),
+        ("pyproject.toml", b"[tool.pytest.ini_options]\naddopts = '--co'", True),
+        ("pyproject.toml", b"[ tool . 'pytest' ]\naddopts = '--co'", True),
+        ("pyproject.toml", b'[tool]\n"pyt\\u0065st" = {ini_options = {}}', True),
+        ("pyproject.toml", b"[tool.uv]\nindex-url = 'x'", True),
+        ("pyproject.toml", b"[tool.poetry.dependencies]\npytest = '^8'", False),
+        ("pyproject.toml", b"[tool.pytest", True),
+        ("pyproject.toml", b"#" * (1 << 20) + b"\n[tool.pytest]", True),
+        ("pyproject.toml", b"a = " + b"[" * 100_000, False),
+        ("pyproject.toml", b"a = " + b"[" * 100_000 + b"pytest", True),
+        ("setup.cfg", b"[options]\ninstall_requires = pytest", False),
+        ("setup.cfg", b"[metadata]\r[tool:pytest]\n", True),
+        ("tox.ini", b"[testenv]\ndeps = pytest", False),
+        ("tox.ini", b"[pytest]", True),
+    ],
+)
+async def test_settings_of_pytest_are_a_section(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: bytes, configures: bool
+) -> None:
+    monkeypatch.setitem(FILES, f"/app/{name}", text)
+    made = [change(f"added /app/{name}")]
+    found = await replaced_among(FakeJudge(made), SCOPE)  # type: ignore[arg-type]
+    assert bool(found) == configures
 
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"

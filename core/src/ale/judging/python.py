@@ -4,6 +4,7 @@ import platform
 import posixpath
 import re
 import sys
+from collections.abc import Collection, Iterable
 
 from ale.errors import SandboxError
 from ale.judging.settings import content
@@ -36,6 +37,7 @@ _ALWAYS_SEARCHED = re.compile(
     r"(?:/usr(?:/local)?|/root/\.local|/home/[^/]+/\.local)/lib/python3[^/]*/(?:site|dist)-packages"
 )
 _ENTRY_POINT = b"pytest11"
+_APPENDED = re.compile(r"append\(['\"]([^'\"]*)")
 _APPENDS = re.compile(
     rb"^import sys; *sys\.path\.append\((['\"])[\w./-]*\1\);?\r?$", re.MULTILINE | re.ASCII
 )
@@ -102,12 +104,42 @@ async def runs_by_itself(change: CarriedChange, judge: Judge) -> bool:
     return await _image_has(folder, name, judge)
 
 
-async def _image_has(folder: str, name: str, judge: Judge) -> bool:
-    """Whether the image has a module of this name in one of the usual folders."""
+async def shadows(pth: str, others: Iterable[CarriedChange], judge: Judge) -> bool:
+    """Whether a ``.pth`` file leads to one of some new modules that is found in place of another.
+
+    Python's own library comes before what such a file leads to, and some installed modules after.
+    """
+    made = {other.path for other in others}
+    site, lines = posixpath.dirname(pth), (await content(pth, judge)).decode(errors="replace")
+    places = {posixpath.normpath(posixpath.join(site, line.strip())) for line in lines.splitlines()}
+    places |= {posixpath.normpath(found) for found in _APPENDED.findall(lines)}
+    for path in made:
+        found = module_at(path)
+        if found is None or found[0] not in places:
+            continue
+        if found[1] in MODULES or await _is_elsewhere(site, found[1], made, judge):
+            return True
+    return False
+
+
+async def _is_elsewhere(site: str, module: str, made: Collection[str], judge: Judge) -> bool:
+    for place in _places_beside(site):
+        for path in (f"{place}/{module}.py", f"{place}/{module}/__init__.py"):
+            if path not in made and await judge.has(path):
+                return True
+    return False
+
+
+def _places_beside(folder: str) -> set[str]:
+    """The usual folders of packages of the same Python."""
     version = next(iter(re.findall(r"python3(?:\.\d+)?", folder)), "python3")
     bases = [f"/usr/lib/{version}", f"/usr/local/lib/{version}", "/usr/lib/python3"]
-    places = {folder, *(f"{base}/{kind}-packages" for base in bases for kind in ("site", "dist"))}
-    for place in places:
+    return {folder, *(f"{base}/{kind}-packages" for base in bases for kind in ("site", "dist"))}
+
+
+async def _image_has(folder: str, name: str, judge: Judge) -> bool:
+    """Whether the image has a module of this name in one of the usual folders."""
+    for place in _places_beside(folder):
         for file in (name, f"{name}.py"):
             if await judge.has(f"{place}/{file}", image=True):
                 return True

@@ -6,6 +6,7 @@ it changes of the image's programs, libraries, shells' settings and tests is not
 
 import posixpath
 import re
+from collections.abc import Sequence
 
 from ale.judging import loader, python, tools
 from ale.judging.settings import is_setting, is_setting_of_git
@@ -69,10 +70,13 @@ def _with_above(folder: str) -> list[str]:
 
 async def replaced_among(judge: Judge, scope: Scope) -> list[str]:
     """The paths of such changes."""
-    return [each.path for each in await judge.made() if await _replaces(each, judge, scope)]
+    made = await judge.made()
+    return [each.path for each in made if await _replaces(each, made, judge, scope)]
 
 
-async def _replaces(change: CarriedChange, judge: Judge, scope: Scope) -> bool:
+async def _replaces(
+    change: CarriedChange, made: Sequence[CarriedChange], judge: Judge, scope: Scope
+) -> bool:
     path = change.path
     if change.kind == "added" and path.endswith("/"):
         return await _passes(path.rstrip("/"), judge, scope)
@@ -83,9 +87,21 @@ async def _replaces(change: CarriedChange, judge: Judge, scope: Scope) -> bool:
     if any(tools.is_below(path, folder) for folder in scope.own):
         return change.kind != "added" and not path.endswith("/")
     if (site := _PACKAGES.match(path)) is not None:
-        return await _is_of_packages(change, site["site"], judge)
+        return await _is_of_packages(change, site["site"], made, judge)
+    return await _is_elsewhere(change, made, judge, scope)
+
+
+async def _is_elsewhere(
+    change: CarriedChange, made: Sequence[CarriedChange], judge: Judge, scope: Scope
+) -> bool:
+    path = change.path
     if change.kind != "removed" and await _is_of_git(path, judge):
         return True
+    if await tools.is_program_of_venv(path, judge):
+        environment = posixpath.dirname(posixpath.dirname(path)) + "/pyvenv.cfg"
+        if all(each.path != environment for each in made):  # it was there before
+            name = posixpath.basename(path)
+            return change.kind != "added" or await loader.has_any(judge, scope.path, name)
     if any(tools.is_below(path, folder) for folder in (scope.workdir, *tools.PASSING)):
         return False
     return await _is_of_system(change, judge, scope)
@@ -124,8 +140,11 @@ async def _is_first(change: CarriedChange, judge: Judge, scope: Scope) -> bool:
     if change.kind == "removed" or path.endswith("/"):
         return False
     folder = posixpath.dirname(path)
+    if folder.endswith("/.cargo"):
+        folder = posixpath.dirname(folder)
     own = any(tools.is_below(folder, each) for each in scope.own)
-    if (own or tools.is_below(scope.workdir, folder)) and await is_setting(path, judge):
+    above = any(tools.is_below(each, folder) for each in (scope.workdir, *scope.own))
+    if await is_setting(path, judge) and (own or above or await _is_of_image(folder, judge)):
         return True
     found = python.module_at(path)
     if found is None or found[1] not in python.MODULES:
@@ -135,6 +154,13 @@ async def _is_first(change: CarriedChange, judge: Judge, scope: Scope) -> bool:
     return first and await python.is_found(path, judge)
 
 
+async def _is_of_image(folder: str, judge: Judge) -> bool:
+    """Whether the image has a folder in which tests or sources may be."""
+    if any(tools.is_below(folder, each) for each in tools.PASSING) or _PACKAGES.match(f"{folder}/"):
+        return False
+    return await judge.has(folder, image=True)
+
+
 async def _is_of_git(path: str, judge: Judge) -> bool:
     """Whether it is a setting of git; hooks run where somebody commits, and that is work."""
     if _OF_GIT.search(path) is None or "/hooks/" in path:
@@ -142,15 +168,20 @@ async def _is_of_git(path: str, judge: Judge) -> bool:
     return await is_setting_of_git(path, judge)
 
 
-async def _is_of_packages(change: CarriedChange, site: str, judge: Judge) -> bool:
+async def _is_of_packages(
+    change: CarriedChange, site: str, made: Sequence[CarriedChange], judge: Judge
+) -> bool:
     """Whether a change in a folder of packages is one to what the image's programs import."""
     if not await python.is_searched(site, judge):
         return False
-    if change.kind == "added":
-        return f"/{python.CACHE}/" not in change.path and (
-            await python.runs_by_itself(change, judge)
-        )
-    return True
+    if change.kind != "added":
+        return True
+    path = change.path
+    if f"/{python.CACHE}/" in path:
+        return False
+    if path.lower().endswith(".pth") and await python.shadows(path, made, judge):
+        return True
+    return await python.runs_by_itself(change, judge)
 
 
 async def _is_before_anothers(change: CarriedChange, judge: Judge, scope: Scope) -> bool:

@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+import tomllib
 
 from ale.errors import SandboxError
 from ale.judging import git
@@ -12,7 +13,8 @@ _SETTINGS = frozenset(
     | {"uv.toml", ".npmrc"}
 )
 _MAYBE_SETTINGS = frozenset({"pyproject.toml", "setup.cfg", "tox.ini"})
-_PYTEST = re.compile(rb"pytest|tool\.uv")
+_SECTION = re.compile(r"\s*\[\s*(?:tool:)?pytest\s*\]")
+_MAYBE = re.compile(rb"pytest|tool\.uv")
 _CARGO = re.compile(rb"runner|wrapper|linker|rustc|rustdoc|flags|alias")
 UNREADABLE = b"import pytest11 hookspath runner /"
 """Text that has whatever a setting is known by."""
@@ -26,12 +28,26 @@ async def is_setting(path: str, judge: Judge) -> bool:
     if name in _SETTINGS:
         return True
     if name in _MAYBE_SETTINGS:
-        return _PYTEST.search(await content(path, judge)) is not None
+        return _has_section(name, await content(path, judge))
     if name == ".python-version":  # also the path of any program
         return b"/" in await content(path, judge)
     if path.endswith(("/.cargo/config.toml", "/.cargo/config")):
         return _CARGO.search(await content(path, judge)) is not None
     return await is_setting_of_git(path, judge)
+
+
+def _has_section(name: str, data: bytes) -> bool:
+    """Whether there is a section that pytest or uv reads; also if that can't be told."""
+    if data == UNREADABLE:
+        return True
+    text = data.decode(errors="replace")
+    if name != "pyproject.toml":
+        return any(_SECTION.match(line) for line in text.splitlines())
+    try:
+        sections = tomllib.loads(text).get("tool", {})
+    except (ValueError, RecursionError):  # which another reader may understand
+        return _MAYBE.search(data) is not None
+    return not isinstance(sections, dict) or not sections.keys().isdisjoint(("pytest", "uv"))
 
 
 async def is_setting_of_git(path: str, judge: Judge) -> bool:
@@ -61,8 +77,9 @@ def _is_said(lines: bytes) -> bool:
 
 
 async def content(path: str, judge: Judge, longest: int = _LONGEST) -> bytes:
-    """A file of the judge; text that matches everything if it can't be read."""
+    """A file of the judge; text that matches everything if it can't be read, or is longer."""
     try:
-        return await judge.sandbox.read(path, max_bytes=longest)
+        data = await judge.sandbox.read(path, max_bytes=longest)
     except (OSError, SandboxError):
         return UNREADABLE
+    return data if len(data) < longest else UNREADABLE

@@ -113,7 +113,9 @@ async def _is_tool(change: CarriedChange, judge: Judge, scope: Scope) -> bool:
         return not passing and not _is_named(path, scope)
     if (site := python.SITE.fullmatch(path)) is not None:
         return await _is_tool_of_python(site["top"], change, judge)
-    if await is_setting(path, judge) or await _is_program_of_venv(path, judge):
+    if await is_setting(path, judge) or posixpath.basename(path) == "pyvenv.cfg":
+        return True
+    if await is_program_of_venv(path, judge):
         return True
     if _HIDDEN.match(path):
         return True
@@ -202,11 +204,9 @@ async def _places_of_packages(judge: Judge, scope: Scope) -> list[str]:
     return found
 
 
-async def _is_program_of_venv(path: str, judge: Judge) -> bool:
-    folder, name = posixpath.split(path)
-    if name == "pyvenv.cfg":
-        return True
-    above, base = posixpath.split(folder)
+async def is_program_of_venv(path: str, judge: Judge) -> bool:
+    """Whether it is a program of a virtual environment."""
+    above, base = posixpath.split(posixpath.dirname(path))
     return base == "bin" and await judge.has(f"{above}/pyvenv.cfg")
 
 
