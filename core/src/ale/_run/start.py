@@ -27,6 +27,7 @@ from ale._config.plugin_files import changed_files
 from ale._config.source import merge, parse_overrides
 from ale._registry import Registry
 from ale._run.dispatch import remote_problems
+from ale._run.fingerprint import fingerprint
 from ale._run.interrupt import Interrupt
 from ale._run.keeping import check_keeping
 from ale._run.manifest import (
@@ -68,8 +69,8 @@ from ale.protocols import (
     Start,
 )
 from ale.strict import from_plain
-from ale.text import tell
-from ale.types import Split, Task
+from ale.text import counted, tell
+from ale.types import Split, Task, replace
 
 
 @frozen(kw_only=True)
@@ -200,6 +201,7 @@ def _checked(config: RunConfig, name: str, host: Host, directory: Path | None) -
         *check_keeping(config, parts, tasks),
         *isolation_notes(config, parts.sandbox, tasks),
         *_lone_rollouts(config, parts, starts),
+        *_trained_evaluation(parts, tasks),
         *idle_notes(objective),
     )
     return Prepared(
@@ -242,6 +244,28 @@ def _lone_rollouts(config: RunConfig, parts: Parts, starts: Iterable[Start]) -> 
         f"credit '{config.credit.name}' compares the rollouts of a task from the same start, and "
         "each of them is the only one: every credit is 0, so that the trainer has nothing to "
         f"reinforce; raise run.rollouts, now {config.run.rollouts}"
+    ]
+
+
+def _trained_evaluation(parts: Parts, tasks: Tasks) -> list[str]:
+    """Says that tasks of the evaluation are trained on too, whatever their names there."""
+    evaluated = [ready.task for ready in tasks["evaluation"]]
+    if parts.trainer is None or not evaluated:
+        return []
+
+    def without_names(task: Task) -> str:
+        return fingerprint(replace(task, id="", description="", tags=(), metadata={}))
+
+    # Digests of all tasks take long, and most are told apart by what is asked.
+    asked = {(task.goal, task.setup_steps) for task in evaluated}
+    alike = [r.task for r in tasks["train"] if (r.task.goal, r.task.setup_steps) in asked]
+    trained = {without_names(task) for task in alike}
+    both = [task.id for task in evaluated if trained and without_names(task) in trained]
+    if not both:
+        return []
+    return [
+        f"evaluation.tasks: {len(both)} of {counted(len(evaluated), 'task')} trained on too, such "
+        f"as {both[0]}: success there does not show what holds for new tasks"
     ]
 
 
