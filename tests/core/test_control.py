@@ -21,7 +21,7 @@ def refused(message: str) -> None:
     pytest.fail(message)
 
 
-def carried_out(action: str, number: int | None) -> Mapping[str, Any]:
+def carried_out(action: str, number: int | str | None) -> Mapping[str, Any]:
     return {"action": action, "number": number}
 
 
@@ -100,7 +100,8 @@ async def test_what_a_killed_process_left_is_removed_and_what_runs_is_not(tmp_pa
         (b"{", "a line of JSON"),
         (b'{"action": "paus"}', "did you mean 'pause'?"),
         (b'{"action": "concurrency", "to": true}', "a number of at least 1"),
-        (b'{"action": "pause", "to": 3}', "a number of at least 1"),
+        (b'{"action": "pause", "to": 3}', "pause needs nothing else, found 3"),
+        (b'{"action": "cancel", "to": 3}', "the id of an episode"),
     ],
 )
 def test_a_request_that_is_none_is_refused(line: bytes, said: str) -> None:

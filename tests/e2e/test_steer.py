@@ -178,11 +178,84 @@ def test_a_run_ends_after_its_step(workshop: Any, gate: Path) -> None:
     assert len(workshop.lines()) == 6
 
 
+def test_a_cancelled_episode_is_broken_by_a_person_and_not_tried_again(
+    workshop: Any, gate: Path
+) -> None:
+    running = started(workshop, held(gate), retries=3, stop_after_broken=1)
+    run = str(workshop.run)
+    workshop.wait_for(lambda: [e["stage"] for e in state(workshop)["episodes"]] == ["agent"] * 2)
+    assert {each["id"] for each in state(workshop)["episodes"]} == {"0-t-0", "0-t-1"}
+    assert "0-t-1    agent" in workshop.succeeds("steer", run).out
+    refused = workshop.ale("steer", run, "cancel", "0-t-11")
+    assert refused.code == 2
+    assert "no episode '0-t-11' is running" in refused.err
+    assert "did you mean '0-t-1'?" in refused.err
+    state(workshop, "cancel", "0-t-1")
+    workshop.wait_for(lambda: len(workshop.lines()) == 1)
+    [cancelled] = workshop.lines()
+    assert cancelled["id"] == "0-t-1"
+    assert (cancelled["failure"]["stage"], cancelled["failure"]["kind"]) == (
+        "agent",
+        "CancelledByUserError",
+    )
+    assert cancelled.get("reward") is None
+    assert not cancelled.get("earlier_failures")
+    gate.touch()
+    ended = running.ended()
+    assert ended.code == 3, "the others go on, and do not break"
+    assert "CancelledByUserError: a person cancelled it, with 'ale steer'" in ended.out
+    assert len(workshop.lines()) == 6
+    [event] = [e for e in workshop.lines("events.jsonl") if e["event"] == "steered"]
+    assert (event["action"], event["episode"]) == ("cancel", "0-t-1")
+
+
+def test_a_policy_is_evaluated_when_that_is_asked_for_and_after_a_kill_too(
+    workshop: Any, gate: Path
+) -> None:
+    """After step 0 of 3, where the config wants an evaluation at the start and the end alone."""
+    slow, free = workshop.folder / "slow", workshop.folder / "free"
+    wait = f"if [ -e {slow} ]; then until [ -e {free} ]; do sleep 0.05; done; fi; touch done"
+    workshop.task("t")
+    for name in ("quick", "held"):
+        criteria = [{"type": "command_exit_code", "command": "true"}]
+        task = {"id": name, "goal": "Do it.", "success_criteria": criteria}
+        workshop.write(f"evaluation/{name}.yaml", task)
+    workshop.scripted(
+        {
+            "tasks": {"held": [[{"shell": wait}, FINISH]], "quick": [[FINISH]]},
+            "default": held(gate),
+        },
+        trainer={"type": "export", "path": "rows"},
+        evaluation={
+            "tasks": {"type": "tbp", "path": "evaluation"},
+            "every": 10,
+            "temperatures": [0],
+        },
+        run={"rollouts": 2, "steps": 3},
+    )
+    running = workshop.start("run", "run.yaml")
+    workshop.wait_for(lambda: workshop.runs and len(workshop.lines()) == 2)
+    slow.touch()
+    assert state(workshop, "evaluate")["evaluates_after_step"] is True
+    gate.touch()
+    workshop.wait_for(lambda: len(workshop.lines()) == 5)
+    running.signal(signal.SIGKILL)
+    running.ended()
+    free.touch()
+    workshop.succeeds("run", "--resume", str(workshop.run))
+    events = workshop.lines("events.jsonl")
+    assert [e["step"] for e in events if e["event"] == "evaluation_finished"] == [0, 1, 3]
+
+
 def test_what_can_t_be_asked_is_refused(workshop: Any, gate: Path) -> None:
     running = started(workshop, held(gate))
     run = str(workshop.run)
     assert workshop.ale("steer", run, "concurrency").code == 2
     assert workshop.ale("steer", run, "pause", "3").code == 2
+    assert workshop.ale("steer", run, "cancel").code == 2
+    assert "a number of at least 1" in workshop.ale("steer", run, "concurrency", "0").err
+    assert "a number of at least 1" in workshop.ale("steer", run, "concurrency", "many").err
+    assert "no section evaluation" in workshop.ale("steer", run, "evaluate").err
     assert "Invalid value" in workshop.ale("steer", run, "halt").err
     assert "did you mean 'resume'?" in workshop.ale("steer", run, "resum").err
     for request in (b"[]\n", b'{"action": "concurrency", "to": true}\n', b"x" * 9000 + b"\n"):

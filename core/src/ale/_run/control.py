@@ -20,6 +20,7 @@ from typing import Any
 
 from attrs import define, field
 
+from ale._run.episode import EpisodeRunner
 from ale._store import RunReader
 from ale._store.lock import holder
 from ale.errors import AleError, InputError, StoreError, nearest
@@ -29,7 +30,9 @@ NAMED = "control"
 """The file in a run's directory that names the socket; gone when the run has ended."""
 _SOCKET = "socket"
 _PREFIX = "ale-control-"
-ACTIONS = ("state", "pause", "resume", "concurrency", "stop", "stop-after-step")
+ACTIONS = (
+    *("state", "pause", "resume", "concurrency", "cancel", "evaluate", "stop-after-step", "stop"),
+)
 _LONGEST = 4096
 """Bytes of a request."""
 _PATIENCE_S = 10.0
@@ -50,8 +53,12 @@ class Control:
     """No further episode starts."""
     stops: bool = False
     """The run ends after the step that it is in."""
+    evaluates: bool = False
+    """The policy is evaluated after the step that the run is in."""
     running: int = 0
     """Episodes that run."""
+    here: EpisodeRunner | None = None
+    """Runs the episodes; None where they run elsewhere."""
     on_change: list[Callable[[], object]] = field(factory=list)
     """Are called when the state was changed."""
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -81,11 +88,32 @@ class Control:
             "concurrency": self.concurrency,
             "running": self.running,
             "stops_after_step": self.stops,
+            "evaluates_after_step": self.evaluates,
         }
 
+    def cancel(self, id: str) -> None:
+        """End a running episode. Raises `InputError` if it does not run here."""
+        if self.here is None:
+            raise InputError.of("episodes run in other processes, where none can be cancelled")
+        if id not in (running := self.here.running):
+            hint = nearest(id, running) or "without an action, 'ale steer RUN' lists those that run"
+            raise InputError.of(f"no episode '{id}' is running", hint=hint)
+        self.here.cancel(id)
 
-def requested(line: bytes) -> tuple[str, int | None]:
-    """The action of a request, and its number.
+    def episodes(self) -> list[dict[str, Any]]:
+        """Those that run in this process, the longest first, with what they do."""
+        if self.here is None:
+            return []
+        now = self.here.context.monotonic()
+        running = sorted(self.here.running.items(), key=lambda each: each[1].since)
+        return [
+            {"id": id, "stage": each.stage, "seconds": round(now - each.since, 1)}
+            for id, each in running
+        ]
+
+
+def requested(line: bytes) -> tuple[str, int | str | None]:
+    """The action of a request, and what it is about.
 
     Raises:
         InputError: it is none.
@@ -97,24 +125,29 @@ def requested(line: bytes) -> tuple[str, int | None]:
     action = made.get("action") if isinstance(made, dict) else None
     if not isinstance(action, str):
         raise InputError.of('a request is a mapping with an "action"')
-    _check(action)
-    number = made.get("to")
-    if (action == "concurrency") != (type(number) is int and number >= 1):
-        raise InputError.of("the action concurrency, and no other, has a number of at least 1")
-    return action, number
+    to = made.get("to")
+    check(action, to)
+    return action, to
 
 
-def _check(action: str) -> None:
+def check(action: str, to: object) -> None:
+    """Raise `InputError` if there is no such action, or it is about something else."""
     if action not in ACTIONS:
         expected = "one of " + ", ".join(ACTIONS)
         hint = nearest(action, ACTIONS)
         raise InputError.of(f"there is no action '{action}'", expected=expected, hint=hint)
+    if action == "concurrency" and not (type(to) is int and to >= 1):
+        raise InputError.of("concurrency needs a number of at least 1")
+    if action == "cancel" and not isinstance(to, str):
+        raise InputError.of("cancel needs the id of an episode")
+    if to is not None and action not in ("concurrency", "cancel"):
+        raise InputError.of(f"{action} needs nothing else, found {to!r}")
 
 
 @contextlib.asynccontextmanager
 async def listening(
     folder: Path,
-    carry_out: Callable[[str, int | None], Mapping[str, Any]],
+    carry_out: Callable[[str, int | str | None], Mapping[str, Any]],
     report: Callable[[str], None],
 ) -> AsyncIterator[None]:
     """Take requests inside the block, of this process's user and of root.
@@ -193,20 +226,20 @@ def _forget_killed(folder: Path) -> None:
         named.unlink()
 
 
-def steer(folder: Path, action: str = "state", number: int | None = None) -> dict[str, Any]:
+def steer(folder: Path, action: str = "state", to: int | str | None = None) -> dict[str, Any]:
     """Ask a run that is running for one of `ACTIONS`; returns its state.
 
     Args:
         folder: the run's directory.
         action: ``state`` changes nothing.
-        number: of ``concurrency``.
+        to: the number of ``concurrency``, or the id of the episode to ``cancel``.
 
     Raises:
         InputError: there is no such action or run, the run does not run, or refuses.
         StoreError: it does not answer.
     """
-    _check(action)
-    made = {"action": action} | ({} if number is None else {"to": number})
+    check(action, to)
+    made = {"action": action} | ({} if to is None else {"to": to})
     state = RunReader(folder).state
     if holder(folder) is None:
         raise InputError.of(f"the run is not running: it is {state}", file=str(folder))

@@ -39,6 +39,8 @@ async def executing(session: Session, start_of: Callable[[Job], Start]) -> Async
         (split, each.task.id): each for split, tasks in session.tasks.items() for each in tasks
     }
 
+    session.control.here = None if session.parts.executor.remote else runner
+
     async def run_here(job: Job) -> Episode:
         return await runner.run(job, prepared[job.split, job.task.id], start_of(job), on_stage)
 

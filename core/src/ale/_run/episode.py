@@ -187,6 +187,20 @@ def failure_from(stage: Stage, error: Exception) -> Failure:
     )
 
 
+class CancelledByUserError(AleError):
+    """A person has cancelled the episode: it says nothing about the agent."""
+
+
+@define
+class Running:
+    """An episode that runs."""
+
+    given_up: "asyncio.Future[AleError]"
+    since: float
+    """Of the monotonic clock."""
+    stage: Stage = "queued"
+
+
 MOST_GRADED = 256
 """Number of episodes of one process that are graded at once."""
 
@@ -202,6 +216,14 @@ class EpisodeRunner:
     grading: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(MOST_GRADED), init=False)
     """One slot for each episode that may be graded at once: where thousands end together, those
     that wait need nothing new, and those that are graded come to an end and are stored."""
+    running: dict[str, Running] = field(factory=dict, init=False)
+    """By the episode's id."""
+
+    def cancel(self, id: str) -> None:
+        """End a running episode, which is then broken, and not tried again."""
+        given_up = self.running[id].given_up
+        if not given_up.done():
+            given_up.set_result(CancelledByUserError("a person cancelled it, with 'ale steer'"))
 
     async def run(
         self,
@@ -219,9 +241,28 @@ class EpisodeRunner:
             start: the start that the job names.
             on_stage: called whenever the episode enters a stage.
         """
-        failures: list[Failure] = []
+        given_up = asyncio.get_running_loop().create_future()
+        self.running[job.id] = Running(given_up, self.context.monotonic())
+        try:
+            return await self._attempts(job, prepared, start, on_stage)
+        finally:
+            del self.running[job.id]
+
+    async def _attempts(
+        self,
+        job: Job,
+        prepared: PreparedTask,
+        start: Start,
+        on_stage: Callable[[Job, Stage], None],
+    ) -> Episode:
+        running, failures = self.running[job.id], list[Failure]()
+
+        def entered(stage: Stage) -> None:
+            running.stage = stage
+            on_stage(job, stage)
+
         while True:
-            stages = StageTimer(self.context.monotonic, lambda stage: on_stage(job, stage))
+            stages = StageTimer(self.context.monotonic, entered)
             record = EpisodeRecord(damage=Damage(self.options.lost_sandbox))
             where = self.context.run_directory
             attempt = _Attempt(
@@ -230,6 +271,7 @@ class EpisodeRunner:
                 prepared=prepared,
                 start=start,
                 stages=stages,
+                given_up=running.given_up,
                 record=record,
                 keeping=Keeping.of(self.options.keep, job.task, where, job.id),
             )
@@ -249,6 +291,7 @@ class _Attempt:
     prepared: PreparedTask
     start: Start
     stages: StageTimer
+    given_up: "asyncio.Future[AleError]"
     record: EpisodeRecord
     keeping: Keeping | None
 
@@ -258,12 +301,13 @@ class _Attempt:
         try:
             async with self._restoring() as self.record.restoring:
                 supervisor, limit = self.runner.supervisor, self._longest_s()
-                await supervisor.run(self._pipeline(), limit, "the episode")
+                await supervisor.run(self._pipeline(), limit, "the episode", self.given_up)
         except Exception as error:
             failure = failure_from(self.stages.current, error)
             # The model component itself retries as often as its own options allow.
             lost = isinstance(error, LLMLostError)
-            self.record.retryable = lost or not isinstance(error, LLMError)
+            final = isinstance(error, LLMError | CancelledByUserError)
+            self.record.retryable = lost or not final
         self.stages.stop()
         return self.record.episode(
             self.job,

@@ -48,7 +48,7 @@ class Evaluator:
             shown: the demonstrations ended with this step; this is noted in the event log.
         """
         evaluation = self.config.evaluation
-        if evaluation is None or not (due or step % evaluation.options.every == 0):
+        if evaluation is None or not (due or self._is_due(step)):
             return True
         temperatures = [
             one for one in self.config.evaluation_temperatures if self._lacks(step, one)
@@ -72,6 +72,12 @@ class Evaluator:
             self._reported.add((step, temperature))
             self._session.observers.notify("ale_evaluation_finished", event)
         return True
+
+    def _is_due(self, step: int) -> bool:
+        """As the config says, or since an earlier process was asked for it and has begun."""
+        assert self.config.evaluation is not None
+        begun = ((step, one) not in self._reported for one in self.store.index.evaluated(step))
+        return step % self.config.evaluation.options.every == 0 or any(begun)
 
     async def again(self, step: int, tasks: Collection[str] | None = None) -> bool:
         """Evaluate tasks again, as further rollouts of the same policy.

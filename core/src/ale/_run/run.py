@@ -104,29 +104,43 @@ class Run(Session):
             async with listening(self.store.path, self._carry_out, self.say):
                 yield
 
-    def _carry_out(self, action: str, number: int | None) -> dict[str, Any]:
+    def _carry_out(self, action: str, to: int | str | None) -> dict[str, Any]:
         """Do what was asked for. Raises `InputError` if it can't be done."""
         if action == "state":
             return self._state()
         if self.conduct is not None and action != "stop":
             raise InputError.of("episodes come from elsewhere: only stop can be asked of this run")
-        if number is not None:
-            if problems := [*limit_problems(number, self.parts.sandbox)]:
+        about = self._acted(action, to)
+        self.control.changed()
+        self.record_event("steered", action=action, **about, **self.control.state())
+        return self._state()
+
+    def _acted(self, action: str, to: int | str | None) -> dict[str, Any]:
+        """Do it; what else the event says."""
+        control = self.control
+        if isinstance(to, int):
+            if problems := [*limit_problems(to, self.parts.sandbox)]:
                 raise InputError(problems)
-            self.control.concurrency = number
+            control.concurrency = to
+        elif to is not None:
+            control.cancel(to)
+            return {"episode": to}
         elif action in ("pause", "resume"):
-            self.control.paused = action == "pause"
+            control.paused = action == "pause"
+        elif action == "evaluate":
+            if self.config.evaluation is None:
+                raise InputError.of("the config has no section evaluation", path="evaluation")
+            control.evaluates = True
         elif action == "stop-after-step":
-            self.control.stops = True
+            control.stops = True
         else:
             self.interrupt.drain("Finishing the running episodes: the run was asked to stop.")
-        self.control.changed()
-        state = self._state()
-        self.record_event("steered", action=action, **state)
-        return state
+        return {}
 
     def _state(self) -> dict[str, Any]:
-        return {**self.control.state(), "stopping": self.interrupt.draining}
+        control = self.control
+        facts = {"stopping": self.interrupt.draining, "episodes": control.episodes()}
+        return {**control.state(), **facts}
 
     @contextmanager
     def _within_hours(self) -> Iterator[None]:

@@ -90,8 +90,10 @@ class Scheduler:
         still = not last and self.plan.demonstrates(step + 1)
         # The end of the demonstrations is evaluated, to show what imitation achieved.
         shown = self.plan.demonstrates(step) and not still
-        if not await self._evaluator.evaluate(step + 1, due=last or shown, shown=shown):
+        due = last or shown or self.session.control.evaluates
+        if not await self._evaluator.evaluate(step + 1, due=due, shown=shown):
             return False
+        self.session.control.evaluates = False
         # With staleness 0, no episode is sampled beside an evaluation: computing different rows
         # together can change a sampler's last digits.
         if not self.session.control.stops:

@@ -15,6 +15,7 @@ from ale import hookspecs
 from ale._config import RunConfig
 from ale._registry import Registry
 from ale._run.control import Control
+from ale._run.episode import CancelledByUserError
 from ale._run.interrupt import Interrupt
 from ale._run.parts import EVENTS, Parts, Tasks
 from ale._run.spending import Spending, spending_of
@@ -147,6 +148,8 @@ class EarlyStop:
         """
         if self._limit is None:
             return
+        if episode.failure is not None and episode.failure.kind == CancelledByUserError.__name__:
+            return  # it says nothing about the others
         self._causes.add(episode)
         if episode.failure is None or len(self._causes) > 1:
             self._limit = None  # the run works, or fails in several ways: check no more

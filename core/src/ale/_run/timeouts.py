@@ -30,12 +30,19 @@ class Supervisor:
         self.abandoned: list[asyncio.Task[Any]] = []
         """Tasks that ignored their cancellation; a run can't end them."""
 
-    async def run(self, call: Coroutine[Any, Any, T], limit_s: float | None, name: str) -> T:
+    async def run(
+        self,
+        call: Coroutine[Any, Any, T],
+        limit_s: float | None,
+        name: str,
+        given_up: "asyncio.Future[AleError] | None" = None,
+    ) -> T:
         """The result of `call`.
 
         Args:
             limit_s: seconds; None for no limit.
             name: what is called, for error messages.
+            given_up: as soon as it is done, the call is cancelled, and its result is raised.
 
         Raises:
             OverdueError: it took longer than `limit_s`, and was cancelled.
@@ -43,12 +50,15 @@ class Supervisor:
         """
         task = asyncio.ensure_future(_without_exit(call, name))
         try:
-            done, _ = await asyncio.wait({task}, timeout=limit_s)
+            waited: set[asyncio.Future[Any]] = {task} | ({given_up} if given_up else set())
+            await asyncio.wait(waited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await self._cancel(task)
             raise
-        if not done:
+        if not task.done():
             await self._cancel(task)
+            if given_up is not None and given_up.done():
+                raise given_up.result()
             if not task.done():
                 raise AleError(f"{name} was cancelled after {limit_s:g} s and did not end")
             if task.cancelled():
