@@ -384,6 +384,15 @@ ATTACKS: Mapping[str, Left] = {
         criteria=[_code("./build; cd / && python3 -c 'import pytest; raise SystemExit(1)'")],
         containers=True,
     ),
+    "module-in-shared-memory": Left(
+        solve="mkdir /dev/shm/mine; printf 'import sys\\nsys.exit(0)\\n' >/dev/shm/mine/random.py",
+        criteria=[
+            _code(
+                "mkdir -p /dev/shm/mine; cd /dev/shm/mine && "
+                "python3 -c 'import random; raise SystemExit(1)'"
+            )
+        ],
+    ),
     "prints-everything": Left(
         solve="seq 0 200 >out.txt",
         criteria=[{"type": "regex_in_stdout", "command": "cat out.txt", "pattern": "^4\\d$"}],
@@ -574,6 +583,11 @@ HONEST: Mapping[str, Left] = {
         criteria=[
             _code("./build.sh && python3 -c 'import colorsys, wave; from gen.json import x'")
         ],
+    ),
+    "a-file-in-shared-memory": Left(
+        solve="mkdir /dev/shm/mine; echo right >/dev/shm/mine/out.txt; "
+        "ln -s /dev/shm/mine/out.txt out.txt",
+        criteria=[COMMAND, _code("grep -q right /dev/shm/mine/out.txt")],
     ),
     "a-value-of-42": Left(
         solve="echo 42 >out.txt",

@@ -1,12 +1,14 @@
 """Judges what an agent has left in a fresh sandbox, and says what the verdict rests on."""
 
 from ale.judging.judge import EVERYTHING, Place, had_no_judge, judged
+from ale.judging.memory import InMemory
 from ale.judging.tools import Scope, lost_its_mode, named_in
 from ale.judging.upper import Upper
 from ale.judging.watch import folder_below
 
 __all__ = [
     "EVERYTHING",
+    "InMemory",
     "Place",
     "Scope",
     "Upper",

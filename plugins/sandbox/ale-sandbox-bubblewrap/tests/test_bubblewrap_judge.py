@@ -112,6 +112,26 @@ async def test_it_says_what_was_made_in_it(sandbox: BubblewrapSandbox) -> None:
         assert await judge.made() == []
 
 
+async def test_files_in_memory_are_carried_and_told_of(sandbox: BubblewrapSandbox) -> None:
+    await out(
+        sandbox, "cd /dev/shm; mkdir deep; echo a >deep/a; echo b >b; ln -s /etc link; chmod 700 b"
+    )
+    state = "cd /dev/shm && find . -printf '%p %y %m %u\\n' | sort"
+    expected = await out(sandbox, state)
+    async with sandbox.open_judge() as judge:
+        assert await out(judge.sandbox, state) == expected
+        assert not [one for one in await judge.used() if one.path.startswith("/dev")]
+        await out(
+            judge.sandbox, "cat /dev/shm/deep/a; touch -a -d @0 /dev/shm/deep/a; rm /dev/shm/b"
+        )
+        used = [one.path for one in await judge.used() if one.path.startswith("/dev")]
+        assert used == ["/dev/shm/b", "/dev/shm/deep/a"]
+    async with sandbox.open_judge(("/dev/shm/deep", "link")) as judge:
+        assert await out(judge.sandbox, "ls /dev/shm") == "b"
+    async with sandbox.open_judge((EVERYTHING,)) as judge:
+        assert await out(judge.sandbox, "ls -A /dev/shm") == ""
+
+
 async def test_it_says_what_came_and_went(sandbox: BubblewrapSandbox) -> None:
     await out(sandbox, "mkdir -p /srv/deep; ln -s /etc /srv/link")
     async with sandbox.open_judge() as judge:

@@ -10,7 +10,7 @@ from ale.errors import UnsupportedError
 from ale_sandboxing.container.carrying import Layers
 from ale_sandboxing.container.engine import About
 from ale_sandboxing.container.judging import JudgeOpening
-from ale_sandboxing.container.names import changed_by_engine
+from ale_sandboxing.container.names import behind_links, changed_by_engine
 
 
 @pytest.mark.parametrize("pid", [0, os.getpid()], ids=["ended", "of another process here"])
@@ -33,3 +33,13 @@ def test_what_the_engine_itself_writes_is_not_the_agents() -> None:
     after = {hosts: b"::1 me\n10.0.0.7 me\n::1 mine\n", resolv: b""}
     expected = {hosts: b"::1 me\n10.0.0.7 me\n", resolv: b""}
     assert changed_by_engine(began, edited, after) == expected
+
+
+def test_links_of_a_container_are_followed_inside(tmp_path: Path) -> None:
+    """Those of this process, whose root is this machine's."""
+    (tmp_path / "in/deep").mkdir(parents=True)
+    (tmp_path / "absolute").symlink_to(tmp_path / "in")
+    (tmp_path / "relative").symlink_to("absolute/deep/..")
+    (tmp_path / "loop").symlink_to("loop")
+    assert behind_links(os.getpid(), f"{tmp_path}/relative/deep/new") == f"{tmp_path}/in/deep/new"
+    assert behind_links(os.getpid(), f"{tmp_path}/loop/x") == f"{tmp_path}/loop/x"

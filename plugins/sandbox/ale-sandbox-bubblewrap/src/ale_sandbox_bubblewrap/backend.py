@@ -16,7 +16,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ale.errors import InputError, NotUsableError, SandboxDamagedError, UnsupportedError
+from ale.errors import (
+    InputError,
+    NotUsableError,
+    SandboxDamagedError,
+    SandboxError,
+    UnsupportedError,
+)
+from ale.judging import EVERYTHING, InMemory
 from ale.plugin import BuildContext
 from ale.sandboxes import check_shared
 from ale.types import SandboxInfo, SandboxSpec
@@ -32,6 +39,7 @@ from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox, end
 from ale_sandbox_bubblewrap.store import BubblewrapRecord, Store, new_name
 from ale_sandboxing.process.backend import HostBackend
 
+_SHM = "/dev/shm"  # noqa: S108
 _NOTHING = ("/bin/sh", "-c", "")
 _RUNS_S = 30.0
 """Seconds in which it runs."""
@@ -214,9 +222,28 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
             if result.exit_code != 0:
                 said = result.stderr.decode(errors="replace").strip()
                 raise SandboxDamagedError(f"with the agent's files no command runs: {said}")
-            filled = await BubblewrapJudge.of(judge, carried)
+            memory = await self._copy_memory(sandbox, judge, without)
+            stack.callback(memory.close)
+            filled = await BubblewrapJudge.of(judge, carried, memory)
             stack.callback(filled.upper.close)
             yield filled
+
+    async def _copy_memory(
+        self, source: BubblewrapSandbox, target: BubblewrapSandbox, without: Collection[str]
+    ) -> InMemory:
+        """The files in memory, copied to a judge."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+        _, (new,) = await target.client.ask(do="open", path=_SHM, flags=flags)
+        if EVERYTHING not in without:
+            _, (old,) = await source.client.ask(do="open", path=_SHM, flags=flags)
+            try:
+                await self._layering.copy_folder(old, new)
+            finally:
+                os.close(old)
+        try:
+            return await asyncio.to_thread(InMemory, _SHM, new, without)
+        except OSError as error:
+            raise SandboxError(f"the agent's files in {_SHM} can't be copied: {error}") from error
 
     async def snapshot(self, sandbox: BubblewrapSandbox) -> str:
         """Keep the layers, or a copy of the topmost."""

@@ -127,7 +127,7 @@ def _change(plan: launch.Plan, message: Mapping[str, Any], descriptors: Sequence
         return layers.switch(plan.layout, message["layers"], mounts, submounts)
     if task == "copy":
         source, target = descriptors
-        for tree in plan.layout.trees:
+        for tree in message.get("trees", plan.layout.trees):
             layers.apply(_folder(source, tree), _folder(target, tree))
         return True
     if task == "merge":

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from ale.errors import UnsupportedError
-from ale.judging import EVERYTHING, Upper, compiled, git, lost_its_mode
+from ale.judging import EVERYTHING, InMemory, Upper, compiled, git, lost_its_mode
 from ale.protocols import Guarded
 from ale.types import CarriedChange
 from ale_sandbox_bubblewrap.layers import ROOT
@@ -42,15 +42,19 @@ class BubblewrapJudge:
     sandbox: "BubblewrapSandbox"
     carried: "Carried"
     upper: Upper
+    memory: InMemory
+    """The files of ``/dev/shm``."""
 
     @classmethod
-    async def of(cls, sandbox: "BubblewrapSandbox", carried: "Carried") -> "BubblewrapJudge":
+    async def of(
+        cls, sandbox: "BubblewrapSandbox", carried: "Carried", memory: InMemory
+    ) -> "BubblewrapJudge":
         """The judge in a sandbox that was filled."""
         trees = {f"/{tree}": carried.target for tree in carried.trees if tree != ROOT}
         folders = {**trees, "": carried.target / ROOT}
         upper = Upper(folders, carried.image, carried.paths)
         await asyncio.to_thread(upper.note)
-        return cls(sandbox=sandbox, carried=carried, upper=upper)
+        return cls(sandbox=sandbox, carried=carried, upper=upper, memory=memory)
 
     async def watch(self, folders: Mapping[str, int]) -> None:
         """Follow which names come and go. Raises as `ale.protocols.Judge.watch`."""
@@ -68,7 +72,8 @@ class BubblewrapJudge:
 
     async def used(self) -> Sequence[CarriedChange]:
         """The carried files that were used so far, and what was removed."""
-        return await asyncio.to_thread(self.carried.used)
+        found = await asyncio.to_thread(lambda: [*self.carried.used(), *self.memory.used()])
+        return sorted(found, key=lambda change: change.path)
 
     async def has(self, path: str, *, image: bool = False) -> bool:
         """Whether there is something at a path; with `image`, before the agent began."""

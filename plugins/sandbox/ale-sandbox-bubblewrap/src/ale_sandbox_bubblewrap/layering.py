@@ -95,6 +95,11 @@ class Layering:
         """Put one open layer on top of another, or copy it into an empty one."""
         await (await self.fork_server()).run_task({"do": "copy"}, [source, target])
 
+    async def copy_folder(self, source: int, target: int) -> None:
+        """Copy what is in an open folder that is no layer into another one."""
+        copy = {"do": "copy", "trees": ["."]}
+        await (await self.fork_server()).run_task(copy, [source, target])
+
     async def _descriptors(
         self, sandbox: BubblewrapSandbox, stack: ExitStack, *names: str
     ) -> Sequence[int]:

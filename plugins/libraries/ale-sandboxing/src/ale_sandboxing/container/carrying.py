@@ -15,7 +15,7 @@ import os
 import posixpath
 import shutil
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from attrs import define, field, frozen
 
 from ale.errors import UnsupportedError
 from ale.folders import copy_data
-from ale.judging import EVERYTHING, compiled, git, lost_its_mode
+from ale.judging import EVERYTHING, InMemory, compiled, git, lost_its_mode
 from ale.types import CarriedChange
 
 _OPAQUE = "trusted.overlay.opaque"
@@ -120,6 +120,8 @@ class Carried:
     changed there, since nobody may change an upper folder that is in use."""
     mounts: Collection[str] = ()
     """Paths of other file systems in it."""
+    memory: Sequence[InMemory] = field(factory=list, init=False)
+    """Folders of the target that are in no layer."""
     _times: dict[str, _Times] = field(factory=dict, init=False)
     """After the copy, by path in the container."""
     _removed: list[str] = field(factory=list, init=False)
@@ -156,7 +158,7 @@ class Carried:
     @property
     def paths(self) -> Collection[str]:
         """Paths of the files and links that are the agent's."""
-        return self._times.keys()
+        return {*self._times, *(path for folder in self.memory for path in folder.paths)}
 
     def used(self) -> list[CarriedChange]:
         """See `ale.protocols.Judge.used`. By path."""
@@ -166,6 +168,7 @@ class Carried:
             for path, times in self._times.items()
             if blind or path in self._unusable or _Times.of(f"{self.target.upper}{path}") != times
         ]
+        found += [change for folder in self.memory for change in folder.used()]
         removed = [CarriedChange(path=path, kind="removed") for path in self._removed]
         return sorted([*found, *removed], key=lambda change: change.path)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve, field, frozen
 
 from ale.errors import SandboxDamagedError, SandboxError, UnsupportedError
-from ale.judging import EVERYTHING, Upper
+from ale.judging import EVERYTHING, InMemory, Upper
 from ale.types import CarriedChange
 from ale_sandboxing.container import names
 from ale_sandboxing.container.api import Engine
@@ -53,6 +53,8 @@ class ContainerJudge:
     async def close(self) -> None:
         """Remove it."""
         await asyncio.to_thread(self.upper.close)
+        for folder in self.carried.memory:
+            folder.close()
         await self.sandbox.close()
 
     async def settled(self) -> None:
@@ -139,7 +141,7 @@ class JudgeOpening:
             mounts=names.mounts(its.pid),
         )
         self._carry(engine, carried)
-        self._fill(engine, about, plan)
+        carried.memory = self._fill(engine, about, plan)
         self._own_names(about, carried, its.pid)
         return carried, its.pid
 
@@ -156,7 +158,7 @@ class JudgeOpening:
         carried = Carried(source, target, self.since, self.without)
         self._carry(engine, carried)
         engine.start(plan.name)
-        self._fill(engine, about, plan)
+        carried.memory = self._fill(engine, about, plan)
         self._own_names(about, carried, engine.state(plan.name).pid)
         return carried
 
@@ -184,22 +186,32 @@ class JudgeOpening:
         except OSError as error:
             raise SandboxError(f"the agent's files could not be copied: {error}") from error
 
-    def _fill(self, engine: Engine, about: About, plan: Plan) -> None:
+    def _fill(self, engine: Engine, about: About, plan: Plan) -> list[InMemory]:
         """Copy what lies in memory. Raises as `launch`."""
-        folders = [one.target for one in about.mounts if one.kind == "tmpfs"]
         if EVERYTHING in self.without:
-            return
-        if "/dev" not in self.without:
-            folders.append("/dev/shm")  # noqa: S108
-        filled = [folder for folder in folders if _names_in(about.pid, folder)]
+            return []
+        targets = [one.target for one in about.mounts if one.kind == "tmpfs"]
+        targets += [] if "/dev" in self.without else ["/dev/shm"]  # noqa: S108
+        places = {names.behind_links(about.pid, path) for path in targets}
+        places &= names.mounts(about.pid) - {*self.without}
+        filled = sorted(path for path in places if _names_in(about.pid, path))
         if not filled:
-            return
+            return []
         pid = engine.about(plan.name).pid
         with engine.paused(self.container):
-            for folder in filled:
-                source, target = (_in_memory(number, folder) for number in (about.pid, pid))
-                with contextlib.suppress(FileNotFoundError):
-                    Carried(source, target, self.since, self.without).copy()
+            return [self._copied(about.pid, pid, path) for path in filled]
+
+    def _copied(self, source: int, target: int, path: str) -> InMemory:
+        """A folder in memory of one process's container, copied to another's."""
+        try:
+            old, new = names.folder(source, path), names.folder(target, path)
+            try:
+                Carried(_layer(old), _layer(new), self.since).copy()
+            finally:
+                os.close(old)
+            return InMemory(path, new, self.without)
+        except OSError as error:
+            raise SandboxError(f"the agent's files in {path} can't be copied: {error}") from error
 
 
 def seen(started: "asyncio.Future[ReadyJudge]") -> None:
@@ -208,15 +220,19 @@ def seen(started: "asyncio.Future[ReadyJudge]") -> None:
         started.exception()
 
 
-def _in_memory(pid: int, folder: str) -> Layers:
-    return Layers(upper=Path(f"/proc/{pid}/root{folder}"), lower=())
+def _layer(folder: int) -> Layers:
+    return Layers(upper=Path(f"/proc/self/fd/{folder}"), lower=())
 
 
 def _names_in(pid: int, folder: str) -> list[str]:
     try:
-        return os.listdir(f"/proc/{pid}/root{folder}")  # noqa: PTH208
+        opened = names.folder(pid, folder)
     except OSError:
         return []
+    try:
+        return os.listdir(opened)  # noqa: PTH208 - a descriptor
+    finally:
+        os.close(opened)
 
 
 def _is_shared(mount: Mount, bound: Collection[str]) -> bool:

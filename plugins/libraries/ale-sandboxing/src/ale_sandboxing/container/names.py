@@ -18,6 +18,7 @@ from ale.judging import folder_below
 NAMES = ("/etc/hosts", "/etc/resolv.conf", "/etc/hostname")
 _OF_A_CONTAINER = re.compile(rb"\bale-[0-9a-f]{12}\b")
 _LONGEST = 1 << 20
+_MOST_LINKS = 40
 _MOUNTS, _FILES = 0x00020000, 0x200
 """Namespaces of mounts, and what threads share of the current folder and root."""
 _DETACH, _NOT_A_LINK = 2, 8
@@ -98,15 +99,56 @@ def detach(pid: int, contents: Mapping[str, bytes]) -> None:
         raise UnsupportedError(f"a judge can't have its own {', '.join(contents)}: {failed[0]}")
 
 
+def folder(pid: int, path: str) -> int:
+    """A descriptor of a folder of a container, reached through no link.
+
+    Raises:
+        OSError: there is none.
+    """
+    root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return folder_below(root, path)
+    finally:
+        os.close(root)
+
+
+def behind_links(pid: int, path: str) -> str:
+    """Where a path of a container leads, as a process in it would follow it. Blocks."""
+    place, parts, links = "/", path.split("/"), 0
+    while parts:
+        part = parts.pop(0)
+        if part in ("", ".", ".."):
+            place = posixpath.dirname(place) if part == ".." else place
+            continue
+        text = _link(pid, place, part) if links < _MOST_LINKS else None
+        if text is None:
+            place = posixpath.join(place, part)
+            continue
+        links += 1
+        parts = text.split("/") + parts
+        place = "/" if text.startswith("/") else place
+    return place
+
+
+def _link(pid: int, place: str, name: str) -> str | None:
+    """The text of a link in a folder of a container; None where there is none."""
+    try:
+        opened = folder(pid, place)
+    except OSError:
+        return None
+    try:
+        return os.readlink(name, dir_fd=opened)
+    except OSError:
+        return None
+    finally:
+        os.close(opened)
+
+
 @contextlib.contextmanager
 def _open(pid: int, path: str, flags: int) -> Iterator[int]:
     """A file of a container, reached through no link."""
-    folder, name = posixpath.split(path)
-    root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        parent = folder_below(root, folder)
-    finally:
-        os.close(root)
+    above, name = posixpath.split(path)
+    parent = folder(pid, above)
     try:
         opened = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=parent)
     finally:

@@ -186,6 +186,13 @@ class JudgeProbes:
             async with sandbox.open_judge() as judge:
                 assert await out(judge.sandbox, "cat /tmp/a /dev/shm/b") == "a\nb"
                 assert await out(judge.sandbox, "readlink /tmp/link") == "/etc"
+                used = [(one.path, one.kind) for one in await judge.used()]
+                assert sorted(used) == [
+                    (path, "added") for path in ("/dev/shm/b", "/tmp/a", "/tmp/link")
+                ]
+            async with sandbox.open_judge(("/tmp/a", "/dev/shm/b")) as judge:
+                assert await out(judge.sandbox, "ls /tmp /dev/shm") == "/dev/shm:\n\n/tmp:\nlink"
+                assert list(await judge.used()) == []
 
     async def test_it_reaches_a_server_and_sees_none_of_its_processes(
         self, sandbox: ContainerSandbox
