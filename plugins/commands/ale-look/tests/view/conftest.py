@@ -268,7 +268,17 @@ class Page:
         end = time.monotonic() + patience_s
         while not self.value(f"Boolean({expression})"):
             assert time.monotonic() < end, (expression, self.text()[:2000], self.errors)
+            if self._networks_changed():
+                self._ask("Page.reload")
             time.sleep(0.05)
+
+    def _networks_changed(self) -> bool:
+        """A request failed because a network of the machine came or went, as those of containers
+        do: Chromium then fails requests to loopback too. Such errors are forgotten.
+        """
+        others = [each for each in self.errors if "ERR_NETWORK_CHANGED" not in each]
+        changed, self.errors = len(others) < len(self.errors), others
+        return changed
 
     def text(self) -> str:
         """The text of the page that can be seen."""
@@ -298,6 +308,7 @@ def page(tmp_path: Path) -> Iterator[Page]:
     made = Page(tmp_path / "profile")
     yield made
     made.close()
+    made._networks_changed()
     assert made.errors == []
 
 

@@ -244,6 +244,9 @@ def test_a_copy_needs_nothing_but_a_server_of_files(
         page.until("document.querySelectorAll('.turn').length === 2")
         assert "+0.500" in page.text()
         assert "Search" not in page.text()
+        page.value("location.hash += '?schemes=double'")
+        page.until("document.querySelectorAll('.strip').length === 2")
+        assert "+2.000" in page.text()
 
 
 WIDE = "20260101-120000-3f2a-a-run-with-a-rather-long-name-of-its-own"

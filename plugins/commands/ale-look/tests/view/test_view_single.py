@@ -84,6 +84,19 @@ def test_values_stand_in_the_file(page: Page, runs: Path, registry: Registry) ->
     page.until("document.querySelector('.worth svg')")
 
 
+def test_credit_of_other_schemes_is_in_the_file(page: Page, runs: Path, registry: Registry) -> None:
+    url = report_of(runs / "first", registry=registry)
+    page.open(f"{url}#/run/first/e/0/0-rename-0?schemes=double%20mine")
+    page.until("document.querySelectorAll('.strip').length === 2")
+    heads = page.value("document.querySelector('.chunk header').innerText")
+    assert heads.split("\n")[:2] == ["single +0.500", "double +2.000"]
+    assert "no credit under mine in this copy" in page.text()
+    page.value("document.querySelector('[aria-label=\"remove double\"]').click()")
+    page.until("document.querySelectorAll('.strip').length === 1")
+    offered = page.value("[...document.querySelectorAll('#schemes option')].map((e) => e.value)")
+    assert sorted(offered) == ["double", "single"]
+
+
 def test_nothing_that_stands_in_the_file_can_run(page: Page, runs: Path) -> None:
     turns = turn(
         HOSTILE, calls=[(HOSTILE, json.dumps({HOSTILE: HOSTILE}))], observations=[HOSTILE + ANSI],
@@ -123,7 +136,7 @@ def test_nothing_that_stands_in_the_file_can_run(page: Page, runs: Path) -> None
         assert "\u202e" not in page.text()
         kinds = "#app script, #app iframe, #app img, #app svg"
         assert page.value(f"document.querySelectorAll({json.dumps(kinds)}).length") == 0
-        assert page.value("document.querySelectorAll('script[data-path]').length") == 6
+        assert page.value("document.querySelectorAll('script[data-path]').length") == 8
     page.value("const s = document.createElement('script'); s.text = 'window.owned = 1'; "
                "document.body.append(s)")  # fmt: skip
     assert not page.value("window.owned"), "the policy allows the page's own script alone"

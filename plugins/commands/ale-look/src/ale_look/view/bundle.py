@@ -10,9 +10,10 @@ from attrs import define
 
 from ale.errors import InputError
 from ale.files import replacing
-from ale.runs import Registry
+from ale.runs import Registry, RunReader
 from ale_look.view.catalog import Catalog
 from ale_look.view.pages import static_files
+from ale_look.view.schemes import OtherSchemes, learns
 from ale_look.view.server import about
 from ale_look.view.watched import Watched
 
@@ -55,12 +56,15 @@ def write_bundle(catalog: Catalog, target: Path, registry: Registry) -> Written:
         rows = catalog.rows()
         # Where the runs are on this machine is left out.
         first = {**about(registry, catalog, is_live=False), "folder": catalog.folder.name}
+        schemes: set[str] = set()
         listed = [{**row, "path": row["key"], "host": ""} for row in rows]
-        put(folder, "api/about.json", msgspec.json.encode(first))
         put(folder, "api/runs.json", msgspec.json.encode({"runs": listed, "problems": []}))
         for row in rows:
             watched = Watched(row["key"], Path(row["path"]))
             _write_run(watched, row["key"], folder, put, written, registry)
+            schemes.update(_write_credit(watched, row["key"], folder, put, registry))
+        first["schemes"] = sorted(schemes)
+        put(folder, "api/about.json", msgspec.json.encode(first))
         put(folder, FILES, msgspec.json.encode(sorted(set(names))))
     return written
 
@@ -80,6 +84,20 @@ def _write_run(
         if (worth := watched.worth(head.offset, registry)) != b"{}":
             put(folder, f"api/run/{key}/worth/{head.offset}.json", worth)
         written.episodes += 1
+
+
+def _write_credit(
+    watched: Watched, key: str, folder: Path, put: Put, registry: Registry
+) -> list[str]:
+    """Write the credit of each episode under other schemes; their names."""
+    schemes = OtherSchemes(RunReader(watched.path), registry, plugin_files=False)
+    heads = [head for head in watched.heads() if learns(head)]
+    if schemes.names:
+        found = schemes.credits({(head.step, head.task_id) for head in heads})
+        for head in heads:
+            name = f"api/run/{key}/credit/{head.offset}.json"
+            put(folder, name, msgspec.json.encode(found.get(head.id, [])))
+    return schemes.names
 
 
 def _without_places(summary: bytes) -> bytes:

@@ -19,6 +19,7 @@ from ale_look.inspect.report.worth import pictures
 from ale_look.view.episodes import about, judged, listed
 from ale_look.view.keys import key_of
 from ale_look.view.pages import one_script, static_files
+from ale_look.view.schemes import OtherSchemes, learns
 from ale_look.view.spread import Spread
 from ale_look.view.summary import summary
 
@@ -41,8 +42,7 @@ def write_report(
         target: the file; replaced atomically.
         episodes: include at most this many.
         megabytes: total size limit of these episodes (10**6 bytes).
-        registry: of the credit schemes that are drawn beside measured values; default: what is
-            installed.
+        registry: of the credit schemes that the file has; default: what is installed.
 
     Returns:
         Bytes written.
@@ -52,7 +52,9 @@ def write_report(
         OSError: the target can't be written.
     """
     facts = gather(run)
-    held = [*included(run, facts, episodes, int(1e6 * megabytes), registry)]
+    registry = registry or Registry.installed()
+    schemes = OtherSchemes(run, registry, plugin_files=True)
+    held = [*included(run, facts, episodes, int(1e6 * megabytes), registry, schemes)]
     with replacing(target, private=True) as partial, partial.open("wb") as file:
         drawn = render(
             "ale_look.view",
@@ -60,7 +62,7 @@ def write_report(
             style=static_files()["view.css"].decode(),
             script=one_script(),
             run_id=str(facts.manifest["run_id"]),
-            answers=_answers(run, facts, held),
+            answers=_answers(run, facts, held, schemes.names),
         )
         for piece in drawn:
             file.write(piece.encode("utf-8", "replace"))
@@ -74,26 +76,36 @@ class Included(NamedTuple):
     episode: str
     worth: str
     """V of its states and its credit by scheme; empty where no value was measured."""
+    credit: str
+    """Its credit under other schemes; empty of an episode that nothing learns from."""
 
 
-def _answers(run: RunReader, facts: Facts, held: list[Included]) -> Iterator[tuple[str, str]]:
+def _answers(
+    run: RunReader, facts: Facts, held: list[Included], schemes: list[str]
+) -> Iterator[tuple[str, str]]:
     """Addresses below ``api/``, and what they answer."""
     path = run.path.resolve()
     key = key_of(path, path)
     one = {"run": key, "episodes": len(facts.heads), "held": len(held)}
-    yield "about.json", script_safe({"live": False, "schemes": [], "folder": "", "one": one})
+    yield "about.json", script_safe({"live": False, "schemes": schemes, "folder": "", "one": one})
     credit = Spread(run.path).chart()
     yield f"run/{key}.json", script_safe({"key": key, **summary(facts, credit)})
     heads = listed([each.head for each in held])
     yield f"run/{key}/episodes.json", script_safe(heads)
     for each in held:
         yield f"run/{key}/episode/{each.head.offset}.json", each.episode
-        if each.worth:
-            yield f"run/{key}/worth/{each.head.offset}.json", each.worth
+        for part, text in (("worth", each.worth), ("credit", each.credit)):
+            if text:
+                yield f"run/{key}/{part}/{each.head.offset}.json", text
 
 
 def included(
-    run: RunReader, facts: Facts, most: int, most_bytes: int, registry: Registry | None = None
+    run: RunReader,
+    facts: Facts,
+    most: int,
+    most_bytes: int,
+    registry: Registry,
+    schemes: OtherSchemes,
 ) -> Iterator[Included]:
     """The chosen episodes, in the order of training.
 
@@ -101,14 +113,15 @@ def included(
         most: maximum number.
         most_bytes: maximum total size; an episode that no longer fits is skipped.
         registry: see `write_report`.
+        schemes: those of the run, for the credit of each episode.
     """
     chosen = [*islice(order(facts.heads), most)]
-    read = _Reading(run, facts, chosen, registry)
+    read = _Reading(run, facts, chosen, registry, schemes)
     found: list[Included] = []
     left = most_bytes
     for head in chosen:
         made = read.episode(head)
-        size = sum(len(text.encode("utf-8", "replace")) for text in (made.episode, made.worth))
+        size = sum(len(text.encode("utf-8", "replace")) for text in made[1:])
         if size <= left:
             left -= size
             found.append(made)
@@ -119,13 +132,21 @@ class _Reading:
     """Reads what other files have about the chosen episodes, once for all of them."""
 
     def __init__(
-        self, run: RunReader, facts: Facts, chosen: list[Head], registry: Registry | None
+        self,
+        run: RunReader,
+        facts: Facts,
+        chosen: list[Head],
+        registry: Registry,
+        schemes: OtherSchemes,
     ) -> None:
         ids = {head.id for head in chosen}
         self._run, self._facts, self._index = run, facts, run.index()
         self._credited = {row.episode_id: row for row in run.credits() if row.episode_id in ids}
         self._ratios = log_ratios(run.path, {(head.step, head.id) for head in chosen})
         self._worth = pictures(run, ids, registry)
+        self._credits = schemes.credits(
+            {(head.step, head.task_id) for head in chosen if learns(head)}
+        )
         self._valued = (run.path / VALUES).exists()
         wanted = {head.task_id for head in chosen}
         tasks = chain(run.tasks, run.evaluation_tasks)
@@ -144,7 +165,8 @@ class _Reading:
         of |= judged(episode, credited, self._run.scores_of(episode))
         made = {**readable(episode, credited, ratios, forks), **of, "offset": head.offset}
         worth = self._worth.get(head.id)
-        return Included(head, script_safe(made), script_safe(worth) if worth else "")
+        credit = script_safe(self._credits.get(head.id, [])) if learns(head) else ""
+        return Included(head, script_safe(made), script_safe(worth) if worth else "", credit)
 
 
 _ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})

@@ -34,7 +34,7 @@ class Watched:
 
     def __init__(self, key: str, path: Path) -> None:
         self._key = key
-        self._path = path
+        self.path = path
         self._lock = threading.Lock()
         self._following = Following(path)
         self._spread = Spread(path)
@@ -67,7 +67,7 @@ class Watched:
 
     def _read(self) -> Facts:
         """The facts as of now; with the lock."""
-        stamps = stamps_of(self._path)
+        stamps = stamps_of(self.path)
         if self._facts is None or stamps != self._stamps or self._facts.state == "running":
             self._facts = self._following.update()
             self._stamps = stamps
@@ -87,19 +87,19 @@ class Watched:
             offset: of its line.
             whole: give texts of any length.
         """
-        run = RunReader(self._path)
+        run = RunReader(self.path)
         episode = _at(run, offset)
         step = self._learned_in(run, episode)
-        ratios = log_ratios(self._path, {(episode.step if step is None else step, episode.id)})
+        ratios = log_ratios(self.path, {(episode.step if step is None else step, episode.id)})
         forks: Sequence[Any] = ()
         if episode.start:
             with self._lock:
                 forks = self._read().forks.replayed(episode.task_id, episode.start)
-        credited = None if step is None else _credited(self._path, step, episode.id)
+        credited = None if step is None else _credited(self.path, step, episode.id)
         most = WHOLE if whole else TEXT
         made = readable(episode, credited, ratios.get(episode.id), forks, most)
         goal = _goal(run, episode)[:TEXT]
-        of = about(episode, goal, learned_in=step, valued=_values_stamp(self._path) is not None)
+        of = about(episode, goal, learned_in=step, valued=_values_stamp(self.path) is not None)
         with self._lock:
             scored = self._scores.scores_of(episode)
         of |= judged(episode, credited, scored, most)
@@ -112,10 +112,10 @@ class Watched:
 
     def tokens(self, offset: int) -> bytes:
         """The tokens of an episode by turn, as they were sampled."""
-        episode = _at(run := RunReader(self._path), offset)
+        episode = _at(run := RunReader(self.path), offset)
         step = self._learned_in(run, episode)
         name = (episode.step if step is None else step, episode.id)
-        ratios = log_ratios(self._path, {name}).get(episode.id, ())
+        ratios = log_ratios(self.path, {name}).get(episode.id, ())
         left, turns = TOKENS, []
         for number, turn in enumerate(episode.trajectory.turns):
             trace = turn.completion.tokens
@@ -137,10 +137,10 @@ class Watched:
 
     def worth(self, offset: int, registry: Registry) -> bytes:
         """V of an episode's states and its credit by scheme; empty where no value was measured."""
-        run = RunReader(self._path)
+        run = RunReader(self.path)
         episode = _at(run, offset)
         with self._lock:
-            stamps = (_values_stamp(self._path), stamps_of(self._path))
+            stamps = (_values_stamp(self.path), stamps_of(self.path))
             if stamps != self._worth[0]:
                 ids = {head.id for head in self._read().heads}
                 self._worth = (stamps, pictures(run, ids, registry, plugin_files=False))
@@ -155,7 +155,7 @@ class Watched:
         Raises:
             InputError: a scheme can't be built, or the episode gets no credit.
         """
-        run = RunReader(self._path)
+        run = RunReader(self.path)
         episode = _at(run, offset)
         step = self._learned_in(run, episode)
         if episode.reward is None or episode.split != "train" or step is None:
@@ -201,7 +201,7 @@ class Kept:
     """The runs that were asked for last."""
 
     def __init__(self, path_of: Callable[[str], Path], most: int = 16) -> None:
-        self._path_of = path_of
+        self.path_of = path_of
         self._most = most
         self._lock = threading.Lock()
         self._kept: dict[str, Watched] = {}
@@ -213,7 +213,7 @@ class Kept:
             InputError: there is none.
         """
         with self._lock:
-            found = self._kept.pop(key, None) or Watched(key, self._path_of(key))
+            found = self._kept.pop(key, None) or Watched(key, self.path_of(key))
             self._kept[key] = found
             while len(self._kept) > self._most:
                 del self._kept[next(iter(self._kept))]

@@ -10,15 +10,23 @@ import { Evidence, LEGENDS, Reason, Turn, beginnings, scoreText, shade } from ".
 const most = (weights) => Math.max(0, ...weights.map(Math.abs));
 const stored = (episode) => (episode.scheme ? [{ name: episode.scheme, of: episode.chunks.map((chunk) => chunk.w), most: most(episode.chunks.map((chunk) => chunk.w || 0)) }] : []);
 
-// The credit of other schemes, computed again by the server.
-const useSchemes = (run, offset, names) => {
+// What was asked for of the schemes in an answer; a copy has those that were computed when it was made.
+const asked = (found, names) => {
+  const by = new Map(found.map((each) => [each.scheme, each]));
+  const lacking = names.filter((name) => !by.has(name));
+  const columns = names.filter((name) => by.has(name)).map((name) => by.get(name)).map((each) => ({ name: each.scheme, of: each.weights, most: most(each.weights), skipped: each.skipped }));
+  return { columns, error: lacking.length ? new Error(`no credit under ${lacking.join(", ")} in this copy`) : undefined };
+};
+
+// The credit of other schemes, computed again by the server, or when the copy was made.
+const useSchemes = (run, offset, names, live) => {
   const [state, set] = useState({ columns: [] });
   const text = names.join("\n");
   useEffect(() => {
     if (!text) { set({ columns: [] }); return undefined; }
     const end = new AbortController();
-    const path = `${runPath(run, `/credit/${offset}`)}?${names.map((name) => `scheme=${encodeURIComponent(name)}`).join("&")}`;
-    get(path, end.signal).then((found) => set({ columns: found.map((each) => ({ name: each.scheme, of: each.weights, most: most(each.weights), skipped: each.skipped })) }),
+    const query = live ? `?${names.map((name) => `scheme=${encodeURIComponent(name)}`).join("&")}` : "";
+    get(runPath(run, `/credit/${offset}`) + query, end.signal).then((found) => set(asked(found, names)),
       (error) => { if (!end.signal.aborted) set({ columns: [], error }); });
     return () => end.abort();
   }, [run, offset, text]);
@@ -44,7 +52,7 @@ const Schemes = ({ about, names, error, columns }) => {
   const [text, set] = useState("");
   const change = (now) => replaceQuery({ schemes: now.join(" ") });
   const add = (event) => { event.preventDefault(); if (text.trim()) change([...names, text.trim().replace(/\s+/g, "")]); set(""); };
-  return html`<form class="modes" onSubmit=${add}><label>compare credit <input list="schemes" placeholder="ipa:gamma=0.9" value=${text} onInput=${(e) => set(e.target.value)} /></label>
+  return html`<form class="modes" onSubmit=${add}><label>compare credit <input list="schemes" placeholder=${about.live ? "ipa:gamma=0.9" : about.schemes[0]} value=${text} onInput=${(e) => set(e.target.value)} /></label>
     <datalist id="schemes">${about.schemes.map((name) => html`<option value=${name}></option>`)}</datalist><button>Add</button>
     ${names.map((name) => html`<${Badge}>${name} <button type="button" class="x" aria-label=${`remove ${name}`} onClick=${() => change(names.filter((each) => each !== name))}>×</button><//>`)}
     ${columns.filter((each) => each.skipped).map((each) => html`<small>${each.name}: ${each.skipped}</small>`)}${error && html`<pre class="wrong">${error.message}</pre>`}</form>`;
@@ -166,7 +174,8 @@ export const Episode = ({ about, run, offset, id, query }) => {
     if (query.get("turn")) jump(Number(query.get("turn"))); else { setTurn(0); scrollTo(0, 0); }
   }, [episode?.id, query.get("turn")]);
   const firsts = useMemo(() => episode && beginnings(episode), [episode]);
-  const other = useSchemes(run, offset, about.live ? names : []);
+  const credited = Boolean(episode && episode.offset === offset && episode.scheme && about.schemes.length);
+  const other = useSchemes(run, offset, about.live || credited ? names : [], about.live);
   const modes = useMemo(() => (episode ? modesOf(episode) : ["plain"]), [episode]);
   const mode = modes.includes(query.get("colour")) ? query.get("colour") : "plain";
   if (!episode || episode.offset !== offset) return html`<${Problem} error=${error} />${!error && html`<p class="empty">Reading the episode</p>`}`;
@@ -179,7 +188,7 @@ export const Episode = ({ about, run, offset, id, query }) => {
     <div class="tools"><div class="strips">${[...columns, ...scorers].map((column) => html`<div><small>${column.name}</small><${Strip} column=${column} firsts=${firsts} jump=${jump} /></div>`)}</div>
       <${Cut} episode=${episode} columns=${columns} />
       <${Modes} modes=${modes} mode=${mode} raw=${raw} folded=${folded} set=${(name) => replaceQuery({ colour: name })} setRaw=${setRaw} fold=${fold} />
-      ${about.live && episode.scheme && html`<${Schemes} about=${about} names=${names} error=${other.error} columns=${columns} />`}
+      ${credited && html`<${Schemes} about=${about} names=${names} error=${other.error} columns=${columns} />`}
       ${about.live && long && !whole && html`<p class="note">Long texts lack their middle. <button type="button" onClick=${() => setWhole(true)}>Show all of them</button></p>`}</div>
     ${episode.turns.map((each, number) => html`<${Turn} key=${`${offset}.${number}`} episode=${episode} turn=${each} number=${number} firsts=${firsts} view=${view} current=${number === turn} />`)}
     ${!episode.turns.length && html`<p class="empty">No turns.</p>`}
