@@ -98,7 +98,7 @@ class FakeJudge:
             raise IsADirectoryError(path)
         if path not in FILES:
             raise FileNotFoundError(path)
-        return FILES[path]
+        return FILES[path][:max_bytes]
 
 
 def change(text: str) -> CarriedChange:

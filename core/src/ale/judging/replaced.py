@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from ale.judging import loader, python, tools
-from ale.judging.settings import is_setting, is_setting_of_git
+from ale.judging.settings import is_named_as_setting, is_setting, is_setting_of_git
 from ale.judging.tools import Scope
 from ale.protocols import Judge
 from ale.types import CarriedChange
@@ -70,8 +70,13 @@ def _with_above(folder: str) -> list[str]:
 
 async def replaced_among(judge: Judge, scope: Scope) -> list[str]:
     """The paths of such changes."""
-    made = await judge.made()
-    return [each.path for each in made if await _replaces(each, made, judge, scope)]
+    made, folders = await judge.made(), watched(scope)
+    return [
+        each.path
+        for each in made
+        if (each.kind == "changed" and each.path in folders)  # another was in its place
+        or await _replaces(each, made, judge, scope)
+    ]
 
 
 async def _replaces(
@@ -80,8 +85,6 @@ async def _replaces(
     path = change.path
     if change.kind == "added" and path.endswith("/"):
         return await _passes(path.rstrip("/"), judge, scope)
-    if change.kind == "changed" and path in watched(scope):
-        return True  # another folder was in its place
     if await _is_first(change, judge, scope):
         return True
     if any(tools.is_below(path, folder) for folder in scope.own):
@@ -144,7 +147,8 @@ async def _is_first(change: CarriedChange, judge: Judge, scope: Scope) -> bool:
         folder = posixpath.dirname(folder)
     own = any(tools.is_below(folder, each) for each in scope.own)
     above = any(tools.is_below(each, folder) for each in (scope.workdir, *scope.own))
-    if await is_setting(path, judge) and (own or above or await _is_of_image(folder, judge)):
+    looked_at = own or above or (is_named_as_setting(path) and await _is_of_image(folder, judge))
+    if looked_at and await is_setting(path, judge):
         return True
     found = python.module_at(path)
     if found is None or found[1] not in python.MODULES:

@@ -15,11 +15,18 @@ _SETTINGS = frozenset(
 _MAYBE_SETTINGS = frozenset({"pyproject.toml", "setup.cfg", "tox.ini"})
 _SECTION = re.compile(r"\s*\[\s*(?:tool:)?pytest\s*\]")
 _MAYBE = re.compile(rb"pytest|tool\.uv")
+_OF_CARGO = ("/.cargo/config.toml", "/.cargo/config")
 _CARGO = re.compile(rb"runner|wrapper|linker|rustc|rustdoc|flags|alias")
 UNREADABLE = b"import pytest11 hookspath runner /"
 """Text that has whatever a setting is known by."""
 _LONGEST = 1 << 20
 _LONGEST_INDEX = 1 << 28
+
+
+def is_named_as_setting(path: str) -> bool:
+    """Whether it could be a setting of a test runner, or of what installs and starts these."""
+    name = posixpath.basename(path)
+    return name in _SETTINGS | _MAYBE_SETTINGS or path.endswith(_OF_CARGO)
 
 
 async def is_setting(path: str, judge: Judge) -> bool:
@@ -31,7 +38,7 @@ async def is_setting(path: str, judge: Judge) -> bool:
         return _has_section(name, await content(path, judge))
     if name == ".python-version":  # also the path of any program
         return b"/" in await content(path, judge)
-    if path.endswith(("/.cargo/config.toml", "/.cargo/config")):
+    if path.endswith(_OF_CARGO):
         return _CARGO.search(await content(path, judge)) is not None
     return await is_setting_of_git(path, judge)
 

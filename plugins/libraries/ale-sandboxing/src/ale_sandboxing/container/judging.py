@@ -45,7 +45,10 @@ class ContainerJudge:
         """Follow which names come and go. Raises as `ale.protocols.Judge.watch`."""
 
         def watch() -> None:
-            root = os.open(f"/proc/{self.pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                root = names.folder(self.pid, "/")
+            except OSError as error:
+                raise SandboxError(f"the judge has ended: {error}") from error
             self.upper.watch(root, folders)
 
         await asyncio.to_thread(watch)
