@@ -1,8 +1,10 @@
 """The run directory: whole lines, one writer, nothing lost, no secret."""
 
 import fcntl
+import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -185,9 +187,15 @@ def test_half_a_surrogate_pair_does_not_stop_the_run(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_a_run_is_reported_with_the_runs_in_it(tmp_path: Path) -> None:
     create(tmp_path).close()
+    # As in a validation, whose runs have the names of what was tried.
+    shutil.copytree(tmp_path / "run", tmp_path / "tools")
+    for name, year in (("run", 2021), ("tools", 2020)):
+        file = tmp_path / name / "manifest.json"
+        manifest = {**json.loads(file.read_text()), "created": f"{year}-01-01T00:00:00+00:00"}
+        file.write_text(json.dumps(manifest))
     with pytest.raises(InputError, match="not a run directory") as caught:
         RunReader(tmp_path)
-    assert "the latest is" in str(caught.value)
+    assert f"the latest is {tmp_path}/run" in str(caught.value)
 
 
 def test_a_run_that_two_processes_create_belongs_to_the_first_which_is_named(

@@ -1,6 +1,5 @@
 """Options and helpers that several commands use."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,25 +27,15 @@ class RunPath(click.Path):
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """As click does, after `LATEST` was looked up."""
         if str(value) == LATEST and not Path(LATEST).exists():
+            from ale._store.directory import created
+
             # Those of `ale eval` and `ale ablate` are in folders of their own.
             places = ("*/manifest.json", "*/*/manifest.json")
             found = [path.parent for place in places for path in Path("runs").glob(place)]
             if not found:
                 self.fail("there is no run in ./runs; name a run directory", param, ctx)
-            value = max(found, key=_created)
+            value = max(found, key=created)
         return super().convert(value, param, ctx)
-
-
-def _created(run: Path) -> tuple[str, str]:
-    """When a run was created, as its manifest says, and its name."""
-    from ale.files import open_file
-
-    try:
-        with open_file(run / "manifest.json") as file:
-            manifest = json.load(file)
-        return str(manifest["created"]), run.name
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return "", run.name
 
 
 RUN = RunPath()

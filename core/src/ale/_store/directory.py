@@ -426,9 +426,19 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
+def created(run: Path) -> tuple[str, str]:
+    """When a run was created, as its manifest says, and its name."""
+    try:
+        with open_file(run / "manifest.json") as file:
+            manifest = json.load(file)
+        return str(manifest["created"]), run.name
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "", run.name
+
+
 def _not_a_run(path: Path) -> Problem:
     siblings = [p.parent.name for p in path.parent.glob("*/manifest.json")]
-    inside = sorted(p.parent.name for p in path.glob("*/manifest.json"))
+    inside = [p.parent for p in path.glob("*/manifest.json")]
     hint = nearest(path.name, siblings)
     if not path.is_dir():
         below = path.parent / "runs" / path.name
@@ -442,7 +452,7 @@ def _not_a_run(path: Path) -> Problem:
             message, hint = "is a file, not the directory of a run", None
         return Problem(message=message, file=str(path), hint=hint)
     if inside:
-        hint = f"the folder contains runs; the latest is {path / inside[-1]}"
+        hint = f"the folder contains runs; the latest is {max(inside, key=created)}"
     return Problem(
         message="not a run directory (no manifest.json)",
         file=str(path),

@@ -81,6 +81,10 @@ def test_all_problems_are_reported_before_anything_starts(workshop: Any) -> None
     assert ended.err.count("run.rollouts") == 1
     assert "3 problems; nothing was started." in ended.err
     assert not (workshop.folder / "runs").exists()
+    within = ("--vary", "agent.skil.level=1", "--set", "agnt.skill=2")
+    ended = workshop.ablate(workshop.config(), *within)
+    assert "--vary: agent.skil: unknown option" in ended.err
+    assert "--set: agnt: unknown section" in ended.err
     seeded = workshop.ablate(workshop.config(), "--set", "run.seed=1")
     assert (seeded.code, "every run has its own seed" in seeded.err) == (2, True)
 

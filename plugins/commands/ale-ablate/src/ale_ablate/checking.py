@@ -49,7 +49,8 @@ def check_cells(
             checked = check_config(path, registry, (*overrides, *cell.overrides))
         except InputError as error:
             for problem in dict.fromkeys(error.problems):
-                problems.setdefault(_given_by(option, problem, cell), []).append(cell)
+                named = _given_by(option, problem, cell.overrides, overrides)
+                problems.setdefault(named, []).append(cell)
             continue
         made.append(CheckedCell(cell=cell, config=checked.config, episodes=checked.episodes))
     if problems:
@@ -77,12 +78,21 @@ def warned_once() -> Iterator[None]:
             handler.removeFilter(is_new)
 
 
-def _given_by(option: str, problem: Problem, cell: Cell) -> Problem:
-    keys = [override.partition("=")[0] for override in cell.overrides]
+def _given_by(option: str, problem: Problem, own: Sequence[str], shared: Sequence[str]) -> Problem:
+    """The problem with the option that gave its value: a cell's own overrides or those of all."""
+    if problem.file != "--set":
+        return problem
     about = f"{problem.path}."
-    if problem.file == "--set" and any(about.startswith(f"{key}.") for key in keys):
+    # A mistake high in a key, such as 'objectiv' in trainer.objectiv.mask, is above the key.
+    below = any(f"{key}.".startswith(about) for key in _keys(own))
+    shared_below = any(f"{key}.".startswith(about) for key in _keys(shared))
+    if any(about.startswith(f"{key}.") for key in _keys(own)) or (below and not shared_below):
         return evolve(problem, file=option)
     return problem
+
+
+def _keys(overrides: Sequence[str]) -> list[str]:
+    return [override.partition("=")[0] for override in overrides]
 
 
 def _with_cells(problem: Problem, cells: Sequence[Cell], n: int) -> Problem:

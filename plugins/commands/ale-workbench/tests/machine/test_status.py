@@ -75,7 +75,17 @@ def test_runs_are_found_where_ale_eval_puts_them() -> None:
     recorded("runs/humaneval-small-1a2b3c4d/deep", [1.0]).close()
     recorded("runs/flat", []).close()
     recorded("runs/flat/copy/of", []).close()  # a run's own folders are not looked into
-    assert {run["name"] for run in as_json()["runs"]} == {"deep", "flat"}
+    assert {run["name"] for run in as_json()["runs"]} == {"humaneval-small-1a2b3c4d/deep", "flat"}
+
+
+def test_runs_that_have_the_same_name_in_two_folders_are_told_apart(tmp_path: Path) -> None:
+    for folder in ("validate-a", "validate-b"):
+        recorded(f"runs/{folder}/tools", []).close()
+    text = printed()
+    assert "validate-a/tools " in text
+    assert "validate-b/tools " in text
+    (alone,) = as_json("--runs", "runs/validate-a/tools")["runs"]
+    assert alone["name"] == str(tmp_path / "runs/validate-a/tools")
 
 
 def test_what_is_announced_is_listed_with_its_run_wherever_that_is(tmp_path: Path) -> None:
@@ -85,7 +95,8 @@ def test_what_is_announced_is_listed_with_its_run_wherever_that_is(tmp_path: Pat
         announced("worker", labels=["docker", "gpu"], slots=2),
     ):
         found = as_json()
-        assert [(run["name"], run["kind"]) for run in found["runs"]] == [("mine", "loop")]
+        name = str(tmp_path / "elsewhere" / "mine")
+        assert [(run["name"], run["kind"]) for run in found["runs"]] == [(name, "loop")]
         loop, worker = found["processes"]
         assert (loop["kind"], loop["url"]) == ("loop", "http://h:1")
         assert (worker["labels"], worker["slots"]) == (["docker", "gpu"], 2)

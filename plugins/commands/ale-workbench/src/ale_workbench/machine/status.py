@@ -26,7 +26,8 @@ def collected(folder: Path, limit: int) -> dict[str, Any]:
     running = processes()
     by_directory = {Path(each.directory): each for each in running if each.directory}
     inside = runs_in(folder, lambda _: None)
-    heads = [_head(path, by_directory.get(path)) for path in {*inside, *by_directory}]
+    top = folder.resolve()
+    heads = [_head(path, top, by_directory.get(path)) for path in {*inside, *by_directory}]
     heads.sort(key=lambda each: each["created"], reverse=True)
     runs = list(_limited(heads, limit))
     now = time.time()
@@ -57,9 +58,15 @@ def _limited(runs: Sequence[dict[str, Any]], limit: int) -> Iterator[dict[str, A
             yield run
 
 
-def _head(path: Path, process: Process | None) -> dict[str, Any]:
-    """What a run is and how it is, without reading its episodes."""
-    head = {"name": path.name, "directory": str(path), "kind": "run", "created": ""}
+def _head(path: Path, top: Path, process: Process | None) -> dict[str, Any]:
+    """What a run is and how it is, without reading its episodes.
+
+    Its name is its path below the folder `top`, the whole path where it is elsewhere: the runs of a
+    validation or an ablation have the names of their parts, which others have too.
+    """
+    below = path != top and path.is_relative_to(top)
+    name = str(path.relative_to(top) if below else path)
+    head = {"name": name, "directory": str(path), "kind": "run", "created": ""}
     try:
         reader = RunReader(path)
         manifest, paused = reader.manifest, reader.paused
