@@ -59,7 +59,8 @@ def test_a_steady_rise_goes_to_the_end_and_the_last_update_is_named() -> None:
     assert found is not None
     assert found.value == "until the end, step 19"
     assert found.reason == (
-        "steps 12 to 19 show a rise, and no fewer of the last steps do; no update after step 14"
+        "steps 12 to 19 show a rise; from a later step on, none can be told from noise; "
+        "no update after step 14"
     )
 
 

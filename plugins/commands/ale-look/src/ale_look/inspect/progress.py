@@ -41,7 +41,7 @@ class Progress:
         if self.rising_from is None:
             return f"no rise of the mean reward can be told from noise{after}"
         steps = f"steps {self.rising_from} to {self.steps[-1]}"
-        return f"{steps} show a rise, and no fewer of the last steps do{after}"
+        return f"{steps} show a rise; from a later step on, none can be told from noise{after}"
 
 
 def progress(rewards: Mapping[int, float], updates: Mapping[int, float]) -> Progress | None:
