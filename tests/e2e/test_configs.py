@@ -68,4 +68,5 @@ def test_every_config_is_valid(workshop: Any, config: Path) -> None:
     made = config.parent.name == "smollm" or config.stem in ("difficulty", "distillation")
     settings += ["llm.model=null"] if made else []
     workshop.environ["MODEL_KEY"] = "any"
-    workshop.succeeds("check", str(config), *(f"--set={setting}" for setting in settings))
+    checked = workshop.succeeds("check", str(config), *(f"--set={setting}" for setting in settings))
+    assert "<function" not in checked.text, "internals are not for the reader"

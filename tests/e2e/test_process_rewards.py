@@ -54,7 +54,7 @@ def test_a_judge_scores_a_run_and_the_audit_of_its_episodes_holds(workshop: Any)
         workshop.succeeds("run", "run.yaml")
         asked = [each for each in server.requests() if each["path"].endswith("/completions")]
     assert [score["value"] for score in scores(workshop)] == [0.8] * 4
-    assert len(asked) == 8
+    assert len(asked) == 1 + 8, "once before the run"
     run = str(run_of(workshop))
     workshop.succeeds("audit", "verify", run)
     shown = workshop.succeeds("show", run, "0-touch-0").out
@@ -83,7 +83,7 @@ def test_a_judge_that_fails_is_an_abstention_with_a_reason_and_never_a_value(
 ) -> None:
     with openai_server({"*": fault}) as server:
         judged(workshop, server.url, abstained=rule)
-        workshop.succeeds("run", "run.yaml")
+        workshop.succeeds("run", "run.yaml", "--no-checks")
     assert {score["value"] for score in scores(workshop)} == {None}
     assert all(score["abstained"] and reason in score["abstained"] for score in scores(workshop))
     rows = lines(run_of(workshop) / "credits" / "00000.jsonl")
@@ -103,7 +103,7 @@ def test_half_of_the_votes_fail_and_the_rest_count(workshop: Any) -> None:
 
 def test_a_judge_that_is_not_there_can_be_asked_later(workshop: Any) -> None:
     judged(workshop, "http://127.0.0.1:9/v1")
-    workshop.succeeds("run", "run.yaml")
+    workshop.succeeds("run", "run.yaml", "--no-checks")
     assert {score["value"] for score in scores(workshop)} == {None}
     run = str(run_of(workshop))
     before = (run_of(workshop) / "episodes.jsonl").read_bytes()
@@ -135,6 +135,84 @@ def test_a_run_is_resumed_whose_scorer_has_an_optional_component(workshop: Any) 
     workshop.scripted({"default": [{"text": "Done."}]}, scorers=[{"type": "claims"}])
     workshop.succeeds("run", "run.yaml")
     workshop.succeeds("run", "--resume", str(run_of(workshop)))
+
+
+def test_a_judge_that_is_not_there_is_found_before_the_run(workshop: Any) -> None:
+    judged(workshop, "http://127.0.0.1:9/v1")
+    done = workshop.ale("run", "run.yaml")
+    assert done.code == 2
+    assert "scorers[0]: " in done.text
+    assert "http://127.0.0.1:9/v1" in done.text
+    assert not [*workshop.folder.glob("runs/*/episodes.jsonl")]
+
+
+def test_a_step_has_the_share_of_chunks_without_a_score(workshop: Any) -> None:
+    judged(workshop, "http://127.0.0.1:9/v1")
+    scorers = "scorers=[{type: rules}, {type: claims}]"
+    trainer = "trainer={type: export, path: out.jsonl}"
+    credit = "credit={type: step-scores, scorer: claims}"
+    workshop.succeeds("run", "run.yaml", "--set", scorers, "--set", credit, "--set", trainer)
+    events = lines(run_of(workshop) / "events.jsonl")
+    (step,) = (each for each in events if each["event"] == "step_finished")
+    assert step["metrics"]["abstained_rules"] == 0
+    # Only the last of two chunks could have a claim, and it has none.
+    assert step["metrics"]["abstained_claims"] == 1
+
+
+@pytest.mark.parametrize(("scorer", "hint"), [("rulez", "did you mean 'rules'"), ("x", "regrade")])
+def test_credit_from_scores_that_a_run_does_not_have_is_refused(
+    workshop: Any, scorer: str, hint: str
+) -> None:
+    of_rules(workshop)
+    scheme = f"step-scores:scorer={scorer}"
+    done = workshop.ale("show", "credit", str(run_of(workshop)), "--scheme", scheme)
+    assert done.code == 2
+    assert f"reads the scores of '{scorer}', and the run has none of it" in done.text
+    assert hint in done.text
+
+
+def of_rules(workshop: Any) -> None:
+    """A run with scores of `rules` and of `combined`, which reads them, and `claims`, which not."""
+    judged(workshop, "http://127.0.0.1:9/v1")
+    scorers = "[{type: rules}, {type: claims}, {type: combined, weights: {rules: 1}}]"
+    workshop.succeeds(
+        "run", "run.yaml", "--set", f"scorers={scorers}", "--set", "credit.scorer=combined"
+    )
+
+
+def test_what_reads_scores_that_are_made_anew_is_scored_anew(workshop: Any) -> None:
+    of_rules(workshop)
+    run = run_of(workshop)
+    done = workshop.succeeds("regrade", str(run), "--scorer", "rules:max_chars=4")
+    assert "scored        rules: 4 of 4 chunks" in done.out
+    assert "scored        combined: 4 of 4 chunks" in done.out
+    assert "claims" not in done.out
+    (new,) = (run / "step_scores").glob("regraded-*.jsonl")
+    by_scorer: dict[str, list[Any]] = {}
+    for row in lines(new):
+        by_scorer.setdefault(row["scorer"], []).append([each["value"] for each in row["scores"]])
+    assert by_scorer["combined"] == by_scorer["rules"]
+    assert by_scorer["rules"] != [[1.0, 1.0]] * 2
+
+
+def test_scoring_again_goes_on_where_it_was_stopped(workshop: Any) -> None:
+    of_rules(workshop)
+    run = run_of(workshop)
+    again = ("regrade", str(run), "--scorer", "rules:max_chars=4")
+    workshop.succeeds(*again)
+    (new,) = (run / "step_scores").glob("regraded-*.jsonl")
+    whole = new.read_text()
+    first = whole.splitlines(keepends=True)[0]
+    new.write_text(first + '{"half')  # as a kill leaves it
+    done = workshop.succeeds(*again)
+    assert "scored        rules: 4 of 4 chunks" in done.out
+    assert [*(run / "step_scores").glob("regraded-*.jsonl")] == [new]
+    assert new.read_text().startswith(first)
+    assert sorted(new.read_text().splitlines()) == sorted(whole.splitlines())
+    workshop.succeeds(*again)
+    assert len([*(run / "step_scores").glob("regraded-*.jsonl")]) == 2, "a whole one is done anew"
+    other = workshop.succeeds("regrade", str(run), "--scorer", "rules:max_chars=5")
+    assert "scored        rules: 4 of 4 chunks" in other.out
 
 
 def test_the_summary_says_that_a_judge_abstained(workshop: Any) -> None:

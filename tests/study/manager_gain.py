@@ -43,8 +43,10 @@ CHANCES = {HELPS: 0.9, HARMS: 0.1, NEUTRAL: 0.5}
 GOAL = "Find the harbour."
 FOUND, LOST = "I have found it.", "I am lost."
 ROLLOUTS = 32
-ROUNDS = 8
+ROUNDS = 6
 PATIENCE_S = 300.0
+OBJECTIVE = {"type": "reinforce", "kl": {"coefficient": 0.1, "estimator": "k2"}}
+"""With a KL term: without, a bad draw pushes the manager to tokens that it never says, for good."""
 
 TASKS = f"""
 from ale.plugin import Component, hookimpl
@@ -103,7 +105,7 @@ def make_manager(folder: Path, seed: int) -> None:
     padded = pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_token_id)
     wanted = pad_sequence(labels, batch_first=True, padding_value=-100)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for _ in range(60):
+    for _ in range(150):
         optimizer.zero_grad()
         model(input_ids=padded, labels=wanted).loss.backward()
         optimizer.step()
@@ -123,7 +125,7 @@ def configs(folder: Path, ports: Sequence[int], seed: int) -> None:
         "llm": llm,
         "agent": {"type": "single-shot"},
         "credit": {"type": "rloo"},
-        "trainer": {"type": "policy", "objective": "reinforce", "lr": 2e-3, "sync": "copy"},
+        "trainer": {"type": "policy", "objective": OBJECTIVE, "lr": 2e-3, "sync": "copy"},
         "evaluation": {"tasks": {"type": "manager"}, "rollouts": 1},
         "observers": [],
         "run": {"tasks_per_step": 1, "rollouts": ROLLOUTS, "seed": seed},

@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 
 from ale._config.describe import default_of
-from ale._config.model import PARTS
+from ale._config.load import part_values
+from ale._config.model import PARTS, Selected
 from ale._run.plan import planned_episodes, tasks_per_step
 from ale._run.start import Prepared
 from ale.text import counted, sampling_name
@@ -95,6 +96,9 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Selected):  # an option that selects a component
+        given = {name: each for name, each in part_values(value).items() if each is not None}
+        return value.name if len(given) == 1 else {**given, "type": value.name}
     return (
         str(value) if isinstance(value, Path) or not attrs.has(type(value)) else attrs.asdict(value)
     )

@@ -58,7 +58,8 @@ def command(
     in the folder `regraded` of RUN, whose own records stay as they are. A verdict that was
     contested stays so where there is no judge. The scorers of the run's config, or of `--scorer`,
     score the chunks again: in `step_scores` of RUN, from where `step-scores` takes them. Exit
-    status 3 if some episodes could not be graded. After a Ctrl-C, those that are done are stored.
+    status 3 if some episodes could not be graded. After a Ctrl-C, those that are done are stored,
+    and with `--scorer` the same command scores the others.
 
     \b
     Examples:

@@ -257,9 +257,17 @@ def numbered(names: Iterable[str]) -> list[str]:
     return made
 
 
-def check_scorers(scorers: Sequence[tuple[str, StepScorer]], credit: CreditScheme | None) -> None:
-    """Refuse a scorer or a credit scheme that reads scores that nobody gives before it."""
-    known: list[str] = []
+def check_scorers(
+    scorers: Sequence[tuple[str, StepScorer]],
+    credit: CreditScheme | None,
+    known: Iterable[str] = (),
+) -> None:
+    """Refuse a scorer or a credit scheme that reads scores that nobody gives before it.
+
+    Args:
+        known: scorers whose scores there are already.
+    """
+    known = [*known]
     problems = []
     for path, name, part in (
         *(("scorers", name, scorer) for name, scorer in scorers),

@@ -210,8 +210,8 @@ def is_complete(config: RunConfig, tasks: Tasks, n_done: int) -> bool:
 
 
 async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int = 0) -> None:
-    """Check the model, the executor, and the image of the first task's sandbox, concurrently; and
-    the limits of this process for as many episodes as run at once.
+    """Check the model, those of scorers, the executor, and the image of the first task's sandbox,
+    concurrently; and the limits of this process for as many episodes as run at once.
 
     If episodes leave this process, sandboxes are opened elsewhere and not checked here.
 
@@ -236,9 +236,13 @@ async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int =
             return Problem(message=str(error), path=section, hint=_HINT)
         return None
 
-    checks = []
-    if isinstance(parts.llm, Checkable):
-        checks.append(problem("llm", parts.llm.check(), CHECK_S))
+    models: list[tuple[str, object]] = [("llm", parts.llm)]
+    models += [(f"scorers[{i}]", scorer) for i, (_, scorer) in enumerate(parts.scorers)]
+    checks = [
+        problem(section, model.check(), CHECK_S)
+        for section, model in models
+        if isinstance(model, Checkable)
+    ]
     if isinstance(parts.executor, CheckableExecutor):
         checks.append(problem("executor", parts.executor.check(), CHECK_S))
     if isinstance(parts.sandbox, CheckableBackend) and not parts.executor.remote:

@@ -18,7 +18,15 @@ from ale._store.scores import StoredScores
 from ale.attempts import mean
 from ale.errors import PluginError, StoreError
 from ale.protocols import BackgroundSaver, Policy, Trainer
-from ale.types import Batch, CreditedGroup, PolicySnapshot, StepFinished, StepReport, replace
+from ale.types import (
+    FEEDBACK,
+    Batch,
+    CreditedGroup,
+    PolicySnapshot,
+    StepFinished,
+    StepReport,
+    replace,
+)
 
 T = TypeVar("T")
 
@@ -105,6 +113,7 @@ class Training:
         trainer, trained = self.parts.trainer, self._has_trained(step)
         groups: list[CreditedGroup] = []
         await self._score(crediting, step)
+        facts = {**(facts or {}), **self._abstentions(step)}
         with self.times.on("crediting"), self.store.writing_credits(step) as write:
             found = crediting.groups(self.store.reader, self.store.index, step, regraded=False)
             for credited in found:
@@ -114,7 +123,7 @@ class Training:
                     write(row)
                 await asyncio.sleep(0)  # lets the event loop handle a Ctrl-C
         if trainer is not None and not trained:
-            await self._train(trainer, Batch(step=step, groups=tuple(groups)), facts or {})
+            await self._train(trainer, Batch(step=step, groups=tuple(groups)), facts)
 
     async def _score(self, crediting: Crediting, step: int) -> None:
         """Run the scorers on the episodes of a step that they have not scored yet."""
@@ -136,6 +145,16 @@ class Training:
                 self.config.run.concurrency,
                 lambda row: self.store.add_scores(row, step),
             )
+
+    def _abstentions(self, step: int) -> Mapping[str, float]:
+        """Share of the chunks of a step that each scorer gave no value."""
+        found: dict[str, list[bool]] = {}
+        if self.parts.scorers:
+            for row in self.store.reader.step_scores(step, regraded=False):
+                if row.scorer != FEEDBACK:
+                    gave = found.setdefault(row.scorer, [])
+                    gave += [score.value is None for score in row.scores]
+        return {f"abstained_{name}": sum(each) / len(each) for name, each in found.items() if each}
 
     async def _train(self, trainer: Trainer, batch: Batch, facts: Mapping[str, float]) -> None:
         with self.times.on("training"):

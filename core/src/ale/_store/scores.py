@@ -28,6 +28,12 @@ def of_regrading(moment: str) -> str:
     return f"{FOLDER}/{_REGRADED}{moment}.jsonl"
 
 
+def last_regrading(run: Path) -> Path | None:
+    """The newest file of an `ale regrade`; None before the first."""
+    found = sorted((run / FOLDER).glob(f"{_REGRADED}*.jsonl"))
+    return found[-1] if found else None
+
+
 def read_scores(
     run: Path, step: int | None = None, *, regraded: bool = True
 ) -> Iterator[ScoredEpisode]:

@@ -43,7 +43,7 @@ class LLM(Protocol):
 
 @runtime_checkable
 class Checkable(Protocol):
-    """A language model with a check, before a run starts, that it can be asked."""
+    """A language model, or a scorer with one, that can be checked before a run starts."""
 
     async def check(self) -> None:
         """Ask the server whether it is there, takes the key and has the model; spends no tokens.

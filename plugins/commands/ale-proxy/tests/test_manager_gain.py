@@ -18,7 +18,7 @@ from ale.strict import from_plain
 from ale.testing.builders import task as made_task
 from ale.types import Completion, Episode, LLMCapabilities, Message, Task
 from ale_proxy.manager.client import BridgeClient
-from ale_proxy.manager.gain import Trained, told, trained
+from ale_proxy.manager.gain import GainError, Trained, told, trained
 from ale_proxy.manager.running import Counts, ManagerOptions, _managing, _problems
 
 from .test_manager import bridge, by_criteria, graded_task
@@ -167,14 +167,40 @@ async def test_the_reward_of_feedback_is_what_it_gains_over_an_attempt_without_i
     }
 
 
-async def test_what_has_a_gain_is_not_done_again_and_what_has_none_is(
+async def test_without_the_proxys_key_nothing_is_spent(
     tmp_path: Path, start: Any, canned: Any
 ) -> None:
-    """The first manager has no key for scores; the second one has, and the third finds it done."""
+    proxied = await start(canned(says("Look at a map.")), key_env="of-the-proxy")
+    async with bridge(tmp_path / "team") as url, working(url, knows_maps):
+        with pytest.raises(GainError, match="--proxy-key-env names the variable that has it"):
+            await manage(url, manager(proxied.url))
+    assert proxied.episodes() == []
+    assert not [*RunReader(tmp_path / "team").episodes], "no worker was given anything"
+
+
+async def test_gains_and_scores_are_told_apart(tmp_path: Path, start: Any, canned: Any) -> None:
+    proxied = await start(canned(says("Look at a map.")))
+    said: list[str] = []
+    async with bridge(tmp_path / "team") as url, working(url, knows_maps):
+        await manage(url, manager(proxied.url), said)
+    assert [line.split()[:2] for line in said] == [["gain", "+1"], ["score", "0"]]
+
+
+async def test_what_has_a_gain_is_not_done_again_and_what_has_none_is(
+    tmp_path: Path, start: Any, canned: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first manager loses its key for scores; the second one has it, and the third finds it
+    done."""
+
+    async def checked(_: Trained) -> None:
+        """It still had it."""
+
     proxied = await start(canned(says("Look at a map.")), key_env="of-the-proxy")
     said: list[str] = []
     async with bridge(tmp_path / "team") as url, working(url, knows_maps):
-        counts = await manage(url, manager(proxied.url), said)
+        with monkeypatch.context() as patch:
+            patch.setattr(Trained, "check", checked)
+            counts = await manage(url, manager(proxied.url), said)
         assert (counts.gains, counts.not_graded) == (0, 1)
         assert "the key for sessions is missing or wrong" in said[0]
         assert "--proxy-key-env names the variable that has it" in said[0]

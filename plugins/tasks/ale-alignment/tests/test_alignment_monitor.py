@@ -261,6 +261,14 @@ def test_a_score_that_is_not_there_is_refused_with_the_nearest_name(stored: Make
         said(stored("a", learning(0.0)), proxy="proxy", judge="jugde")
 
 
+def test_a_run_that_is_given_twice_is_refused(stored: Make, tmp_path: Path) -> None:
+    run = stored("one", AUDITED)
+    (tmp_path / "again").symlink_to(run)
+    for other in (run, tmp_path / "again"):
+        with pytest.raises(InputError, match="is the same run as"):
+            said(run, other)
+
+
 def test_a_run_without_a_graded_episode_is_refused(stored: Make) -> None:
     with pytest.raises(InputError, match="no graded episode"):
         said(stored("a", [builders.episode(None)]))

@@ -25,9 +25,11 @@ def test_r_is_that_of_the_residuals() -> None:
     found = correlation(pairs, FEW)
     assert found.n == 4
     assert found.value == pytest.approx(2 / math.sqrt(40))
-    # Of the four permutations two have |r| of at least 0.3, both with the sum 2 or more: 6 and 2,
-    # -2 and -6: all four.
-    assert found.p == 1.0
+    # The sums of the four permutations are 6, 2, -2 and -6: two are at least 2.
+    assert found.p == pytest.approx(0.5, abs=0.1)
+    opposed = correlation([(group, a, -b) for group, a, b in pairs * 3], FEW)
+    assert opposed.p is not None
+    assert opposed.p > 0.5, "who disagrees does not collude"
 
 
 def test_p_is_the_share_of_permutations() -> None:

@@ -1,6 +1,7 @@
 """The criterion ``trace``: where it looks, what it leaves out, and what can't be judged."""
 
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from ale.testing.criterion import CriterionContract
 from ale.testing.fakes import FolderSandbox
 from ale.types import Score, Trajectory
 from ale_alignment.options import TraceOptions
-from ale_alignment.trace import MAX_BYTES, Trace, negated
+from ale_alignment.trace import MAX_BYTES, Negations, Trace, find
 
 DONE = builders.trajectory(builders.turn("Done."))
 
@@ -157,7 +158,7 @@ async def test_negation_is_that_of_the_clause(
     sandbox: FolderSandbox, text: str, expected: bool
 ) -> None:
     at = text.index("X")
-    assert negated(text, at, at + 1) is expected
+    assert Negations(text).negate(at, at + 1) is expected
     await sandbox.write("a.txt", text.encode())
     assert (await grade(sandbox, path="a.txt", text="X", affirmed=True)).passed is not expected
     assert (await grade(sandbox, path="a.txt", text="X")).passed
@@ -184,3 +185,13 @@ async def test_one_affirmed_match_suffices(sandbox: FolderSandbox) -> None:
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         TraceOptions(**options)
+
+
+def test_many_negated_places_take_a_time_that_grows_as_the_text() -> None:
+    def seconds(n: int) -> float:
+        text = "I did not " + "X and " * n + "\n"
+        begun = time.process_time()
+        assert find(text, TraceOptions(where="answer", text="X", affirmed=True)) is None
+        return time.process_time() - begun
+
+    assert seconds(40_000) < 10 * seconds(8_000) + 0.1

@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
+from ale.errors import InputError
 from ale.plugin import BuildContext
 from ale.protocols import Objective, ObjectiveFacts, Terms, Tokens
-from ale.types import Credit, Group
+from ale.types import Credit, Group, replace
 from ale_trainer_policy.build import policy_trainer
-from ale_trainer_policy.options import PRESETS, ObjectiveOptions, PolicyOptions
+from ale_trainer_policy.options import PRESETS, KlOptions, ObjectiveOptions, PolicyOptions
 
 
 @frozen
@@ -168,3 +169,18 @@ class Doubled(Objective):
 def test_an_objective_of_another_package_has_no_known_parts(make_llm: Any) -> None:
     facts = told(make_llm, Scheme(), objective=Doubled())
     assert facts == ObjectiveFacts(name="Doubled")
+
+
+class NoWeight(Scheme):
+    def assign(self, group: Group) -> list[Credit]:
+        return [replace(each, weights=(0.0,) * len(each.weights)) for each in super().assign(group)]
+
+
+def test_an_estimator_without_a_gradient_is_refused_where_no_credit_teaches(make_llm: Any) -> None:
+    def chosen(estimator: Any) -> Any:
+        return evolve(PRESETS["reinforce"], kl=KlOptions(coefficient=1.0, estimator=estimator))
+
+    with pytest.raises(InputError, match="nothing would be learned"):
+        told(make_llm, NoWeight(), objective=chosen("k1"))
+    told(make_llm, NoWeight(), objective=chosen("k2"))
+    told(make_llm, Scheme(), objective=chosen("k1"))

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import define, field
 
 from ale.errors import ToolsUnsupportedError
-from ale.protocols import LLM
+from ale.protocols import LLM, Checkable
 from ale.types import (
     Completion,
     CompletionRequest,
@@ -43,6 +43,11 @@ class Asker:
 
     def __attrs_post_init__(self) -> None:
         self._tools = self.llm.capabilities.tools
+
+    async def check(self) -> None:
+        """Check the model, where it can be. Raises `LLMError`."""
+        if isinstance(self.llm, Checkable):
+            await self.llm.check()
 
     async def ask(
         self, system: str, user: str, episode: Episode, what: str, number: int

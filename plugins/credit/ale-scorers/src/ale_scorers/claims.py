@@ -92,6 +92,11 @@ class Claims:
             return StepScore(abstained="the model's answer is no list of claims", cost=cost)
         return await asyncio.to_thread(_counted, claims, evidence, cost)
 
+    async def check(self) -> None:
+        """Check the model, if there is one. Raises `LLMError`."""
+        if self._asker is not None:
+            await self._asker.check()
+
     async def aclose(self) -> None:
         """Close the model, if there is one."""
         if self._options.llm is not None:

@@ -181,6 +181,10 @@ class Judge:
         }
         return quoted({name: shortened(text, most) for name, text in parts.items()})
 
+    async def check(self) -> None:
+        """Check the model. Raises `LLMError`."""
+        await self._asker.check()
+
     async def aclose(self) -> None:
         """Close the model."""
         await self._options.llm.aclose()

@@ -56,6 +56,7 @@ def monitor(paths: Sequence[Path], proxy: str | None, judge: str | None) -> Iter
     Raises:
         InputError: no such score, or no graded episode.
     """
+    _check_once(paths)
     runs = [_read(path) for path in paths]
     for run in runs:
         scores = scores_of(run.episodes)
@@ -67,6 +68,16 @@ def monitor(paths: Sequence[Path], proxy: str | None, judge: str | None) -> Iter
         yield ""
     if len(runs) > 1:
         yield from _agents(runs)
+
+
+def _check_once(paths: Sequence[Path]) -> None:
+    """Refuse a run that is given twice, under whatever path: it agrees with itself."""
+    seen: dict[Path, Path] = {}
+    for path in paths:
+        if (first := seen.get(path.resolve())) is not None:
+            message = f"{path} is the same run as {first}, and agrees with itself"
+            raise InputError.of(message, path="RUN", expected="runs of different agents, each once")
+        seen[path.resolve()] = path
 
 
 def _read(path: Path) -> Run:

@@ -1,7 +1,8 @@
 """Do scores agree more than tasks explain, do texts, and do two scores part over time?
 
 Each p is that of a permutation test with a fixed seed: the share of `PERMUTATIONS` random
-permutations whose statistic is at least as far from 0 as the one found, itself included.
+permutations whose statistic is at least as large as the one found, itself included. It is
+one-sided: only agreement, sameness and growth are looked for.
 """
 
 import math
@@ -195,7 +196,6 @@ def _tested(
             random.shuffle(each)
         found.append(statistic(shuffled))
     centre = math.fsum(found) / permutations
-    far = abs(value - centre) - _ROUNDING
-    extreme = sum(abs(each - centre) >= far for each in found)
+    extreme = sum(each >= value - _ROUNDING for each in found)
     p = (1 + extreme) / (1 + permutations)
     return Statistic(n=n, value=value, p=p, by_chance=centre)

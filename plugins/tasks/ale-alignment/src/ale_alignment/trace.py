@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
 
@@ -118,19 +119,34 @@ def find(text: str, options: TraceOptions) -> str | None:
     pattern = regex.escape(options.text) if options.text is not None else options.pattern
     if pattern is None:
         return ""
+    negations = Negations(text) if options.affirmed else None
     for match in regex.finditer(pattern, text, regex.MULTILINE, concurrent=True, timeout=TIMEOUT_S):
-        if not (options.affirmed and negated(text, match.start(), match.end())):
+        if negations is None or not negations.negate(match.start(), match.end()):
             return str(match[0])
     return None
 
 
-def negated(text: str, start: int, end: int) -> bool:
-    """Does its clause negate what stands from `start` to `end`? For English, by its words.
+class Negations:
+    """The negations of a text and its clauses, found once, however many places are looked at."""
 
-    A negation counts if it stands before it in the clause, or in what is said of it directly after.
-    """
-    begin = max((each.end() for each in _BEGINNING.finditer(text, endpos=start)), default=0)
-    return bool(_BEFORE.search(text, begin, start) or _AFTER.match(text, end))
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._clauses = [each.end() for each in _BEGINNING.finditer(text)]
+        found = [each.span() for each in _BEFORE.finditer(text)]
+        self._starts, self._ends = [one for one, _ in found], [end for _, end in found]
+
+    def negate(self, start: int, end: int) -> bool:
+        """Does its clause negate what stands from `start` to `end`? For English, by its words.
+
+        A negation counts if it stands before it in the clause, or in what is said of it directly
+        after.
+        """
+        before = bisect_right(self._clauses, start)
+        begin = self._clauses[before - 1] if before else 0
+        last = bisect_right(self._ends, start) - 1  # the last that ends before it
+        if last >= 0 and self._starts[last] >= begin:
+            return True
+        return _AFTER.match(self._text, end) is not None
 
 
 def _commands(trajectory: Trajectory) -> Iterator[str]:

@@ -81,6 +81,12 @@ def weighted_examples(credit: CreditScheme, rollouts: int) -> Examples:
     return Examples(weighted=weighted, described=_described(pairs))
 
 
+def teaches_nothing(credit: CreditScheme, rollouts: int) -> bool:
+    """Has every chunk of every made-up episode the weight 0?"""
+    examples = weighted_examples(credit, rollouts)
+    return not any(weight for each in examples.weighted for weight in each.weights)
+
+
 def _described(pairs: Sequence[tuple[Rollout, Credit]]) -> str:
     failures = [c.weights for r, c in pairs if r.episode.reward == 0.0]
     successes = [

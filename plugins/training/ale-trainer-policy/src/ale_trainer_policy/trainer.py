@@ -23,6 +23,7 @@ from ale_trainer_policy.checkpoint import State
 from ale_trainer_policy.critic import make_critic
 from ale_trainer_policy.critic_options import CriticOptions
 from ale_trainer_policy.engines import check_engine
+from ale_trainer_policy.example_groups import teaches_nothing
 from ale_trainer_policy.freed import give_back
 from ale_trainer_policy.hints import Hints
 from ale_trainer_policy.learner import Learner
@@ -194,6 +195,14 @@ class PolicyTrainer:
             same_numerics=self._same_numerics,
         )
         name = objective_name(options.objective)
+        kl = getattr(options.objective, "kl", None)
+        if kl is not None and kl.estimator == "k1" and teaches_nothing(credit, rollouts):
+            raise InputError.of(
+                "estimator k1 has no gradient but noise, and the credit scheme gives no weight: "
+                "nothing would be learned",
+                path="trainer.objective.kl.estimator",
+                expected="k2, whose gradient is that of the divergence; or k3",
+            )
         return explain(self._objective, name, setting, credit, rollouts)
 
     async def step(self, batch: Batch) -> StepReport:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from ale.errors import InputError
+from ale.errors import InputError, Problem
+from ale.protocols import ReadsScores
 from ale.runs import Crediting, Registry, RunReader, build_choice, load_plugins, parse_choice
-from ale.strict import Node, from_plain
+from ale.strict import Node, from_plain, nearest
 from ale.types import Credit, Rollout
 
 
@@ -44,7 +45,33 @@ def creditings(
     for text, choice in zip(schemes, wanted, strict=True):
         _, scheme = build_choice(choice, "credit", registry)
         made.append(Crediting(chunker=cutter, chunker_name=name, scheme=scheme, scheme_name=text))
+    _check_scorers(run, made)
     return made
+
+
+def _check_scorers(run: RunReader, made: Sequence[Crediting]) -> None:
+    """Refuse a scheme that reads the scores of a scorer whose scores the run does not have."""
+    wanted = {
+        (each.scheme_name, name)
+        for each in made
+        if isinstance(each.scheme, ReadsScores)
+        for name in each.scheme.reads
+    }
+    if not wanted:
+        return
+    known = sorted({row.scorer for row in run.step_scores()})
+    problems = [
+        Problem(
+            message=f"{scheme} reads the scores of '{name}', and the run has none of it",
+            path="--scheme",
+            expected="scores of " + (", ".join(known) or "any scorer: the run has none"),
+            hint=nearest(name, known) or f"ale regrade {run.path} --scorer TYPE scores it again",
+        )
+        for scheme, name in sorted(wanted)
+        if name not in known
+    ]
+    if problems:
+        raise InputError(problems)
 
 
 def _is_registered(choice: Node, kind: str, registry: Registry) -> bool:

@@ -122,6 +122,24 @@ class Trained:
             raise GainError(f"the proxy at {self.url} does not take the gain: {why}") from error
         return gain
 
+    async def check(self) -> None:
+        """Find out whether the proxy would take gains, before anything is spent.
+
+        Raises:
+            GainError: it refuses the key, or is no proxy, or does not answer.
+        """
+        headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as client,
+                client.get(f"{self.url}/v1/sessions", headers=headers) as answer,
+            ):
+                if not answer.ok:
+                    raise GainError(self._refusal(answer.status, await answer.read()))
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            why = str(error) or type(error).__name__
+            raise GainError(f"the proxy at {self.url} can't be asked: {why}") from error
+
     def _refusal(self, status: int, body: bytes) -> str:
         try:
             reason = str(json.loads(body)["error"]["message"])

@@ -109,6 +109,8 @@ async def _managing(
     say: Callable[[str], None],
     trained: Trained | None = None,
 ) -> Counts:
+    if trained is not None:
+        await trained.check()
     bridge = BridgeClient(options.bridge, key, report=say)
     manager = _Manager(options, bridge, grader, say, trained)
     try:
@@ -206,7 +208,7 @@ class _Manager:
             return
         await self._bridge.say(id, grade.score, grade.text, author=self._name)
         self._count(grade.score)
-        self._say(f"{grade.score:<7.3g} {id}: {' '.join(grade.text.split())}"[:200])
+        self._say(f"score   {grade.score:<7.3g} {id}: {' '.join(grade.text.split())}"[:200])
 
     def _failed(self, id: str, error: Exception) -> None:
         self.counts.not_graded += 1
@@ -233,7 +235,7 @@ class _Manager:
             return
         self.counts.gains += 1
         self.counts.total_gain += gain
-        self._say(f"{gain:<+7.3g} {id}: {' '.join(feedback.split())}"[:200])
+        self._say(f"gain    {gain:<+7.3g} {id}: {' '.join(feedback.split())}"[:200])
         await self._grade(id, task, rollout, found)
 
     async def _scored(self, id: str, task: Task, rollout: int, prompt: str) -> float | None:
