@@ -151,7 +151,8 @@ def test_a_step_has_the_share_of_chunks_without_a_score(workshop: Any) -> None:
     scorers = "scorers=[{type: rules}, {type: claims}]"
     trainer = "trainer={type: export, path: out.jsonl}"
     credit = "credit={type: step-scores, scorer: claims}"
-    workshop.succeeds("run", "run.yaml", "--set", scorers, "--set", credit, "--set", trainer)
+    chosen = [f"--set={each}" for each in (scorers, credit, trainer)]
+    workshop.succeeds("run", "run.yaml", *chosen, "--set", "run.alert_if=[abstained_claims > 0.9]")
     events = lines(run_of(workshop) / "events.jsonl")
     (step,) = (each for each in events if each["event"] == "step_finished")
     assert step["metrics"]["abstained_rules"] == 0

@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 
 from ale._config import RunConfig
 from ale._config.rules import Rule
+from ale._run.parts import numbered
 from ale.errors import Problem, nearest
 from ale.plugin import BuildContext
 from ale.protocols import NamesMetrics
@@ -127,7 +128,9 @@ def rule_problems(config: RunConfig, trainer: object, context: BuildContext) -> 
             message, expected = "without a trainer there are no steps to watch", "a trainer"
             yield Problem(message=message, path=f"run.{name}", expected=expected)
         elif isinstance(trainer, NamesMetrics):
-            yield from _unknown(name, rules, (*OWN, *trainer.metric_names))
+            scorers = numbered(part.name for part in config.scorers)
+            of_scorers = [f"abstained_{scorer}" for scorer in scorers]
+            yield from _unknown(name, rules, (*OWN, *of_scorers, *trainer.metric_names))
 
 
 def _unknown(option: str, rules: Collection[Rule], known: Collection[str]) -> Iterator[Problem]:
