@@ -145,9 +145,11 @@ def clone(tmp_path: Path) -> Path:
 
 
 def _page(path: Path) -> Any:
-    """A page, and whether it is left out without torch: where it trains a policy."""
-    trains = re.search(r"configs/(quickstart|code_rewards|distillation|prm_toy)", path.read_text())
+    """A page, and whether it is left out without torch, where it trains a policy, or pandas."""
+    text = path.read_text()
+    trains = re.search(r"configs/(quickstart|code_rewards|distillation|prm_toy)", text)
     needs = [pytest.mark.needs("torch")] * bool(trains)
+    needs += [pytest.mark.needs("pandas", "pyarrow")] * ("to_pandas" in text)
     return pytest.param(path, id=str(path.relative_to(DOCS)), marks=needs)
 
 

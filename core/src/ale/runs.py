@@ -44,6 +44,7 @@ from ale._store.branch import BRANCHED_FROM, branch_run
 from ale._store.checkpoints import Checkpoints
 from ale._store.codec import plain
 from ale._store.diagnosis import Causes, Learning, learning, model_name, short_groups
+from ale._store.frames import frame
 from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
 from ale._store.lock import holder, lock
@@ -91,6 +92,7 @@ __all__ = [
     "find_component",
     "fingerprint",
     "folder_format",
+    "frame",
     "holder",
     "learning",
     "load_config",

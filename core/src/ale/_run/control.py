@@ -101,7 +101,7 @@ class Control:
         self.here.cancel(id)
 
     def episodes(self) -> list[dict[str, Any]]:
-        """Those that run in this process, the longest first, with what they do."""
+        """The episodes that run in this process, the longest first, with what they do."""
         if self.here is None:
             return []
         now = self.here.context.monotonic()

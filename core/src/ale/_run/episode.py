@@ -197,7 +197,7 @@ class Running:
 
     given_up: "asyncio.Future[AleError]"
     since: float
-    """Of the monotonic clock."""
+    """Start, on the monotonic clock."""
     stage: Stage = "queued"
 
 
