@@ -518,3 +518,14 @@ def test_a_config_without_a_sandbox_gets_the_best_here(
     done = CliRunner().invoke(validate, chosen, obj=registry)
     assert done.exit_code == 0, done.output
     assert "1 of 1 task valid" in done.output
+
+
+def test_a_goal_of_a_named_benchmark_speaks_against_a_task(
+    tasks: Callable[..., Path], call: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder = tasks({"sound": SOUND})
+    (tmp_path / "public").mkdir()
+    (tmp_path / "public" / "known.yaml").write_text(SOUND.replace("id: sound", "id: known"))
+    done = call(folder, "--no-attacks", "-k", "1", "--against", "tbp:path=public")
+    assert done.exit_code == 1, done.output
+    assert "nearly the same goal as known of tbp:path=public (100%)" in done.output

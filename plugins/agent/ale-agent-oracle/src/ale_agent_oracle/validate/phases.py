@@ -307,7 +307,7 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 
 
 def goals(choice: str, registry: Registry) -> Mapping[str, str]:
-    """The goals of other tasks by id, for `overlap`.
+    """The goals of other tasks by id and source, for `overlap`.
 
     Args:
         choice: a task source, as ``TYPE:OPTION=VALUE``.
@@ -316,4 +316,4 @@ def goals(choice: str, registry: Registry) -> Mapping[str, str]:
         InputError: it can't be built or read.
     """
     _, source = build_choice(parse_choice(choice, option="--against"), "tasks", registry)
-    return {task.id: task.goal for task in source.load()}
+    return {f"{task.id} of {choice}": task.goal for task in source.load()}
