@@ -1,15 +1,17 @@
-"""Task folders of Harbor: `ale run` against Harbor itself, and start-up on many of them.
+"""Task folders of Harbor: `ale eval` against Harbor itself, and start-up on many of them.
 
-Side by side in one run: the reference solutions of 8 trivial tasks, images cached, at concurrency 1
-and 4, where Docker and the command `harbor` are at hand (its path may be given by HARBOR). The
-start-up of `ale run` on 3,000 folders of either format is measured against reading the same files
-and parsing their TOML or YAML in a bare Python. Exit status 1 where an aim is missed.
+In turns in one run: the reference solutions of 8 trivial tasks, graded in a judge by `ale`, images
+cached, at concurrency 1 and 4. That part needs Docker, docker compose 2 as a plugin of its client
+(DOCKER_CONFIG) and the command `harbor` (HARBOR may give its path); `few` as the argument runs it
+alone. The start-up of `ale run` on 3,000 folders of either format is measured against reading the
+same files and parsing their TOML or YAML in a bare Python. Exit status 1 where an aim is missed.
 """
 
 import json
 import os
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -17,12 +19,15 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ale.judging import had_no_judge
+from ale.runs import RunReader
 from ale_sandboxing.container_testing.images import DEBIAN, CannotMakeError, provide
 
 ALE = str(Path(sys.executable).with_name("ale"))
 TASKS = 8
-AIMS = {1: 10.0, 4: 5.0}
+AIMS = {1: 10.0, 4: 7.0}
 """How much less wall time than Harbor, by concurrency."""
+ROUNDS = 2
 FOLDERS = 3000
 START_AIM = 2.5
 """Times the CPU time of the bare reading: less than 2 s on a small machine that is idle."""
@@ -172,28 +177,56 @@ def against_harbor(folder: Path) -> bool:
         print(f"against harbor: skipped, no Docker: {error}")
         return False
     tasks = write(folder / "few", TASKS)
-    theirs = [harbor, "run", "-p", str(tasks), "-a", "oracle", "-o", str(folder / "jobs"), "-y"]
-    seconds([*theirs, "-q", "-n", "4", "--job-name", "warm"], folder)
-    seconds([ALE, "run", config(folder, tasks, 4)], folder)
+    by_harbor(folder, harbor, tasks, 4, "warm")
+    by_ale(folder, tasks, 4, "warm")
     missed = False
     for concurrency, aim in AIMS.items():
-        ours = seconds([ALE, "run", config(folder, tasks, concurrency)], folder)
-        job = ["-q", "-n", str(concurrency), "--job-name", f"n{concurrency}"]
-        peer = seconds([*theirs, *job], folder)
-        result = json.loads((folder / "jobs" / f"n{concurrency}" / "result.json").read_text())
-        assert result["stats"]["n_errored_trials"] == 0, "harbor's own trials failed"
-        missed |= peer < aim * ours
+        pairs = []
+        for n in range(ROUNDS):
+            ours = by_ale(folder, tasks, concurrency, f"n{concurrency}-{n}")
+            pairs.append(
+                (ours, by_harbor(folder, harbor, tasks, concurrency, f"n{concurrency}-{n}"))
+            )
+        ratios = sorted(peer / ours for ours, peer in pairs)
+        ours, peer = (statistics.median(each[n] for each in pairs) for n in (0, 1))
+        ratio = statistics.median(ratios)
+        missed |= ratio < aim
         print(
             f"{TASKS} tasks, concurrency {concurrency}    {ours:8.2f} s   harbor {peer:8.2f} s   "
-            f"{peer / ours:5.1f}x  (at least {aim:g}x)  {'MISSED' if peer < aim * ours else 'ok'}"
+            f"{ratio:5.1f}x  ({ratios[0]:.1f} to {ratios[-1]:.1f} in {ROUNDS} turns; at least "
+            f"{aim:g}x)  {'MISSED' if ratio < aim else 'ok'}",
+            flush=True,
         )
     return missed
+
+
+def by_ale(folder: Path, tasks: Path, concurrency: int, name: str) -> float:
+    """Seconds of `ale eval`, whose judge has graded every task."""
+    out = folder / "evals" / name
+    argv = [ALE, "eval", str(tasks), "--agent", "oracle", "--sandbox", "docker"]
+    spent = seconds([*argv, "-n", str(concurrency), "--out", str(out)], folder)
+    run = RunReader(next(out.glob("*/manifest.json")).parent)
+    scores = [score for episode in run.episodes for score in episode.scores]
+    assert [score.value for score in scores] == [1] * TASKS, scores
+    assert not any(map(had_no_judge, scores)), scores
+    return spent
+
+
+def by_harbor(folder: Path, harbor: str, tasks: Path, concurrency: int, name: str) -> float:
+    """Seconds of Harbor, whose trials have all ended well."""
+    argv = [harbor, "run", "-p", str(tasks), "-a", "oracle", "-o", str(folder / "jobs"), "-y", "-q"]
+    spent = seconds([*argv, "-n", str(concurrency), "--job-name", name], folder)
+    result = json.loads((folder / "jobs" / name / "result.json").read_text())
+    assert result["stats"]["n_errored_trials"] == 0, "harbor's own trials failed"
+    return spent
 
 
 def main() -> int:
     """Measure and print; 1 where an aim was missed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if sys.argv[1:] == ["few"]:
+            return int(against_harbor(folder))
         tasks = many_of_harbor(folder / "harbor", FOLDERS)
         missed = start_up(folder, "Harbor", tasks)
         tasks = many_of_terminal_bench(folder / "bench", FOLDERS)
