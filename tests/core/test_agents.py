@@ -1,5 +1,6 @@
 """The loop for agents, held by the contract kit of agents."""
 
+import json
 from typing import Any
 
 import pytest
@@ -65,6 +66,44 @@ class TestLoop(AgentContract):
         attempt = attempts(then=[answer("", (tool, arguments)), answer("Done.")])
         assert (await attempt.run()).reason == "finished"
         assert error in attempt.llm.requests[1].messages[-1].content
+
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            {"properties": {"command": True}},
+            {"properties": {"command": None}},
+            {"properties": None, "required": None},
+            {"properties": {"command": {"type": ["string", "null"]}}},
+            {"properties": {"command": {"anyOf": [{"type": "string"}]}}, "required": None},
+            {"properties": {"command": {"type": "array", "nullable": True}, "extra": False}},
+            {},
+        ],
+    )
+    @pytest.mark.parametrize("arguments", ['{"command": "echo x"}', '{"command": null}'])
+    async def test_what_a_schema_does_not_say_is_not_checked(
+        self, schema: dict[str, Any], arguments: str
+    ) -> None:
+        class Given(ShellEpisode):
+            tools = (ToolSpec(name="shell", description="Run.", parameters=schema),)
+
+            async def call(self, call: ToolCall, timeout_s: float | None) -> Observation:
+                return Observation(
+                    call_id=call.id, tool=call.name, content=repr(self.arguments(call))
+                )
+
+        class GivenAgent(ShellAgent):
+            async def run(self, context: AgentContext) -> Stop:
+                return await Given(context).run()
+
+        attempts = AgentAttempts(GivenAgent())
+        attempt = attempts(then=[answer("", ("shell", arguments)), answer("Done.")])
+        assert (await attempt.run()).reason == "finished"
+        await attempts.close()
+        shown = attempt.llm.requests[1].messages[-1].content
+        if "array" in str(schema) and "echo" in arguments:
+            assert "has to be of type array" in shown
+        else:
+            assert shown == repr(json.loads(arguments))
 
     async def test_calls_after_the_last_step_are_recorded_as_not_run(
         self, attempts: AgentAttempts

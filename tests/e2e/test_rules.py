@@ -1,6 +1,8 @@
 """`run.stop_if` and `run.alert_if`: rules over the metrics of steps."""
 
+import contextlib
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -127,6 +129,67 @@ def test_an_alert_that_is_not_taken_is_reported_without_its_address(
     assert "an alert did not reach the address in ALERTS: HTTP Error 503" in ended.err
     assert len(Told.told) == 1
     assert address not in ended.text
+
+
+@pytest.fixture
+def hollow() -> Iterator[str]:
+    """The address of a server that talks without end, or, at /garbage, not HTTP."""
+    ended = threading.Event()
+
+    def answer(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            if b"/garbage" in connection.recv(1 << 16):
+                connection.sendall(b"garbage\r\n\r\n")
+                return
+            connection.sendall(b"HTTP/1.1 200 OK\r\nA: ")
+            while not ended.wait(0.1):
+                connection.sendall(b"a")
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection = listener.accept()[0]
+                threading.Thread(target=answer, args=(connection,)).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        ended.set()
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/garbage", "no web address, or no web server there (BadStatusLine)"),
+        ("/endless", "no answer in 10 s"),
+        (":hunter2", "no web address, or no web server there (InvalidURL)"),
+    ],
+)
+def test_whatever_is_at_the_address_the_run_goes_on_and_ends(
+    workshop: Any, hollow: str, path: str, said: str
+) -> None:
+    prepared(workshop, alert_if=["entropy < 0.1"], webhook_env="ALERTS", steps=2)
+    address = "http://localhost:hunter2" if path == ":hunter2" else f"{hollow}{path}"
+    ended = workshop.ale("run", "run.yaml", ALERTS=address)
+    assert ended.code == 0, ended.text
+    assert f"an alert did not reach the address in ALERTS: {said}" in ended.err
+    assert "hunter2" not in ended.text
+
+
+def test_a_rule_that_stands_twice_counts_a_step_once(workshop: Any) -> None:
+    rule = "entropy < 0.1 for 2 steps"
+    prepared(workshop, alert_if=[rule, f" {rule}"], steps=5)
+    workshop.succeeds("run", "run.yaml")
+    assert [each["step"] for each in events(workshop, "alert")] == [4]
+
+
+def test_a_metric_that_is_no_number_is_said(workshop: Any) -> None:
+    prepared(workshop, alert_if=["entropy < 0.1"], steps=3)
+    workshop.write("trainer.py", TRAINER.replace("0.05, 0.9", "float('nan'), float('nan')"))
+    ended = workshop.ale("run", "run.yaml")
+    assert ended.code == 0, ended.text
+    assert ended.err.count("the rule 'entropy < 0.1' can't hold: entropy is NaN in this step") == 1
 
 
 @pytest.mark.parametrize(

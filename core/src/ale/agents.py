@@ -271,7 +271,7 @@ class EpisodeLoop(ABC):
             raise BadCallError("the arguments are nested too deeply") from None
         if not isinstance(given, dict):
             raise BadCallError("the arguments are not a JSON object")
-        if missing := [name for name in spec.parameters.get("required", ()) if name not in given]:
+        if missing := [name for name in spec.parameters.get("required") or () if name not in given]:
             raise BadCallError(f"missing argument: {', '.join(missing)}")
         if wrong := _wrong_types(given, spec.parameters):
             raise BadCallError("; ".join(wrong))
@@ -366,11 +366,15 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 def _wrong_types(given: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     """One line for each argument that has not the one type that its property names."""
     wrong = []
-    for name in schema.get("properties", {}).keys() & given.keys():
-        value, expected = given[name], schema["properties"][name].get("type")
+    required = schema.get("required") or ()
+    for name, about in (schema.get("properties") or {}).items():
+        # A schema may also be true, false or one with other words than "type".
+        expected = about.get("type") if isinstance(about, Mapping) else None
+        if name not in given or not isinstance(expected, str) or expected not in _TYPES:
+            continue
+        value = given[name]
         # Many models write null for an argument that they leave out.
-        left_out = value is None and name not in schema.get("required", ())
-        if not isinstance(expected, str) or expected not in _TYPES or left_out:
+        if value is None and (name not in required or about.get("nullable") is True):
             continue
         # To Python, true and false are numbers.
         boolean = isinstance(value, bool)

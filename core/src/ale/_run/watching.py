@@ -1,8 +1,12 @@
 """Watch the figures of steps: alerts, and rules that stop a run."""
 
 import asyncio
+import contextlib
+import http.client
 import json
+import math
 import shutil
+import threading
 import urllib.request
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -67,8 +71,9 @@ class Watch:
     @classmethod
     def of(cls, config: RunConfig) -> "Watch":
         """The rules of a config."""
-        stop_if, alert_if = (tuple(map(Rule.parse, getattr(config.run, name))) for name in _WATCHED)
-        return cls(stop_if, alert_if)
+        given = (map(Rule.parse, getattr(config.run, name)) for name in _WATCHED)
+        stop_if, alert_if = ({rule.text: rule for rule in rules} for rules in given)
+        return cls(tuple(stop_if.values()), tuple(alert_if.values()))
 
     def of_step(self, step: int, figures: Mapping[str, float]) -> Iterator[Alert]:
         """The rules that begin to hold with a step."""
@@ -86,12 +91,16 @@ class Watch:
                 yield alert
 
     def missing(self, figures: Mapping[str, float]) -> Iterator[str]:
-        """Says, once for each, which metrics of the rules a step lacks that none is known to have.
+        """Says, once for each, which metrics of the rules a step lacks that none is known to have,
+        and which are NaN, for which no rule holds.
 
         A trainer that does not name its metrics is asked in vain at the start.
         """
         for rule in (*self.stop_if, *self.alert_if):
             name = rule.metric
+            if math.isnan(figures.get(name, 0.0)) and f"{name} is NaN" not in self._missed:
+                self._missed.add(f"{name} is NaN")
+                yield f"the rule '{rule.text}' can't hold: {name} is NaN in this step"
             if name not in figures and name not in (*OWN, *self._missed):
                 self._missed.add(name)
                 hint = nearest(name, figures)
@@ -148,14 +157,43 @@ async def post(address: str, content: Mapping[str, Any]) -> None:
     """Send a message as JSON.
 
     Raises:
-        OSError: it was not taken.
+        OSError: it was not taken, or nobody answered in time; without the address, which may be
+            a secret.
     """
-    request = urllib.request.Request(  # noqa: S310 - checked at the start
-        address, json.dumps(content).encode(), {"Content-Type": "application/json"}
-    )
+    loop = asyncio.get_running_loop()
+    answered = loop.create_future()
 
     def send() -> None:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
-            pass
+        try:
+            _send(address, json.dumps(content).encode())
+            error = None
+        except OSError as failed:
+            error = failed
+        except (http.client.HTTPException, ValueError) as failed:  # whose texts have what was given
+            error = OSError(f"no web address, or no web server there ({type(failed).__name__})")
+        with contextlib.suppress(RuntimeError):  # the run has ended
+            loop.call_soon_threadsafe(_end, answered, error)
 
-    await asyncio.to_thread(send)
+    # The run waits for the threads of its executor, and an answer may have no end.
+    threading.Thread(target=send, daemon=True).start()
+    try:
+        await asyncio.wait_for(answered, _TIMEOUT_S)
+    except TimeoutError as error:
+        raise OSError(f"no answer in {_TIMEOUT_S:g} s") from error
+
+
+def _send(address: str, data: bytes) -> None:
+    request = urllib.request.Request(  # noqa: S310 - checked at the start
+        address, data, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
+        pass
+
+
+def _end(answered: "asyncio.Future[None]", error: OSError | None) -> None:
+    if answered.done():
+        return
+    if error is None:
+        answered.set_result(None)
+    else:
+        answered.set_exception(error)
