@@ -1,6 +1,8 @@
 """What was changed in a judge while a check ran, and what its score says of that."""
 
+import errno
 import os
+import resource
 import struct
 import time
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ale.judging import EVERYTHING, Place, Scope, Upper, judged
+from ale.judging import watch as watching
 from ale.judging.replaced import replaced_among
 from ale.testing.fakes import FolderSandbox
 from ale.types import CarriedChange, Score, replace
@@ -443,6 +446,51 @@ def test_more_than_the_kernel_keeps_is_told(watched: Upper) -> None:
             gone.touch()
             gone.unlink()
     assert {"changed /app", "changed /usr/bin", "changed /"} <= set(told(watched))
+
+
+def test_every_folder_is_watched_where_few_files_may_be_open(upper: Upper) -> None:
+    app = upper.folders[""] / "app"
+    for number in range(100):
+        (app / f"{number:03}").mkdir()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len([*Path("/proc/self/fd").iterdir()]) + 30, hard))
+    try:
+        watch(upper)
+        upper.note()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for number in range(100):
+        (app / f"{number:03}/conftest.py").touch()
+        (app / f"{number:03}/conftest.py").unlink()
+    assert told(upper) == [f"added /app/{number:03}/conftest.py" for number in range(100)]
+    upper.close()
+
+
+def test_more_folders_than_are_watched_is_told(
+    upper: Upper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ale.judging.watch._MOST", 3)
+    for number in range(4):
+        (upper.folders[""] / f"app/{number}").mkdir()
+    watch(upper)
+    upper.note()
+    assert {"changed /app", "changed /usr/bin"} <= set(told(upper))
+    upper.close()
+
+
+def test_a_folder_that_can_no_more_be_opened_is_told(
+    upper: Upper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def folder_below(root: int, path: str) -> int:
+        if path == "/app":
+            raise OSError(errno.EMFILE, "Too many open files")
+        return below(root, path)
+
+    below = watching.folder_below
+    monkeypatch.setattr(watching, "folder_below", folder_below)
+    watch(upper)
+    assert "changed /usr/bin" in told(upper)
+    upper.close()
 
 
 def test_a_link_is_not_followed_to_what_is_watched(upper: Upper, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import errno
 import os
 import posixpath
 import select
@@ -17,6 +18,9 @@ _CAME, _WENT = 0x100 | 0x80, 0x200 | 0x40
 _FOLDERS_ONLY, _IS_FOLDER, _LOST = 0x01000000, 0x40000000, 0x4000
 _EVENT = struct.Struct("iIII")
 _BUFFER = 1 << 16
+_MOST = 1 << 14
+"""Folders that are watched: other judges of the user need some too."""
+_NOT_ENOUGH = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -34,7 +38,7 @@ class Watch:
 
     def __init__(self, root: int, folders: Mapping[str, int]) -> None:
         self.lost = False
-        """More happened at once than the kernel keeps."""
+        """More happened at once than the kernel keeps, or there are too many folders to watch."""
         self.swapped: set[str] = set()
         """Watched folders in whose place another one was put, for however long."""
         self._root = root
@@ -50,8 +54,7 @@ class Watch:
         self._ends, self._end = os.pipe()
         try:
             for path, levels in folders.items():
-                with contextlib.suppress(OSError):
-                    self._add_all(path, folder_below(root, path), levels)
+                self._add_all(path, levels)
         except BaseException:
             self._close()
             raise
@@ -78,22 +81,25 @@ class Watch:
         for descriptor in (self._queue, self._ends, self._end):
             os.close(descriptor)
 
-    def _add_all(self, path: str, folder: int, levels: int) -> None:
-        waiting = [(path, folder, levels)]
+    def _add_all(self, path: str, levels: int) -> None:
+        """Watch a folder and those below; only one is open at a time, however many there are."""
+        waiting = [(path, levels)]
         while waiting:
-            path, folder, levels = waiting.pop()
+            path, levels = waiting.pop()
             try:
-                if levels:
-                    with os.scandir(folder) as entries:
-                        names = [
-                            each.name for each in entries if each.is_dir(follow_symlinks=False)
-                        ]
-                    for name in names:
-                        with contextlib.suppress(OSError):
-                            inner = os.open(name, _FOLDER, dir_fd=folder)
-                            waiting.append((posixpath.join(path, name), inner, levels - 1))
+                folder = folder_below(self._root, path)
+            except OSError as error:
+                self.lost |= error.errno in _NOT_ENOUGH
+                continue
+            if len(self._folders) >= _MOST:
+                os.close(folder)
+                self.lost = True
+                return
+            try:
+                names = _folders_in(folder) if levels else []
             finally:
                 self._add(path, folder)
+            waiting += [(posixpath.join(path, name), levels - 1) for name in names]
 
     def _add(self, path: str, folder: int) -> None:
         """Watch an open folder, and close it."""
@@ -154,6 +160,12 @@ class Watch:
         except OSError:
             return "unknown"
         return "file" if stat.S_ISREG(mode) else "unknown"
+
+
+def _folders_in(folder: int) -> list[str]:
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return [each.name for each in entries if each.is_dir(follow_symlinks=False)]
+    return []
 
 
 def folder_below(root: int, path: str) -> int:
