@@ -280,6 +280,12 @@ def test_a_run_that_is_not_there_is_not_waited_for(page: Page, served: str) -> N
     page.errors = [each for each in page.errors if "400" not in each]
 
 
+@pytest.mark.parametrize("rest", ["", "x", "-1/0-rename-0"])
+def test_an_address_without_an_episode_shows_the_run(page: Page, served: str, rest: str) -> None:
+    page.open(address(served, f"/run/first/e/{rest}"))
+    page.until("document.querySelector('#tasks tbody a')")
+
+
 def test_numbers_are_rounded_as_in_the_terminal(page: Page, served: str, runs: Path) -> None:
     more = Trajectory(turns=(turn("Go."),) * 3, stop=Stop(reason="finished"))
     numbers = (0, 1, 3)

@@ -113,6 +113,38 @@ def test_diffs_and_edits_are_shown_as_such(page: Page, served: str, runs: Path) 
     assert page.value("document.querySelectorAll('.seen')[3].matches('.diff')") is False
 
 
+def test_the_changes_of_an_episode_stand_together(page: Page, served: str, runs: Path) -> None:
+    calls = [
+        ("write_file", json.dumps({"path": HOSTILE, "content": "a\n<b>"})),
+        ("edit", json.dumps(EDIT)),
+        ("edit", json.dumps({**EDIT, "path": "failed.py"})),
+        ("shell", json.dumps({"command": "git diff"})),
+        ("shell", json.dumps({"command": "ls"})),
+    ]
+    errors = [None, None, "no such text", None, None]
+    seen = ["written", "done", "", DIFF, "x.py"]
+    made = turn("I edit.", calls=calls, observations=seen, errors=errors, fresh_context=True)
+    trajectory = Trajectory(turns=(turn("I look."), made), stop=Stop(reason="finished"))
+    store = begin_run(runs / "edits")
+    store.add_episode(attempt(0, trajectory=trajectory))
+    store.close()
+    page.open(address(served, "/run/edits/e/0/0-rename-0"))
+    page.until("document.querySelector('.changes summary')")
+    assert page.value("document.querySelector('.changes summary').innerText").startswith(
+        "3 changes"
+    )
+    page.value("document.querySelector('.changes').open = true")
+    page.until("document.querySelectorAll('.changes .diff').length === 3")
+    texts = page.value("[...document.querySelectorAll('.changes .diff')].map((e) => e.textContent)")
+    assert texts == ["+a\n+<b>", "-a = 1\n-b = 2\n+a = 3", DIFF]
+    heads = page.value("[...document.querySelectorAll('.changes p')].map((e) => e.innerText)")
+    assert heads[1].split() == ["turn", "1", "edit", "x.py"]
+    assert heads[2].split() == ["turn", "1", "shell", "printed"]
+    assert not page.value("window.owned")
+    page.value("document.querySelector('.changes button').click()")
+    page.until("document.querySelector('#turn-1.current')")
+
+
 def test_tool_calls_fold_by_a_key_and_the_address_says_so(
     page: Page, served: str, runs: Path
 ) -> None:

@@ -28,7 +28,7 @@ const chosen = ({ parts, query }, shared) => {
   if (first === "search") return html`<${Search} ...${shared} query=${query} />`;
   if (first === "compare") return html`<${Compare} ...${shared} keys=${query.getAll("run")} />`;
   if (first !== "run") return html`<${Runs} ...${shared} query=${query} />`;
-  if (kind === "e") return html`<${Episode} ...${shared} run=${key} offset=${Number(rest[0])} id=${rest[1]} query=${query} />`;
+  if (kind === "e" && /^\d+$/.test(rest[0])) return html`<${Episode} ...${shared} run=${key} offset=${Number(rest[0])} id=${rest[1]} query=${query} />`;
   if (kind === "task") return html`<${Task} ...${shared} run=${key} task=${rest[0]} query=${query} />`;
   return html`<${Run} ...${shared} run=${key} query=${query} />`;
 };

@@ -39,3 +39,23 @@ export const withChanges = (entries) => {
   const kept = entries.filter(([name]) => name !== pair[1]);
   return kept.map(([name, value]) => (name === pair[0] ? { name: "change", value: `${marked("-", old)}\n${marked("+", now)}`, diff: true } : { name, value, diff: false }));
 };
+
+// Names that tools give to a file, and to all of its text.
+const PATHS = ["path", "file_path", "file", "filename"];
+const TEXTS = ["content", "contents", "file_text"];
+const valueOf = (entries, names) => entries.find(([name]) => names.includes(name))?.[1];
+
+// What a call has changed, as far as its arguments say so: the file, if they name one, and a diff.
+const changesOf = (entries) => {
+  const path = valueOf(entries, PATHS);
+  const found = withChanges(entries).filter(({ diff }) => diff).map(({ value }) => ({ path, text: value }));
+  const whole = valueOf(entries, TEXTS);
+  return found.length || !path || whole === undefined ? found : [{ path, text: marked("+", whole) }];
+};
+
+// The changes of an episode in their order: those of calls that did not fail, and diffs that a command has printed.
+export const changesIn = (episode, entriesOf) => episode.turns.flatMap((turn, number) => turn.parts.flatMap((piece) => piece.calls || []).flatMap((call) => {
+  if (call.error) return [];
+  const made = changesOf(entriesOf(call.args || "") || []);
+  return [...made, ...(call.seen && isDiff(call.seen) ? [{ printed: true, text: call.seen }] : [])].map((each) => ({ ...each, turn: number, name: call.name }));
+}));

@@ -5,7 +5,8 @@ import { counted, plain, seconds, signed, visible } from "./format.js";
 import { link, replaceQuery, toEpisode, toTask } from "./route.js";
 import { Badge, Fold, Problem, Reward } from "./bits.js";
 import { Worth } from "./worth.js";
-import { Evidence, LEGENDS, Reason, Turn, beginnings, scoreText, shade } from "./turns.js";
+import { Diff, changesIn } from "./diff.js";
+import { Evidence, LEGENDS, Reason, Turn, beginnings, parsed, scoreText, shade } from "./turns.js";
 
 const most = (weights) => Math.max(0, ...weights.map(Math.abs));
 const stored = (episode) => (episode.scheme ? [{ name: episode.scheme, of: episode.chunks.map((chunk) => chunk.w), most: most(episode.chunks.map((chunk) => chunk.w || 0)) }] : []);
@@ -89,6 +90,11 @@ const modesOf = (episode) => {
   if (episode.turns.some((turn) => turn.versions)) found.push("version");
   if (episode.scheme) found.push("credit");
   return found;
+};
+
+const Changes = ({ episode, jump }) => {
+  const found = useMemo(() => changesIn(episode, parsed), [episode]);
+  return found.length > 0 && html`<${Fold} class="message changes" title=${`${counted(found.length, "change")} to files, as far as tools and printed diffs say`}>${found.map((each) => html`<p><button type="button" onClick=${() => jump(each.turn)}>turn ${each.turn}</button> ${each.name}${each.printed ? " printed" : ""} <b>${each.path}</b></p><${Diff} text=${each.text} />`)}<//>`;
 };
 
 // What the colours of chunks mean, and how the episode was cut.
@@ -184,6 +190,7 @@ export const Episode = ({ about, run, offset, id, query }) => {
   const view = { mode, raw, folded, columns };
   return html`${id && episode.id !== id && html`<p class="warning" role="alert">The address names ${id}; the run has another episode there now. <a href=${link(["run", run], { q: id })}>Look for it</a></p>`}
     <${Head} run=${run} episode=${episode} beside=${beside} />
+    <${Changes} episode=${episode} jump=${jump} />
     <${Valued} run=${run} episode=${episode} />
     <div class="tools"><div class="strips">${[...columns, ...scorers].map((column) => html`<div><small>${column.name}</small><${Strip} column=${column} firsts=${firsts} jump=${jump} /></div>`)}</div>
       <${Cut} episode=${episode} columns=${columns} />

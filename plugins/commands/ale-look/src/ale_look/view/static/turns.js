@@ -38,7 +38,7 @@ const Text = ({ piece, turn, mode, weights }) => {
 const shown = (value) => visible(typeof value === "string" ? value : JSON.stringify(value));
 
 // Arguments in JSON by name, so that a script in them has its lines; what is no object stays as it is.
-const parsed = (text) => {
+export const parsed = (text) => {
   try {
     const found = JSON.parse(text);
     return found && typeof found === "object" && !Array.isArray(found) ? Object.entries(found).map(([name, value]) => [visible(name), shown(value)]) : null;
