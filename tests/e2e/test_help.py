@@ -30,7 +30,7 @@ def test_the_help_lists_every_command_and_exit_code(workshop: Any) -> None:
         listed = printed.out.partition(f"\n{section}:\n")[2].partition("\n\n")[0]
         assert re.findall(r"^  ([\w-]+)  ", listed, flags=re.M) == commands
     codes = re.findall(r"\b(\d+) [a-z]", printed.out.partition("Exit status:")[2])
-    assert codes == ["0", "1", "2", "3", "4", "75", "130", "143"]
+    assert codes == ["0", "1", "2", "3", "4", "5", "75", "130", "143"]
 
 
 def test_the_help_of_a_group_lists_whole_sentences(workshop: Any) -> None:
