@@ -27,7 +27,8 @@ def header(facts: Facts) -> dict[str, Any]:
     manifest = facts.manifest
     outcome = manifest.get("outcome") or {}
     ended = facts.state == outcome.get("outcome")
-    tones = {"completed": "good", "running": "", "interrupted": "", "drained": "warn"}
+    early = {"drained": "warn", "halted": "warn"}
+    tones = {"completed": "good", "running": "", "interrupted": "", **early}
     config: Mapping[str, Any] = manifest.get("config", {})
     return {
         "run_id": str(manifest["run_id"]),
