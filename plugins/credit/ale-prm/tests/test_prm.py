@@ -2,12 +2,14 @@
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
@@ -225,6 +227,54 @@ def test_a_damaged_head_is_an_error_that_names_it(
     (tmp_path / file).write_bytes(b"{")
     with pytest.raises(InputError, match="holds no head"):
         prm(PrmOptions(head=tmp_path), BuildContext())
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("weight", lambda given: given * torch.nan, "no finite numbers"),
+        ("weight", lambda given: given[1:], "one width"),
+        ("weight", lambda given: torch.stack([given, given], 1), "one width"),
+        ("weight", lambda given: given.float(), "float64"),
+        ("bias", lambda given: torch.stack([given, given]), "single bias"),
+        ("probe", lambda given: given.long(), "float32"),
+    ],
+)
+def test_tensors_that_are_no_head_are_refused_before_they_score(
+    trained: tuple[Path, Path, Path],
+    tmp_path: Path,
+    name: str,
+    change: Callable[[torch.Tensor], torch.Tensor],
+    said: str,
+) -> None:
+    (tmp_path / "prm.json").write_bytes((trained[2] / "prm.json").read_bytes())
+    tensors = load_file(trained[2] / "prm.safetensors")
+    save_file({**tensors, name: change(tensors[name])}, tmp_path / "prm.safetensors")
+    with pytest.raises(InputError, match=f"holds no head.*{said}"):
+        prm(PrmOptions(head=tmp_path), BuildContext())
+
+
+def test_a_head_of_a_later_version_is_refused(
+    trained: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    about = json.loads((trained[2] / "prm.json").read_text())
+    (tmp_path / "prm.json").write_text(json.dumps(about | {"schema": 2}))
+    (tmp_path / "prm.safetensors").write_bytes((trained[2] / "prm.safetensors").read_bytes())
+    with pytest.raises(InputError, match="its schema is 2"):
+        prm(PrmOptions(head=tmp_path), BuildContext())
+
+
+@pytest.mark.parametrize(("field", "given"), [("value", 5.0), ("value", -1.0), ("turn", 50)])
+def test_scores_that_can_not_be_are_not_learned_from(
+    model: Path, tmp_path: Path, field: str, given: float
+) -> None:
+    file = run_of(tmp_path / "run", episodes=12) / "step_scores/00000.jsonl"
+    first, *rest = file.read_text().splitlines(True)
+    row = json.loads(first)
+    (row["scores"][0] if field == "value" else row["chunks"][0]["spans"][0])[field] = given
+    file.write_text(json.dumps(row) + "\n" + "".join(rest))
+    with pytest.raises(InputError, match="the scores of judge for the episode e0 are damaged"):
+        train(tmp_path / "run", model, tmp_path / "prm", "judge")
 
 
 @pytest.mark.parametrize(

@@ -138,12 +138,24 @@ def read(folder: Path, *, path: str) -> tuple[Head, Tensor, About]:
     try:
         about = msgspec.json.decode((folder / ABOUT).read_bytes(), type=About)
         tensors = load_file(folder / TENSORS)
-        head = Head(tensors["weight"], tensors["bias"])
-        return head, tensors["probe"], about
-    except (OSError, msgspec.MsgspecError, SafetensorError, KeyError) as error:
+        head, probe = Head(tensors["weight"], tensors["bias"]), tensors["probe"]
+        _check(head, probe, about)
+    except (OSError, msgspec.MsgspecError, SafetensorError, KeyError, ValueError) as error:
         message = f"{folder} holds no head of a process reward model: {error}"
         hint = "ale train prm trains one"
         raise InputError.of(message, path=path, hint=hint) from error
+    return head, probe, about
+
+
+def _check(head: Head, probe: Tensor, about: About) -> None:
+    if about.schema != 1:
+        raise ValueError(f"its schema is {about.schema}, which this version does not know")
+    if not head.weight.dtype == head.bias.dtype == torch.float64 or probe.dtype != torch.float32:
+        raise ValueError("expected a weight and a bias of float64, and a probe of float32")
+    if head.weight.dim() != 1 or head.bias.dim() or probe.shape != head.weight.shape:
+        raise ValueError("expected a weight and a probe of one width, and a single bias")
+    if not all(bool(each.isfinite().all()) for each in (head.weight, head.bias, probe)):
+        raise ValueError("it has values that are no finite numbers")
 
 
 def is_of(probe: Tensor, stored: Tensor) -> bool:

@@ -199,6 +199,11 @@ def _scored(run: RunReader, scorer: str) -> Iterator[Labelled]:
             for chunk, score in zip(found.chunks, found.scores, strict=True)
             if score.value is not None and chunk.spans
         ]
+        turns = len(episode.trajectory.turns)
+        if any(place[0] >= turns or not 0 <= value <= 1 for place, value in known):
+            file, expected = str(run.path / "step_scores"), "values in [0, 1] of turns that it has"
+            message = f"the scores of {scorer} for the episode {episode.id} are damaged"
+            raise InputError.of(message, file=file, expected=expected)
         if known:
             places, labels = zip(*known, strict=True)
             yield Labelled(episode=episode, places=places, labels=labels)
