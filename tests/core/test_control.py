@@ -93,6 +93,27 @@ async def test_what_a_killed_process_left_is_removed_and_what_runs_is_not(tmp_pa
     assert not (killed / NAMED).exists()
 
 
+@pytest.mark.parametrize("name", ["kept", "socket"])
+async def test_a_file_that_names_another_folder_removes_nothing_there(
+    tmp_path: Path, name: str
+) -> None:
+    other = tmp_path / "ale-control-of-somebody"
+    other.mkdir()
+    (other / name).write_text("precious")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / NAMED).write_text(f"{other}/{name}")
+    async with listening(run, carried_out, refused):
+        pass
+    assert (other / name).read_text() == "precious"
+
+
+async def test_a_path_that_can_not_be_is_no_socket(tmp_path: Path) -> None:
+    (tmp_path / NAMED).write_bytes(b"/tmp/a\0b/socket")
+    async with listening(tmp_path, carried_out, refused):
+        assert (tmp_path / NAMED).read_text().endswith("/socket")
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

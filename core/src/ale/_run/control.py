@@ -213,15 +213,17 @@ def _forget_killed(folder: Path) -> None:
     The directory may be a copy that names the socket of a run that runs: that one stays.
     """
     named = folder / NAMED
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):  # which is of a path with a NUL
         if named.is_file():
             path = Path(os.fsdecode(named.read_bytes()))
             with _reachable(path) as short, socket.socket(socket.AF_UNIX) as asked:
                 try:
                     asked.connect(str(short))
                 except ConnectionRefusedError:
-                    if path.parent.name.startswith(_PREFIX):
-                        _remove(path.parent)
+                    made = path.parent.name.startswith(_PREFIX) and path.name == _SOCKET
+                    if made and path.is_socket():  # the rest would be somebody else's
+                        path.unlink()
+                        path.parent.rmdir()
     with contextlib.suppress(OSError):
         named.unlink()
 
