@@ -2,12 +2,10 @@
 
 import asyncio
 import contextlib
-import http.client
 import json
 import math
 import shutil
 import threading
-import urllib.request
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -160,6 +158,9 @@ async def post(address: str, content: Mapping[str, Any]) -> None:
         OSError: it was not taken, or nobody answered in time; without the address, which may be
             a secret.
     """
+    # Imported here: it takes some 0.05 s, and most runs tell nobody.
+    import http.client
+
     loop = asyncio.get_running_loop()
     answered = loop.create_future()
 
@@ -183,6 +184,8 @@ async def post(address: str, content: Mapping[str, Any]) -> None:
 
 
 def _send(address: str, data: bytes) -> None:
+    import urllib.request
+
     request = urllib.request.Request(  # noqa: S310 - checked at the start
         address, data, {"Content-Type": "application/json"}
     )
