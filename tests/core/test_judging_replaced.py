@@ -1,5 +1,6 @@
 """What was changed in a judge while a check ran, and what its score says of that."""
 
+import ctypes
 import errno
 import os
 import resource
@@ -489,7 +490,27 @@ def test_a_folder_that_can_no_more_be_opened_is_told(
     below = watching.folder_below
     monkeypatch.setattr(watching, "folder_below", folder_below)
     watch(upper)
-    assert "changed /usr/bin" in told(upper)
+    assert "unseen Too many open files" in told(upper)
+    upper.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "setting"),
+    [("inotify_init1", "max_user_instances"), ("inotify_add_watch", "max_user_watches")],
+)
+def test_what_an_agent_has_used_up_is_told(
+    upper: Upper, monkeypatch: pytest.MonkeyPatch, call: str, setting: str
+) -> None:
+    def refused(*arguments: object) -> int:
+        ctypes.set_errno(errno.EMFILE)
+        return -1
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    setattr(libc, call, refused)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *arguments, **options: libc)
+    watch(upper)
+    upper.note()
+    assert told(upper) == [f"unseen Too many open files; raise fs.inotify.{setting}"]
     upper.close()
 
 
@@ -510,11 +531,13 @@ class Judged(FolderSandbox):
     capabilities = replace(FolderSandbox.capabilities, features=("judge",))
     agents: Sequence[str] = ()
     checks: Sequence[str] = ()
+    unseen: Sequence[str] = ()
 
     @asynccontextmanager
     async def open_judge(self, without: Collection[str] = ()) -> AsyncIterator[FakeJudge]:
         paths = [*self.checks, *(() if EVERYTHING in without else self.agents)]
-        yield FakeJudge([CarriedChange(path=path, kind="changed") for path in paths])
+        made = [CarriedChange(path=path, kind="changed") for path in paths]
+        yield FakeJudge([*made, *(CarriedChange(path=why, kind="unseen") for why in self.unseen)])
 
     async def prepare_judge(self) -> None:
         """Does nothing."""
@@ -550,6 +573,16 @@ async def test_what_the_check_replaces_itself_is_not_contested(tmp_path: Path) -
     sandbox.checks = ("/usr/bin/tac",)
     found, _ = await verdict(sandbox)
     assert (found.value, found.contested) == (1.0, None)
+
+
+async def test_a_pass_that_could_not_be_watched_is_contested(tmp_path: Path) -> None:
+    sandbox = Judged(tmp_path)
+    sandbox.unseen = ("Too many open files",)
+    found, kinds = await verdict(sandbox)
+    assert (found.value, found.contested) == (1.0, 0.0)
+    assert "what the check runs with could not be watched: Too many open files]" in found.detail
+    found, kinds = await verdict(sandbox, 0.0)
+    assert (found.value, found.contested, kinds) == (0.0, None, ["judge"])
 
 
 async def test_a_failure_is_looked_at_once(tmp_path: Path) -> None:

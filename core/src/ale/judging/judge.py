@@ -94,7 +94,8 @@ class _Judging:
     without: Sequence[str]
     trusts_processes: bool
     _replaced: set[str] = field(factory=set, init=False)
-    """Paths of tools of the check that were replaced in a judge by what ran there."""
+    """Paths of tools of the check that were replaced in a judge by what ran there; or why some may
+    have been, without a slash."""
 
     async def scores(self) -> tuple[Score, ...]:
         scores = await self._seen()
@@ -134,7 +135,8 @@ class _Judging:
             async with self.sandbox.open_judge((*self.without, EVERYTHING)) as judge:
                 with contextlib.suppress(*_NO_VERDICT):
                     await self._in(judge, "without-tools")
-                return set(await replaced_among(judge, self.scope))
+                found = await replaced_among(judge, self.scope)
+                return {path for path in found if path.startswith("/")}
         except _NO_VERDICT:
             return set()
 
@@ -233,7 +235,10 @@ def _in_doubt(score: Score, replaced: Sequence[str]) -> Score:
     """A score for which something may have been replaced that decided it."""
     if not replaced or score.value <= 0:
         return score
-    said = f"contested: while the check ran, what it runs with was replaced: {_listed(replaced)}"
+    paths = [path for path in replaced if path.startswith("/")]
+    said = f"contested: while the check ran, what it runs with was replaced: {_listed(paths)}"
+    if not paths:
+        said = f"contested: what the check runs with could not be watched: {replaced[0]}"
     return _noted(replace(score, contested=0.0), said)
 
 

@@ -69,12 +69,13 @@ def _with_above(folder: str) -> list[str]:
 
 
 async def replaced_among(judge: Judge, scope: Scope) -> list[str]:
-    """The paths of such changes."""
+    """The paths of such changes; and, without a slash, why changes were not seen."""
     made, folders = await judge.made(), watched(scope)
     return [
         each.path
         for each in made
-        if (each.kind == "changed" and each.path in folders)  # another was in its place
+        if each.kind == "unseen"
+        or (each.kind == "changed" and each.path in folders)  # another was in its place
         or await _replaces(each, made, judge, scope)
     ]
 

@@ -48,7 +48,7 @@ class Upper:
     _watch: Watch | None = field(default=None, init=False)
 
     def note(self) -> None:
-        """Note how they are now. Blocks. Raises as `watch`."""
+        """Note how they are now. Blocks."""
         if self._root is not None:
             self._watch_again(self._root)
         self._noted = self._entries()
@@ -58,9 +58,6 @@ class Upper:
 
         Args:
             root: descriptor of the sandbox's root, as a process in it has it; closed in the end.
-
-        Raises:
-            SandboxError: the kernel watches no more for this user.
         """
         self.close()
         self._root, self._watched = root, folders
@@ -89,6 +86,8 @@ class Upper:
 
     def _passed(self, watch: Watch) -> Iterator[CarriedChange]:
         """Paths that came and are gone, and folders that were another one meanwhile."""
+        if watch.refused:
+            yield CarriedChange(path=watch.refused, kind="unseen")
         for path, kind in watch.passed():
             if kind != "folder":
                 yield CarriedChange(path=path, kind="added")

@@ -11,8 +11,6 @@ import struct
 import threading
 from collections.abc import Iterator, Mapping
 
-from ale.errors import SandboxError
-
 _CAME, _WENT = 0x100 | 0x80, 0x200 | 0x40
 """Created or moved here; removed or moved away."""
 _FOLDERS_ONLY, _IS_FOLDER, _LOST = 0x01000000, 0x40000000, 0x4000
@@ -31,14 +29,13 @@ class Watch:
         root: descriptor, open as long, of the folder where paths begin; no link is followed.
         folders: how many levels below each are watched too; those that are not there, or are links,
             are left out.
-
-    Raises:
-        SandboxError: the kernel watches no more for this user.
     """
 
     def __init__(self, root: int, folders: Mapping[str, int]) -> None:
         self.lost = False
         """More happened at once than the kernel keeps, or there are too many folders to watch."""
+        self.refused = ""
+        """Why this machine follows no more: whoever has used up what it has, the agent or not."""
         self.swapped: set[str] = set()
         """Watched folders in whose place another one was put, for however long."""
         self._root = root
@@ -49,35 +46,45 @@ class Watch:
         self._lock = threading.Lock()
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._queue = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._thread: threading.Thread | None = None
         if self._queue < 0:
-            raise _refused("max_user_instances")
-        self._ends, self._end = os.pipe()
-        try:
-            for path, levels in folders.items():
-                self._add_all(path, levels)
-        except BaseException:
-            self._close()
-            raise
+            self._refuse(ctypes.get_errno(), "max_user_instances")
+        else:
+            self._start(folders)
         self.folders = frozenset(self._folders.values())
         """The watched folders."""
+
+    def _start(self, folders: Mapping[str, int]) -> None:
+        try:
+            self._ends, self._end = os.pipe()
+        except OSError as error:
+            os.close(self._queue)
+            self._refuse(error.errno or errno.EMFILE)
+            return
+        for path, levels in folders.items():
+            self._add_all(path, levels)
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
+
+    def _refuse(self, error: int, setting: str = "") -> None:
+        hint = f"; raise fs.inotify.{setting}" if setting else ""
+        self.refused = f"{os.strerror(error)}{hint}"
 
     def passed(self) -> Iterator[tuple[str, str]]:
         """The paths that came since and are gone, and whether each was a ``folder``, a ``file`` or
         a link, or ``unknown``. Blocks."""
         with self._lock:
-            self._take()
+            if self._thread is not None:
+                self._take()
             gone = sorted(path for path, here in self._here.items() if not here)
             return iter([(path, self._kinds[path]) for path in gone if path in self._kinds])
 
     def close(self) -> None:
         """End it."""
+        if self._thread is None:
+            return
         os.write(self._end, b"x")
         self._thread.join()
-        self._close()
-
-    def _close(self) -> None:
         for descriptor in (self._queue, self._ends, self._end):
             os.close(descriptor)
 
@@ -89,7 +96,8 @@ class Watch:
             try:
                 folder = folder_below(self._root, path)
             except OSError as error:
-                self.lost |= error.errno in _NOT_ENOUGH
+                if error.errno in _NOT_ENOUGH:
+                    self._refuse(error.errno)
                 continue
             if len(self._folders) >= _MOST:
                 os.close(folder)
@@ -107,8 +115,9 @@ class Watch:
         number = self._libc.inotify_add_watch(self._queue, place, _CAME | _WENT | _FOLDERS_ONLY)
         os.close(folder)
         if number < 0:
-            raise _refused("max_user_watches")
-        self._folders.setdefault(number, path)
+            self._refuse(ctypes.get_errno(), "max_user_watches")
+        else:
+            self._folders.setdefault(number, path)
 
     def _follow(self) -> None:
         while True:
@@ -182,10 +191,3 @@ def folder_below(root: int, path: str) -> int:
             os.close(folder)
         folder = inner
     return folder
-
-
-def _refused(setting: str) -> SandboxError:
-    why = os.strerror(ctypes.get_errno())
-    return SandboxError(
-        f"the kernel watches no more folders for this user: {why}; raise fs.inotify.{setting}"
-    )

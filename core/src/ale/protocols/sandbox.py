@@ -295,7 +295,7 @@ class Judge(Protocol):
             folders: how many levels of folders below each are watched too.
 
         Raises:
-            SandboxError: the kernel watches no more for this user.
+            SandboxError: the sandbox is gone.
         """
         ...
 

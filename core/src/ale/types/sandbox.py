@@ -74,9 +74,10 @@ class CarriedChange:
     """One path that was changed in the agent's sandbox, or in a judge."""
 
     path: str
-    """Absolute."""
-    kind: Literal["added", "changed", "removed"]
-    """Against the image. A folder is "removed" if the image's own content of it is."""
+    """Absolute; of "unseen", why."""
+    kind: Literal["added", "changed", "removed", "unseen"]
+    """Against the image. A folder is "removed" if the image's own content of it is. "unseen": what
+    came and is gone again was not followed, as this machine follows no more for this user."""
     only_longer: bool = False
     """The image's file is the beginning of this one."""
 
