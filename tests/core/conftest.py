@@ -180,6 +180,14 @@ def make_tasks(n: int) -> Iterable[Task]:
         yield Task(id=f"t{i}", goal="Leave a file.", criteria=(CriterionSpec(type="done"),))
 
 
+@pytest.fixture(autouse=True)
+def _folder_stays() -> Iterator[None]:
+    """A test that leaves another current folder makes others fail, far from it."""
+    before = os.getcwd()
+    yield
+    assert os.getcwd() == before
+
+
 @pytest.fixture
 def bench() -> FakePlugin:
     """The plugin, to be bent."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -77,10 +76,9 @@ async def test_what_a_killed_process_left_is_removed_and_what_runs_is_not(tmp_pa
     copy.mkdir()
     left = tmp_path / "ale-control-1"
     left.mkdir()
-    with socket.socket(socket.AF_UNIX) as made:  # closed without a word
-        os.chdir(left)
+    # Paths of sockets are short. It is closed without a word.
+    with contextlib.chdir(left), socket.socket(socket.AF_UNIX) as made:
         made.bind("socket")
-        os.chdir(tmp_path)
     (killed / NAMED).write_text(str(left / "socket"))
     async with listening(killed, carried_out, refused):
         assert not left.exists()
