@@ -183,9 +183,9 @@ def make_tasks(n: int) -> Iterable[Task]:
 @pytest.fixture(autouse=True)
 def _folder_stays() -> Iterator[None]:
     """A test that leaves another current folder makes others fail, far from it."""
-    before = os.getcwd()
+    before = Path.cwd()
     yield
-    assert os.getcwd() == before
+    assert Path.cwd() == before
 
 
 @pytest.fixture

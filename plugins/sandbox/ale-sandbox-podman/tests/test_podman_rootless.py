@@ -115,7 +115,7 @@ def rootless() -> Iterator[Rootless]:
             provide(["podman", "--remote", "--url", own.address], BUSYBOX)
             yield user
     finally:
-        subprocess.run(["userdel", name], check=True)
+        _remove(name)
 
 
 @pytest.fixture
@@ -137,12 +137,15 @@ def neighbour() -> Iterator[Rootless]:
     finally:
         engine.kill()
         engine.wait()
-        # What is left of its engine keeps the user.
-        argv = ["pkill", "--signal", "KILL", "--uid", name]
-        subprocess.run(argv, check=False)
-        wait_for(lambda: not _processes(name), lambda: str(_processes(name)), 60)
-        subprocess.run(["userdel", name], check=True)
+        _remove(name)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(name: str) -> None:
+    """End what is left of a user's engine, which keeps the user, and remove the user."""
+    subprocess.run(["pkill", "--signal", "KILL", "--uid", name], check=False)
+    wait_for(lambda: not _processes(name), lambda: str(_processes(name)), 60)
+    subprocess.run(["userdel", name], check=True)
 
 
 def _processes(name: str) -> str:
