@@ -56,8 +56,8 @@ class TestLoop(AgentContract):
             ("shell", "[]", "the arguments are not a JSON object"),
             ("shell", "{", "the arguments are not JSON: Expecting property name"),
             pytest.param("shell", "[" * 100_000, "the arguments are nested too deeply", id="deep"),
-            ("shell", '{"command": ["ls"]}', "the argument command has to be of type string"),
-            ("shell", '{"command": null}', "the argument command has to be of type string"),
+            ("shell", '{"command": ["ls"]}', "command must be text"),
+            ("shell", '{"command": null}', "command must be text"),
         ],
     )
     async def test_a_mistake_in_a_call_is_shown_to_the_model(
@@ -101,7 +101,7 @@ class TestLoop(AgentContract):
         await attempts.close()
         shown = attempt.llm.requests[1].messages[-1].content
         if "array" in str(schema) and "echo" in arguments:
-            assert "has to be of type array" in shown
+            assert "must be a list" in shown
         else:
             assert shown == repr(json.loads(arguments))
 

@@ -353,14 +353,15 @@ class EpisodeLoop(ABC):
         return replace(observation, duration_s=self._monotonic() - started)
 
 
-_TYPES: dict[str, type | tuple[type, ...]] = {
-    "string": str,
-    "integer": int,
-    "number": (int, float),
-    "boolean": bool,
-    "object": dict,
-    "array": list,
+_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "string": (str, "text"),
+    "integer": (int, "a whole number"),
+    "number": ((int, float), "a number"),
+    "boolean": (bool, "true or false"),
+    "object": (dict, "an object"),
+    "array": (list, "a list"),
 }
+"""The types of JSON's schemas: those of Python, and what a model is told."""
 
 
 def _wrong_types(given: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
@@ -378,8 +379,9 @@ def _wrong_types(given: Mapping[str, Any], schema: Mapping[str, Any]) -> list[st
             continue
         # To Python, true and false are numbers.
         boolean = isinstance(value, bool)
-        if not isinstance(value, _TYPES[expected]) or (boolean and expected != "boolean"):
-            wrong.append(f"the argument {name} has to be of type {expected}")
+        types, told = _TYPES[expected]
+        if not isinstance(value, types) or (boolean and expected != "boolean"):
+            wrong.append(f"{name} must be {told}")
     return sorted(wrong)
 
 
