@@ -340,16 +340,7 @@ def packages(session: nox.Session, part: str) -> None:
 
 # Parts of about the same time, which run side by side; a file that none names is in `others`.
 E2E = {
-    "learning": [
-        "learning",
-        "measured_credit",
-        "stream",
-        "controls",
-        "model",
-        "dataset",
-        "objective",
-        "trl",
-    ],
+    "learning": ["learning", "stream", "controls", "model", "dataset", "objective", "trl"],
     "pages": ["docs", "newcomer", "configs"],
     "launchers": ["launch_anywhere"],
     "tasks": ["harbor*", "tasks*"],

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.needs("torch")
+pytestmark = [pytest.mark.needs("torch"), pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "configs" / "study"
