@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import re
 import resource
 import struct
 import time
@@ -15,6 +16,7 @@ import pytest
 from ale.judging import EVERYTHING, Place, Scope, Upper, judged
 from ale.judging import watch as watching
 from ale.judging.replaced import replaced_among
+from ale.judging.replaced import watched as folders_to_watch
 from ale.testing.fakes import FolderSandbox
 from ale.types import CarriedChange, Score, replace
 
@@ -523,6 +525,28 @@ def test_a_link_is_not_followed_to_what_is_watched(upper: Upper, tmp_path: Path)
     (tmp_path / "outside/it").unlink()
     assert told(upper) == []
     upper.close()
+
+
+@pytest.mark.parametrize(
+    ("folder", "found"),
+    [
+        ("bin", "/app/bin"),
+        ("", "/app"),
+        (".", "/app"),
+        ("../opt/", "/opt"),
+        ("//opt", "/opt"),
+        ("../../..", "/"),
+    ],
+)
+def test_folders_of_a_path_may_have_any_spelling(folder: str, found: str) -> None:
+    scope = Scope(workdir="/app", path=(folder,))
+    watched = folders_to_watch(scope)
+    assert found in watched
+    assert all(each == "/" or re.fullmatch("(/[^/]+)+", each) for each in watched)
+
+
+def test_a_workspace_and_tests_may_have_any_spelling() -> None:
+    assert folders_to_watch(Scope(workdir="app/", own=("//tests/",)))["/tests"] > 1
 
 
 class Judged(FolderSandbox):

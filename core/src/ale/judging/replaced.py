@@ -34,10 +34,10 @@ _PYTHONS = ("/usr/lib", "/usr/local/lib", "/root/.local/lib")
 def watched(scope: Scope) -> dict[str, int]:
     """The folders in which a file that comes and goes could decide a verdict, and how many levels
     below each could."""
-    found = {each: 0 for folder in (scope.workdir, *scope.own) for each in _with_above(folder)}
-    for folder in (*_always(scope), *_when_there(scope)):
-        found.update(dict.fromkeys(_with_above(folder), 0))
-    found.update({folder: _DEEP for folder in scope.own})
+    folders = (scope.workdir, *scope.own, *_always(scope), *_when_there(scope))
+    # A PATH may have folders below the workspace, which are looked for from there.
+    found = {each: 0 for folder in folders for each in _with_above(scope.workdir, folder)}
+    found.update({_with_above(scope.workdir, folder)[0]: _DEEP for folder in scope.own})
     found["/home"] = 1
     return found
 
@@ -60,12 +60,11 @@ def _when_there(scope: Scope) -> list[str]:
     return [f"{scope.workdir}/.git", f"{scope.workdir}/.git/info", *packages]
 
 
-def _with_above(folder: str) -> list[str]:
-    """A folder and those that it is in."""
-    found = [folder.rstrip("/") or "/"]
-    while found[-1] != "/":
-        found.append(posixpath.dirname(found[-1]))
-    return found
+def _with_above(workdir: str, folder: str) -> list[str]:
+    """A folder, by its absolute path, and those that it is in."""
+    whole = posixpath.normpath(posixpath.join("/", workdir, folder))
+    parts = [part for part in whole.split("/") if part]
+    return ["/" + "/".join(parts[:n]) for n in range(len(parts), -1, -1)]
 
 
 async def replaced_among(judge: Judge, scope: Scope) -> list[str]:
