@@ -171,6 +171,7 @@ REPLACED = (
     "added /checks/conftest.py",
     "changed /app/ready/bin/python",
     "added /app/ready/bin/cmp",
+    "added /app/ready/bin/python",
     # Folders that were others meanwhile, and what is gone again.
     "changed /tests",
     "changed /app",

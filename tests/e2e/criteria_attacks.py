@@ -505,9 +505,9 @@ HONEST: Mapping[str, Left] = {
     "a-build-that-removes-what-it-has-made": Left(
         solve=_put(
             "build.sh",
-            "#!/bin/sh\nset -e\ncp /bin/cat calendar; mkdir -p build/json tmp\n"
+            "#!/bin/sh\nset -e\ncp /bin/cat filter; mkdir -p build/json tmp\n"
             "touch build/json/x.o; echo 'x = 1' >conf.py; echo right >tmp/out\n"
-            "./calendar tmp/out >out.txt; rm -r calendar conf.py build tmp\n",
+            "./filter tmp/out >out.txt; rm -r filter conf.py build tmp\n",
         ),
         criteria=[_code(f"./build.sh && {RIGHT}")],
     ),

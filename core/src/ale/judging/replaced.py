@@ -104,7 +104,9 @@ async def _is_elsewhere(
         environment = posixpath.dirname(posixpath.dirname(path)) + "/pyvenv.cfg"
         if all(each.path != environment for each in made):  # it was there before
             name = posixpath.basename(path)
-            return change.kind != "added" or await loader.has_any(judge, scope.path, name)
+            # The agent's own, written over, counts as added; an image may have no `python`.
+            other = change.kind != "added" or name.startswith("python")
+            return other or await loader.has_any(judge, scope.path, name)
     if any(tools.is_below(path, folder) for folder in (scope.workdir, *tools.PASSING)):
         return False
     return await _is_of_system(change, judge, scope)
