@@ -15,7 +15,7 @@ import torch
 from reading import logits_of
 
 from ale.errors import AleError
-from ale_llm_policy.pretrained.policy import no_progress_bars
+from ale_training.pretrained import no_progress_bars
 
 PROBES = (
     "The quick brown fox jumps over the lazy dog. ls -la | grep txt\n",

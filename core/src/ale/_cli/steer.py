@@ -48,8 +48,9 @@ def command(run: Path, action: str, to: str | None, as_json: bool) -> None:
         raise click.UsageError(
             "'concurrency' needs a NUMBER, 'cancel' an EPISODE, and no other action has more"
         )
-    number = to.isdecimal() and action == "concurrency" if to is not None else False
-    state = steer(run, action, int(to) if number and to is not None else to)
+    # Other words for a number are refused with what is expected.
+    is_number = action == "concurrency" and to is not None and to.isdecimal()
+    state = steer(run, action, int(to) if is_number and to else to)
     if as_json:
         click.echo(json.dumps(state))
         return

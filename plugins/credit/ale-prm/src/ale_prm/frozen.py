@@ -2,19 +2,17 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import AutoTokenizer
-from transformers.utils import logging
 
 from ale.types import Message, Span, Trajectory, replace
 from ale_training.devices import resolve_device, resolve_dtype
 from ale_training.hub import only_local, unloadable
-from ale_training.pretrained import LOAD_ERRORS, load_causal, why_not_loaded
+from ale_training.pretrained import LOAD_ERRORS, load_causal, no_progress_bars, why_not_loaded
 
 Place = tuple[int, int, int]
 """A turn, and how many of its characters and calls are before the place."""
@@ -106,17 +104,6 @@ def _written(message: Message) -> str:
     return f"{message.role}: " + "\n".join(parts) + "\n"
 
 
-@contextmanager
-def _no_progress_bars() -> Iterator[None]:
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
 def load_frozen(name: str, *, path: str) -> FrozenModel:
     """The model of a folder, or of the hub, with its tokenizer.
 
@@ -131,7 +118,7 @@ def load_frozen(name: str, *, path: str) -> FrozenModel:
         local = only_local(name, path=path)
         tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local)
         dtype = resolve_dtype("auto", device)
-        with _no_progress_bars():
+        with no_progress_bars():
             model = load_causal(name, head=False, local_files_only=local, dtype=dtype)
     except LOAD_ERRORS as error:
         reason, hint = why_not_loaded(name, error)

@@ -2,13 +2,15 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM
+from transformers.utils import logging
 
 LOAD_ERRORS = (
     *(OSError, ValueError, KeyError, ImportError),
@@ -125,3 +127,15 @@ def _damaged(folder: Path) -> str | None:
         except (OSError, ValueError, SafetensorError) as error:
             return f"{path.name} is damaged: {error}"
     return None
+
+
+@contextmanager
+def no_progress_bars() -> Iterator[None]:
+    """Suppress the progress bars of transformers in the output of a run or command."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

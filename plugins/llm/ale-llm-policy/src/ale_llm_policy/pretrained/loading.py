@@ -13,13 +13,13 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from ale.errors import InputError, nearest
 from ale.strict import decoded
 from ale_llm_policy.options import TinyShape
-from ale_llm_policy.pretrained.policy import TorchPolicy, no_progress_bars
+from ale_llm_policy.pretrained.policy import TorchPolicy
 from ale_llm_policy.pretrained.quantising import nf4
 from ale_llm_policy.pretrained.template import ChatTemplate, Turns
 from ale_llm_policy.pretrained.tiny import make_tiny
 from ale_training.devices import Device, Dtype, resolve_device, resolve_dtype
 from ale_training.hub import only_local, unloadable
-from ale_training.pretrained import LOAD_ERRORS, load_causal, why_not_loaded
+from ale_training.pretrained import LOAD_ERRORS, load_causal, no_progress_bars, why_not_loaded
 from ale_training.quantised import keep_format
 
 _TEMPLATE = "llm.chat_template"

@@ -3,18 +3,17 @@
 import copy
 import hashlib
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.utils import logging
 
 from ale_llm_policy.pretrained import weights
 from ale_llm_policy.pretrained.template import ChatTemplate
+from ale_training.pretrained import no_progress_bars
 from ale_training.tokens import context_of
 
 
@@ -96,18 +95,6 @@ class TorchPolicy:
         with self.lock, no_progress_bars():
             self.base.save_pretrained(directory, safe_serialization=True, state_dict=state)
         self.tokenizer.save_pretrained(directory)
-
-
-@contextmanager
-def no_progress_bars() -> Iterator[None]:
-    """Suppress the progress bars of transformers in the output of a run or command."""
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _fingerprint(model: Any, tokenizer: Any) -> str:
