@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -529,3 +530,37 @@ def test_a_goal_of_a_named_benchmark_speaks_against_a_task(
     done = call(folder, "--no-attacks", "-k", "1", "--against", "tbp:path=public")
     assert done.exit_code == 1, done.output
     assert "nearly the same goal as known of tbp:path=public (100%)" in done.output
+
+
+@needs_bubblewrap
+def test_a_verdict_that_rests_on_the_network_and_a_network_that_nobody_needs_are_noted(
+    tasks: Callable[..., Path], call: Callable[..., Result]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        fetching = f"""
+id: fetching
+goal: Fetch what port {server.getsockname()[1]} has to say and keep it in said.txt.
+constraints: {{network: true}}
+success_criteria: [{{type: file_contains, path: said.txt, text: fetched}}]
+solution:
+  - "bash -c '3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}' && echo fetched > said.txt || true"
+"""
+        connected = SOUND.replace("id: sound", "id: connected\nconstraints: {network: true}")
+        written = tasks({"fetching": fetching, "connected": connected, "alone": UNSOUND["slow"]})
+        ended = call(written, "--no-attacks", "--json", sandbox="bubblewrap")
+    found = json.loads(ended.stdout)["tasks"]
+    notes = {name: "; ".join(each["notes"]) for name, each in found.items()}
+    assert "the solution gets 0 without a network" in notes["fetching"]
+    assert "has a network, which its solution does not need" in notes["connected"]
+    assert "network" not in notes["slow"]
+
+
+@needs_bubblewrap
+def test_no_phase_without_a_network_where_no_task_has_one(
+    tasks: Callable[..., Path], call: Callable[..., Result], tmp_path: Path
+) -> None:
+    call(tasks({"sound": SOUND}), "--no-attacks", sandbox="bubblewrap")
+    assert {each.name for each in (tmp_path / "out").iterdir() if each.is_dir()} == {
+        "solution",
+        "nothing",
+    }

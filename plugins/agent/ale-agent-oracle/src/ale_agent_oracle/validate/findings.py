@@ -20,6 +20,7 @@ from ale_agent_oracle.validate.phases import (
     OFFLINE,
     READ,
     SOLUTION,
+    UNPLUGGED,
 )
 
 _SLACK = 0.5
@@ -244,6 +245,7 @@ def _outside(seen: _Seen) -> Iterator[str]:
 def _notes(seen: _Seen, missed: Sequence[str]) -> Iterator[str]:
     yield from _images(seen.task.environment)
     yield from _offline(seen)
+    yield from _unplugged(seen)
     near = seen.near.get(seen.task.id)
     if near is not None and near.share < NEAR:
         yield f"much of its goal is that of {near.other} ({near.share:.0%})"
@@ -276,6 +278,21 @@ def _offline(seen: _Seen) -> Iterator[str]:
     failures = [each for each in failures if each.kind != "UnsupportedError"]  # it was not tried
     if build is not None and failures and not [*_fetching(Path(build))]:
         yield f"its image can't be built without a network: {shorten(failures[0].message, 200)}"
+
+
+def _unplugged(seen: _Seen) -> Iterator[str]:
+    """What the solution is worth without the network that the task has."""
+    solved = [each for each in seen.rewards(SOLUTION) if each is not None]
+    has = any(part.constraints.network for part in (seen.task, *seen.task.steps))
+    for episode in seen.episodes.get(UNPLUGGED, ())[-1:] if has and solved else ():
+        reward = episode.reward
+        if reward is not None and reward < min(solved):
+            yield f"the solution gets {reward:.3g} without a network: the verdict rests on it"
+        elif reward is not None:
+            yield "has a network, which its solution does not need"
+        elif episode.failure is not None and episode.failure.kind != "UnsupportedError":
+            why = shorten(episode.failure.message, 100)
+            yield f"the solution breaks without a network: {why}"
 
 
 def _details(seen: _Seen, phase: str) -> Iterator[str]:

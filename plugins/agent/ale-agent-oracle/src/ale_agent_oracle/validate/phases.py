@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +33,8 @@ from ale_agent_oracle.options import AttackName
 SOLUTION, NOTHING, MODEL = "solution", "nothing", "model"
 OFFLINE = "offline-build"
 """Builds the images of tasks again, without a network."""
+UNPLUGGED = "solution-without-network"
+"""The solution once more, if a task has a network."""
 READ: AttackName = "read-answers"
 ATTACKS: tuple[AttackName, ...] = get_args(AttackName)
 _SETTINGS = ("concurrency", "seed", "open_timeout_s", "setup_timeout_s", "grading_timeout_s")
@@ -136,7 +138,12 @@ def plan(wanted: Wanted, registry: Registry, note: Callable[[str], None]) -> Val
         raise InputError.of("there are no tasks", file=str(wanted.target))
     agent, llm = config.pop("agent"), config.pop("llm", None)
     phases = [*_phases(wanted)]
-    if any(task.environment.build for task in tasks) and _builds(config, registry):
+    if any(part.constraints.network for task in tasks for part in (task, *task.steps)) and (
+        "network" in _options(config, registry)
+    ):
+        oracle = {"type": "oracle"}
+        phases.append(Phase(name=UNPLUGGED, agent=oracle, rollouts=1, sandbox={"network": False}))
+    if any(task.environment.build for task in tasks) and ("build" in _options(config, registry)):
         nothing = {"type": "noop"}
         phases.append(Phase(name=OFFLINE, agent=nothing, rollouts=1, sandbox={"build": "offline"}))
     if wanted.attempts:  # first: a server that is not there ends the validation at once
@@ -174,10 +181,10 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _builds(config: Mapping[str, Any], registry: Registry) -> bool:
-    """Whether the sandbox can build images without a network."""
+def _options(config: Mapping[str, Any], registry: Registry) -> Set[str]:
+    """The names of the options of the config's sandbox."""
     options = registry.find("sandbox", str(config["sandbox"]["type"])).component.options
-    return options is not None and "build" in {each.name for each in attrs.fields(options)}
+    return set() if options is None else {each.name for each in attrs.fields(options)}
 
 
 def _phases(wanted: Wanted) -> Iterator[Phase]:
