@@ -16,6 +16,7 @@ PICTURES = ROOT / "docs" / "how-to" / "view"
 EPISODE = "0-text-top-words-2"
 VIEWS = {
     "run": ("/run/{run}", "1180,760", False),
+    "timeline": ("/run/{run}/timeline", "1180,620", False),
     "task": ("/run/{run}/task/basics-count", "1180,640", False),
     "episode": ("/run/{run}/e/{offset}/" + EPISODE, "1180,760", True),
 }

@@ -136,7 +136,7 @@ def test_nothing_that_stands_in_the_file_can_run(page: Page, runs: Path) -> None
         assert "\u202e" not in page.text()
         kinds = "#app script, #app iframe, #app img, #app svg"
         assert page.value(f"document.querySelectorAll({json.dumps(kinds)}).length") == 0
-        assert page.value("document.querySelectorAll('script[data-path]').length") == 8
+        assert page.value("document.querySelectorAll('script[data-path]').length") == 9
     page.value("const s = document.createElement('script'); s.text = 'window.owned = 1'; "
                "document.body.append(s)")  # fmt: skip
     assert not page.value("window.owned"), "the policy allows the page's own script alone"

@@ -77,6 +77,7 @@ def _write_run(
 ) -> None:
     put(folder, f"api/run/{key}.json", _without_places(watched.summary()))
     put(folder, f"api/run/{key}/episodes.json", watched.episodes())
+    put(folder, f"api/run/{key}/timeline.json", watched.timeline())
     written.runs += 1
     for head in watched.heads():
         name = f"api/run/{key}/episode/{head.offset}.json"

@@ -131,6 +131,7 @@ def _answers(catalog: Catalog, registry: Registry) -> dict[str, _Answer]:
         "/api/compare.json": compare,
         "/api/run/{key}.json": lambda asked: kept.run(asked.path_params["key"]).summary(),
         "/api/run/{key}/episodes.json": episodes,
+        "/api/run/{key}/timeline.json": lambda asked: kept.run(asked.path_params["key"]).timeline(),
         "/api/run/{key}/episode/{offset}.json": episode,
         "/api/run/{key}/tokens/{offset}.json": lambda asked: kept.run(
             asked.path_params["key"]

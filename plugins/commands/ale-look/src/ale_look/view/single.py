@@ -22,6 +22,7 @@ from ale_look.view.pages import one_script, static_files
 from ale_look.view.schemes import OtherSchemes, learns
 from ale_look.view.spread import Spread
 from ale_look.view.summary import summary
+from ale_look.view.timeline import Timeline
 
 NAME = "report.html"
 
@@ -92,6 +93,7 @@ def _answers(
     yield f"run/{key}.json", script_safe({"key": key, **summary(facts, credit)})
     heads = listed([each.head for each in held])
     yield f"run/{key}/episodes.json", script_safe(heads)
+    yield f"run/{key}/timeline.json", script_safe(Timeline(run.path).update())
     for each in held:
         yield f"run/{key}/episode/{each.head.offset}.json", each.episode
         for part, text in (("worth", each.worth), ("credit", each.credit)):

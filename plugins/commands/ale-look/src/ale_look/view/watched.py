@@ -21,6 +21,7 @@ from ale_look.view.episodes import about, judged, listed
 from ale_look.view.following import Following
 from ale_look.view.spread import Spread
 from ale_look.view.summary import summary
+from ale_look.view.timeline import Timeline
 
 TEXT = 20_000
 """Characters of one text of an episode, unless all of it is asked for."""
@@ -38,6 +39,7 @@ class Watched:
         self._lock = threading.Lock()
         self._following = Following(path)
         self._spread = Spread(path)
+        self._timeline = Timeline(path)
         self._scores = RunReader(path)
         """Keeps where the scores of each episode stand."""
         self._stamps: Mapping[str, Any] | None = None
@@ -64,6 +66,11 @@ class Watched:
             known = since[1] if since[0] == reading else 0
             rows = facts.heads[known:]
         return msgspec.json.encode(listed(rows, reading, known))
+
+    def timeline(self) -> bytes:
+        """When each episode began, and how its time was spent."""
+        with self._lock:
+            return msgspec.json.encode(self._timeline.update())
 
     def _read(self) -> Facts:
         """The facts as of now; with the lock."""

@@ -9,6 +9,7 @@ import { Task } from "./group.js";
 import { Episode } from "./episode.js";
 import { Search } from "./search.js";
 import { Compare } from "./compare.js";
+import { Timeline } from "./timeline.js";
 
 const useRoute = () => {
   const [route, set] = useState(parse());
@@ -30,10 +31,11 @@ const chosen = ({ parts, query }, shared) => {
   if (first !== "run") return html`<${Runs} ...${shared} query=${query} />`;
   if (kind === "e" && /^\d+$/.test(rest[0])) return html`<${Episode} ...${shared} run=${key} offset=${Number(rest[0])} id=${rest[1]} query=${query} />`;
   if (kind === "task") return html`<${Task} ...${shared} run=${key} task=${rest[0]} query=${query} />`;
+  if (kind === "timeline") return html`<${Timeline} ...${shared} run=${key} query=${query} />`;
   return html`<${Run} ...${shared} run=${key} query=${query} />`;
 };
 
-const KEYS = [["/", "search"], ["j, k", "next and previous turn"], ["n, p", "next and previous episode"], ["f", "fold or open the tool calls of an episode"],
+const KEYS = [["/", "search"], ["j, k", "next and previous turn"], ["n, p", "next and previous episode"], ["t", "the timeline of a run"], ["f", "fold or open the tool calls of an episode"],
   ["u", "up: from an episode to its task, run, all runs"], ["?", "show or hide this"]];
 
 const up = ({ parts }) => {
@@ -46,7 +48,7 @@ const typed = (event) => event.target.matches("input, select, textarea") || even
 const Bar = ({ about, parts, connected }) => html`<nav class="bar-top" aria-label="views">
   <a href="#/" class="home"><b>ale</b> view</a>
   ${parts[0] === "run" && html`<span class="crumbs">/ <a href=${link(["run", parts[1]])}>${visible(parts[1] || "")}</a>
-    ${parts[2] === "task" && html` / <span>${visible(parts[3] || "")}</span>`}${parts[2] === "e" && html` / <span>${visible(parts[4] || "")}</span>`}</span>`}
+    ${parts[2] === "timeline" && html` / <span>timeline</span>`}${parts[2] === "task" && html` / <span>${visible(parts[3] || "")}</span>`}${parts[2] === "e" && html` / <span>${visible(parts[4] || "")}</span>`}</span>`}
   <span class="spacer"></span>
   ${about.live && html`<a href="#/search" aria-current=${parts[0] === "search" ? "page" : undefined}>Search</a>
     <span class=${`dot ${connected ? "on" : ""}`} role="status" title=${connected ? "follows the runs" : "not connected"}><span class="hidden">${connected ? "live" : "not connected"}</span></span>`}
@@ -94,6 +96,8 @@ const App = () => {
       if (event.key === "/" && about && about.live) { event.preventDefault(); go(["search"]); }
       if (event.key === "?") setHelp((was) => !was);
       if (event.key === "u") up(route);
+      const [place, key] = about ? places(route, about) : [];
+      if (event.key === "t" && place === "run") go(["run", key, "timeline"]);
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);

@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useState } from "./preact-htm.js";
 import { episodesOf, get, runPath } from "./api.js";
 import { counted, passAt, percent, plain, seconds, visible, whole } from "./format.js";
-import { replaceQuery, toEpisode, toTask } from "./route.js";
+import { link, replaceQuery, toEpisode, toTask } from "./route.js";
 import { Badge, Chart, Contested, Fold, Problem, Rate, Reward, Rows, Table, useLater } from "./bits.js";
 import { State } from "./runs.js";
 
@@ -11,7 +11,7 @@ const Progress = ({ progress }) => progress && html`<div class="progress" role="
   ${progress.of && html`<progress max=${progress.of} value=${progress.done}></progress>`}</div>`;
 
 const Head = ({ run }) => html`<header><h1>${run.run_id}</h1>
-  <p class="sub"><${State} state=${run.outcome.name} /><${Contested} n=${run.contested} />${run.outcome.time && ` after ${run.outcome.time}`}${run.outcome.started && ` · started ${run.outcome.started}`}</p>
+  <p class="sub"><${State} state=${run.outcome.name} /><${Contested} n=${run.contested} />${run.outcome.time && ` after ${run.outcome.time}`}${run.outcome.started && ` · started ${run.outcome.started}`} · <a href=${link(["run", run.key, "timeline"])}>timeline</a></p>
   <${Progress} progress=${run.progress} />
   ${run.warnings.map((text) => html`<p class="warning" role="alert">${text}</p>`)}
   <p class="picks">${run.parts.map(([part, kind]) => html`<span><small>${part}</small> ${kind}</span>`)}</p>
