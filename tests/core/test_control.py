@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import os
 import socket
+import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -89,6 +92,54 @@ async def test_what_a_killed_process_left_is_removed_and_what_runs_is_not(tmp_pa
         socket_of_it = Path((killed / NAMED).read_text())
     assert not socket_of_it.parent.exists()
     assert not (killed / NAMED).exists()
+
+
+def left_behind(folder: Path, *, age_s: float = 3600.0) -> Path:
+    """The folder of a socket whose process was killed so long ago."""
+    folder.mkdir()
+    with contextlib.chdir(folder), socket.socket(socket.AF_UNIX) as made:
+        made.bind("socket")
+    then = time.time() - age_s
+    os.utime(folder, (then, then))
+    return folder
+
+
+async def test_what_killed_runs_left_among_the_temporary_files_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary, one, two = (tmp_path / name for name in ("temporary", "one", "two"))
+    for each in (temporary, one, two):
+        each.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    async with listening(one, carried_out, refused):  # a run that runs, for long
+        running = Path((one / NAMED).read_text()).parent
+        os.utime(running, (0.0, 0.0))
+        dead = left_behind(temporary / "ale-control-dead")
+        young = left_behind(temporary / "ale-control-young", age_s=1.0)
+        others = left_behind(temporary / "ale-control-others")
+        (others / "notes").write_text("precious")
+        os.utime(others, (0.0, 0.0))
+        elsewhere = left_behind(tmp_path / "elsewhere")
+        (temporary / "ale-control-link").symlink_to(elsewhere)
+        os.utime(temporary / "ale-control-link", (0.0, 0.0), follow_symlinks=False)
+        async with listening(two, carried_out, refused):
+            assert not dead.exists()
+        assert b"pause" in await answer(one)
+    assert [(each / "socket").is_socket() for each in (young, others, elsewhere)] == [True] * 3
+
+
+async def test_what_another_user_has_left_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = left_behind(tmp_path / "ale-control-left")
+    user = os.geteuid()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: user + 1)
+        control._sweep()
+    assert (left / "socket").is_socket()
+    control._sweep()
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("name", ["kept", "socket"])

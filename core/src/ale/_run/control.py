@@ -11,9 +11,11 @@ import json
 import os
 import shutil
 import socket
+import stat
 import struct
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,8 @@ _LONGEST = 4096
 _PATIENCE_S = 10.0
 _CLIENTS = 32
 """Most connections at once."""
+_YOUNG_S = 60.0
+"""Seconds in which a folder may have no listener yet."""
 
 
 @define
@@ -178,6 +182,7 @@ async def listening(
             await asyncio.wait_for(writer.drain(), _PATIENCE_S)
 
     _forget_killed(folder)
+    _sweep()
     made = None
     try:
         made = Path(tempfile.mkdtemp(prefix=_PREFIX))
@@ -216,16 +221,45 @@ def _forget_killed(folder: Path) -> None:
     with contextlib.suppress(OSError, ValueError):  # which is of a path with a NUL
         if named.is_file():
             path = Path(os.fsdecode(named.read_bytes()))
-            with _reachable(path) as short, socket.socket(socket.AF_UNIX) as asked:
+            if path.parent.name.startswith(_PREFIX) and path.name == _SOCKET:
+                _remove_dead(path.parent)  # the rest would be somebody else's
+    with contextlib.suppress(OSError):
+        named.unlink()
+
+
+def _sweep() -> None:
+    """Remove what processes of this user that were killed have left among the temporary files."""
+    for made in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # somebody else's, or removed meanwhile
+            if time.time() - made.lstat().st_mtime > _YOUNG_S:
+                _remove_dead(made)
+
+
+def _remove_dead(made: Path) -> None:
+    """Remove the folder of a socket at which nobody listens; a link, and what is not ours, stays.
+
+    Raises:
+        OSError: it is a link, or can't be read or removed.
+    """
+    folder = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        names = [each.name for each in os.scandir(folder)]
+        if os.fstat(folder).st_uid != os.geteuid() or names not in ([], [_SOCKET]):
+            return
+        if names:
+            if not stat.S_ISSOCK(os.stat(_SOCKET, dir_fd=folder, follow_symlinks=False).st_mode):
+                return
+            with _reachable(made / _SOCKET) as short, socket.socket(socket.AF_UNIX) as asked:
+                asked.setblocking(False)  # one that is busy listens
                 try:
                     asked.connect(str(short))
                 except ConnectionRefusedError:
-                    made = path.parent.name.startswith(_PREFIX) and path.name == _SOCKET
-                    if made and path.is_socket():  # the rest would be somebody else's
-                        path.unlink()
-                        path.parent.rmdir()
-    with contextlib.suppress(OSError):
-        named.unlink()
+                    os.unlink(_SOCKET, dir_fd=folder)
+                else:
+                    return
+        made.rmdir()
+    finally:
+        os.close(folder)
 
 
 def steer(folder: Path, action: str = "state", to: int | str | None = None) -> dict[str, Any]:
