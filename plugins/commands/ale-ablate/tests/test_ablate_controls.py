@@ -125,7 +125,8 @@ def test_every_arm_begins_where_the_demonstrations_of_the_first_ended(workshop: 
 def test_a_dry_run_shows_the_controls_as_overrides(workshop: Any) -> None:
     ended = workshop.ablate(workshop.config(**LEARNS), "--controls", "--dry-run")
     assert ended.code == 0, ended.err
-    assert "4 cells x 5 seeds: 20 runs" in ended.out
+    assert "4 cells x 5 seeds: 20 runs, whose episodes are counted as they run\n" in ended.out
+    assert "0 episodes" not in ended.out
     assert "reward-blind: credit.type=weight-one" in ended.out
     assert "frozen: evaluation.temperatures=[0, 0.3, 0.6, 1], run.steps=2" in ended.out
     assert "every other cell begins where the demonstrations of the first one end" in ended.out

@@ -133,18 +133,22 @@ def _refuse_seed(overrides: Sequence[str]) -> None:
             raise InputError.of(message, file="--set", path="run.seed", hint=hint)
 
 
+_LATER = "counted as they run"
+"""The number of episodes where it is decided during the run, as by a start scheme."""
+
+
 def describe(planned: Planned) -> str:
     """The plan of the grid, for ``--dry-run``."""
     grid, counts = planned.grid, [each.episodes for each in planned.checked]
     header = ["", "cell", "episodes per seed"]
     rows = [
-        [str(number), each.cell.name, "depends on its starts" if n is None else f"{n:,}"]
+        [str(number), each.cell.name, _LATER if n is None else f"{n:,}"]
         for number, (each, n) in enumerate(zip(planned.checked, counts, strict=True), 1)
     ]
     known = [n for n in counts if n is not None]
     total = f"{len(grid.seeds) * sum(known):,} episodes"
     if len(known) < len(counts):
-        total = f"at least {total}"
+        total = f"at least {total}" if known else f"whose episodes are {_LATER}"
     n = len(grid.cells) * len(grid.seeds)
     planned_notes = [*grid.notes, *notes((each.cell, each.config) for each in planned.checked)]
     return "\n".join(
