@@ -291,6 +291,28 @@ async def test_a_server_that_never_answered_is_not_retried_and_is_named() -> Non
     await llm.aclose()
 
 
+@pytest.mark.parametrize(
+    ("preset", "start"),
+    [
+        ("vllm", "start the server (vllm serve org/m) or"),
+        ("sglang", "start the server (python -m sglang.launch_server --model-path org/m) or"),
+        ("lmstudio", "start the server (lms server start) or"),
+        ("ollama", "start the server (ollama serve) or"),
+    ],
+)
+async def test_a_preset_that_does_not_answer_says_how_its_own_server_is_started(
+    preset: str, start: str
+) -> None:
+    (made,) = [each for each in ale_llms() if each.name == preset]
+    assert made.options is not None
+    options = made.options(base_url="http://127.0.0.1:9/v1", model="org/m")
+    llm = made.build(options, BuildContext())
+    with pytest.raises(LLMError, match="cannot connect") as caught:
+        await check(llm)
+    assert start in str(caught.value)
+    await llm.aclose()
+
+
 async def test_a_server_that_goes_away_after_an_answer_is_retried() -> None:
     with openai_server({"*": {"text": "Hm."}}) as server:
         options = OpenAIOptions(

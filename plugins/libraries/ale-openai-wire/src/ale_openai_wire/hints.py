@@ -1,5 +1,6 @@
 """What to do about a failure that no retry helps against; the ends of error messages."""
 
+import shlex
 from collections.abc import Collection
 
 _MOST_NAMES = 20
@@ -16,15 +17,28 @@ NO_TOOLS = (
 )
 
 
-def unreachable(base_url: str, reason: str) -> str:
+_ANY = "LM Studio: lms server start; vLLM: vllm serve MODEL; Ollama: ollama serve"
+_STARTS = {
+    "vllm": "vllm serve {}",
+    "sglang": "python -m sglang.launch_server --model-path {}",
+    "lmstudio": "lms server start",
+    "ollama": "ollama serve",
+}
+"""By the server's name, which is that of its preset, the command that starts it with a model."""
+
+
+def unreachable(base_url: str, reason: str, server: str | None = None, model: str = "") -> str:
     """No connection.
 
     Args:
         reason: what the system says, in a few words.
+        server: ``vllm``, ``sglang``, ``lmstudio`` or ``ollama``; None where it may be any.
+        model: that was to be asked.
     """
+    start = _STARTS[server].format(shlex.quote(model)) if server else _ANY
     return (
-        f"cannot connect to {base_url} ({reason}); start the server (LM Studio: lms server start; "
-        "vLLM: vllm serve MODEL; Ollama: ollama serve) or correct llm.base_url"
+        f"cannot connect to {base_url} ({reason}); start the server ({start}) or correct "
+        "llm.base_url"
     )
 
 

@@ -42,6 +42,13 @@ _NO_CONNECTION = re.compile(r"Connection error|Cannot connect to host|Connect ca
 _NO_KEY = re.compile(r"Missing credentials|api_key client option must be set", re.I)
 """What the SDK says before anything is sent; litellm turns it into a status 500."""
 _PLACEHOLDER = "none"
+_SERVERS = {
+    "hosted_vllm": "vllm",
+    "lm_studio": "lmstudio",
+    "ollama": "ollama",
+    "ollama_chat": "ollama",
+}
+"""Servers by the names that litellm has for them."""
 
 
 class LiteLLM(ChatClient):
@@ -138,10 +145,14 @@ class LiteLLM(ChatClient):
             failed = AttemptError(f"no answer within {timeout_s:g} s", transient=True)
         except openai.APIConnectionError as error:
             reason = self._redact(str(error.__cause__ or error))
-            failed = AttemptError(unreachable(base_url, reason), transient=False)
+            failed = AttemptError(self._unreachable(base_url, reason), transient=False)
         else:
             return read_models(response.content)
         raise failed
+
+    def _unreachable(self, base_url: str, reason: str) -> str:
+        provider = self._model.partition("/")[0]
+        return unreachable(base_url, reason, _SERVERS.get(provider), self._name)
 
     def _takes_seed(self) -> bool:
         return "seed" in (self._litellm.get_supported_openai_params(self._model) or ())

@@ -283,5 +283,8 @@ class OpenAILLM(ChatClient):
         reason = self._redact(str(cause)) or type(cause).__name__
         if isinstance(cause, self._connect_errors) and not self._reached:
             # A server that has answered before may be restarting; this one never has.
-            return AttemptError(unreachable(self._url, reason), transient=False)
+            return AttemptError(self._unreachable(reason), transient=False)
         return AttemptError(f"the connection failed ({reason})", transient=True)
+
+    def _unreachable(self, reason: str) -> str:
+        return unreachable(self._url, reason, self._options.server, self._options.model)

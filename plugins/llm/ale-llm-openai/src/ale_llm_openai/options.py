@@ -25,6 +25,8 @@ class OpenAIOptions(ChatOptions):
     former_options: ClassVar[Mapping[str, Former]] = {
         "max_response_bytes": Former(64 << 20),
     }
+    server: ClassVar[str | None] = None
+    """Its name, as `unreachable` takes it; None where it may be any."""
 
     base_url: str = _base_url("https://api.openai.com/v1")
     model: str = field(metadata=doc("Name of the model, as the server lists it."))
@@ -84,6 +86,7 @@ class OpenAIOptions(ChatOptions):
 class LMStudioOptions(OpenAIOptions):
     """A model that LM Studio serves on this machine."""
 
+    server: ClassVar[str | None] = "lmstudio"
     base_url: str = _base_url("http://127.0.0.1:1234/v1")
 
 
@@ -91,6 +94,7 @@ class LMStudioOptions(OpenAIOptions):
 class VLLMOptions(OpenAIOptions):
     """A model that vLLM serves on this machine."""
 
+    server: ClassVar[str | None] = "vllm"
     base_url: str = _base_url("http://127.0.0.1:8000/v1")
 
 
@@ -98,6 +102,7 @@ class VLLMOptions(OpenAIOptions):
 class SGLangOptions(OpenAIOptions):
     """A model that SGLang serves on this machine."""
 
+    server: ClassVar[str | None] = "sglang"
     base_url: str = _base_url("http://127.0.0.1:30000/v1")
 
 
@@ -114,6 +119,7 @@ _IGNORED_BY_OLLAMA: Mapping[str, str] = {
 class OllamaOptions(OpenAIOptions):
     """A model that Ollama serves on this machine."""
 
+    server: ClassVar[str | None] = "ollama"
     base_url: str = _base_url("http://127.0.0.1:11434/v1")
 
     def __attrs_post_init__(self) -> None:
