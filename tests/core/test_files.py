@@ -224,3 +224,13 @@ def test_a_config_and_a_plugin_file_that_are_not_utf_8_are_refused_by_line(tmp_p
     (tmp_path / "p.py").write_bytes(b"# -*- coding: latin-1 -*-\nNAME = 'caf\xe9'\n")
     with pytest.raises(InputError, match="registers nothing"):
         load_config(tmp_path / "c.yaml", Registry())
+
+
+def test_an_error_names_what_was_to_be_written(tmp_path: Path) -> None:
+    target = tmp_path / ("x" * 250)  # with what stands beside it meanwhile, too long
+    with pytest.raises(OSError, match="too long") as caught, replacing(target, folder=True):
+        pass
+    assert caught.value.filename == str(target)
+    with pytest.raises(FileNotFoundError) as caught, replacing(tmp_path / "site") as partial:
+        (partial / "page.html").write_text("")
+    assert caught.value.filename == str(tmp_path / "site/page.html")

@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -47,9 +47,9 @@ def replacing(
     if target.exists() and not (target.is_file() or target.is_dir()):
         raise OSError(errno.EINVAL, "it is a device, a socket or a named pipe", str(target))
     partial = _partial(target, os.getpid())
-    _remove(partial)
-    target.parent.mkdir(parents=True, exist_ok=True)
     try:
+        _remove(partial)
+        target.parent.mkdir(parents=True, exist_ok=True)
         if folder:
             partial.mkdir(mode=0o700 if private else 0o777)
         yield partial
@@ -61,8 +61,19 @@ def replacing(
             _exchange(partial, target)
         else:
             partial.replace(target)
+    except OSError as error:
+        _name_target(error, partial, target)
+        raise
     finally:
-        _remove(partial)
+        with suppress(OSError):  # nothing is left after a success, and else the first error counts
+            _remove(partial)
+
+
+def _name_target(error: OSError, partial: Path, target: Path) -> None:
+    """Let an error name what was to be written, rather than what took its place meanwhile."""
+    named = os.fspath(error.filename) if isinstance(error.filename, str | Path) else ""
+    if named == str(partial) or named.startswith(f"{partial}/"):
+        error.filename = f"{target}{named.removeprefix(str(partial))}"
 
 
 def _exchange(partial: Path, target: Path) -> None:

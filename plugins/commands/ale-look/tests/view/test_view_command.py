@@ -101,6 +101,14 @@ def test_what_no_bundle_has_written_is_named_and_stays(
     assert other.exists()
 
 
+def test_a_bundle_that_can_not_be_written_is_named(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for target in (tmp_path / "file/site", tmp_path / ("x" * 250)):
+        said = bundled(runs, target, tmp_path / "index.sqlite")
+        assert f"{target}: the site can't be written: " in said
+        assert "expected a folder in which you may make one" in said
+
+
 def test_a_folder_that_only_looks_like_a_bundle_is_left(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "site" / "api").mkdir(parents=True)
     (tmp_path / "site" / "api" / "about.json").write_text("{}")

@@ -49,6 +49,7 @@ def view(
       ale view
       ale view runs/20260101-120000-3f2a-quickstart --bundle site
     """
+    from ale.errors import StoreError
     from ale.text import counted, size
     from ale_look.view.bundle import write_bundle
     from ale_look.view.catalog import Catalog
@@ -58,7 +59,12 @@ def view(
     with opened(folder, store, update=bundle is not None) as database:
         catalog = Catalog(folder, database)
         if bundle is not None:
-            written = write_bundle(catalog, bundle, click.get_current_context().obj)
+            try:
+                written = write_bundle(catalog, bundle, click.get_current_context().obj)
+            except OSError as error:
+                message = f"{bundle}: the site can't be written: {error.strerror}"
+                hint = "expected a folder in which you may make one"
+                raise StoreError(f"{message}; {hint}") from error
             counts = f"{counted(written.runs, 'run')}, {counted(written.episodes, 'episode')}"
             click.echo(f"{bundle}  {counts}, {size(written.size)}")
             click.echo(f"look at it: python3 -m http.server --directory {bundle}")

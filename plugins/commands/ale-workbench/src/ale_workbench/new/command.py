@@ -116,7 +116,9 @@ def _write(root: Path, texts: Mapping[str, str]) -> None:
     except FileExistsError as error:
         raise click.BadParameter(f"{error.filename} exists already", param_hint="NAME") from None
     except OSError as error:
-        raise click.BadParameter(str(error), param_hint="--directory") from None
+        where = error.filename or root
+        message = f"{where} can't be written: {error.strerror}; expected a folder in which you may"
+        raise click.BadParameter(f"{message} make one", param_hint="--directory") from None
     for path in written:
         click.echo(f"wrote {path}")
 
