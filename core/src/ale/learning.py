@@ -26,7 +26,7 @@ from ale._run.incoming import (
 )
 from ale._run.interrupt import Interrupt
 from ale._run.manifest import changes, described
-from ale._run.run import Run
+from ale._run.run import ENDED_EARLY, Run
 from ale._run.start import (
     Host,
     check_resumed,
@@ -41,7 +41,7 @@ from ale._store.codec import plain
 from ale.errors import InputError
 from ale.types import RunFinished
 
-__all__ = ["ORIGIN", "Learner", "Origin", "check_learns", "learn", "origins"]
+__all__ = ["ENDED_EARLY", "ORIGIN", "Learner", "Origin", "check_learns", "learn", "origins"]
 
 _FIXED = {
     "schedule": "stream",

@@ -103,6 +103,11 @@ class Learner:
         return self._session.interrupt.draining
 
     @property
+    def signal(self) -> int | None:
+        """The signal that has ended the run, rather than its budget, a rule or `ale steer`."""
+        return self._session.interrupt.signal
+
+    @property
     def waiting(self) -> int:
         """Number of full groups that no step has learned from."""
         return len(self._waiting)

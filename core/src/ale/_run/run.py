@@ -21,6 +21,10 @@ from ale.errors import InputError, StoreError
 from ale.protocols import Workers
 from ale.types import RunFinished, RunStarted
 
+ENDED_EARLY = {"drained": 4, "halted": 5}
+"""Exit status of a run whose budget is spent, or that was asked to stop; of one that a rule
+stopped."""
+
 _HOUR_S = 3600.0
 
 
@@ -47,6 +51,7 @@ class Run(Session):
 
     async def _execute(self) -> RunFinished:
         started = self.context.clock()
+        had, was_complete = len(self.store.index), self.store.was_complete
         self.record_event("run_resumed" if len(self.store.index) else "run_started")
         self._keep_changes()
         self.observers.notify("ale_run_started", self._started())
@@ -80,6 +85,8 @@ class Run(Session):
             outcome = "cancelled"
         finally:
             spent = self.startup_s + self.context.clock() - started
+            if was_complete and outcome == "completed" and len(self.store.index) == had:
+                spent = 0.0  # nothing was missing: to look at a run does not make it longer
             finished = self._finished(outcome, spent)
             with suppress(StoreError):  # a full disk was reported before: do not hide that
                 found = self.early_stop.cause or self._why_ended(outcome)

@@ -89,7 +89,7 @@ class Place:
             for reward in rewards:
                 giver.give(reward)
 
-    def run(self, until: Callable[[], Any], **more: Any) -> None:
+    def run(self, until: Callable[[], Any], **more: Any) -> int:
         """The loop in this process, ended by a SIGTERM as soon as `until` gives something."""
         ended = threading.Event()
         found: list[Any] = []
@@ -105,15 +105,16 @@ class Place:
         thread = threading.Thread(target=end)
         thread.start()
         try:
-            run(self.config, Registry.installed(), self.said.append, **more)
+            status = run(self.config, Registry.installed(), self.said.append, **more)
         finally:
             ended.set()
             thread.join()
         assert found, self.said
+        return status
 
-    def ends(self) -> None:
-        """The loop in this process, which ends by itself."""
-        run(self.config, Registry.installed(), self.said.append)
+    def ends(self) -> int:
+        """The exit status of the loop in this process, which ends by itself."""
+        return run(self.config, Registry.installed(), self.said.append)
 
     def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
         """`ale loop` as a process."""

@@ -76,7 +76,7 @@ def test_a_loop_whose_budget_is_spent_continues_with_a_larger_one(place: Place) 
     with place.recording() as giver:
         for reward in (*BETTER, *BETTER):
             giver.give(reward)
-    place.ends()
+    assert place.ends() == 4
     assert "Finishing the running episodes; the budget is spent: " in " ".join(place.said)
     before = len(place.decisions)
     assert before < 2
@@ -85,12 +85,21 @@ def test_a_loop_whose_budget_is_spent_continues_with_a_larger_one(place: Place) 
     assert "  not used: run.seed: 7 (saved: 0)" in "\n".join(place.said)
     assert len(place.decisions) == before
     place.write(budget={"episodes": 100})
-    place.run(lambda: len(place.decisions) == 2)
+    assert place.run(lambda: len(place.decisions) == 2) == 0
     assert "changed: run.budget.episodes: 100 (saved: 3)" in place.said
     (place.folder / "train.yaml").write_text("tasks: {type: none}")
     (place.folder / "served").unlink()
     place.run(lambda: place.served)
     assert "is not used, and is not valid" in "".join(place.said)
+
+
+def test_a_loop_that_a_rule_ends_has_the_exit_status_of_such_a_run(place: Place) -> None:
+    place.write(stop_if=["mean_reward > 0.1"])
+    with place.recording() as giver:
+        for reward in BETTER:
+            giver.give(reward)
+    assert place.ends() == 5
+    assert RunReader(place.directory).state == "halted"
 
 
 def test_the_threshold_says_what_is_deployed(place: Place) -> None:

@@ -42,11 +42,13 @@ def loop() -> None:
 
 @loop.command("run")
 @_config
-@click.pass_obj
-def run(registry: Any, config: Path) -> None:
+@click.pass_context
+def run(ctx: click.Context, config: Path) -> None:
     """Run the loop of CONFIG until Ctrl-C or SIGTERM.
 
-    The same command continues it, also after a kill.
+    The same command continues it, also after a kill. Exit status: 0 after a Ctrl-C or SIGTERM, 130
+    or 143 after a second one; 4 if its budget is spent or it was asked to stop, and 5 if a rule of
+    run.stop_if ended it, as of `ale run`.
 
     \b
     Example:
@@ -54,7 +56,7 @@ def run(registry: Any, config: Path) -> None:
     """
     from ale_loop.running import run as run_loop
 
-    run_loop(config, registry, click.echo)
+    ctx.exit(run_loop(config, ctx.obj, click.echo))
 
 
 @loop.command("restore")

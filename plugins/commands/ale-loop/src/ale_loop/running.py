@@ -10,13 +10,12 @@ from typing import Any
 from attrs import evolve
 
 from ale.errors import AleError, InputError, Problem
-from ale.learning import Learner, learn
+from ale.learning import ENDED_EARLY, Learner, learn
 from ale.plugin import BuildContext
 from ale.processes import announced
 from ale.protocols import Policy
 from ale.runs import Registry, RunReader, build_choice, check_choice, holder, load_plugins
 from ale.strict import Node
-from ale.types import RunFinished
 from ale_loop.intake import Intake
 from ale_loop.options import LoopConfig, read_config
 from ale_loop.record import answered, ask
@@ -32,11 +31,15 @@ def run(
     report: Callable[[str], None],
     *,
     clocks: Mapping[str, Any] | None = None,
-) -> RunFinished:
+) -> int:
     """Run the loop of a config until Ctrl-C or SIGTERM.
 
     Args:
         clocks: as of `ale.learning.learn`.
+
+    Returns:
+        The exit status: 0 after a signal, 128 and its number after the second one; 4 or 5 as of
+        `ale run`.
 
     Raises:
         InputError: with every problem of the config.
@@ -100,9 +103,10 @@ def _open(
     report: Callable[[str], None],
     conduct: Callable[[Service], Awaitable[str]],
     clocks: Mapping[str, Any] | None,
-) -> RunFinished:
+) -> int:
     config = read_config(path)
     options = config.options
+    ended_by: list[int | None] = []
 
     async def go(learner: Learner) -> str:
         policy = _policy(config, registry)
@@ -117,6 +121,7 @@ def _open(
             with announced("loop", directory=options.directory):
                 return await conduct(service)
         finally:
+            ended_by.append(learner.signal)
             if policy is not None:
                 await policy.aclose()
 
@@ -128,9 +133,13 @@ def _open(
         check_choice(config.serve, "llm", registry, path="serve")
         check_servers(config.serve, train)
 
-    return learn(
+    finished = learn(
         options.train, options.directory, registry, go, report=report, clocks=clocks, check=check
     )
+    (number,) = ended_by
+    if number is not None:
+        return 128 + number if finished.outcome == "cancelled" else 0
+    return ENDED_EARLY.get(finished.outcome, 0)
 
 
 def _policy(config: LoopConfig, registry: Registry) -> Policy | None:
