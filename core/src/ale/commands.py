@@ -3,9 +3,9 @@
 A command takes its parameters of common kinds from here: `run_argument`, `overrides_option` (the
 repeatable ``--set``), `allow_host_option` and `port_option` of what listens, the types `PATH` and
 `RUN` (a run directory, or ``latest``), and the metavar `COMPONENT` of options for
-`ale.runs.parse_choice`; `Starting` is the class of a command that starts work, such as `ale run`. A
-console script parses its own flags and then calls `ale`, so that output, run directories and exit
-codes are the same.
+`ale.runs.parse_choice`; `Starting` is the class of a command that starts work, such as `ale run`,
+and `started` is what it calls as soon as it has. A console script parses its own flags and then
+calls `ale`, so that output, run directories and exit codes are the same.
 """
 
 from ale._cli.common import (
@@ -18,7 +18,7 @@ from ale._cli.common import (
     run_argument,
 )
 from ale._cli.main import ReportingGroup as Group
-from ale._cli.main import Starting
+from ale._cli.main import Starting, started
 from ale._cli.main import main as ale
 
 __all__ = [
@@ -32,4 +32,5 @@ __all__ = [
     "overrides_option",
     "port_option",
     "run_argument",
+    "started",
 ]

@@ -84,12 +84,35 @@ def _renamed(text: str) -> str:
     return text
 
 
-STARTED = "ale.started"
-"""Key of the context's `meta`, set by a `Starting` command as soon as it has started something."""
+_STARTED = "ale.started"
+"""Key of the context's `meta`, set as soon as a `Starting` command has started something."""
 
 
 class Starting(click.Command):
-    """A command that starts work: an error in its input says that nothing was started."""
+    """A command that starts work: an error in its input says that nothing was started.
+
+    With the option ``--set``, it knows that many look for keys of the config among its options.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does; an option near a key of the config is shown as ``--set`` takes it."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            from ale._cli.common import keys_near
+
+            own = [option for each in self.params for option in each.opts]
+            keys = keys_near(error.option_name, own, ctx.obj) if "--set" in own else []
+            if not keys:
+                raise
+            ways = " or ".join(f"--set {key}=VALUE" for key in keys)
+            message = f"no such option {error.option_name}; write {ways}"
+            raise click.UsageError(message, ctx) from None
+
+
+def started() -> None:
+    """Note that the running command has started something: errors no longer say the opposite."""
+    click.get_current_context().meta[_STARTED] = True
 
 
 class ReportingGroup(click.Group):
@@ -106,7 +129,7 @@ class ReportingGroup(click.Group):
             return super().invoke(ctx)
         except InputError as error:
             starting = isinstance(self.get_command(ctx, ctx.invoked_subcommand or ""), Starting)
-            ending = "; nothing was started." if starting and STARTED not in ctx.meta else "."
+            ending = "; nothing was started." if starting and _STARTED not in ctx.meta else "."
             click.echo(_renamed(f"{_problems(error)}{ending}"), err=True)
             ctx.exit(2)
         except AleError as error:

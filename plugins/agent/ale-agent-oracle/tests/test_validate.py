@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from ale._cli.main import cli
 from ale._store import RunDirectory
 from ale.errors import InputError
 from ale.plugin import BuildContext
@@ -245,6 +246,24 @@ def test_a_problem_names_what_the_user_gave(
     assert str(call(folder).exception).startswith("--sandbox: sandbox.type: 1 task")
     absent = str(call(folder, "--set", "tasks.tags=[absent]").exception)
     assert absent.startswith("--set: tasks.tags: no task has the tag 'absent'")
+
+
+def test_a_problem_of_a_later_run_does_not_say_that_nothing_was_started(
+    tasks: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tasks({"sound": SOUND})
+    monkeypatch.chdir(tmp_path)
+
+    (tmp_path / "out/nothing").mkdir(parents=True)
+    (tmp_path / "out/nothing/manifest.json").write_text("{}")
+    given = ["validate", str(folder), "--sandbox", "local", "--out", "out", "--no-attacks"]
+    refused = CliRunner().invoke(cli, given)
+    assert refused.exit_code == 2
+    assert "nothing (2 of 2): 2 episodes" in refused.stderr
+    assert "1 problem." in refused.stderr
+    assert "nothing was started" not in refused.stderr
+    given[1] = str(folder / "absent")
+    assert "1 problem; nothing was started." in CliRunner().invoke(cli, given).stderr
 
 
 def test_what_a_run_has_to_note_is_said_once(

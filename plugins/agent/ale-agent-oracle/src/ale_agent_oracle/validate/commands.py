@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ale.commands import COMPONENT, PATH, Starting, overrides_option
+from ale.commands import COMPONENT, PATH, Starting, overrides_option, started
 
 if TYPE_CHECKING:
     from ale.runs import Registry
@@ -130,6 +130,7 @@ def validate(
     validation = phases.plan(wanted, registry, tell)
     others = phases.goals(against, registry) if against else None
     folder = out or Path("runs") / f"validate-{target.absolute().stem}-{validation.digest[:8]}"
+    started()
     runs = phases.carry_out(validation, folder, tell)
     if len(runs) < len(validation.phases):
         tell("interrupted; the same command continues")
