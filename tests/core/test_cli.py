@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import json
 import os
 import re
 import shlex
@@ -98,7 +99,7 @@ def test_suggested_commands_can_be_pasted_into_a_shell(
     path = str(Path(only_run(tmp_path)).relative_to(tmp_path))
     assert f"stored in\n  {path}\n" in done.output
     pasted = [shlex.split(line) for line in done.output.partition("next\n")[2].splitlines()]
-    of_groups = ["ale", "show", "credit", path, "--scheme", "ipa", "--scheme", "grpo"]
+    of_groups = ["ale", "show", "credit", path]
     assert pasted == [["ale", "show", path], *([of_groups] if rollouts > 1 else [])]
 
 
@@ -150,6 +151,34 @@ def test_check_reports_a_valid_config(ale: Ale) -> None:
 )
 def test_a_run_takes_a_config_or_a_directory_to_resume(ale: Ale, arguments: Any) -> None:
     assert ale("run", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [
+        ("--rollout", "--set run.rollouts=VALUE"),
+        ("--rollouts", "--set run.rollouts=VALUE"),
+        ("--stop-after-brokn", "--set run.stop_after_broken=VALUE"),
+        ("--n", "--set tasks.n=VALUE"),
+        ("--tasks.n", "--set tasks.n=VALUE"),
+        ("--credit", "--set credit.type=VALUE"),
+    ],
+)
+def test_an_unknown_option_near_a_key_of_the_config_is_shown_as_set_takes_it(
+    ale: Ale, typed: str, written: str
+) -> None:
+    refused = ale("run", "c.yaml", typed, "2")
+    assert refused.exit_code == 2
+    assert f"no such option {typed}; write {written}" in refused.output
+
+
+@pytest.mark.parametrize("typed", ["--resum", "--dryrun", "--replays", "--quux", "--concurency"])
+def test_an_unknown_option_near_none_or_one_of_the_commands_own_names_no_key(
+    ale: Ale, typed: str
+) -> None:
+    refused = ale("run", "c.yaml", typed)
+    assert refused.exit_code == 2
+    assert "--set" not in refused.output
 
 
 def test_a_run_without_a_config_takes_the_one_that_init_writes(ale: Ale, tmp_path: Path) -> None:
@@ -485,6 +514,60 @@ def test_a_missing_run_is_looked_for_in_runs(ale: Ale, tmp_path: Path) -> None:
     assert (
         "c.yaml: is a file, not the directory of a run" in ale("run", "--resume", "c.yaml").stderr
     )
+
+
+def test_a_run_that_was_moved_is_found_by_its_name_and_no_other_is_suggested(
+    ale: Ale, tmp_path: Path
+) -> None:
+    first, second = "20260101-120000-3f2a-c", "20260101-120107-9b1e-c"
+    for name in (first, second):
+        assert ale("run", "c.yaml", "--directory", f"runs/{name}").exit_code == 0
+    (tmp_path / "runs/old").mkdir()
+    (tmp_path / "runs" / first).rename(tmp_path / "runs/old" / first)
+    gone = ale("run", "--resume", f"runs/{first}").stderr
+    assert f"runs/{first}: no such directory" in gone
+    assert f"did you mean '{tmp_path}/runs/old/{first}'?" in gone
+    (tmp_path / "runs/old" / first).rename(tmp_path / first)
+    gone = ale("run", "--resume", f"runs/{first}").stderr
+    assert "ale status lists the runs in ./runs" in gone
+    misspelt = ale("run", "--resume", f"runs/{second.replace('9b1e', '9b1f')}").stderr
+    assert f"did you mean '{second}'?" in misspelt
+    assert f"did you mean '{second}'?" in ale("run", "--resume", "runs/9b1e").stderr
+
+
+def test_latest_is_a_run_that_the_user_started_and_no_part_of_a_validation(
+    ale: Ale, tmp_path: Path
+) -> None:
+    part = "runs/validate-c/tools"
+    assert ale("run", "c.yaml", "--directory", part).exit_code == 0
+    (tmp_path / "runs/validate-c/validation.json").write_text("{}")
+    only = ale("run", "--resume", "latest")
+    assert only.exit_code == 2
+    assert "runs/validate-c, which is newer, is a validation: name one of its runs" in only.stderr
+    assert ale("run", "c.yaml", "--directory", "runs/mine").exit_code == 0
+    for name, year in (("runs/mine", 2020), (part, 2021)):
+        file = tmp_path / name / "manifest.json"
+        made = json.loads(file.read_text()) | {"created": f"{year}-01-01T00:00:00+00:00"}
+        file.write_text(json.dumps(made))
+    done = ale("run", "--resume", "latest")
+    assert done.exit_code == 0, done.output
+    assert "latest is runs/mine; runs/validate-c, which is newer, is a validation" in done.stderr
+    folder = ale("run", "--resume", "runs/validate-c").stderr
+    assert "it is a validation, which `ale validate` shows; its runs: tools" in folder
+
+
+def test_to_resume_a_complete_run_does_not_make_it_longer(ale: Ale, tmp_path: Path) -> None:
+    def seconds() -> float:
+        manifest = json.loads((tmp_path / "r/manifest.json").read_text())
+        return float(manifest["outcome"]["seconds"])
+
+    assert ale("run", "c.yaml", "--directory", "r").exit_code == 0
+    before = seconds()
+    for _ in range(2):
+        done = ale("run", "--resume", "r")
+        assert done.exit_code == 0, done.output
+        assert ", of which" not in done.output
+        assert seconds() == before
 
 
 def test_every_mistake_in_the_evaluation_is_reported(ale: Ale) -> None:

@@ -62,7 +62,7 @@ def test_the_summary_says_what_happened_where_it_is_and_what_to_try_next(
     assert following == [
         f"ale show {run}",
         f"ale report {run}",
-        f"ale show credit {run} --scheme ipa --scheme grpo",
+        f"ale show credit {run}",
     ]
     for line in following:
         workshop.succeeds(*line.split()[1:])

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -33,7 +34,7 @@ from ale._config.source import merge, parse_overrides, read_source
 from ale._registry import Registration, Registry, how_to_install
 from ale._run.crediting import Crediting
 from ale._run.evaluation import END_OF_DEMONSTRATIONS
-from ale._run.fingerprint import fingerprint, path_in, without_keys
+from ale._run.fingerprint import fingerprint, path_in, trained_too, without_keys
 from ale._run.interrupt import CANCELLING, FINISHING, TERMINATED
 from ale._run.manifest import FOR_THIS_TIME, changes, versions
 from ale._run.parts import build, built_options
@@ -44,6 +45,7 @@ from ale._store.branch import BRANCHED_FROM, branch_run
 from ale._store.checkpoints import Checkpoints
 from ale._store.codec import plain
 from ale._store.diagnosis import Causes, Learning, learning, model_name, short_groups
+from ale._store.directory import nearest_run
 from ale._store.frames import frame
 from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
@@ -89,6 +91,7 @@ __all__ = [
     "check_config",
     "environment_notes",
     "environment_overrides",
+    "evaluated_on",
     "find_component",
     "fingerprint",
     "folder_format",
@@ -100,6 +103,7 @@ __all__ = [
     "located",
     "lock",
     "model_name",
+    "nearest_run",
     "only_runs",
     "parse_choice",
     "path_in",
@@ -470,6 +474,27 @@ def find_component(registry: Registry, kind: str, name: str, *, option: str) -> 
         known = registry.names(kind)
         hint = how_to_install(kind, name) or nearest(name, known) if name not in known else None
         raise InputError.of(str(error), file=option, hint=hint) from None
+
+
+def evaluated_on(run: RunReader) -> str:
+    """``held-out tasks``, ``tasks it trains on``, or ``evaluation tasks`` where it trains on some.
+
+    Of a run that trains; they are told apart by their content, whatever their names.
+    """
+    if "trainer" not in run.manifest["config"]:
+        return "held-out tasks"
+    files = (run.tasks.path, run.evaluation_tasks.path)
+    return _evaluated_on(run.path, tuple(f.stat().st_size if f.exists() else 0 for f in files))
+
+
+@lru_cache(64)
+def _evaluated_on(path: Path, _: tuple[int, ...]) -> str:
+    run = RunReader(path)
+    evaluated = [*run.evaluation_tasks]
+    both = trained_too(run.tasks, evaluated)
+    if not both:
+        return "held-out tasks"
+    return "tasks it trains on" if len(both) == len(evaluated) else "evaluation tasks"
 
 
 def load_plugins(run: RunReader, registry: Registry) -> None:

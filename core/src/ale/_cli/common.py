@@ -1,6 +1,6 @@
 """Options and helpers that several commands use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +19,10 @@ CONFIG = Path("ale.yaml")
 
 
 class RunPath(click.Path):
-    """The directory of a run; ``latest`` is the newest one in ./runs, or in a folder there."""
+    """The directory of a run; ``latest`` is the newest one in ./runs, or in a folder there.
+
+    Those of a validation are none of them: each is a part of what the user has started.
+    """
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
@@ -27,15 +30,25 @@ class RunPath(click.Path):
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """As click does, after `LATEST` was looked up."""
         if str(value) == LATEST and not Path(LATEST).exists():
-            from ale._store.directory import created
+            from ale._store.directory import VALIDATION, created
 
             # Those of `ale eval` and `ale ablate` are in folders of their own.
             places = ("*/manifest.json", "*/*/manifest.json")
             found = [path.parent for place in places for path in Path("runs").glob(place)]
-            if not found:
-                self.fail("there is no run in ./runs; name a run directory", param, ctx)
-            value = max(found, key=created)
+            runs = [run for run in found if not (run.parent / VALIDATION).exists()]
+            newest = max(found, key=created, default=None)
+            said = "" if newest in runs or newest is None else _is_part(newest)
+            if not runs:
+                self.fail(f"there is no run in ./runs; name a run directory{said}", param, ctx)
+            value = max(runs, key=created)
+            if said:
+                click.echo(f"{LATEST} is {value}{said}", err=True)
         return super().convert(value, param, ctx)
+
+
+def _is_part(run: Path) -> str:
+    """The end of a message: the newest run belongs to a validation."""
+    return f"; {run.parent}, which is newer, is a validation: name one of its runs, such as {run}"
 
 
 RUN = RunPath()
@@ -94,3 +107,29 @@ def check_kind(kind: str | None) -> None:
         hint = nearest(kind, KINDS)
         known = f"one of {', '.join(KINDS)}" + (f"; {hint}" if hint else "") + successor(kind)
         raise click.UsageError(f"no such kind '{kind}'; {known}")
+
+
+_ALIKE = 0.75
+"""Similarity of two names, from 0 to 1, from which one may be a misspelling of the other."""
+_KEYS = 3
+"""How many keys are shown for an option of the command line that does not exist."""
+
+
+def keys_near(option: str, own: Iterable[str], registry: "Registry") -> list[str]:
+    """Keys of the config that an unknown option may mean; none if one of a command's own is nearer.
+
+    Args:
+        option: as it was typed: ``--rollout``, ``--credit.gamma``.
+        own: the command's options.
+    """
+    from difflib import get_close_matches
+
+    from ale._config.load import option_keys
+
+    typed = option.lstrip("-").replace("-", "_")
+    known = option_keys(registry)
+    if typed in {key for keys in known.values() for key in keys}:
+        return [typed]
+    options = [each[2:].replace("-", "_") for each in own if each.startswith("--")]
+    near = get_close_matches(typed, [*known, *options], n=1, cutoff=_ALIKE)
+    return known[near[0]][:_KEYS] if near and near[0] not in options else []

@@ -17,7 +17,7 @@ import click
 from attrs import evolve
 
 from ale._cli.common import CONFIG, PATH, RUN, format_option, overrides_option
-from ale._cli.main import STARTED, Starting
+from ale._cli.main import Starting, started
 
 if TYPE_CHECKING:
     from ale._config import RunConfig
@@ -33,33 +33,11 @@ _REPLAY_TYPE = "llm.type=scripted"
 _CHANGED = 5
 """How many changed keys of a config are named."""
 _OTHER = "  to use it, choose another --directory"
-_ENDED_EARLY = {"drained": 4, "halted": 5}
-"""Exit status of a run whose budget is spent, or that was asked to stop; of one that a rule
-stopped."""
 _CAUSES = 5
 """How many causes of broken episodes the summary names."""
 
 
-class _Run(Starting):
-    """``ale run``, which knows that many look for the run's options among its own."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does; an option of section ``run`` is shown as ``--set`` takes it."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            from attrs import fields_dict
-
-            from ale._config import RunOptions
-
-            name = error.option_name.lstrip("-").replace("-", "_")
-            if name not in fields_dict(RunOptions):
-                raise
-            message = f"no such option {error.option_name}; write --set run.{name}=VALUE"
-            raise click.UsageError(message, ctx) from None
-
-
-@click.command("run", cls=_Run)
+@click.command("run", cls=Starting)
 @click.argument("config", type=PATH, required=False)
 @overrides_option
 @format_option
@@ -240,11 +218,10 @@ def _to_the_end(
 ) -> int:
     """Execute a run and print its summary; the exit status."""
     from ale._front import carry_out
-
-    ctx = click.get_current_context()
+    from ale._run.run import ENDED_EARLY
 
     def begun(run: "Run") -> "Run":
-        ctx.meta[STARTED] = True
+        started()
         # Modules stay loaded: torch and transformers are 360,000 objects to traverse.
         gc.freeze()
         gc.enable()
@@ -258,7 +235,7 @@ def _to_the_end(
         click.echo(summary(run, finished, commands))
         code = interrupt.exit_code or (3 if finished.n_broken else 0)
         if code == 0:
-            code = _ENDED_EARLY.get(finished.outcome, 0)
+            code = ENDED_EARLY.get(finished.outcome, 0)
         if any(not task.done() for task in run.supervisor.abandoned):
             # A plugin keeps running although it was cancelled; asyncio would wait for it for ever.
             sys.stdout.flush()
@@ -297,8 +274,12 @@ def _run_options(
     return options
 
 
-def _evaluations(index: "Index") -> list[str]:
-    """A line for each evaluation and temperature."""
+def _evaluations(index: "Index", tasks: str = "held-out tasks") -> list[str]:
+    """A line for each evaluation and temperature.
+
+    Args:
+        tasks: what the evaluation is on, as of `evaluated_on`.
+    """
     from ale.text import rate_line, sampling_name
 
     lines = []
@@ -309,7 +290,7 @@ def _evaluations(index: "Index") -> list[str]:
         for temperature in sorted(by_temperature, key=lambda t: math.inf if t is None else t):
             rate = rate_line(by_temperature[temperature].values())
             how = f", {sampling_name(temperature)}" if named else ""
-            lines.append(f"  after step {step:<3} {rate} on held-out tasks{how}")
+            lines.append(f"  after step {step:<3} {rate} on {tasks}{how}")
     return lines
 
 
@@ -397,6 +378,7 @@ def _graded(n: int, why: str) -> str | None:
 def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> str:
     """The outcome, the run directory, and installed commands to try next."""
     from ale._store.diagnosis import learning, model_name, scored
+    from ale.runs import evaluated_on
     from ale.text import counted, number, rate_line, seconds
 
     stopped = finished.outcome == "stopped"
@@ -406,7 +388,7 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
     stored = counted(len(index), "episode")
     before = run.store.earlier_s
     spent = seconds(before + finished.seconds)
-    now = f", of which {seconds(finished.seconds)} now" if before else ""
+    now = f", of which {seconds(finished.seconds)} now" if before and finished.seconds else ""
     lines = [
         f"{finished.outcome}: {stored} on disk after {spent}{now}",
         *([f"  model        {model}"] if (model := model_name(run.config.resolved)) else []),
@@ -418,7 +400,7 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
         lines.append(f"  success      {rate_line(index.training_attempts().values())}")
     if finished.mean_reward is not None:
         lines.append(f"  mean reward  {number(finished.mean_reward)}")
-    lines += _evaluations(index)
+    lines += _evaluations(index, evaluated_on(run.store.reader))
     if warning := learning(run.store.reader.events(), index).warning():
         lines.append(f"  training     {warning}")
     if finished.n_broken and not stopped:
@@ -429,14 +411,14 @@ def summary(run: "Run", finished: "RunFinished", commands: Collection[str]) -> s
     quoted = shlex.quote(path)
     # A group of one has no credit under most schemes.
     grouped = any(graded > 1 for graded, _ in index.training_attempts().values())
-    creditable = "show" in commands and grouped
+    creditable = "show" in commands and grouped and run.parts.credit is not None
     larger = run.spending and run.spending.larger()
     more = f" --set {larger}" if larger else ""
     following = {
         f"ale run --resume {quoted}{more}": finished.outcome != "completed",
         f"ale show {quoted}": "show" in commands,
         f"ale report {quoted}": "report" in commands,
-        f"ale show credit {quoted} --scheme ipa --scheme grpo": creditable,
+        f"ale show credit {quoted}": creditable,
     }
     if any(following.values()):
         lines += ["next", *(f"  {line}" for line, useful in following.items() if useful)]

@@ -48,6 +48,29 @@ _COMMON: dict[str, type] = {"sandbox": SandboxRequirements, "launch": LaunchOpti
 """Options of a section that its every type has."""
 
 
+def option_keys(registry: Registry) -> dict[str, list[str]]:
+    """Keys of a config by their last part: ``gamma``: ``[credit.gamma]``.
+
+    The section ``run`` comes first and alone; a section's own name stands for its type.
+    """
+    found = {name: [f"run.{name}"] for name in _RUN}
+    for section in _PARTS:
+        found.setdefault(section, []).append(f"{section}.type")
+        names = {name for each in registry.registrations(section) for name in _options_of(each)}
+        for name in names - {*_RUN}:
+            found.setdefault(name, []).append(f"{section}.{name}")
+    return found
+
+
+def _options_of(registration: Registration) -> list[str]:
+    """The names of a component's options; none if they can't be imported."""
+    try:
+        options = registration.component.options
+    except PluginError:
+        return []
+    return [] if options is None else [option.name for option in attrs.fields(options)]
+
+
 def load_config(
     path: Path, registry: Registry, overrides: Sequence[str] = (), format: str | None = None
 ) -> RunConfig:

@@ -3,14 +3,14 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from ale.types import Task
+from ale.types import Task, replace
 
 _PLACES = ("origin", "file", "line")
 """Fields that say where a task is from, not what it is."""
@@ -31,6 +31,19 @@ def fingerprint(task: Task) -> str:
     """
     text = json.dumps(_facts(task, _base(task)), sort_keys=True, default=str)
     return hashlib.blake2b(without_keys(task, text).encode(), digest_size=16).hexdigest()
+
+
+def trained_too(train: Iterable[Task], evaluation: Sequence[Task]) -> list[Task]:
+    """The tasks of an evaluation that are trained on too, whatever their names there."""
+    # Digests of all tasks take long, and most are told apart by what is asked.
+    asked = {(task.goal, task.setup_steps) for task in evaluation}
+    alike = [task for task in train if (task.goal, task.setup_steps) in asked]
+    trained = {_without_names(task) for task in alike}
+    return [task for task in evaluation if trained and _without_names(task) in trained]
+
+
+def _without_names(task: Task) -> str:
+    return fingerprint(replace(task, id="", description="", tags=(), metadata={}))
 
 
 def _base(task: Task) -> Path | None:

@@ -27,7 +27,7 @@ from ale._config.plugin_files import changed_files
 from ale._config.source import merge, parse_overrides
 from ale._registry import Registry
 from ale._run.dispatch import remote_problems
-from ale._run.fingerprint import fingerprint
+from ale._run.fingerprint import trained_too
 from ale._run.interrupt import Interrupt
 from ale._run.keeping import check_keeping
 from ale._run.manifest import (
@@ -70,7 +70,7 @@ from ale.protocols import (
 )
 from ale.strict import from_plain
 from ale.text import counted, tell
-from ale.types import Split, Task, replace
+from ale.types import Split, Task
 
 
 @frozen(kw_only=True)
@@ -252,20 +252,12 @@ def _trained_evaluation(parts: Parts, tasks: Tasks) -> list[str]:
     evaluated = [ready.task for ready in tasks["evaluation"]]
     if parts.trainer is None or not evaluated:
         return []
-
-    def without_names(task: Task) -> str:
-        return fingerprint(replace(task, id="", description="", tags=(), metadata={}))
-
-    # Digests of all tasks take long, and most are told apart by what is asked.
-    asked = {(task.goal, task.setup_steps) for task in evaluated}
-    alike = [r.task for r in tasks["train"] if (r.task.goal, r.task.setup_steps) in asked]
-    trained = {without_names(task) for task in alike}
-    both = [task.id for task in evaluated if trained and without_names(task) in trained]
+    both = trained_too((ready.task for ready in tasks["train"]), evaluated)
     if not both:
         return []
     return [
         f"evaluation.tasks: {len(both)} of {counted(len(evaluated), 'task')} trained on too, such "
-        f"as {both[0]}: success there does not show what holds for new tasks"
+        f"as {both[0].id}: success there does not show what holds for new tasks"
     ]
 
 

@@ -9,8 +9,10 @@ trainer.
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -43,6 +45,11 @@ _DISCARD = "discard_after"
 """Key of the outcome: size in bytes to which a resume truncates ``episodes.jsonl``."""
 EARLIER_S = "earlier_seconds"
 """Key of a resumed run's manifest until it ends: wall-clock time of its earlier processes."""
+VALIDATION = "validation.json"
+"""What `ale validate` writes into the folder of its runs."""
+_WITH_DIGIT = re.compile(r"[A-Za-z]*[0-9][A-Za-z0-9]*")
+_ALIKE = 0.9
+"""Similarity of the numbers of two names from which one may be a misspelling of the other."""
 _SAYS_PAUSED = ("run_started", "run_resumed", "steered")
 _EPISODES, _EVENTS = "episodes.jsonl", "events.jsonl"
 _TASKS: Mapping[Split, str] = {"train": "tasks.jsonl", "evaluation": "evaluation_tasks.jsonl"}
@@ -198,6 +205,8 @@ class RunDirectory:
         ended = manifest.get("outcome") or {}
         self.earlier_s: float = ended.get("seconds", manifest.get(EARLIER_S, 0.0))
         """Wall-clock time of the run's earlier processes, as far as they said how they ended."""
+        self.was_complete = ended.get("outcome") == "completed"
+        """The run was complete before it was opened."""
 
     @classmethod
     def create(cls, path: Path, manifest: Mapping[str, Any], redactor: Redactor) -> "RunDirectory":
@@ -437,25 +446,49 @@ def created(run: Path) -> tuple[str, str]:
 
 
 def _not_a_run(path: Path) -> Problem:
-    siblings = [p.parent.name for p in path.parent.glob("*/manifest.json")]
-    inside = [p.parent for p in path.glob("*/manifest.json")]
-    hint = nearest(path.name, siblings)
     if not path.is_dir():
-        below = path.parent / "runs" / path.name
-        if (below / "manifest.json").exists():
-            hint = f"did you mean '{below}'?"
-        elif hint is None:
-            known = ["latest", *(p.parent.name for p in path.parent.glob("runs/*/manifest.json"))]
-            hint = nearest(path.name, known) or "ale status lists the runs in ./runs"
-        message = "no such directory"
         if path.exists():
-            message, hint = "is a file, not the directory of a run", None
-        return Problem(message=message, file=str(path), hint=hint)
+            return Problem(message="is a file, not the directory of a run", file=str(path))
+        hint = _moved(path) or _nearest_beside(path) or "ale status lists the runs in ./runs"
+        return Problem(message="no such directory", file=str(path), hint=hint)
+    inside = [p.parent for p in path.glob("*/manifest.json")]
     if inside:
         hint = f"the folder contains runs; the latest is {max(inside, key=created)}"
+        if (path / VALIDATION).exists():
+            names = ", ".join(sorted(each.name for each in inside))
+            hint = f"it is a validation, which `ale validate` shows; its runs: {names}"
+    else:
+        hint = _nearest_beside(path) or "the folder contains no runs"
     return Problem(
         message="not a run directory (no manifest.json)",
         file=str(path),
         expected="the directory of a run, such as runs/20260101-120000-3f2a-quickstart",
-        hint=hint or "the folder contains no runs",
+        hint=hint,
     )
+
+
+def _moved(path: Path) -> str | None:
+    """A hint with the runs of this name elsewhere: they may have been moved there."""
+    places = (path.parent, path.parent / "runs", Path("runs"))
+    patterns = [f"{below}{escape(path.name)}/manifest.json" for below in ("", "*/", "*/*/")]
+    found = [file.parent for place in places for each in patterns for file in place.glob(each)]
+    return f"did you mean '{found[0]}'?" if found else None
+
+
+def _nearest_beside(path: Path) -> str | None:
+    beside = [each.parent.name for each in path.parent.glob("*/manifest.json")]
+    below = ["latest", *(each.parent.name for each in path.parent.glob("runs/*/manifest.json"))]
+    return nearest_run(path.name, beside) or nearest_run(path.name, below)
+
+
+def nearest_run(name: str, names: Iterable[str]) -> str | None:
+    """A hint with a run of a similar name; one of other numbers, such as a time, is another run."""
+    return nearest(name, [each for each in names if name in each or _same_numbers(name, each)])
+
+
+def _same_numbers(typed: str, name: str) -> bool:
+    """Whether the parts with digits are equal, but for a misspelt character of many."""
+    from difflib import SequenceMatcher  # here: needed only for errors
+
+    numbers, others = ("".join(_WITH_DIGIT.findall(each)) for each in (typed, name))
+    return not numbers or SequenceMatcher(None, numbers, others).ratio() >= _ALIKE

@@ -51,9 +51,3 @@ def test_values_that_are_not_measured_are_asked_for(ale: Ale, run: Path) -> None
     (run / NAME).unlink()
     error = ale("show", "credit", str(run), "--against", "values").exception
     assert "ale data values RUN measures" in str(error)
-
-
-def test_a_scheme_or_values_are_needed(ale: Ale, run: Path) -> None:
-    done = ale("show", "credit", str(run))
-    assert done.exit_code == 2
-    assert "give a --scheme, or --against values" in done.output

@@ -11,10 +11,11 @@ import pytest
 from attrs import evolve
 from click.testing import Result
 
+from ale._store.codec import encode
 from ale.errors import InputError
 from ale.runs import RunReader, lock
 from ale.testing.builders import episode, turn
-from ale.types import Chunk, Failure, Score, ScoredEpisode, StepScore, whole_turn
+from ale.types import Chunk, Failure, Score, ScoredEpisode, StepScore, Task, whole_turn
 from ale_look.inspect.transcript import transcript
 
 Ale = Callable[..., Result]
@@ -268,6 +269,40 @@ def test_a_run_shows_its_evaluations_by_temperature(ale: Ale, write: Write, tmp_
     assert "(held out, greedy)" in shown.output
 
 
+@pytest.mark.parametrize(
+    ("goals", "label", "more", "curve"),
+    [
+        (["new"], "held out", "", "held-out tasks"),
+        (["old"], "evaluation", ", trained on", "tasks it trains on"),
+        (["old", "new"], "evaluation", "", "evaluation tasks"),
+    ],
+)
+def test_an_evaluation_on_tasks_that_are_trained_on_is_not_called_held_out(
+    goals: list[str],
+    label: str,
+    more: str,
+    curve: str,
+    ale: Ale,
+    write_trained: Write,
+    tmp_path: Path,
+) -> None:
+    path = write_trained(tmp_path / "run", steps=6)
+    for file, named in (("tasks", ["old"]), ("evaluation_tasks", goals)):
+        tasks = [Task(id=f"{file}-{goal}", goal=goal) for goal in named]
+        (path / f"{file}.jsonl").write_bytes(b"".join(encode(task) + b"\n" for task in tasks))
+    shown = ale("show", str(path), "--all").output
+    (line,) = [each for each in shown.splitlines() if "after 5 steps" in each]
+    assert line.startswith(f"{label:<13}")
+    assert line.endswith(f"after 5 steps, sampled{more}")
+    assert f"{label}{more} after it" in shown
+    assert ("held out" in shown) is (label == "held out")
+    assert ale("report", str(path)).exit_code == 0
+    report = (path / "report.html").read_text()
+    assert f'"{curve}"' in report
+    assert f"success {label}{more}, step 5" in report
+    assert ("held" in report) is (label == "held out")
+
+
 def test_of_several_evaluations_the_last_is_shown(ale: Ale, write: Write, tmp_path: Path) -> None:
     one = evolve(episode(0.0, turn("tried")), split="evaluation", id="first")
     rows = [one, evolve(one, id="later", reward=1.0, step=5)]
@@ -351,6 +386,21 @@ def test_two_schemes_are_compared_chunk_by_chunk(ale: Ale, run: str) -> None:
     one, half = done.output.splitlines()[-2:]
     assert one.split() == ["scaled", "2", "3", "0.6667", "33.3%", "0"]
     assert half.split() == ["scaled:scale=0.5", "2", "3", "0.3333", "33.3%", "0"]
+
+
+def test_without_a_scheme_the_credit_is_the_runs_own_with_its_options(
+    ale: Ale, write: Write, tmp_path: Path
+) -> None:
+    config = {"chunker": {"type": "turns"}, "credit": {"type": "scaled", "scale": 0.5}}
+    rows = [episode(1.0 - n, turn("tried"), rollout=n) for n in (0, 1)]
+    path = str(write(tmp_path / "run", rows, manifest={"config": config}))
+    done = ale("show", "credit", path)
+    assert done.exit_code == 0, done.output
+    assert "0  turn  +0.5000  tried" in done.output
+    del config["credit"]
+    bare = ale("show", "credit", str(write(tmp_path / "bare", rows, manifest={"config": config})))
+    assert "this run trained nothing, and had no credit" in str(bare.exception)
+    assert "--scheme NAME" in str(bare.exception)
 
 
 def test_one_episode_can_be_compared_and_a_broken_one_has_no_credit(ale: Ale, run: str) -> None:

@@ -87,7 +87,8 @@ def run_or_episode(run: Path, episode: str | None, full: bool, every: bool) -> N
     "schemes",
     multiple=True,
     metavar=COMPONENT,
-    help="A credit scheme; repeatable to compare: --scheme ipa:gamma=0.9 --scheme grpo.",
+    help="A credit scheme; repeatable to compare: --scheme ipa:gamma=0.9 --scheme grpo. Default: "
+    "the run's own.",
 )
 @click.option("--chunker", metavar=COMPONENT, help="Chunker. Default: the run's own.")
 @click.option("--episode", help="Show this episode only: an id, its beginning, or a task's id.")
@@ -137,8 +138,6 @@ def credit(
         for part in against_values(reader, schemes, registry, chunker):
             click.echo(part)
         return
-    if not schemes:
-        raise click.UsageError("give a --scheme, or --against values for every one")
     compared = creditings(reader, schemes, registry, chunker=chunker)
     if episode is not None:
         click.echo(compare_episode(reader, compared, episode))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from ale.runs import RunReader, evaluated_on
 from ale.text import sampling_name
 from ale.types import Episode
 
@@ -16,7 +17,19 @@ KINDS: Mapping[Kind, str] = {
     "started": "expert start",
     "shown": "demonstration",
 }
-"""Their names for readers; see `kind_name`."""
+"""Their names for readers; see `kind_name`, and `names_of` for those of a run."""
+
+
+_EVALUATED = {
+    "held-out tasks": KINDS["evaluation"],
+    "tasks it trains on": "evaluation, trained on",
+    "evaluation tasks": "evaluation",
+}
+
+
+def names_of(run: RunReader) -> Mapping[Kind, str]:
+    """`KINDS` as a run has them: the tasks of its evaluation need not be held out."""
+    return {**KINDS, "evaluation": _EVALUATED[evaluated_on(run)]}
 
 
 def kind_of(episode: Episode) -> Kind:
@@ -30,7 +43,7 @@ def kind_of(episode: Episode) -> Kind:
     return "started" if episode.start else "train"
 
 
-def kind_name(kind: Kind, names: Mapping[Kind, str] = KINDS) -> str:
+def kind_name(kind: Kind, names: Mapping[Kind, str]) -> str:
     """A kind's name; with the temperature of an evaluation."""
     plain, _, temperature = kind.partition(" ")
     return f"{names[plain]}, {temperature}" if temperature else names[plain]

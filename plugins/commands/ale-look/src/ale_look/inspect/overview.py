@@ -12,7 +12,7 @@ from ale.strict import nearest
 from ale.text import counted, number, rate_line, seconds, table
 from ale.types import Episode
 from ale_look.inspect.acting import acting_lines
-from ale_look.inspect.kinds import kind_name, kind_of
+from ale_look.inspect.kinds import Kind, kind_name, kind_of, names_of
 from ale_look.inspect.progress import progress_of
 from ale_look.inspect.steps import evaluation_lines, steps_table, training_steps
 
@@ -71,7 +71,8 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
     """The parts of the run and its outcome; of a run that trains, a row per step and a line per
     evaluation; otherwise, or with `every_task`, a row per task.
     """
-    manifest, tasks = reader.manifest, _Tasks()
+    names = names_of(reader)
+    manifest, tasks = reader.manifest, _Tasks(names)
     for episode in reader.episodes:
         tasks.add(episode)
     config = manifest.get("config", {})
@@ -84,7 +85,7 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
     warning = learning(reader.events(), index).warning()
     learned = progress_of(reader.events())
     steps = training_steps(reader.events())
-    evaluations = evaluation_lines(index) if steps else []
+    evaluations = evaluation_lines(index, names["evaluation"]) if steps else []
     acting = acting_lines(manifest, steps.values())
     others = [name for name in tasks.others() if not (steps and name in tasks.held_out)]
     lines = [
@@ -104,7 +105,7 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
         *([f"training     {warning}"] if warning else []),
         *([f"reward rose  {learned.value}: {learned.reason}"] if learned else []),
         *(f"{'objective' if n == 0 else '':<13}{line}" for n, line in enumerate(acting)),
-        *(["", *steps_table(steps, index, every=every_task)] if steps else []),
+        *(["", *steps_table(steps, index, names["evaluation"], every=every_task)] if steps else []),
         *([] if steps and not every_task else ["", *_tasks_table(tasks, every=every_task)]),
     ]
     causes = [f"  {line}" for line in tasks.causes.lines(_CAUSES)]
@@ -182,17 +183,18 @@ evaluation; 0 for others."""
 _TRAIN = ""
 
 
-def _name(episode: Episode) -> str:
+def _name(episode: Episode, names: Mapping[Kind, str]) -> str:
     """Success of an expert, or from a state that it had reached, is not the policy's own."""
     if episode.split == "train" and not episode.start:
         return _TRAIN
-    return kind_name(kind_of(episode))
+    return kind_name(kind_of(episode), names)
 
 
 class _Tasks:
     """Sums by task; one episode in memory at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Mapping[Kind, str]) -> None:
+        self._names = names
         self.seen: dict[_Key, None] = {}
         self.rewards: dict[_Key, list[float]] = {}
         self.turns: Counter[_Key] = Counter()
@@ -204,7 +206,8 @@ class _Tasks:
         self._steps: dict[str, set[int]] = {}
 
     def add(self, episode: Episode) -> None:
-        name, step = _name(episode), episode.step if episode.split == "evaluation" else 0
+        name = _name(episode, self._names)
+        step = episode.step if episode.split == "evaluation" else 0
         key = (episode.task_id, name, step)
         if episode.split == "evaluation":
             self.held_out.add(name)

@@ -1,6 +1,7 @@
 """Recompute the credit of a stored run with any schemes and chunker, group by group."""
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from ale.errors import InputError, Problem
 from ale.protocols import ReadsScores
@@ -21,22 +22,18 @@ def creditings(
 
     Args:
         schemes: each as for `parse_choice`; also the scheme's name in its credits. One that is not
-            installed may be in a plugin file of the run's config.
+            installed may be in a plugin file of the run's config. None of them: the run's own.
         chunker: likewise; default: the run's own.
         plugin_files: load those, which runs what stands in them.
 
     Raises:
         InputError: as `parse_choice`, `build_choice` and `load_plugins`.
     """
-    if chunker is None:
-        file = str(run.path / "manifest.json")
-        if "chunker" not in run.manifest["config"]:
-            message = "this run trained nothing, and had no chunker"
-            raise InputError.of(message, file=file, hint="--chunker NAME")
-        cut = from_plain(run.manifest["config"]["chunker"], file=file)
-    else:
-        cut = parse_choice(chunker, option="--chunker")
+    cut = _own(run, "chunker") if chunker is None else parse_choice(chunker, option="--chunker")
     wanted = [parse_choice(text, option="--scheme") for text in schemes]
+    if not schemes:
+        wanted = [_own(run, "credit")]
+        schemes = [run.manifest["config"]["credit"]["type"].rpartition("/")[2]]
     named = [("chunker", cut), *(("credit", each) for each in wanted)]
     if plugin_files and not all(_is_registered(choice, kind, registry) for kind, choice in named):
         load_plugins(run, registry)
@@ -47,6 +44,15 @@ def creditings(
         made.append(Crediting(chunker=cutter, chunker_name=name, scheme=scheme, scheme_name=text))
     _check_scorers(run, made)
     return made
+
+
+def _own(run: RunReader, section: Literal["chunker", "credit"]) -> Node:
+    """What a section of the run's config selects."""
+    file, option = str(run.path / "manifest.json"), {"chunker": "chunker", "credit": "scheme"}
+    if section not in run.manifest["config"]:
+        message = f"this run trained nothing, and had no {section}"
+        raise InputError.of(message, file=file, hint=f"--{option[section]} NAME")
+    return from_plain(run.manifest["config"][section], file=file)
 
 
 def _check_scorers(run: RunReader, made: Sequence[Crediting]) -> None:

@@ -35,16 +35,20 @@ def training_steps(events: Iterable[Mapping[str, Any]]) -> Mapping[int, Mapping[
 
 
 def steps_table(
-    steps: Mapping[int, Mapping[str, float]], index: Index, *, every: bool
+    steps: Mapping[int, Mapping[str, float]], index: Index, evaluation: str, *, every: bool
 ) -> Iterator[str]:
-    """The table, of the last steps or of all."""
+    """The table, of the last steps or of all.
+
+    Args:
+        evaluation: its name, as of `names_of`.
+    """
     held_out = {step: _held_out(index, step) for step in index.steps("evaluation")}
     numbers = sorted(steps)
     shown = numbers if every else numbers[-_MOST:]
     if more := len(numbers) - len(shown):
         yield f"{more:,} earlier steps; --all lists every step and task"
     yield table(
-        ["step", *_METRICS, "held out after it"],
+        ["step", *_METRICS, f"{evaluation} after it"],
         [_row(step, steps[step], held_out.get(step + 1, "")) for step in shown],
         right=range(len(_METRICS) + 1),
     )
@@ -64,7 +68,7 @@ def _cell(name: str, value: float | None) -> str:
 
 
 def _held_out(index: Index, step: int) -> str:
-    """``greedy 83%, sampled 71%``: success on held-out tasks after so many steps."""
+    """``greedy 83%, sampled 71%``: success in the evaluation after so many steps."""
     shares = []
     for temperature, attempts in sorted(index.attempts(step).items(), key=_by_temperature):
         n, succeeded = (sum(each[i] for each in attempts.values()) for i in (0, 1))
@@ -77,11 +81,12 @@ def _by_temperature(item: tuple[float | None, object]) -> float:
     return float("inf") if item[0] is None else item[0]
 
 
-def evaluation_lines(index: Index) -> Sequence[str]:
-    """A line for each evaluation and temperature."""
+def evaluation_lines(index: Index, evaluation: str) -> Sequence[str]:
+    """A line for each evaluation and temperature; `evaluation` as of `steps_table`."""
+    name, _, what = evaluation.partition(", ")
     return [
-        f"held out     {rate_line(attempts.values())} after {step} steps, "
-        f"{sampling_name(temperature)}"
+        f"{name:<12} {rate_line(attempts.values())} after {step} steps, "
+        f"{sampling_name(temperature)}{f', {what}' if what else ''}"
         for step in index.steps("evaluation")
         for temperature, attempts in sorted(index.attempts(step).items(), key=_by_temperature)
     ]

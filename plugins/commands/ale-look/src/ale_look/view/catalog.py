@@ -9,8 +9,7 @@ from sqlalchemy import Connection, Integer, func, select
 
 from ale.errors import AleError, InputError
 from ale.intervals import success_interval
-from ale.runs import SUCCESS, runs_in
-from ale.strict import nearest
+from ale.runs import SUCCESS, nearest_run, runs_in
 from ale_look.store import schema
 from ale_look.store.database import Database
 from ale_look.store.indexing import Indexer
@@ -57,7 +56,7 @@ class Catalog:
         """
         found = self._paths.get(key) or self.find().get(key)
         if found is None:
-            hint = nearest(key, self._paths)
+            hint = nearest_run(key, self._paths)
             raise InputError.of(f"no run '{key}'", file=str(self.folder), hint=hint)
         return found
 

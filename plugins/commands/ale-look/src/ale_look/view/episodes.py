@@ -1,12 +1,12 @@
 """Episodes as the page reads them: the list of a run, and what its `readable` turns leave out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ale.runs import located
 from ale.types import CreditedEpisode, Episode, ScoredEpisode, StepScore
 from ale_look.inspect.calls import turn_chunks
-from ale_look.inspect.kinds import kind_name, kind_of
+from ale_look.inspect.kinds import Kind, kind_name, kind_of
 from ale_look.inspect.report.gathering import Head
 from ale_look.inspect.report.reading import TEXT, clipped
 
@@ -22,19 +22,27 @@ def listed(rows: Sequence[Head], reading: int = 1, known: int = 0) -> dict[str, 
     return {"reading": reading, "since": known, "columns": columns}
 
 
-def about(episode: Episode, goal: str, *, learned_in: int | None, valued: bool) -> dict[str, Any]:
+def about(
+    episode: Episode,
+    goal: str,
+    *,
+    learned_in: int | None,
+    valued: bool,
+    names: Mapping[Kind, str],
+) -> dict[str, Any]:
     """Facts about an episode that `readable` leaves out.
 
     Args:
         learned_in: the step that learned from it.
         valued: values of its states may have been measured.
+        names: as of `names_of` its run.
     """
     models = dict.fromkeys(t.completion.model for t in episode.turns if t.completion.model)
     trained = episode.split == "train"
     return {
         "task": episode.task_id,
         "goal": goal,
-        "kind": kind_name(kind_of(episode)),
+        "kind": kind_name(kind_of(episode), names),
         "step": episode.step,
         "learned_in": learned_in if trained else None,
         "rollout": episode.rollout,

@@ -163,6 +163,7 @@ class _Reading:
             self._goals.get(head.task_id, ""),
             learned_in=self._index.learned_in(episode),
             valued=self._valued,
+            names=self._facts.names,
         )
         of |= judged(episode, credited, self._run.scores_of(episode))
         made = {**readable(episode, credited, ratios, forks), **of, "offset": head.offset}

@@ -11,6 +11,7 @@ from ale.errors import InputError
 from ale.runs import Lines, Registry, RunReader
 from ale.types import CreditedEpisode, Episode
 from ale.values import NAME
+from ale_look.inspect.kinds import names_of
 from ale_look.inspect.recrediting import creditings, recredited
 from ale_look.inspect.report.gathering import Facts, Head
 from ale_look.inspect.report.ratios import log_ratios
@@ -106,7 +107,8 @@ class Watched:
         most = WHOLE if whole else TEXT
         made = readable(episode, credited, ratios.get(episode.id), forks, most)
         goal = _goal(run, episode)[:TEXT]
-        of = about(episode, goal, learned_in=step, valued=_values_stamp(self.path) is not None)
+        valued = _values_stamp(self.path) is not None
+        of = about(episode, goal, learned_in=step, valued=valued, names=names_of(run))
         with self._lock:
             scored = self._scores.scores_of(episode)
         of |= judged(episode, credited, scored, most)

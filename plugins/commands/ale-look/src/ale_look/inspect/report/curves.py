@@ -22,7 +22,7 @@ _COUNTS: Mapping[str, Callable[[Sums], int]] = {
 
 
 def episode_charts(facts: Facts) -> Iterator[Chart]:
-    """Success, reward and cost of the episodes, training and held-out tasks apart."""
+    """Success, reward and cost of the episodes, training and evaluation apart."""
     yield Chart(
         title="Success",
         series=_by_kind(facts, Sums.success),
@@ -84,7 +84,7 @@ def _by_kind(facts: Facts, value: Callable[[Sums], Value]) -> tuple[Series, ...]
             xs, values = zip(*known, strict=True)
             columns = list(zip(*values, strict=True))
             bounds = {"low": columns[1], "high": columns[2]} if len(columns) == 3 else {}
-            name = kind_name(kind, _NAMES)
+            name = kind_name(kind, {**_NAMES, "evaluation": facts.evaluated_on})
             made.append(Series(name=name, xs=xs, ys=columns[0], colour=colour, **bounds))
     return tuple(made)
 

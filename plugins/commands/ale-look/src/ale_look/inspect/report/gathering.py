@@ -10,11 +10,11 @@ from attrs import define, field
 
 from ale.attempts import Repeats, repeats
 from ale.intervals import Z95, success_interval, t_quantile
-from ale.runs import SUCCESS, Causes, Index, RunReader, learning
+from ale.runs import SUCCESS, Causes, Index, RunReader, evaluated_on, learning
 from ale.text import shorten, shorten_middle
 from ale.types import Completion, Episode
 from ale_figures.forks import Counts, Curves
-from ale_look.inspect.kinds import Kind, kind_of
+from ale_look.inspect.kinds import KINDS, Kind, kind_of, names_of
 from ale_look.inspect.progress import Progress, progress_of
 
 
@@ -189,6 +189,9 @@ class Facts:
     manifest: Mapping[str, Any]
     state: str
     """As `RunReader.state`."""
+    evaluated_on: str = "held-out tasks"
+    names: Mapping[Kind, str] = KINDS
+    """Those of the run."""
     heads: list[Head] = field(factory=list)
     by_step: dict[tuple[Kind, int], Sums] = field(factory=dict)
     by_task: dict[tuple[Kind, str], Sums] = field(factory=dict)
@@ -257,6 +260,7 @@ def gather(run: RunReader) -> Facts:
 def complete(facts: Facts, run: RunReader, index: Index, counts: Counts) -> None:
     """Set what is of the run as a whole, once its episodes have been added."""
     facts.manifest, facts.state = run.manifest, run.state
+    facts.evaluated_on, facts.names = evaluated_on(run), names_of(run)
     facts.forks = counts.curves()
     facts.metrics, facts.not_finite, facts.notices = {}, Counter(), []
     for event in run.events():

@@ -73,10 +73,10 @@ def _tiles(facts: Facts) -> Iterator[Tile]:
         steps_of = facts.steps(kind)
         first, last = (facts.by_step[kind, step] for step in (steps_of[0], steps_of[-1]))
         was = f"{_percent(first)} at step {steps_of[0]}; now " if len(steps_of) > 1 else ""
-        yield _rate_tile(f"success {kind_name(kind)}, step {steps_of[-1]}", last, was)
+        yield _rate_tile(f"success {kind_name(kind, facts.names)}, step {steps_of[-1]}", last, was)
         several = facts.repeats(kind, steps_of[-1])
         if several is not None:
-            label = f"pass@{several.k} {kind_name(kind)}, step {steps_of[-1]}"
+            label = f"pass@{several.k} {kind_name(kind, facts.names)}, step {steps_of[-1]}"
             majority = f"in {100 * several.majority:.1f}% more than half of the samples succeed"
             yield Tile(label, f"{100 * several.pass_at_k:.1f}%", majority)
     if trained and steps:

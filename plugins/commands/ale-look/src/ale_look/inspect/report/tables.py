@@ -43,7 +43,7 @@ def _task(facts: Facts, key: tuple[Kind, str]) -> TaskRow:
     return TaskRow(
         id=task_id,
         goal=facts.goals.get(task_id, ""),
-        badge="" if kind == "train" else kind_name(kind),
+        badge="" if kind == "train" else kind_name(kind, facts.names),
         sums=facts.by_task[key],
         over_steps=_over_steps(facts, key),
         kind=kind,
