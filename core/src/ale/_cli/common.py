@@ -1,6 +1,6 @@
 """Options and helpers that several commands use."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -107,29 +107,3 @@ def check_kind(kind: str | None) -> None:
         hint = nearest(kind, KINDS)
         known = f"one of {', '.join(KINDS)}" + (f"; {hint}" if hint else "") + successor(kind)
         raise click.UsageError(f"no such kind '{kind}'; {known}")
-
-
-_ALIKE = 0.75
-"""Similarity of two names, from 0 to 1, from which one may be a misspelling of the other."""
-_KEYS = 3
-"""How many keys are shown for an option of the command line that does not exist."""
-
-
-def keys_near(option: str, own: Iterable[str], registry: "Registry") -> list[str]:
-    """Keys of the config that an unknown option may mean; none if one of a command's own is nearer.
-
-    Args:
-        option: as it was typed: ``--rollout``, ``--credit.gamma``.
-        own: the command's options.
-    """
-    from difflib import get_close_matches
-
-    from ale._config.load import option_keys
-
-    typed = option.lstrip("-").replace("-", "_")
-    known = option_keys(registry)
-    if typed in {key for keys in known.values() for key in keys}:
-        return [typed]
-    options = [each[2:].replace("-", "_") for each in own if each.startswith("--")]
-    near = get_close_matches(typed, [*known, *options], n=1, cutoff=_ALIKE)
-    return known[near[0]][:_KEYS] if near and near[0] not in options else []

@@ -99,7 +99,7 @@ class Starting(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            from ale._cli.common import keys_near
+            from ale._config.load import keys_near
 
             own = [option for each in self.params for option in each.opts]
             keys = keys_near(error.option_name, own, ctx.obj) if "--set" in own else []

@@ -1,7 +1,7 @@
 """Structure a merged tree: select each part's component and structure its options."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,9 +46,31 @@ _RUN = [option.name for option in attrs.fields(RunOptions)]
 _UNKNOWN = "unknown option"
 _COMMON: dict[str, type] = {"sandbox": SandboxRequirements, "launch": LaunchOptions}
 """Options of a section that its every type has."""
+_ALIKE = 0.75
+"""Similarity of two names, from 0 to 1, from which one may be a misspelling of the other."""
+_KEYS = 3
+"""How many keys are shown for an option of the command line that does not exist."""
 
 
-def option_keys(registry: Registry) -> dict[str, list[str]]:
+def keys_near(option: str, own: Iterable[str], registry: Registry) -> list[str]:
+    """Keys of the config that an unknown option may mean; none if one of a command's own is nearer.
+
+    Args:
+        option: as it was typed: ``--rollout``, ``--credit.gamma``.
+        own: the command's options.
+    """
+    from difflib import get_close_matches
+
+    typed = option.lstrip("-").replace("-", "_")
+    known = _option_keys(registry)
+    if typed in {key for keys in known.values() for key in keys}:
+        return [typed]
+    options = [each[2:].replace("-", "_") for each in own if each.startswith("--")]
+    near = get_close_matches(typed, [*known, *options], n=1, cutoff=_ALIKE)
+    return known[near[0]][:_KEYS] if near and near[0] not in options else []
+
+
+def _option_keys(registry: Registry) -> dict[str, list[str]]:
     """Keys of a config by their last part: ``gamma``: ``[credit.gamma]``.
 
     The section ``run`` comes first and alone; a section's own name stands for its type.
