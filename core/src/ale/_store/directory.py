@@ -46,7 +46,7 @@ _DISCARD = "discard_after"
 EARLIER_S = "earlier_seconds"
 """Key of a resumed run's manifest until it ends: wall-clock time of its earlier processes."""
 VALIDATION = "validation.json"
-"""What `ale validate` writes into the folder of its runs."""
+"""File that `ale validate` writes into the folder of its runs."""
 _WITH_DIGIT = re.compile(r"[A-Za-z]*[0-9][A-Za-z0-9]*")
 _ALIKE = 0.9
 """Similarity of the numbers of two names from which one may be a misspelling of the other."""

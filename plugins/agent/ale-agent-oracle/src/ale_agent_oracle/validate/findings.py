@@ -281,7 +281,7 @@ def _offline(seen: _Seen) -> Iterator[str]:
 
 
 def _unplugged(seen: _Seen) -> Iterator[str]:
-    """What the solution is worth without the network that the task has."""
+    """The worth of the solution without the network that the task has."""
     solved = [each for each in seen.rewards(SOLUTION) if each is not None]
     has = any(part.constraints.network for part in (seen.task, *seen.task.steps))
     for episode in seen.episodes.get(UNPLUGGED, ())[-1:] if has and solved else ():

@@ -47,7 +47,7 @@ def creditings(
 
 
 def _own(run: RunReader, section: Literal["chunker", "credit"]) -> Node:
-    """What a section of the run's config selects."""
+    """The component that a section of the run's config selects."""
     file, option = str(run.path / "manifest.json"), {"chunker": "chunker", "credit": "scheme"}
     if section not in run.manifest["config"]:
         message = f"this run trained nothing, and had no {section}"
