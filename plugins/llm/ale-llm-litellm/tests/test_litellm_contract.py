@@ -130,6 +130,15 @@ async def test_a_server_that_never_answered_is_not_retried_and_is_named() -> Non
     assert time.perf_counter() - started < 60
 
 
+async def test_a_server_that_litellm_names_says_how_it_is_started() -> None:
+    (component,) = ale_llms()
+    options = LiteLLMOptions(model="hosted_vllm/org/m", base_url="http://127.0.0.1:9/v1")
+    llm = component.build(options, BuildContext(environ={}))
+    assert isinstance(llm, Checkable)
+    with pytest.raises(LLMError, match=r"start the server \(vllm serve org/m\)"):
+        await llm.check()
+
+
 async def test_an_unknown_model_is_named_with_those_that_the_server_has() -> None:
     models = [{"id": "qwen", "owned_by": "vllm"}]
     with openai_server({"*": {"fault": 404, "message": "no"}, "models": models}) as server:
