@@ -48,7 +48,8 @@ def write_model(shape: dict[str, Any], folder: Path) -> int:
     """A model's folder with a tokenizer of as many tokens; the number of its weights."""
     from tokenizers import Tokenizer
 
-    from ale_llm_policy.pretrained import ChatTemplate, TorchPolicy, make_tokenizer
+    from ale_llm_policy.pretrained import TorchPolicy, make_tokenizer
+    from ale_training.chat import ChatTemplate
 
     # Most tokens of the vocabulary are unreachable from text, but any id can be read.
     tokenizer = make_tokenizer(None, vocabulary=512)

@@ -25,7 +25,7 @@ def tokenizer() -> Any:
     made = tiny_policy(
         [], TinyShape(layers=1, width=32, heads=1, kv_heads=1, mlp=32), seed=0
     ).tokenizer
-    template = files("ale_llm_policy.pretrained") / "chatml.jinja"
+    template = files("ale_training.chat") / "chatml.jinja"
     made.chat_template = template.read_text("utf-8")
     return made
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from ale_llm_policy.pretrained import FORMATS
-from ale_llm_policy.pretrained.calls import Reading
-from ale_llm_policy.pretrained.calls import read as read_as
+from ale_training.chat import FORMATS
+from ale_training.chat.calls import Reading
+from ale_training.chat.calls import read as read_as
 
 GOOD = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
 

@@ -22,10 +22,11 @@ from ale.errors import InputError, ToolsUnsupportedError
 from ale.types import Message, ToolCall, ToolSpec, replace
 from ale_llm_policy.build import wrap_policy
 from ale_llm_policy.options import PolicyOptions
-from ale_llm_policy.pretrained import FORMATS, ChatTemplate, TorchPolicy
-from ale_llm_policy.pretrained.calls import read
+from ale_llm_policy.pretrained import TorchPolicy
 from ale_llm_policy.pretrained.tiny import make_model
 from ale_llm_policy.testing import SHAPE, request
+from ale_training.chat import FORMATS, ChatTemplate
+from ale_training.chat.calls import read
 
 Write = Callable[[str, str, list[ToolCall]], str]
 """The text of an answer from reasoning, content and calls, without the token that ends it."""

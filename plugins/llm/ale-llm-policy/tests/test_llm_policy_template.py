@@ -6,7 +6,8 @@ import pytest
 
 from ale.errors import InputError
 from ale.types import Message, ToolCall, ToolSpec
-from ale_llm_policy.pretrained import ChatTemplate, TinyShape, TorchPolicy, tiny_policy
+from ale_llm_policy.pretrained import TinyShape, TorchPolicy, tiny_policy
+from ale_training.chat import ChatTemplate
 
 SHELL = ToolSpec(name="shell", description="Run.", parameters={"type": "object", "properties": {}})
 GOAL = (Message(role="system", content="You act."), Message(role="user", content="List é."))

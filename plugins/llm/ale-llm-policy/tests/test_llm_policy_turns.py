@@ -19,8 +19,8 @@ from ale.types import (
 )
 from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.pretrained import TorchPolicy
-from ale_llm_policy.sessions import Sessions
 from ale_llm_policy.testing import CORPUS, SHELL, Make, forward_logits, request
+from ale_training.chat.sessions import Sessions
 
 
 def following(

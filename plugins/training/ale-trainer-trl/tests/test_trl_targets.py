@@ -3,9 +3,9 @@
 from typing import Any
 
 from ale.types import Chunk, replace
-from ale_trainer_trl.contexts import contexts_of
 from ale_trainer_trl.options import DpoOptions, GrpoOptions
 from ale_trainer_trl.targets import groups_of, pairs_of
+from ale_training.contexts import contexts_of
 
 
 def two_turns(lab: Any, *, first: list[int], last: list[int], **fields: Any) -> Any:

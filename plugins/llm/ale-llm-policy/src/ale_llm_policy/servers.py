@@ -19,7 +19,6 @@ from ale.runs import Registry, build_choice
 from ale.strict import from_plain
 from ale.types import HAND_OVERS, HandOver, LLMCapabilities, PolicySnapshot
 from ale_llm_policy.channels import Channel, FolderWeights
-from ale_llm_policy.model import TokenLLM
 from ale_llm_policy.options import Following
 from ale_llm_policy.pretrained import TorchPolicy, weights
 from ale_servers.client import Connections, HTTPServer
@@ -31,6 +30,7 @@ from ale_servers.records import Entry, Sampled, SampleRequest, Weights
 from ale_servers.registry import Addresses, FolderRegistry
 from ale_servers.registry import Registry as ServerRegistry
 from ale_servers.supervisor import Command, last_lines, serve_command, supervised
+from ale_training.chat.model import TokenLLM
 from ale_training.lora import full_weights
 
 log = logging.getLogger(__name__)
@@ -141,6 +141,8 @@ class ServersLLM(TokenLLM):
     Its own policy renders prompts, reads answers, and is what a trainer trains.
     """
 
+    policy: TorchPolicy
+    """Model, tokenizer and template."""
     _registry: ServerRegistry
     """Where the servers are found."""
     _channel: Channel

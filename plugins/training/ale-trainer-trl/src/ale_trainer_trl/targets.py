@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from attrs import field, frozen
 
 from ale.types import Batch, Credit, CreditedGroup, Rollout
-from ale_trainer_trl.contexts import Context, contexts_of
 from ale_trainer_trl.learning.groups import Sampled
 from ale_trainer_trl.learning.tokens import Pair, Tokens
 from ale_trainer_trl.options import DpoOptions, GrpoOptions
+from ale_training.contexts import Context, contexts_of
 
 Counts = Counter[str]
 Usable = tuple[Rollout, Credit, list[Context]]

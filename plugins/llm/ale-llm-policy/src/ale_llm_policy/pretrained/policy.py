@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ale_llm_policy.pretrained import weights
-from ale_llm_policy.pretrained.template import ChatTemplate
+from ale_training.chat import ChatTemplate
 from ale_training.pretrained import no_progress_bars
 from ale_training.tokens import context_of
 

@@ -22,10 +22,10 @@ from attrs import frozen
 
 from ale.errors import InputError
 from ale.types import Message, ToolCall, ToolSpec, replace
-from ale_llm_policy.pretrained.calls import Format, read
-from ale_llm_policy.pretrained.formats import FORMATS
-from ale_llm_policy.pretrained.rendering import HINT, PATH, Rendering
-from ale_llm_policy.pretrained.token_bytes import TokenBytes
+from ale_training.chat.calls import Format, read
+from ale_training.chat.formats import FORMATS
+from ale_training.chat.rendering import HINT, PATH, Rendering
+from ale_training.chat.token_bytes import TokenBytes
 
 Ids = tuple[int, ...]
 Turns = Literal["as-rendered", "as-sampled"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from attrs import evolve
 
-from ale_llm_policy.pretrained.calls import (
+from ale_training.chat.calls import (
     DECODER,
     Format,
     FoundCall,

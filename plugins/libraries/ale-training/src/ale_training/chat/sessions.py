@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from ale.types import CompletionRequest, Message
-from ale_llm_policy.pretrained import ChatTemplate
+from ale_training.chat.template import ChatTemplate
 
 MAX_EPISODES = 16384
 """Episodes stored; the conversation of an evicted one is rendered again."""

@@ -9,7 +9,7 @@ from jinja2 import TemplateError
 
 from ale.errors import InputError
 from ale.types import Message, ToolCall, ToolSpec, replace
-from ale_llm_policy.pretrained.calls import Format
+from ale_training.chat.calls import Format
 
 PATH = "llm.chat_template"
 HINT = "use another template: chat_template: chatml, trl/NAME such as trl/qwen3_training, or a file"
