@@ -84,7 +84,7 @@ def ours(batch: SimpleNamespace, parts: Any) -> Any:
     """The gradient of the preset's loss by the log-probabilities, (4, 5); 0 for padding."""
     import torch
 
-    from ale_trainer_policy.normalise import NORMALISERS, Counted
+    from ale_training.normalise import NORMALISERS, Counted
     from ale_trainer_policy.objective import Tokens, evaluate
 
     counted = [Counted(tokens=n, skipped=False) for n in LENGTHS]

@@ -9,10 +9,10 @@ import pytest
 from ale.errors import AleError
 from ale.types import Chunk, CreditedGroup, Span, replace
 from ale_trainer_policy.imitation_options import ImitationOptions
-from ale_trainer_policy.normalise import Counted, by_kept_tokens
 from ale_trainer_policy.options import PRESETS, SftOptions
 from ale_trainer_policy.samples import Sample, read_group
 from ale_trainer_policy.targets import EXPERT_TURNS, Imitation, Reinforcement
+from ale_training.normalise import Counted, by_kept_tokens
 
 
 def read(group: CreditedGroup) -> tuple[list[Sample], "Counter[str]"]:

@@ -9,7 +9,6 @@ from ale.errors import InputError, Problem, nearest
 from ale.plugin import BuildContext
 from ale.protocols import Objective
 from ale_trainer_policy.hints import Hints
-from ale_trainer_policy.normalise import NORMALISERS
 from ale_trainer_policy.objective import Corrected
 from ale_trainer_policy.old_policy import OldPolicy
 from ale_trainer_policy.options import (
@@ -24,6 +23,7 @@ from ale_trainer_policy.options import (
 )
 from ale_trainer_policy.targets import Imitation, Reinforcement
 from ale_trainer_policy.trainer import PolicyTrainer
+from ale_training.normalise import NORMALISERS
 
 _LOG = logging.getLogger(__name__)
 

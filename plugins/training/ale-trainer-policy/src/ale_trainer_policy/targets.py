@@ -16,7 +16,6 @@ from ale.protocols import Objective
 from ale.runs import SUCCESS
 from ale.types import Batch, CreditedGroup, Rollout
 from ale_trainer_policy.imitation_options import ImitationOptions
-from ale_trainer_policy.normalise import NORMALISERS, Counted
 from ale_trainer_policy.options import ObjectiveParts, SftOptions
 from ale_trainer_policy.samples import (
     Floats,
@@ -25,6 +24,7 @@ from ale_trainer_policy.samples import (
     read_group,
     with_expert_next,
 )
+from ale_training.normalise import NORMALISERS, Counted
 
 EXPERT_TURNS = "expert_turns"
 """Key of `Episode.metadata`: K*, the number of turns of the expert's whole episode. If missing, the
