@@ -1,0 +1,1 @@
+"""A model and a trainer on Tinker. Imports no SDK."""

@@ -1,0 +1,55 @@
+"""A service at loopback, and a model that samples there."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from ale.plugin import BuildContext
+from ale_tinker.model import TinkerLLM, build
+from ale_tinker.options import ModelOptions
+from ale_tinker.testing import KEY, LoopbackService, loopback
+
+MARKS = ["<|im_start|>", "<|im_end|>"]
+VOCABULARY = 256 + len(MARKS)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tokenizer over bytes."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(models.BPE(vocab={each: i for i, each in enumerate(alphabet)}, merges=[]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens(MARKS)
+    folder = tmp_path_factory.mktemp("tokenizer")
+    PreTrainedTokenizerFast(tokenizer_object=made, eos_token=MARKS[1]).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackService]:
+    """A fresh service."""
+    monkeypatch.setenv("TINKER_TELEMETRY", "0")
+    with loopback(VOCABULARY) as started:
+        yield started
+
+
+@pytest.fixture
+def make_llm(service: LoopbackService, tokenizer: Path) -> Callable[..., TinkerLLM]:
+    """Builds a model at the service, with other options where given."""
+
+    def make(**options: object) -> TinkerLLM:
+        given = {
+            "model": "base",
+            "tokenizer": tokenizer,
+            "chat_template": "chatml",
+            "base_url": service.url,
+            "max_tokens": 16,
+            **options,
+        }
+        return build(ModelOptions(**given), BuildContext(environ={"TINKER_API_KEY": KEY}))
+
+    return make
