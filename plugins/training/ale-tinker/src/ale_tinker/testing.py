@@ -324,6 +324,8 @@ def loopback(vocabulary: int, seed: int = 0) -> Iterator[LoopbackService]:
             self.send_response(found.status)
             self.send_header("Content-Type", found.kind)
             self.send_header("Content-Length", str(len(found.body)))
+            if self.path.endswith("client/config"):
+                self.send_header("Connection", "close")  # the SDK forgets to close this one
             self.end_headers()
             self.wfile.write(found.body)
 

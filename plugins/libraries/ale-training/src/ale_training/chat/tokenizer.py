@@ -1,5 +1,6 @@
 """Loads a tokenizer and the source of its chat template."""
 
+import hashlib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,12 @@ def load_tokenizer(name: str, local: bool) -> Any:
         if tokenizer.backend_tokenizer.encode(_PROBE, add_special_tokens=False).ids != meant:
             return PreTrainedTokenizerFast.from_pretrained(name)
     return tokenizer
+
+
+def vocabulary_id(tokenizer: Any) -> str:
+    """A hash of the vocabulary: the same for all tokenizers whose ids are the same tokens."""
+    vocabulary = repr(sorted(tokenizer.get_vocab().items()))
+    return hashlib.blake2b(vocabulary.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def template_source(chat_template: str | None) -> str | None:

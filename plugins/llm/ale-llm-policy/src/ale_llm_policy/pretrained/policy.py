@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ale_llm_policy.pretrained import weights
 from ale_training.chat import ChatTemplate
+from ale_training.chat.tokenizer import vocabulary_id
 from ale_training.pretrained import no_progress_bars
 from ale_training.tokens import context_of
 
@@ -48,11 +49,8 @@ class TorchPolicy:
 
     @cached_property
     def tokenizer_id(self) -> str:
-        """A hash of the vocabulary: the same for all tokenizers whose ids are the same tokens."""
-        vocabulary = repr(sorted(self.tokenizer.get_vocab().items()))
-        return hashlib.blake2b(
-            vocabulary.encode("utf-8", "surrogatepass"), digest_size=8
-        ).hexdigest()
+        """As `ale_training.chat.tokenizer.vocabulary_id`."""
+        return vocabulary_id(self.tokenizer)
 
     @property
     def device(self) -> torch.device:
