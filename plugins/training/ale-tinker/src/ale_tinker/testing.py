@@ -116,6 +116,8 @@ class LoopbackService:
     adapters: dict[str, Adapter] = field(factory=dict)
     stored: dict[str, Adapter] = field(factory=dict)
     """Snapshots and states by their names."""
+    gradients: list[Any] = field(factory=list)
+    """The gradient of each update, before it is clipped, (V, V)."""
     url: str = ""
     _samplers: dict[str, tuple[str | None, Adapter]] = field(factory=dict)
     _results: dict[str, Answer] = field(factory=dict)
@@ -220,7 +222,9 @@ class LoopbackService:
             adapter.gradient[token, target] += each
 
     def _on_optim_step(self, asked: Any) -> Answer:
-        self.adapters[asked.model_id].update(asked.optim_params)
+        adapter = self.adapters[asked.model_id]
+        self.gradients.append(adapter.gradient)
+        adapter.update(asked.optim_params)
         return self._future(answer(metrics={}))
 
     def _on_save_weights(self, asked: Any) -> Answer:
