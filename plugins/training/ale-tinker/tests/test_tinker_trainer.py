@@ -170,6 +170,25 @@ def test_the_clips_of_the_examples_matter(service: LoopbackService) -> None:
     assert len({plain, usual, loss(service.base, "ppo", 0.1, 1.05)}) == 3
 
 
+async def test_an_objective_is_told_whose_tokens_they_are(
+    attached: Callable[..., TinkerTrainer],
+) -> None:
+    seen: list[Any] = []
+
+    class Recording(Reinforce):
+        def evaluate(self, tokens: Any, logp: Any, old_logp: Any, entropy: Any) -> Terms:
+            seen.append(tokens)
+            return super().evaluate(tokens, logp, old_logp, entropy)
+
+    await attached(objective=Recording()).step(batch())
+    (tokens,) = seen
+    assert tokens.trajectory_id.tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
+    assert tokens.chunk_id.tolist() == [0, 1, 1, 2, 2, 3, 3, 4]
+    assert tokens.positive.tolist() == [True] * 5 + [False] * 3
+    assert tokens.sampled.all()
+    assert tokens.behaviour_logp.tolist() == [each[2] for each in TOKENS]
+
+
 async def test_updates_are_adamw_s_with_the_options(
     service: LoopbackService, attached: Callable[..., TinkerTrainer]
 ) -> None:
@@ -261,6 +280,19 @@ async def test_a_resumed_run_samples_what_the_first_one_trained(
     assert {*found.policy_versions} == {1}
     (snapshot,) = service.asked("save_weights_for_sampler")
     assert service.asked("create_sampling_session")[-1].model_path.endswith(snapshot.path)
+
+
+async def test_each_version_has_a_state_of_its_own(
+    service: LoopbackService, attached: Callable[..., TinkerTrainer], tmp_path: Any
+) -> None:
+    trainer = attached()
+    for step in range(2):
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        await trainer.step(batch())
+        trainer.save(folder)
+        trainer.save(folder)  # the same version: nothing new to store
+    assert [each.path for each in service.asked("save_weights")] == ["run-1", "run-2"]
 
 
 async def test_a_state_that_the_service_has_lost_is_a_store_error(

@@ -22,7 +22,7 @@ class Row:
     tokens: tuple[int, ...]
     """Token ids, T + 1."""
     logprobs: Any
-    """log mu of sampled tokens, nats; 0 of the others."""
+    """log mu of sampled tokens, nats; 0 of observations and forced tokens."""
     weight: Any
     """Credit of the token's chunk over Z; 0 of tokens that were not sampled."""
     chunk: Any
@@ -101,7 +101,7 @@ def _row(context: Context, weights: Any, number: int, positive: bool) -> Row:
     logprobs = np.asarray([0.0] * (before - 1) + context.logprobs[first:])
     return Row(
         tokens=(*context.prompt_ids, *context.ids),
-        logprobs=np.where(chunk == NO_CHUNK, 0.0, logprobs),
+        logprobs=logprobs,
         weight=weights[chunk],
         chunk=chunk,
         trajectory=number,
