@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -25,7 +26,8 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made.decoder = decoders.ByteLevel()
     made.add_special_tokens(MARKS)
     folder = tmp_path_factory.mktemp("tokenizer")
-    PreTrainedTokenizerFast(tokenizer_object=made, eos_token=MARKS[1]).save_pretrained(folder)
+    whole: Any = PreTrainedTokenizerFast
+    whole(tokenizer_object=made, eos_token=MARKS[1]).save_pretrained(folder)
     return folder
 
 
@@ -41,8 +43,8 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackService]:
 def make_llm(service: LoopbackService, tokenizer: Path) -> Callable[..., TinkerLLM]:
     """Builds a model at the service, with other options where given."""
 
-    def make(**options: object) -> TinkerLLM:
-        given = {
+    def make(key: str | None = KEY, **options: Any) -> TinkerLLM:
+        given: dict[str, Any] = {
             "model": "base",
             "tokenizer": tokenizer,
             "chat_template": "chatml",
@@ -50,6 +52,7 @@ def make_llm(service: LoopbackService, tokenizer: Path) -> Callable[..., TinkerL
             "max_tokens": 16,
             **options,
         }
-        return build(ModelOptions(**given), BuildContext(environ={"TINKER_API_KEY": KEY}))
+        environ = {} if key is None else {"TINKER_API_KEY": key}
+        return build(ModelOptions(**given), BuildContext(environ=environ))
 
     return make

@@ -8,13 +8,11 @@ import pytest
 import pytest_asyncio
 
 from ale.errors import InputError, LLMError, NotUsableError
-from ale.plugin import BuildContext
 from ale.protocols import LLM
 from ale.testing.llm import CAPITAL, LLMContract, ask
 from ale.types import Message, PolicySnapshot, Sampling, replace
-from ale_tinker.model import TinkerLLM, build
-from ale_tinker.options import ModelOptions
-from ale_tinker.testing import KEY, LoopbackService, answer
+from ale_tinker.model import TinkerLLM
+from ale_tinker.testing import LoopbackService, answer
 
 
 @pytest_asyncio.fixture
@@ -105,13 +103,8 @@ async def test_a_failed_request_is_an_error_of_the_model(
         await tinker_llm.complete(ask(CAPITAL))
 
 
-async def test_a_wrong_key_is_named_and_not_shown(
-    service: LoopbackService, tokenizer: Path
-) -> None:
-    options = ModelOptions(
-        model="base", tokenizer=tokenizer, chat_template="chatml", base_url=service.url
-    )
-    llm = build(options, BuildContext(environ={"TINKER_API_KEY": "tml-wrong-5d41"}))
+async def test_a_wrong_key_is_named_and_not_shown(make_llm: Callable[..., TinkerLLM]) -> None:
+    llm = make_llm(key="tml-wrong-5d41")
     with pytest.raises(LLMError, match="no such key") as failed:
         await llm.complete(ask(CAPITAL))
     assert "5d41" not in str(failed.value) + repr(llm)
@@ -119,15 +112,16 @@ async def test_a_wrong_key_is_named_and_not_shown(
     await llm.aclose()
 
 
-def test_no_key_is_an_error_before_the_run(service: LoopbackService, tokenizer: Path) -> None:
+def test_no_key_is_an_error_before_the_run(make_llm: Callable[..., TinkerLLM]) -> None:
     with pytest.raises(NotUsableError, match="TINKER_API_KEY is not set"):
-        build(ModelOptions(model="base", tokenizer=tokenizer), BuildContext())
+        make_llm(key=None)
 
 
-def test_a_tokenizer_that_is_not_there_is_named(tmp_path: Path) -> None:
-    options = ModelOptions(model="base", tokenizer=tmp_path / "none")
+def test_a_tokenizer_that_is_not_there_is_named(
+    make_llm: Callable[..., TinkerLLM], tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match=r"llm\.tokenizer"):
-        build(options, BuildContext(environ={"TINKER_API_KEY": KEY}))
+        make_llm(tokenizer=tmp_path / "none")
 
 
 @pytest.mark.parametrize(

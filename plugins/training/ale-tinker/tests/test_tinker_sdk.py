@@ -13,7 +13,7 @@ from tinker import types
 import ale_tinker.plugin
 from ale.plugin import Component
 from ale.testing.sdk import SdkContract
-from ale_tinker.losses import chosen
+from ale_tinker.losses import Served, chosen
 from ale_tinker.options import Loss, TrainerOptions
 
 CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
@@ -73,7 +73,8 @@ def test_each_record_has_the_fields_that_are_used(record: Any, fields: set[str])
 def test_the_sdk_has_each_loss() -> None:
     names = get_args(Loss)
     assert {*names} <= {*get_args(types.LossFnType)}
-    assert {chosen(TrainerOptions(loss=each)).name for each in names} == {*names}
+    losses = [chosen(TrainerOptions(loss=each)) for each in names]
+    assert [each.name for each in losses if isinstance(each, Served)] == [*names]
 
 
 def test_the_sdk_is_one_of_the_versions_that_are_asked_for() -> None:

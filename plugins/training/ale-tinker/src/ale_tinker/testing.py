@@ -133,7 +133,7 @@ class LoopbackService:
         name = path.removeprefix("/api/v1/")
         with self._lock:
             if name == "telemetry":
-                return answer(status="accepted")
+                return Answer(b'{"status": "accepted"}')
             if name.startswith("samplers/"):
                 return self._sampler_info(name.partition("/")[2])
             if name.endswith("/finish"):
