@@ -5,29 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from ale.plugin import BuildContext
 from ale_tinker.model import TinkerLLM, build
 from ale_tinker.options import ModelOptions
-from ale_tinker.testing import KEY, LoopbackService, loopback
-
-MARKS = ["<|im_start|>", "<|im_end|>"]
-VOCABULARY = 256 + len(MARKS)
+from ale_tinker.testing import KEY, LoopbackService, loopback, write_tokenizer
 
 
 @pytest.fixture(scope="session")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tokenizer over bytes."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    made = Tokenizer(models.BPE(vocab={each: i for i, each in enumerate(alphabet)}, merges=[]))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    made.decoder = decoders.ByteLevel()
-    made.add_special_tokens(MARKS)
     folder = tmp_path_factory.mktemp("tokenizer")
-    whole: Any = PreTrainedTokenizerFast
-    whole(tokenizer_object=made, eos_token=MARKS[1]).save_pretrained(folder)
+    write_tokenizer(folder)
     return folder
 
 
@@ -35,7 +24,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackService]:
     """A fresh service."""
     monkeypatch.setenv("TINKER_TELEMETRY", "0")
-    with loopback(VOCABULARY) as started:
+    with loopback() as started:
         yield started
 
 

@@ -10,14 +10,20 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from attrs import define, evolve, field, frozen
 from tinker import types
 from tinker.proto import tinker_public_pb2 as proto
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 KEY = "tml-loopback"
+MARKS = ["<|im_start|>", "<|im_end|>"]
+VOCABULARY = 256 + len(MARKS)
+"""Number of tokens of `write_tokenizer`."""
 _PROTO = "application/x-protobuf"
 
 
@@ -311,8 +317,19 @@ def _drawn(logp: Any, prompt: list[int], given: Any) -> Any:
     )
 
 
+def write_tokenizer(folder: Path) -> None:
+    """Write a tokenizer over bytes, for the template ``chatml``."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(models.BPE(vocab={each: i for i, each in enumerate(alphabet)}, merges=[]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens(MARKS)
+    whole: Any = PreTrainedTokenizerFast
+    whole(tokenizer_object=made, eos_token=MARKS[1]).save_pretrained(folder)
+
+
 @contextmanager
-def loopback(vocabulary: int, seed: int = 0) -> Iterator[LoopbackService]:
+def loopback(vocabulary: int = VOCABULARY, seed: int = 0) -> Iterator[LoopbackService]:
     """A service with a random base model, until the end of the block."""
     base = np.random.default_rng(seed).normal(size=(vocabulary, vocabulary))
     service = LoopbackService(base)
