@@ -84,8 +84,8 @@ def ours(batch: SimpleNamespace, parts: Any) -> Any:
     """The gradient of the preset's loss by the log-probabilities, (4, 5); 0 for padding."""
     import torch
 
-    from ale_training.normalise import NORMALISERS, Counted
     from ale_trainer_policy.objective import Tokens, evaluate
+    from ale_training.normalise import NORMALISERS, Counted
 
     counted = [Counted(tokens=n, skipped=False) for n in LENGTHS]
     z = NORMALISERS[parts.normaliser](counted, parts.normaliser_constant)

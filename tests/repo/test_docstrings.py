@@ -19,7 +19,7 @@ LEFT = {
     "ale-launch": 6,
     "ale-llm-litellm": 1,
     "ale-llm-openai": 1,
-    "ale-llm-policy": 4,
+    "ale-llm-policy": 3,
     "ale-loop": 8,
     "ale-middleware": 5,
     "ale-nats": 7,

@@ -13,7 +13,7 @@ from tinker import types
 import ale_tinker.plugin
 from ale.plugin import Component
 from ale.testing.sdk import SdkContract
-from ale_tinker.losses import Served, chosen
+from ale_tinker.losses import ServiceLoss, chosen
 from ale_tinker.options import Loss, TrainerOptions
 
 CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
@@ -74,7 +74,7 @@ def test_the_sdk_has_each_loss() -> None:
     names = get_args(Loss)
     assert {*names} <= {*get_args(types.LossFnType)}
     losses = [chosen(TrainerOptions(loss=each)) for each in names]
-    assert [each.name for each in losses if isinstance(each, Served)] == [*names]
+    assert [each.name for each in losses if isinstance(each, ServiceLoss)] == [*names]
 
 
 def test_the_sdk_is_one_of_the_versions_that_are_asked_for() -> None:

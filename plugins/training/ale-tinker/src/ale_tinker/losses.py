@@ -1,4 +1,4 @@
-"""What the service is asked to minimise, in the SDK's types."""
+"""Losses, as the service is asked for them in the SDK's types."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -29,7 +29,7 @@ class Asked(Protocol):
 
 
 @frozen(kw_only=True)
-class Served:
+class ServiceLoss:
     """A loss that the service computes: the sum over tokens of l_t, as the README has it."""
 
     name: Any
@@ -65,7 +65,7 @@ def datum(row: Row, inputs: Mapping[str, Any]) -> Datum:
 
 
 @frozen(kw_only=True)
-class Computed:
+class ObjectiveLoss:
     """An objective whose gradient with respect to log pi_theta is computed here.
 
     Its log pi_old is the sampler's own log mu, as for the losses of the service.
@@ -126,11 +126,11 @@ def _column(rows: Sequence[Row], of: Callable[[Row], Any], dtype: torch.dtype) -
 def chosen(options: TrainerOptions) -> Asked:
     """The loss of a trainer's options."""
     if options.objective is not None:
-        return Computed(objective=options.objective)
+        return ObjectiveLoss(objective=options.objective)
     if options.loss != "ppo":
-        return Served(name=options.loss or "importance_sampling")
+        return ServiceLoss(name=options.loss or "importance_sampling")
     low = CLIP if options.clip_low is None else options.clip_low
     high = CLIP if options.clip_high is None else options.clip_high
     # The service takes bounds of the ratio, not distances from 1.
     config = {"clip_low_threshold": 1 - low, "clip_high_threshold": 1 + high}
-    return Served(name="ppo", config=config)
+    return ServiceLoss(name="ppo", config=config)

@@ -174,7 +174,6 @@ def build(options: ModelOptions, context: BuildContext) -> TinkerLLM:
             temperature=options.temperature,
             top_p=options.top_p,
             max_tokens=options.max_tokens,
-            stop=options.stop,
         ),
     )
 

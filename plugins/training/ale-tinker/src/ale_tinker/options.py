@@ -47,9 +47,6 @@ class ModelOptions:
     max_tokens: int = field(
         default=2048, validator=ge(1), metadata=doc("Maximum tokens of one answer.")
     )
-    stop: tuple[str, ...] = field(
-        default=(), metadata=doc("Stop strings, at which answers are cut here.")
-    )
     context: int = field(
         default=32768,
         validator=ge(16),
@@ -67,11 +64,6 @@ class ModelOptions:
         default=None,
         metadata=doc("URL of the service; null: the SDK's, or TINKER_BASE_URL.", changeable=True),
     )
-
-    @stop.validator
-    def _check_stop(self, attribute: "Attribute[Any]", value: tuple[str, ...]) -> None:
-        if not all(value):
-            raise ValueError("an empty text in 'stop' would end every answer at once")
 
 
 @frozen(kw_only=True)

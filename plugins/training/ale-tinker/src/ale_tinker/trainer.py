@@ -33,9 +33,9 @@ class _State(State):
     """Names at the service; both are None before the first update."""
 
     state: str | None
-    """Of weights and moments."""
+    """Weights and moments."""
     snapshot: str | None
-    """Of the weights to sample from."""
+    """The weights to sample from."""
 
 
 @define(eq=False, slots=False)

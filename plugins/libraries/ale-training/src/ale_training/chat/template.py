@@ -334,7 +334,7 @@ def _nonces(messages: Sequence[Message], names: Sequence[str] = ()) -> Iterator[
 
 
 def _behind(text: str, mark: str) -> str:
-    """What a template writes after the last answer, which says `mark` last.
+    """The text that a template writes after the last answer, which says `mark` last.
 
     Raises:
         InputError: it writes the answer not once.
