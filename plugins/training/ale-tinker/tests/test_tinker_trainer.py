@@ -1,11 +1,13 @@
 """The trainer, over the SDK and a service at loopback."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import pytest_asyncio
+from attrs import evolve
 
 from ale.errors import AleError, InputError, StoreError
 from ale.plugin import BuildContext
@@ -21,6 +23,7 @@ from ale_tinker.trainer import TinkerTrainer, build
 from ale_training.testing import TokenEpisode, TokenTurn, batch_of, credited
 
 PARIS = Message(role="assistant", content="Paris.")
+PATIENCE_S = 60.0
 LOGPS = (-2.0, -0.5, -4.0)
 
 
@@ -324,6 +327,36 @@ async def test_a_failure_at_the_service_ends_the_step(
     service.failures["create_model"] = [answer(403, detail="no credit left")]
     with pytest.raises(AleError, match="no credit left"):
         await attached().step(batch())
+
+
+GIVEN_UP = "did not answer within timeout_s"
+
+
+@pytest.mark.parametrize(
+    "path", ["create_model", "forward_backward", "optim_step", "save_weights_for_sampler"]
+)
+async def test_a_service_that_does_not_answer_ends_the_step(
+    service: LoopbackService, attached: Callable[..., TinkerTrainer], path: str
+) -> None:
+    service.pending = {path}
+    with pytest.raises(AleError, match=f"step 0 of training: the service {GIVEN_UP}"):
+        await asyncio.wait_for(attached(timeout_s=1).step(batch()), PATIENCE_S)
+
+
+async def test_a_service_that_does_not_answer_ends_a_save_and_a_load(
+    service: LoopbackService, attached: Callable[..., TinkerTrainer], tmp_path: Any
+) -> None:
+    first = attached()
+    await first.step(batch())
+    first.save(tmp_path)
+    service.pending = {"save_weights", "load_weights"}
+    second = attached(timeout_s=1)
+    with pytest.raises(StoreError, match=f"can't be loaded: the service {GIVEN_UP}"):
+        await asyncio.wait_for(asyncio.to_thread(second.load, tmp_path), PATIENCE_S)
+    first._options = evolve(first._options, timeout_s=1)
+    first._state = None  # as after another step
+    with pytest.raises(StoreError, match=f"could not be saved: the service {GIVEN_UP}"):
+        await asyncio.wait_for(asyncio.to_thread(first.save, tmp_path), PATIENCE_S)
 
 
 @pytest.mark.parametrize(("name", "value"), [("temperature", 0.7), ("top_p", 0.9)])

@@ -99,6 +99,15 @@ class TrainerOptions:
     )
     epochs: int = field(default=1, validator=ge(1), metadata=doc("Updates on each batch."))
     rank: int = field(default=32, validator=ge(1), metadata=doc("Rank of the LoRA adapter."))
+    timeout_s: float = field(
+        default=3600.0,
+        validator=gt(0),
+        metadata=doc(
+            "Seconds after which the service's answer to one request is given up, which ends the "
+            "run.",
+            changeable=True,
+        ),
+    )
 
     @objective.validator
     def _check_one_loss(self, attribute: "Attribute[Any]", value: Any) -> None:

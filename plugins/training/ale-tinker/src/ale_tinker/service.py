@@ -4,11 +4,14 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import httpx
 import tinker
 
 from ale.errors import AleError, LLMError
+
+T = TypeVar("T")
 
 SDK_ERRORS = (
     tinker.TinkerError,
@@ -54,14 +57,18 @@ class Service:
 
         return await asyncio.to_thread(create)
 
-    def trained(self, model: str, *, rank: int, seed: int) -> tinker.TrainingClient:
+    def trained(
+        self, model: str, *, rank: int, seed: int, timeout_s: float
+    ) -> tinker.TrainingClient:
         """A new adapter over a base model. Blocks."""
         client = self._connected()
-        return client.create_lora_training_client(model, rank=rank, seed=seed).result()
+        made = client.create_lora_training_client(model, rank=rank, seed=seed)
+        return answer_of(made, timeout_s)
 
-    def restored(self, path: str) -> tinker.TrainingClient:
+    def restored(self, path: str, *, timeout_s: float) -> tinker.TrainingClient:
         """A new adapter with the weights and moments of a state. Blocks."""
-        return self._connected().create_training_client_from_state_with_optimizer(path).result()
+        made = self._connected().create_training_client_from_state_with_optimizer(path)
+        return answer_of(made, timeout_s)
 
     async def aclose(self) -> None:
         """End the session. Idempotent; the next call begins another."""
@@ -71,16 +78,36 @@ class Service:
             await client.close("success")
 
 
+def answer_of(future: "tinker.APIFuture[T]", timeout_s: float) -> T:
+    """What a request gave. Blocks.
+
+    Raises:
+        TimeoutError: nothing within so many seconds.
+    """
+    waiting = future.future()
+    try:
+        return waiting.result(timeout_s)
+    except TimeoutError:
+        waiting.cancel()
+        raise
+
+
 @contextmanager
 def naming_errors(what: str, kind: type[AleError] = AleError) -> Iterator[None]:
     """Raise errors of the SDK as `kind`, an `LLMError` with whether a retry may succeed."""
     try:
         yield
     except SDK_ERRORS as error:
-        message = f"tinker: {what}: {error or type(error).__name__}"
+        message = f"tinker: {what}: {_said(error)}"
         if kind is LLMError:
             raise LLMError(message, transient=_is_transient(error)) from error
         raise kind(message) from error
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return str(error) or "the service did not answer within timeout_s"
+    return str(error) or type(error).__name__
 
 
 def _is_transient(error: BaseException) -> bool:

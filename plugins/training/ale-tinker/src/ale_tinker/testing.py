@@ -2,8 +2,12 @@
 
 Its model has a table of logits, one row per last token, in place of a transformer. Losses, AdamW,
 snapshots and states are computed as the SDK documents them, and each request is recorded.
+
+``python -m ale_tinker.testing FOLDER`` writes a tokenizer, prints the service's URL and serves
+until it is ended. Its key is `KEY`.
 """
 
+import argparse
 import json
 import math
 import threading
@@ -114,11 +118,13 @@ class LoopbackService:
         base: logits of the base model, (V, V).
         requests: path and content of each request, in order; heartbeats and telemetry are left out.
         failures: responses that replace those to the next requests of a path.
+        pending: paths whose requests are taken and never done.
     """
 
     base: Any
     requests: list[tuple[str, Any]] = field(factory=list)
     failures: dict[str, list[Answer]] = field(factory=dict)
+    pending: set[str] = field(factory=set)
     adapters: dict[str, Adapter] = field(factory=dict)
     stored: dict[str, Adapter] = field(factory=dict)
     """Snapshots and states by their names."""
@@ -149,6 +155,8 @@ class LoopbackService:
                 self.requests.append((name, content))
             if self.failures.get(name):
                 return self.failures[name].pop(0)
+            if name in self.pending:
+                return self._future(answer(408, type="try_again", queue_state="active"))
             method = getattr(self, f"_on_{name.replace('/', '_')}", None)
             found: Answer = answer(404, detail=name) if method is None else method(content)
             return found
@@ -365,3 +373,18 @@ def loopback(vocabulary: int = VOCABULARY, seed: int = 0) -> Iterator[LoopbackSe
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serve a model whose answers end after some twenty tokens."""
+    parser = argparse.ArgumentParser(prog="python -m ale_tinker.testing")
+    parser.add_argument("tokenizer", type=Path, help="folder that gets the model's tokenizer")
+    write_tokenizer(parser.parse_args(arguments).tokenizer)
+    with loopback() as service:
+        service.base[:, -1] += 3
+        print(service.url, flush=True)
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -6,12 +6,12 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 import numpy as np
 from attrs import define, field
-from tinker import AdamParams, ForwardBackwardOutput, TrainingClient
+from tinker import AdamParams, APIFuture, ForwardBackwardOutput, TrainingClient
 
 from ale.errors import AleError, InputError, Problem, StoreError
 from ale.files import write_whole
@@ -22,9 +22,11 @@ from ale_tinker.data import Row, rows_of
 from ale_tinker.losses import Asked, chosen
 from ale_tinker.model import TinkerLLM
 from ale_tinker.options import TrainerOptions
-from ale_tinker.service import naming_errors
+from ale_tinker.service import answer_of, naming_errors
 from ale_training.checkpoint import STATE, State, read_state
 from ale_training.normalise import NORMALISERS
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
@@ -101,16 +103,20 @@ class TinkerTrainer:
         update = client.optim_step(
             AdamParams(learning_rate=options.lr, grad_clip_norm=options.max_grad_norm)
         )
-        output = await passes
-        await update
+        output = await self._answer(passes)
+        await self._answer(update)
         self._updates += 1
         return _measured(output, rows)
 
     async def _hand_over(self, client: TrainingClient) -> None:
         version = self._snapshot.version + 1
-        saved = await client.save_weights_for_sampler(self._name(version))
+        saved = await self._answer(client.save_weights_for_sampler(self._name(version)))
         self._snapshot = PolicySnapshot(version=version, path=saved.path)
         self._state = None
+
+    async def _answer(self, future: "APIFuture[T]") -> T:
+        async with asyncio.timeout(self._options.timeout_s):
+            return await future
 
     def _name(self, version: int) -> str:
         return f"{self._run or 'run'}-{version}"
@@ -119,7 +125,10 @@ class TinkerTrainer:
         llm = self._attached()
         if self._client is None:
             self._client = llm.service.trained(
-                llm.policy.name, rank=self._options.rank, seed=self._seed
+                llm.policy.name,
+                rank=self._options.rank,
+                seed=self._seed,
+                timeout_s=self._options.timeout_s,
             )
         return self._client
 
@@ -133,7 +142,7 @@ class TinkerTrainer:
         if self._client is not None and self._state is None and version:
             with naming_errors("the state could not be saved", StoreError):
                 saving = self._client.save_state(self._name(version))
-                self._state = saving.future().result().path
+                self._state = answer_of(saving, self._options.timeout_s).path
         state = _State(
             trainer="tinker",
             fingerprint=self._fingerprint(),
@@ -160,7 +169,9 @@ class TinkerTrainer:
         client = None
         if stored.state is not None:
             with naming_errors(f"{directory}: {stored.state} can't be loaded", StoreError):
-                client = self._attached().service.restored(stored.state)
+                client = self._attached().service.restored(
+                    stored.state, timeout_s=self._options.timeout_s
+                )
         self._client, self._state, self._updates = client, stored.state, stored.updates
         self._snapshot = PolicySnapshot(version=stored.version, path=stored.snapshot)
 
