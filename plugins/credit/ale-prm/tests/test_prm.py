@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,43 @@ def test_the_head_of_another_model_is_refused(
     other = make_model(tmp_path / "other", 7)
     with pytest.raises(InputError, match="is not the model that the head in"):
         prm(PrmOptions(head=trained[2], model=str(other)), BuildContext())
+
+
+def test_a_model_of_slightly_other_weights_is_refused(
+    trained: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(trained[1], other)
+    prm(PrmOptions(head=trained[2], model=str(other)), BuildContext())
+    tensors = load_file(other / "model.safetensors")
+    first = min(tensors)
+    tensors[first].view(-1)[0] += 1e-3
+    save_file(tensors, other / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InputError, match="is not the model that the head in"):
+        prm(PrmOptions(head=trained[2], model=str(other)), BuildContext())
+
+
+def test_a_model_with_another_tokenizer_is_refused(
+    trained: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(trained[1], other)
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    tokenizer["pre_tokenizer"] = None
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(InputError, match="is not the model that the head in"):
+        prm(PrmOptions(head=trained[2], model=str(other)), BuildContext())
+
+
+def test_a_head_of_shuffled_labels_says_so_when_it_scores(
+    trained: tuple[Path, Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run, model, head = trained
+    train(run, model, tmp_path / "control", shuffled=True)
+    prm(PrmOptions(head=head), BuildContext())
+    assert "dealt at random" not in caplog.text
+    prm(PrmOptions(head=tmp_path / "control"), BuildContext())
+    assert f"the head in {tmp_path / 'control'} were dealt at random" in caplog.text
 
 
 @pytest.mark.parametrize("file", ["prm.json", "prm.safetensors"])

@@ -10,8 +10,10 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from ale.types import Message, Span, Trajectory, replace
+from ale_servers.protocol import WeightsError
+from ale_servers.tensors import digest_of, stored_in
 from ale_training.devices import resolve_device, resolve_dtype
-from ale_training.hub import only_local, unloadable
+from ale_training.hub import folder_of, only_local, unloadable
 from ale_training.pretrained import LOAD_ERRORS, load_causal, no_progress_bars, why_not_loaded
 
 Place = tuple[int, int, int]
@@ -24,7 +26,9 @@ _PROBE = "system: You act in a sandbox.\nuser: List the files, caf\u00e9!\n"
 class FrozenModel:
     """A causal model that is read and never trained."""
 
-    def __init__(self, model: Any, tokenizer: Any) -> None:
+    def __init__(self, model: Any, tokenizer: Any, *, digest: str) -> None:
+        self.digest = digest
+        """Digest of the weights in the model's files."""
         self._body, self._tokenizer = getattr(model, model.base_model_prefix), tokenizer
         self._device = next(model.parameters()).device
         context = getattr(model.config, "max_position_embeddings", None) or LONGEST
@@ -33,7 +37,7 @@ class FrozenModel:
         self._ids = lru_cache(maxsize=4096)(self._encoded)
 
     def probe(self) -> Tensor:
-        """The vector of a fixed text: another model, or another tokenizer, has another one."""
+        """The vector of a fixed text: with another tokenizer, it is another one."""
         return self._vectors([self._ids(_PROBE)])[0]
 
     def vectors(self, trajectory: Trajectory, places: Sequence[Place]) -> Tensor:
@@ -123,4 +127,13 @@ def load_frozen(name: str, *, path: str) -> FrozenModel:
     except LOAD_ERRORS as error:
         reason, hint = why_not_loaded(name, error)
         raise unloadable(name, reason, path=path, hint=hint) from error
-    return FrozenModel(model.to(device).requires_grad_(False).eval(), tokenizer)
+    digest = _digest(name, path=path)
+    return FrozenModel(model.to(device).requires_grad_(False).eval(), tokenizer, digest=digest)
+
+
+def _digest(name: str, *, path: str) -> str:
+    """The digest of weights as they are stored: the precision in which they are read may differ."""
+    try:
+        return digest_of(stored_in(sorted(folder_of(name).glob("*.safetensors"))))
+    except WeightsError as error:
+        raise unloadable(name, str(error), path=path) from error

@@ -42,6 +42,8 @@ class About(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
 
     schema: int = 1
     model: str
+    weights: str
+    """`FrozenModel.digest` of the model."""
     labels: str
     shuffled: bool
     trajectories: int
@@ -159,7 +161,7 @@ def _check(head: Head, probe: Tensor, about: About) -> None:
 
 
 def is_of(probe: Tensor, stored: Tensor) -> bool:
-    """Was a head trained on the model with this probe? Other precisions are near enough."""
+    """Does the model with this probe read a text as the head's did? Other precisions may."""
     if probe.shape != stored.shape:
         return False
     return bool((probe - stored).norm() <= _SAME * stored.norm())

@@ -1,6 +1,7 @@
 """The scorer ``prm``."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from ale.errors import InputError
@@ -9,6 +10,8 @@ from ale.types import Chunk, StepScore
 from ale_prm import head as heads
 from ale_prm.frozen import FrozenModel, end_of, load_frozen
 from ale_prm.options import PrmOptions
+
+_LOG = logging.getLogger(__name__)
 
 EMPTY = "the chunk has no part of a turn"
 
@@ -38,10 +41,16 @@ def prm(options: PrmOptions, context: object) -> Prm:
     head, stored, about = heads.read(options.head, path="head")
     name = about.model if options.model is None else options.model
     model = load_frozen(name, path="model")
-    if not heads.is_of(model.probe(), stored):
+    if model.digest != about.weights or not heads.is_of(model.probe(), stored):
         raise InputError.of(
             f"{name} is not the model that the head in {options.head} was trained on",
             path="model",
             expected=f"the same weights and tokenizer as {about.model} had",
+        )
+    if about.shuffled:
+        _LOG.warning(
+            "warning: the labels of the head in %s were dealt at random (--shuffled): as a scorer, "
+            "it is a control",
+            options.head,
         )
     return Prm(model, head)

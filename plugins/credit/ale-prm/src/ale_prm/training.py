@@ -89,6 +89,7 @@ def train_head(
     )
     about = heads.About(
         model=model if not Path(model).is_dir() else str(Path(model).absolute()),
+        weights=frozen_model.digest,
         labels=labels,
         shuffled=shuffled,
         trajectories=len(learned),

@@ -39,6 +39,16 @@ def only_local(name: str, *, path: str) -> bool:
     raise unloadable(name, f"{where}, and {reason}", path=path)
 
 
+def folder_of(name: str) -> Path:
+    """The folder with the files of a model that has been loaded: its own, or the hub's cache's."""
+    from huggingface_hub import try_to_load_from_cache
+
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    return Path(str(try_to_load_from_cache(name, "config.json"))).parent
+
+
 def _unreachable(endpoint: str) -> str:
     """Why no request reaches the hub; empty if one does, whatever the answer."""
     try:
