@@ -30,6 +30,7 @@ REGISTERED: Mapping[str, tuple[str, type, Mapping[str, Any]]] = {
     "middleware": ("ale_middleware", protocols.Middleware, {}),
     "criterion": ("ale_criteria", protocols.Criterion, {"path": "a.txt"}),
     "chunker": ("ale_chunkers", protocols.Chunker, {}),
+    "scorer": ("ale_step_scorers", protocols.StepScorer, {}),
     "credit": ("ale_credit_schemes", protocols.CreditScheme, {}),
     "starts": ("ale_starts", protocols.StartScheme, {}),
     "trainer": ("ale_trainers", protocols.Trainer, {}),

@@ -46,8 +46,8 @@ def command(
 ) -> None:
     """Write a plugin package NAME that registers one component of a KIND.
 
-    KIND is tasks, sandbox, llm, agent, middleware, criterion, chunker, credit, starts, trainer,
-    objective, observer, executor, launch or command. The package installs, is listed by `ale
+    KIND is tasks, sandbox, llm, agent, middleware, criterion, chunker, scorer, credit, starts,
+    trainer, objective, observer, executor, launch or command. The package installs, is listed by `ale
     plugins` and passes its contract kit; replace its implementation with yours and keep the tests
     passing.
 

@@ -42,6 +42,7 @@ _ALL = (
     Kind(name="middleware", prefixes=("middleware",)),
     Kind(name="criterion", prefixes=("criterion", "criteria"), joiner="_"),
     Kind(name="chunker", prefixes=("chunker", "chunkers")),
+    Kind(name="scorer", noun="step scorer", prefixes=("step-scorer", "scorer", "scorers")),
     Kind(name="credit", noun="credit scheme", prefixes=("credit-scheme", "credit")),
     Kind(name="starts", noun="start scheme", prefixes=("start-scheme", "starts", "start")),
     Kind(name="trainer", prefixes=("trainer", "train")),
