@@ -149,6 +149,7 @@ def _page(path: Path) -> Any:
     text = path.read_text()
     trains = re.search(r"configs/(quickstart|code_rewards|distillation|prm_toy)", text)
     needs = [pytest.mark.needs("torch")] * bool(trains)
+    needs += [pytest.mark.needs("tinker", "torch")] * ("ale_tinker.testing" in text)
     needs += [pytest.mark.needs("pandas", "pyarrow")] * ("to_pandas" in text)
     return pytest.param(path, id=str(path.relative_to(DOCS)), marks=needs)
 
