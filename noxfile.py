@@ -74,7 +74,7 @@ nox.options.error_on_external_run = True
 # Those that take longest come first, so that none of them runs alone at the end.
 nox.options.sessions = [
     *("packages", "e2e", "vllm", "tests", "newest", "types"),
-    *("repo", "docs", "build", "lint"),
+    *("repo", "openrlhf", "docs", "build", "lint"),
 ]
 # Where Python 3.13 is missing, `newest` is skipped.
 nox.options.error_on_missing_interpreters = False
@@ -438,6 +438,18 @@ def trl(session: nox.Session, version: str) -> None:
     options = ["-c", "pyproject.toml", "--rootdir", ".", *session.posargs]
     with temporary(session) as places:
         session.run(*TIMED, *places, *options, str(FOLDERS[name]))
+
+
+@nox.session(requires=["workspace"])
+def openrlhf(session: nox.Session) -> None:
+    """What `ale new openrlhf` writes, against the parser and the agents of OpenRLHF."""
+    # Its files alone: what it needs (vLLM, DeepSpeed, flash-attn) is built beside CUDA only.
+    target = Path(session.create_tmp(), "openrlhf").resolve()
+    session.install("--no-deps", "--target", str(target), "openrlhf==0.11.2")
+    shutil.rmtree(target / "tests", ignore_errors=True)  # its own tests, as a package "tests"
+    session.env["PYTHONPATH"] = str(target)
+    path = "plugins/commands/ale-workbench/tests/new/test_new_openrlhf.py"
+    test_shared(session, *(session.posargs or [path]))
 
 
 @nox.session(**SHARED)

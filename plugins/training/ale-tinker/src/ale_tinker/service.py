@@ -4,14 +4,12 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any
 
 import httpx
 import tinker
 
 from ale.errors import AleError, LLMError
-
-T = TypeVar("T")
 
 SDK_ERRORS = (
     tinker.TinkerError,
@@ -78,8 +76,8 @@ class Service:
             await client.close("success")
 
 
-def answer_of(future: "tinker.APIFuture[T]", timeout_s: float) -> T:
-    """What a request gave. Blocks.
+def answer_of(future: Any, timeout_s: float) -> Any:
+    """What the future of a request gave. Blocks.
 
     Raises:
         TimeoutError: nothing within so many seconds.

@@ -6,12 +6,12 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
 from attrs import define, field
-from tinker import AdamParams, APIFuture, ForwardBackwardOutput, TrainingClient
+from tinker import AdamParams, ForwardBackwardOutput, TrainingClient
 
 from ale.errors import AleError, InputError, Problem, StoreError
 from ale.files import write_whole
@@ -25,8 +25,6 @@ from ale_tinker.options import TrainerOptions
 from ale_tinker.service import answer_of, naming_errors
 from ale_training.checkpoint import STATE, State, read_state
 from ale_training.normalise import NORMALISERS
-
-T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
@@ -114,7 +112,7 @@ class TinkerTrainer:
         self._snapshot = PolicySnapshot(version=version, path=saved.path)
         self._state = None
 
-    async def _answer(self, future: "APIFuture[T]") -> T:
+    async def _answer(self, future: Any) -> Any:
         async with asyncio.timeout(self._options.timeout_s):
             return await future
 

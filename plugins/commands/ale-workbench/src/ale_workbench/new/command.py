@@ -47,12 +47,13 @@ def command(
     """Write a plugin package NAME that registers one component of a KIND.
 
     KIND is tasks, sandbox, llm, agent, middleware, criterion, chunker, scorer, credit, starts,
-    trainer, objective, observer, executor, launch or command. The package installs, is listed by `ale
-    plugins` and passes its contract kit; replace its implementation with yours and keep the tests
-    passing.
+    trainer, objective, observer, executor, launch or command. The package installs, is listed by
+    `ale plugins` and passes its contract kit; replace its implementation with yours and keep the
+    tests passing.
 
-    The KIND openclaw is no plugin: it writes a folder NAME with a manager and a worker for
-    OpenClaw, who work through `ale workers bridge`.
+    Two KINDs are no plugins, but write a folder NAME: openclaw a manager and a worker for
+    OpenClaw, who work through `ale workers bridge`; openrlhf an agent function and a launch line
+    with which OpenRLHF trains on tasks of `ale`.
 
     \b
     Examples:

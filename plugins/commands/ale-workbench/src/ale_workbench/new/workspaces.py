@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-WORKSPACES = ("openclaw",)
-"""Their names, as the KIND of ``ale new``: a manager and a worker of OpenClaw."""
+WORKSPACES = ("openclaw", "openrlhf")
+"""Their names, as the KIND of ``ale new``: a manager and a worker of OpenClaw; an agent function
+and a launch line of OpenRLHF."""
+SUFFIX = ".tmpl"
+"""Keeps test runners and linters from taking a template for a module."""
 
 
 def texts_of(kind: str) -> Mapping[str, str]:
@@ -19,5 +22,5 @@ def _texts(folder: Traversable, path: str) -> dict[str, str]:
         if entry.is_dir():
             found |= _texts(entry, f"{path}{entry.name}/")
         else:
-            found[f"{path}{entry.name}"] = entry.read_text(encoding="utf-8")
+            found[f"{path}{entry.name.removesuffix(SUFFIX)}"] = entry.read_text(encoding="utf-8")
     return found

@@ -9,9 +9,7 @@ from string import Template
 from ale_workbench.new.about import About
 from ale_workbench.new.kinds import Kind
 from ale_workbench.new.names import Names
-
-SUFFIX = ".tmpl"
-"""Keeps test runners and linters from taking a template for a module."""
+from ale_workbench.new.workspaces import SUFFIX
 
 
 def render(kind: Kind, names: Names, about: About) -> Mapping[str, str]:
