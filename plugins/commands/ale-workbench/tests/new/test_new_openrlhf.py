@@ -110,8 +110,7 @@ class Characters:
     """A tokenizer of characters."""
 
     def __call__(self, *, text: str, **_: Any) -> Any:
-        import torch
-
+        torch = pytest.importorskip("torch")
         return {"input_ids": torch.tensor([[ord(each) for each in text]], dtype=torch.long)}
 
     def decode(self, ids: list[int], **_: Any) -> str:

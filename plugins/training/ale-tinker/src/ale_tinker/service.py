@@ -77,7 +77,7 @@ class Service:
 
 
 def answer_of(future: Any, timeout_s: float) -> Any:
-    """What the future of a request gave. Blocks.
+    """The result of a request. Blocks.
 
     Raises:
         TimeoutError: nothing within so many seconds.
