@@ -50,6 +50,7 @@ from ale._store.frames import frame
 from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
 from ale._store.lock import holder, lock
+from ale._store.notes import Notes, add_note
 from ale._store.scores import located
 from ale.errors import InputError, PluginError
 from ale.plugin import Benchmark, BuildContext, Ranks
@@ -74,6 +75,7 @@ __all__ = [
     "LaunchOptions",
     "Learning",
     "Lines",
+    "Notes",
     "Redactor",
     "Registration",
     "Registry",
@@ -81,6 +83,7 @@ __all__ = [
     "RunOptions",
     "RunReader",
     "SandboxRequirements",
+    "add_note",
     "apply_environment",
     "apply_overrides",
     "branch_run",

@@ -3,7 +3,7 @@
 ``manifest.json`` describes the run; ``tasks.jsonl``, ``episodes.jsonl``, ``events.jsonl`` and a
 stream's ``groups.jsonl`` grow by whole lines; ``credits/<step>.jsonl`` is written atomically when a
 step is complete, and can be computed again from the episodes; ``checkpoints/`` belongs to the
-trainer.
+trainer. ``notes.jsonl`` is written by people, whether the run runs or not.
 """
 
 import errno
@@ -32,6 +32,7 @@ from ale._store.groups import (
 from ale._store.index import Episodes, Index, StoredEpisode
 from ale._store.lines import SCHEMA, Appender, EventLines, Lines
 from ale._store.lock import holder, in_use, lock
+from ale._store.notes import Notes, read_notes
 from ale._store.redact import Redactor
 from ale._store.scores import FOLDER, OF_FEEDBACK, ScoreIndex, of_step, read_scores
 from ale.errors import InputError, Problem, StoreError
@@ -176,6 +177,15 @@ class RunReader:
     def scores_of(self, episode: Episode) -> Sequence[ScoredEpisode]:
         """The lines of `step_scores` about one episode."""
         return self._scores.of(episode)
+
+    @property
+    def notes(self) -> Notes:
+        """What people have said of the episodes, as in `ale view`; read anew each time.
+
+        Raises:
+            InputError: a line of ``notes.jsonl`` is damaged, and not only incomplete at the end.
+        """
+        return read_notes(self.path)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The event log: each entry has ``event``, ``at`` (seconds since the epoch) and more."""

@@ -37,6 +37,7 @@ from ale.types.message import (
     ToolSpec,
     Usage,
 )
+from ale.types.note import Note, Verdict
 from ale.types.sandbox import (
     KEPT,
     Capabilities,
@@ -106,6 +107,7 @@ __all__ = [
     "LLMCapabilities",
     "Limits",
     "Message",
+    "Note",
     "Observation",
     "PolicySnapshot",
     "Range",
@@ -136,6 +138,7 @@ __all__ = [
     "Trajectory",
     "Turn",
     "Usage",
+    "Verdict",
     "call_count",
     "partition_problem",
     "record",
