@@ -285,9 +285,10 @@ class Page:
         return str(self.value("document.body ? document.body.innerText : ''"))
 
     def press(self, key: str) -> None:
-        """Press and release a key."""
+        """Press and release a key: a character, or one with a name."""
+        text = {"text": key} if len(key) == 1 else {}
         for kind in ("keyDown", "keyUp"):
-            self._ask("Input.dispatchKeyEvent", type=kind, key=key, text=key)
+            self._ask("Input.dispatchKeyEvent", type=kind, key=key, **text)
 
     def close(self) -> None:
         """End the browser."""

@@ -7,11 +7,11 @@ from urllib.parse import quote
 import pytest
 from attrs import evolve
 
-from ale.runs import Registry, RunReader
+from ale.runs import Registry, RunReader, add_note
 from ale.testing.builders import turn
 from ale.testing.credit import known_worth
 from ale.text import visible
-from ale.types import Message, Stop, Trajectory
+from ale.types import Message, Note, Stop, Trajectory
 from ale.values import NAME, write_values
 from ale_look.view.pages import one_script
 from ale_look.view.single import write_report
@@ -97,6 +97,19 @@ def test_credit_of_other_schemes_is_in_the_file(page: Page, runs: Path, registry
     assert sorted(offered) == ["double", "single"]
 
 
+def test_notes_stand_in_the_file(page: Page, runs: Path) -> None:
+    add_note(runs / "first", Note(id="a", at=9e9, episode="0-rename-0", turn=1, label="jumpy"))
+    add_note(runs / "first", Note(id="b", at=9e9, episode="0-rename-1", label="of another"))
+    url = report_of(runs / "first", episodes=1)
+    page.open(f"{url}#/run/first?notes=1")
+    page.until("document.querySelectorAll('#episodes .line').length === 1")
+    page.value("document.querySelector('#episodes .line').click()")
+    page.until("document.querySelector('#turn-1 .noted li')")
+    assert "jumpy" in page.text()
+    assert "Withdraw" not in page.text()
+    assert "of another" not in (runs / "first" / "report.html").read_text()
+
+
 def test_nothing_that_stands_in_the_file_can_run(page: Page, runs: Path) -> None:
     turns = turn(
         HOSTILE, calls=[(HOSTILE, json.dumps({HOSTILE: HOSTILE}))], observations=[HOSTILE + ANSI],
@@ -116,6 +129,11 @@ def test_nothing_that_stands_in_the_file_can_run(page: Page, runs: Path) -> None
         store.add_episode(each)
     store.add_event("reported", 0.0, message=HOSTILE + forged)
     store.close()
+    said = HOSTILE + forged
+    add_note(
+        runs / "hostile",
+        Note(id="a", at=9e9, episode=HOSTILE, label=said, comment=said, by=said),
+    )
     manifest = json.loads((runs / "hostile" / "manifest.json").read_text())
     manifest["run_id"] = HOSTILE + forged
     (runs / "hostile" / "manifest.json").write_text(json.dumps(manifest))

@@ -78,6 +78,9 @@ def _write_run(
     put(folder, f"api/run/{key}.json", _without_places(watched.summary()))
     put(folder, f"api/run/{key}/episodes.json", watched.episodes())
     put(folder, f"api/run/{key}/timeline.json", watched.timeline())
+    notes: dict[str, Any] = msgspec.json.decode(watched.notes())
+    notes["problem"] = _shortened(notes["problem"])
+    put(folder, f"api/run/{key}/notes.json", msgspec.json.encode(notes))
     written.runs += 1
     for head in watched.heads():
         name = f"api/run/{key}/episode/{head.offset}.json"

@@ -1,5 +1,7 @@
-"""The server of the page: its files, what it shows as JSON, and which runs change."""
+"""The server of the page: its files, what it shows as JSON, notes, and which runs change."""
 
+import asyncio
+import getpass
 import os
 import re
 import secrets
@@ -7,7 +9,8 @@ import signal
 import socket
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from attrs import frozen
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,11 +31,12 @@ from ale.runs import Registry
 from ale_look.store.comparing import compared
 from ale_look.view import live
 from ale_look.view.catalog import Catalog
+from ale_look.view.noting import MOST_BYTES
 from ale_look.view.pages import KINDS, static_files
 from ale_look.view.searching import search
 from ale_look.view.watched import Kept
 from ale_openai_wire import Admission, cannot_listen, key_from
-from ale_openai_wire.listening import is_one_of
+from ale_openai_wire.listening import BODY_S, is_one_of
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -66,7 +70,15 @@ def about(registry: Registry, catalog: Catalog, *, is_live: bool) -> dict[str, A
         "folder": str(catalog.folder),
         "live": is_live,
         "schemes": sorted(registry.names("credit")) if is_live else [],
+        "by": _user() if is_live else "",
     }
+
+
+def _user() -> str:
+    """The name under which notes are written unless somebody gives another one."""
+    with suppress(OSError, KeyError):  # this machine has no name for the user
+        return getpass.getuser()
+    return ""
 
 
 def app(catalog: Catalog, registry: Registry, token: str, admission: Admission) -> ASGIApp:
@@ -75,22 +87,23 @@ def app(catalog: Catalog, registry: Registry, token: str, admission: Admission) 
     The page's own files are the same for everybody and have nothing of a run, so they need no
     token: the page reads it from the part of its address that is never sent.
     """
-    pages = static_files()
+    pages, kept = static_files(), Kept(catalog.path)
     routes = [Route("/", _page(pages, "index.html"))]
     routes += [Route(f"/{name}", _page(pages, name)) for name in pages if name != "index.html"]
-    routes += [
-        Route(path, _told(token, answer)) for path, answer in _answers(catalog, registry).items()
-    ]
+    answers = _answers(catalog, registry, kept)
+    routes += [Route(path, _told(token, answer)) for path, answer in answers.items()]
+    routes.append(Route(_NOTES, _noted(token, kept), methods=["POST"]))
     routes.append(Route("/api/live", _events(token, catalog)))
     return _guarded(Starlette(routes=routes), admission)
 
 
+_NOTES = "/api/run/{key}/notes.json"
+"""The one address that takes something: a note."""
 _Answer = Callable[[Request], bytes | dict[str, Any]]
 
 
-def _answers(catalog: Catalog, registry: Registry) -> dict[str, _Answer]:
+def _answers(catalog: Catalog, registry: Registry, kept: Kept) -> dict[str, _Answer]:
     """A function for each address, which makes its answer; called in threads."""
-    kept = Kept(catalog.path)
 
     def runs(_: Request) -> dict[str, Any]:
         catalog.refresh()
@@ -132,6 +145,7 @@ def _answers(catalog: Catalog, registry: Registry) -> dict[str, _Answer]:
         "/api/run/{key}.json": lambda asked: kept.run(asked.path_params["key"]).summary(),
         "/api/run/{key}/episodes.json": episodes,
         "/api/run/{key}/timeline.json": lambda asked: kept.run(asked.path_params["key"]).timeline(),
+        _NOTES: lambda asked: kept.run(asked.path_params["key"]).notes(),
         "/api/run/{key}/episode/{offset}.json": episode,
         "/api/run/{key}/tokens/{offset}.json": lambda asked: kept.run(
             asked.path_params["key"]
@@ -182,19 +196,53 @@ def _refused(request: Request, token: str) -> Response | None:
 
 def _told(token: str, answer: _Answer) -> _Handle:
     async def handle(request: Request) -> Response:
-        if refused := _refused(request, token):
-            return refused
-        try:
-            made = await run_in_threadpool(answer, request)
-        except AleError as error:
-            return JSONResponse({"error": str(error)}, 400)
-        except Exception as error:
-            traceback.print_exception(error)
-            return JSONResponse({"error": f"the server failed: {type(error).__name__}"}, 500)
-        body = made if isinstance(made, bytes) else msgspec.json.encode(made)
-        return Response(body, media_type="application/json")
+        return _refused(request, token) or await _made(partial(answer, request))
 
     return handle
+
+
+def _noted(token: str, kept: Kept) -> _Handle:
+    """Write the note of a request. Its body is read only of who has the token."""
+
+    async def handle(request: Request) -> Response:
+        if refused := _refused(request, token):
+            return refused
+        body = await _body(request)
+        if isinstance(body, Response):
+            return body
+        run = request.path_params["key"]
+        return await _made(lambda: kept.run(run).write_note(body))
+
+    return handle
+
+
+async def _body(request: Request) -> bytes | Response:
+    """The body; an answer for one that is too long, or does not come."""
+    body = bytearray()
+    close = {"Connection": "close"}  # the rest of it is not waited for
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > MOST_BYTES:
+                    message = f"a note is longer than {MOST_BYTES} bytes"
+                    return JSONResponse({"error": message}, 413, close)
+    except (TimeoutError, ClientDisconnect):
+        return JSONResponse({"error": "the body of the request did not come"}, 408, close)
+    return bytes(body)
+
+
+async def _made(answer: Callable[[], bytes | dict[str, Any]]) -> Response:
+    """What a function answers, which is called in a thread; or what is wrong."""
+    try:
+        made = await run_in_threadpool(answer)
+    except AleError as error:
+        return JSONResponse({"error": str(error)}, 400)
+    except Exception as error:
+        traceback.print_exception(error)
+        return JSONResponse({"error": f"the server failed: {type(error).__name__}"}, 500)
+    body = made if isinstance(made, bytes) else msgspec.json.encode(made)
+    return Response(body, media_type="application/json")
 
 
 def _events(token: str, catalog: Catalog) -> _Handle:

@@ -18,6 +18,7 @@ from ale_look.inspect.report.reading import TEXT, readable
 from ale_look.inspect.report.worth import pictures
 from ale_look.view.episodes import about, judged, listed
 from ale_look.view.keys import key_of
+from ale_look.view.noting import notes_of
 from ale_look.view.pages import one_script, static_files
 from ale_look.view.schemes import OtherSchemes, learns
 from ale_look.view.spread import Spread
@@ -94,6 +95,8 @@ def _answers(
     heads = listed([each.head for each in held])
     yield f"run/{key}/episodes.json", script_safe(heads)
     yield f"run/{key}/timeline.json", script_safe(Timeline(run.path).update())
+    notes = notes_of(run, [each.head for each in held])
+    yield f"run/{key}/notes.json", script_safe(notes)
     for each in held:
         yield f"run/{key}/episode/{each.head.offset}.json", each.episode
         for part, text in (("worth", each.worth), ("credit", each.credit)):

@@ -20,6 +20,7 @@ from ale_look.inspect.report.worth import pictures
 from ale_look.store.indexing import stamps_of
 from ale_look.view.episodes import about, judged, listed
 from ale_look.view.following import Following
+from ale_look.view.noting import notes_of, write_note
 from ale_look.view.spread import Spread
 from ale_look.view.summary import summary
 from ale_look.view.timeline import Timeline
@@ -87,6 +88,20 @@ class Watched:
         """The episodes."""
         with self._lock:
             return [*self._read().heads]
+
+    def notes(self) -> bytes:
+        """What people have said of the episodes."""
+        return msgspec.json.encode(notes_of(RunReader(self.path), self.heads()))
+
+    def write_note(self, body: bytes) -> bytes:
+        """Write the note that a request has in its body; the notes as they are then.
+
+        Raises:
+            InputError: it is no note, or about what the run does not have.
+            StoreError: it can't be written.
+        """
+        write_note(RunReader(self.path), self.heads(), body)
+        return self.notes()
 
     def episode(self, offset: int, *, whole: bool = False) -> bytes:
         """One episode, turn by turn.

@@ -1,4 +1,4 @@
-// What the server, or a static copy of it, answers; the token; and which runs change.
+// What the server, or a static copy of it, answers, and what it takes; the token; and which runs change.
 import { visible } from "./format.js";
 
 const KEY = "ale-token";
@@ -13,10 +13,10 @@ export const setToken = (token) => localStorage.setItem(KEY, token);
 
 export class Refused extends Error {}
 
-const ask = async (path, signal) => {
+const ask = async (path, signal, body) => {
   const token = localStorage.getItem(KEY);
-  const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(`api/${path}`, { headers, signal, credentials: "omit" });
+  const headers = { ...(token && { Authorization: `Bearer ${token}` }), ...(body && { "Content-Type": "application/json" }) };
+  const answer = await fetch(`api/${path}`, { headers, signal, credentials: "omit", ...(body && { method: "POST", body: JSON.stringify(body) }) });
   if (answer.status === 401) throw new Refused("the token is missing or wrong");
   return answer;
 };
@@ -33,7 +33,13 @@ export const get = async (path, signal) => {
     if (!node) throw new Error("This is not in the file; `ale view RUN` shows all of the run.");
     return parsed(node.textContent);
   }
-  const answer = await ask(path, signal);
+  return answered(path, await ask(path, signal));
+};
+
+// Writes something, and gives what there is then.
+export const post = async (path, body) => answered(path, await ask(path, undefined, body));
+
+const answered = async (path, answer) => {
   const type = answer.headers.get("Content-Type") || "";
   if (!answer.ok && !type.includes("json")) throw new Error(`${path}: ${answer.status}`);
   const found = parsed(await answer.text());

@@ -36,6 +36,7 @@ const chosen = ({ parts, query }, shared) => {
 };
 
 const KEYS = [["/", "search"], ["j, k", "next and previous turn"], ["n, p", "next and previous episode"], ["t", "the timeline of a run"], ["f", "fold or open the tool calls of an episode"],
+  ["g, b", "mark an episode as good or bad; again takes it back", true], ["c, e", "write a note on the turn, on the episode", true],
   ["u", "up: from an episode to its task, run, all runs"], ["?", "show or hide this"]];
 
 const up = ({ parts }) => {
@@ -65,8 +66,8 @@ const Token = ({ retry }) => {
     <form onSubmit=${enter}><label>Address or token <input type="password" value=${text} onInput=${(e) => set(e.target.value)} autocomplete="off" /></label> <button>Open</button></form></main>`;
 };
 
-const Help = ({ close }) => html`<div class="help" role="dialog" aria-label="keys" onClick=${close}><table><tbody>
-  ${KEYS.map(([key, what]) => html`<tr><td><kbd>${key}</kbd></td><td>${what}</td></tr>`)}</tbody></table></div>`;
+const Help = ({ close, live }) => html`<div class="help" role="dialog" aria-label="keys" onClick=${close}><table><tbody>
+  ${KEYS.filter(([, , writes]) => live || !writes).map(([key, what]) => html`<tr><td><kbd>${key}</kbd></td><td>${what}</td></tr>`)}</tbody></table></div>`;
 
 const App = () => {
   const route = useRoute();
@@ -108,7 +109,7 @@ const App = () => {
   const parts = places(route, about);
   return html`<${Bar} about=${about} parts=${parts} connected=${connected} />
     <main key=${parts.slice(0, 3).join("/")}>${chosen({ ...route, parts }, { about, changes })}</main>
-    ${help && html`<${Help} close=${() => setHelp(false)} />`}`;
+    ${help && html`<${Help} live=${about.live} close=${() => setHelp(false)} />`}`;
 };
 
 const root = document.getElementById("app");

@@ -1,11 +1,12 @@
 // One episode: its scores with their evidence, and its turns with the credit of any schemes.
-import { html, useCallback, useEffect, useMemo, useState } from "./preact-htm.js";
+import { html, useCallback, useEffect, useLayoutEffect, useMemo, useState } from "./preact-htm.js";
 import { episodesOf, get, runPath } from "./api.js";
 import { counted, plain, seconds, signed, visible } from "./format.js";
 import { link, replaceQuery, toEpisode, toTask } from "./route.js";
 import { Badge, Fold, Problem, Reward } from "./bits.js";
 import { Worth } from "./worth.js";
 import { Diff, changesIn } from "./diff.js";
+import { Marking, NotesOn, marked, useNotes } from "./notes.js";
 import { Evidence, LEGENDS, Reason, Turn, beginnings, parsed, scoreText, shade } from "./turns.js";
 
 const most = (weights) => Math.max(0, ...weights.map(Math.abs));
@@ -136,7 +137,7 @@ const useBeside = (run, offset) => {
   return { previous: at > 0 ? rows[at - 1] : null, next: at >= 0 ? rows[at + 1] : null };
 };
 
-const useKeys = (turn, turns, jump, fold, run, beside) => useEffect(() => {
+const useKeys = (turn, turns, jump, fold, run, beside, notebook) => useLayoutEffect(() => {
   const pressed = (event) => {
     if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
     const to = { j: turn + 1, k: turn - 1 }[event.key];
@@ -144,15 +145,29 @@ const useKeys = (turn, turns, jump, fold, run, beside) => useEffect(() => {
     if (event.key === "f") fold();
     const other = { n: beside.next, p: beside.previous }[event.key];
     if (other) location.hash = toEpisode(run, other);
+    const noted = { g: () => notebook.mark("good"), b: () => notebook.mark("bad"), c: () => notebook.begin(turn), e: () => notebook.begin(null) }[event.key];
+    if (noted && notebook.live) { event.preventDefault(); noted(); }
   };
   addEventListener("keydown", pressed);
   return () => removeEventListener("keydown", pressed);
-}, [turn, turns, fold, beside.next, beside.previous]);
+}, [turn, turns, fold, beside.next, beside.previous, notebook]);
+
+// The notes on an episode; which one is being written; and what writes them.
+const useNotebook = (about, run, version, episode) => {
+  const { notes: all, problem, error, write } = useNotes(run, version);
+  const [writing, set] = useState(null);
+  const notes = useMemo(() => (episode ? all.filter((note) => note.offset === episode.offset) : []), [all, episode?.offset]);
+  const labels = useMemo(() => [...new Set(all.map((note) => note.label).filter(Boolean))].sort(), [all]);
+  const mark = (verdict) => write(marked(about, episode, notes, verdict));
+  const begin = (turn) => { if (episode && (turn === null || episode.turns.length)) set({ offset: episode.offset, episode: episode.id, turn }); };
+  useEffect(() => set(null), [run, episode?.offset]);
+  return { live: about.live && Boolean(episode), notes, labels, writing, set, write, mark, begin, error: error || (problem && new Error(problem)) };
+};
 
 const LONG = /\[\.\.\. [\d,]+ characters left out \.\.\.\]/;
 const isClipped = (text) => LONG.test(text);
 
-export const Episode = ({ about, run, offset, id, query }) => {
+export const Episode = ({ about, changes, run, offset, id, query }) => {
   const [state, set] = useState({});
   const [whole, setWhole] = useState(false);
   const [tokens, setTokens] = useState(false);
@@ -173,7 +188,8 @@ export const Episode = ({ about, run, offset, id, query }) => {
   }, []);
   const folded = query.get("calls") === "folded";
   const fold = () => replaceQuery({ calls: folded ? "" : "folded" });
-  useKeys(turn, episode ? episode.turns.length : 0, jump, fold, run, beside);
+  const notebook = useNotebook(about, run, changes[run] || 0, episode);
+  useKeys(turn, episode ? episode.turns.length : 0, jump, fold, run, beside, notebook);
   useEffect(() => {
     if (!episode) return;
     document.title = visible(episode.id);
@@ -190,14 +206,16 @@ export const Episode = ({ about, run, offset, id, query }) => {
   const view = { mode, raw, folded, columns };
   return html`${id && episode.id !== id && html`<p class="warning" role="alert">The address names ${id}; the run has another episode there now. <a href=${link(["run", run], { q: id })}>Look for it</a></p>`}
     <${Head} run=${run} episode=${episode} beside=${beside} />
+    <${NotesOn} about=${about} turn=${null} ...${notebook} />
     <${Changes} episode=${episode} jump=${jump} />
     <${Valued} run=${run} episode=${episode} />
     <div class="tools"><div class="strips">${[...columns, ...scorers].map((column) => html`<div><small>${column.name}</small><${Strip} column=${column} firsts=${firsts} jump=${jump} /></div>`)}</div>
       <${Cut} episode=${episode} columns=${columns} />
       <${Modes} modes=${modes} mode=${mode} raw=${raw} folded=${folded} set=${(name) => replaceQuery({ colour: name })} setRaw=${setRaw} fold=${fold} />
+      ${about.live ? html`<${Marking} about=${about} turn=${turn} ...${notebook} />` : notebook.error && html`<${Problem} error=${notebook.error} />`}
       ${credited && html`<${Schemes} about=${about} names=${names} error=${other.error} columns=${columns} />`}
       ${about.live && long && !whole && html`<p class="note">Long texts lack their middle. <button type="button" onClick=${() => setWhole(true)}>Show all of them</button></p>`}</div>
-    ${episode.turns.map((each, number) => html`<${Turn} key=${`${offset}.${number}`} episode=${episode} turn=${each} number=${number} firsts=${firsts} view=${view} current=${number === turn} />`)}
+    ${episode.turns.map((each, number) => html`<${Turn} key=${`${offset}.${number}`} episode=${episode} turn=${each} number=${number} firsts=${firsts} view=${view} current=${number === turn} notes=${html`<${NotesOn} about=${about} turn=${number} ...${notebook} />`} />`)}
     ${!episode.turns.length && html`<p class="empty">No turns.</p>`}
     ${about.live && episode.turns.some((each) => each.tokens) && html`<p><button type="button" onClick=${() => setTokens(!tokens)}>${tokens ? "Hide" : "Show"} tokens as they were sampled</button></p>${tokens && html`<${Tokens} run=${run} offset=${offset} />`}`}`;
 };

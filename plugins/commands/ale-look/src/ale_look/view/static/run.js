@@ -5,6 +5,7 @@ import { counted, passAt, percent, plain, seconds, visible, whole } from "./form
 import { link, replaceQuery, toEpisode, toTask } from "./route.js";
 import { Badge, Chart, Contested, Fold, Problem, Rate, Reward, Rows, Table, useLater } from "./bits.js";
 import { State } from "./runs.js";
+import { Marks, byEpisode, useNotes } from "./notes.js";
 
 const Progress = ({ progress }) => progress && html`<div class="progress" role="status">
   <span>${whole(progress.done)}${progress.of ? ` of ${whole(progress.of)}` : ""} ${progress.unit}</span>
@@ -94,25 +95,30 @@ const Forks = ({ run: { forks: rows, n_forks: n, n_crucial: crucial, n_harmful: 
 
 const OUTCOMES = { success: (row) => row.reward !== null && row.reward >= 1, failure: (row) => row.reward !== null && row.reward < 1, broken: (row) => row.reward === null };
 
-const EpisodeRow = ({ run, row }) => html`<a class="line" href=${toEpisode(run, row)}><span class="r"><${Reward} value=${row.reward} /></span>
+const EpisodeRow = ({ run, row, notes }) => html`<a class="line" href=${toEpisode(run, row)}><span class="r"><${Reward} value=${row.reward} /></span>
   <b>${row.id}</b><small class="num">step ${row.step}</small><small class="num">${counted(row.turns, "turn")}</small><small class="num">${seconds(row.seconds)}</small>
-  <small class="why">${row.kind === "train" ? "" : `${row.kind} `}${row.why}</small></a>`;
+  <small class="why">${notes && html`<${Marks} notes=${notes} />`}${row.kind === "train" ? "" : `${row.kind} `}${row.why}</small></a>`;
 
 const Included = ({ one }) => html`<p class="note">${whole(one.held)} of ${whole(one.episodes)} are in this file: the last success and failure of each task, the rest evenly over the steps, best and worst in turn. <code>ale view RUN</code> shows any other.</p>`;
 
-const Episodes = ({ run, rows, query, one }) => {
+const NONE = [];
+const Episodes = ({ run, rows, query, one, notes: { notes, problem, error } }) => {
   const wanted = useLater((query.get("q") || "").toLowerCase());
   const outcome = query.get("outcome") || "";
   const kind = query.get("kind") || "";
   const kinds = useMemo(() => [...new Set(rows.map((row) => row.kind))].sort(), [rows.length]);
-  const shown = useMemo(() => rows.filter((row) => (!outcome || OUTCOMES[outcome](row)) && (!kind || row.kind === kind)
-    && (!wanted || row.id.toLowerCase().includes(wanted) || row.task_id.toLowerCase().includes(wanted) || row.why.toLowerCase().includes(wanted))).reverse(), [rows, rows.length, outcome, kind, wanted]);
+  const noted = query.get("notes") === "1";
+  const on = useMemo(() => byEpisode(notes), [notes]);
+  const said = (row, word) => (on.get(row.offset) || NONE).some((note) => `${note.label}\n${note.comment}`.toLowerCase().includes(word));
+  const shown = useMemo(() => rows.filter((row) => (!outcome || OUTCOMES[outcome](row)) && (!kind || row.kind === kind) && (!noted || on.has(row.offset))
+    && (!wanted || said(row, wanted) || row.id.toLowerCase().includes(wanted) || row.task_id.toLowerCase().includes(wanted) || row.why.toLowerCase().includes(wanted))).reverse(), [rows, rows.length, outcome, kind, wanted, noted, on]);
   const choice = (name, value, options) => html`<label>${name} <select value=${value} onChange=${(e) => replaceQuery({ [name]: e.target.value })}><option value="">all</option>${options.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>`;
   return html`<section id="episodes"><h2>Episodes</h2>${isPart(one) && html`<${Included} one=${one} />`}<div class="filter">
-      <input type="search" aria-label="filter episodes" placeholder="episode, task or reason" value=${query.get("q") || ""} onInput=${(e) => replaceQuery({ q: e.target.value })} />
+      <input type="search" aria-label="filter episodes" placeholder="episode, task, reason or note" value=${query.get("q") || ""} onInput=${(e) => replaceQuery({ q: e.target.value })} />
       ${choice("outcome", outcome, Object.keys(OUTCOMES))}${kinds.length > 1 && choice("kind", kind, kinds)}
-      <output>${whole(shown.length)}</output></div>
-    <${Rows} rows=${shown} label="episodes, newest first" row=${(row) => html`<${EpisodeRow} run=${run} row=${row} />`} /></section>`;
+      ${(noted || on.size > 0) && html`<label><input type="checkbox" checked=${noted} onChange=${() => replaceQuery({ notes: noted ? "" : "1" })} /> with notes</label>`}
+      <output>${whole(shown.length)}</output></div><${Problem} error=${error || (problem && new Error(problem))} />
+    <${Rows} rows=${shown} label="episodes, newest first" row=${(row) => html`<${EpisodeRow} run=${run} row=${row} notes=${on.get(row.offset)} />`} /></section>`;
 };
 
 const About = ({ run }) => html`<section id="about"><h2>About this run</h2><dl class="facts">${run.about.map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`)}</dl>
@@ -128,9 +134,10 @@ export const Run = ({ about: { one }, changes, run: key, query }) => {
     return () => end.abort();
   }, [key, version]);
   const { run, rows, error } = state;
+  const notes = useNotes(key, version);
   useEffect(() => { if (run) document.title = visible(run.run_id); }, [run]);
   if (!run) return (error ? html`<${Problem} error=${error} />` : html`<p class="empty">Reading the run</p>`);
   return html`<${Problem} error=${error} /><${Head} run=${run} /><${Charts} charts=${run.charts} /><${Tasks} run=${run} rows=${rows} part=${isPart(one)} />
-    <${Episodes} run=${key} rows=${rows} query=${query} one=${one} /><${Causes} run=${run} rows=${rows} /><${Starts} rows=${run.starts} of=${run.n_starts} /><${Forks} run=${run} />
+    <${Episodes} run=${key} rows=${rows} query=${query} one=${one} notes=${notes} /><${Causes} run=${run} rows=${rows} /><${Starts} rows=${run.starts} of=${run.n_starts} /><${Forks} run=${run} />
     <${Time} stages=${run.stages} /><${About} run=${run} />`;
 };

@@ -100,12 +100,13 @@ const Part = ({ episode, piece, turn, first, view }) => {
 
 const message = (role, text, view) => html`<${Fold} class="message" title=${`${role} (${whole(text.length)} characters)`} open=${role !== "system" && text.length < 1500}><${Terminal} text=${text} raw=${view.raw} /><//>`;
 
-export const Turn = ({ episode, turn, number, firsts, view, current }) => html`<section class=${`turn ${current ? "current" : ""}`} id=${`turn-${number}`} tabindex="-1" aria-label=${`turn ${number}`}>
+export const Turn = ({ episode, turn, number, firsts, view, current, notes }) => html`<section class=${`turn ${current ? "current" : ""}`} id=${`turn-${number}`} tabindex="-1" aria-label=${`turn ${number}`}>
   ${turn.fresh && number > 0 && html`<p class="note">A new conversation starts here.</p>`}
   ${(turn.replaced || turn.dropped) && html`<p class="note">${turn.dropped || 0} earlier messages were given otherwise.</p>`}
   ${(turn.replaced || []).map(([role, text]) => message(`${role}, in their place`, text, view))}
   ${turn.prompt.map(([role, text]) => message(role, text, view))}
   <h3>turn ${number}<small>${[turn.tokens && counted(turn.tokens, "token"), turn.versions && `policy ${turn.versions.join(", ")}`, turn.forced && "forced, not sampled", turn.finish && `ended by ${turn.finish}`].filter(Boolean).map((text) => ` · ${text}`)}</small></h3>
+  ${notes}
   ${turn.reasoning && html`<${Fold} class="message" title=${`reasoning (${whole(turn.reasoning.length)} characters)`}><${Terminal} text=${turn.reasoning} raw=${view.raw} /><//>`}
   ${turn.parts.map((piece, i) => html`<${Part} episode=${episode} piece=${piece} turn=${turn} first=${firsts.get(piece.k) === `${number}.${i}`} view=${view} />`)}</section>`;
 
