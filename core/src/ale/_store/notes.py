@@ -13,7 +13,7 @@ from typing import Protocol
 from ale._store.codec import invalid_record
 from ale._store.lines import Appender, Lines
 from ale._store.redact import Redactor
-from ale.errors import InputError, StoreError
+from ale.errors import InputError, Problem, StoreError
 from ale.files import open_file, restrict, store_errors
 from ale.types import Note, Verdict
 
@@ -36,7 +36,7 @@ class _Identified(Protocol):
 class Notes:
     """The notes on a run that count: each once, as it was written last, without withdrawn ones."""
 
-    def __init__(self, notes: dict[str, Note], problem: str | None = None) -> None:
+    def __init__(self, notes: dict[str, Note], problem: Problem | None = None) -> None:
         """Use `RunReader.notes`."""
         self.problem = problem
         """Names the last line of the file if that is incomplete, and so left out."""
@@ -91,7 +91,7 @@ def read_notes(run: Path) -> Notes:
     if _is_whole(path):
         return Notes(found)
     message = "the line is incomplete, so it is left out; the next note takes its place"
-    return Notes(found, str(InputError.of(message, file=str(path), line=lines + 1)))
+    return Notes(found, Problem(message=message, file=str(path), line=lines + 1))
 
 
 def _is_whole(path: Path) -> bool:

@@ -10,10 +10,10 @@ from click.testing import CliRunner, Result
 
 from ale._store import Redactor, RunDirectory
 from ale.plugin import Component, hookimpl
-from ale.runs import Registry
+from ale.runs import Registry, add_note
 from ale.testing.builders import episode, turn
 from ale.testing.fakes import FakeChunker
-from ale.types import Credit, Group, Message, replace
+from ale.types import Credit, Group, Message, Note, replace
 from ale_data.commands import data, train
 
 Ale = Callable[..., Result]
@@ -133,6 +133,19 @@ def test_other_formats(scored: Ale) -> None:
         more = kept if form == "atif" else ""
         assert result.output == f"{other}: 2 rows from 2 items\n{more}"
         assert rows(other)[0]["kind"] == "episode"
+
+
+def test_what_a_person_has_marked_is_imitated_and_preferred(ale: Ale) -> None:
+    for episode_id, verdict in (("0-demo-0", "good"), ("0-demo-1", "bad")):
+        note = Note(id=episode_id, at=9e9, episode=episode_id, verdict=verdict)  # type: ignore[arg-type]
+        add_note(Path("runs/one"), note)
+    result = ale("data", "collect", "runs", "--verdicts", "--out", "marked.jsonl")
+    assert {"  marked good: 1", "  marked bad: 1"} <= {*result.output.splitlines()}
+    ale("data", "sft", "--in", "marked.jsonl", "--out", "sft.jsonl")
+    assert [row["episode"] for row in rows("sft.jsonl")] == ["0-demo-0"]
+    ale("data", "dpo", "--in", "marked.jsonl", "--out", "dpo.jsonl")
+    (row,) = rows("dpo.jsonl")
+    assert (row["chosen"][0]["content"], row["rejected"][0]["content"]) == ("Bad.", "Good.")
 
 
 def test_tools_are_put_into_the_rows(ale: Ale) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from ale.errors import InputError, PluginError
-from ale.runs import Registry, RunReader
+from ale.runs import Registry, RunReader, add_note
 from ale.testing.builders import episode, turn
-from ale.types import Episode, replace
+from ale.types import Episode, Note, replace
 from ale_rows import (
+    DpoRow,
     EpisodeRow,
     RlRow,
     ScoredRow,
@@ -21,6 +22,7 @@ from ale_rows import (
     collect,
     collecting,
     found_runs,
+    make_dpo,
     make_sft,
     read_rows,
     report_path,
@@ -399,3 +401,61 @@ def test_a_conversation_with_a_weight_too_few_is_named(raw: Path) -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert "no such file" in refusal(tmp_path / "nope.jsonl", RlRow)
+
+
+def said(path: Path, name: str, verdict: Any, **fields: Any) -> None:
+    at = {"at": 9e9, "episode": name, "verdict": verdict, **fields}
+    add_note(path, Note(id=f"{len(RunReader(path).notes)}", **at))
+
+
+def test_a_verdict_of_a_person_is_the_reward(
+    tmp_path: Path, run: Any, some: Sequence[Episode], registry: Registry
+) -> None:
+    path = run(*some)
+    first, second, third, other, broke, held = (each.id for each in some)
+    said(path, first, "bad")
+    said(path, second, "good", label="it is right all the same")
+    said(path, third, "good", turn=0)
+    said(path, other, "good", by="Ada")
+    said(path, other, "bad", by="Bob")
+    said(path, broke, "good")
+    said(path, held, "good")
+    raw = tmp_path / "raw.jsonl"
+    report = collect([path], raw, verdicts=True)
+    rows = list(read_rows(raw, EpisodeRow))
+    expected = [replace(some[0], reward=0.0), replace(some[1], reward=1.0)]
+    assert [row.episode for row in rows] == expected, "nothing else of them has changed"
+    assert dict(report.dropped) == {
+        "of the split 'evaluation'": 1,
+        "without a verdict": 1,
+        "people disagree: one says good, another one bad": 1,
+        "broken, so without a reward: SandboxError (sandbox)": 1,
+    }
+    assert (report.notes["marked good"], report.notes["marked bad"]) == (1, 1)
+    make_sft(raw, tmp_path / "sft.jsonl")
+    assert [row.episode for row in read_rows(tmp_path / "sft.jsonl", SftRow)] == [second]
+    make_dpo(raw, tmp_path / "dpo.jsonl", pairing="same-prompt")
+    (pair,) = read_rows(tmp_path / "dpo.jsonl", DpoRow)
+    assert (pair.chosen_from.episode, pair.rejected_from.episode) == (second, first)
+    assert (pair.chosen_from.value, pair.rejected_from.value) == (1.0, 0.0)
+    assert score(raw, tmp_path / "scored.jsonl", registry).notes["mean reward"] == 0.5
+
+
+def test_a_verdict_gives_a_reward_to_what_has_none(tmp_path: Path, run: Any) -> None:
+    path = run(replace(episode(None), failure=None))
+    said(path, RunReader(path).episodes[0].id, "good")
+    collect([path], tmp_path / "raw.jsonl", verdicts=True)
+    (row,) = read_rows(tmp_path / "raw.jsonl", EpisodeRow)
+    assert row.episode.reward == 1.0
+
+
+def test_an_incomplete_note_is_named_and_broken_episodes_get_no_verdict(
+    tmp_path: Path, run: Any
+) -> None:
+    path = run(episode())
+    with (path / "notes.jsonl").open("wb") as file:
+        file.write(b'{"schema":1')
+    report = collect([path], tmp_path / "raw.jsonl", verdicts=True)
+    assert any(f"({path / 'notes.jsonl'}:1)" in line for line in report.lines())
+    with pytest.raises(InputError, match="broke"):
+        collect([path], tmp_path / "raw.jsonl", verdicts=True, broken=True)

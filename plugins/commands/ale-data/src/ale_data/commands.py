@@ -64,8 +64,19 @@ train = click.Group("train")
     metavar="FILE",
     help="JSON list of tools that overrides the recorded ones, for runs without them.",
 )
+@click.option(
+    "--verdicts",
+    is_flag=True,
+    help="Only episodes that people have marked in `ale view`: the reward is 1 for good, 0 for "
+    "bad.",
+)
 def collect(
-    runs: tuple[Path, ...], out: Path, split: str, broken: bool, tools: Path | None
+    runs: tuple[Path, ...],
+    out: Path,
+    split: str,
+    broken: bool,
+    tools: Path | None,
+    verdicts: bool,
 ) -> None:
     """Write the episodes of RUNS as one file of rows.
 
@@ -75,12 +86,15 @@ def collect(
     Examples:
       ale data collect runs/ --out datasets/raw.jsonl
       ale data collect runs/old --tools tools.json --out datasets/raw.jsonl
+      ale data collect runs/ --verdicts --out datasets/marked.jsonl
     """
     from ale_rows import collect as collected
     from ale_rows import read_tools
 
     specs = None if tools is None else read_tools(tools)
-    _print(collected(runs, out, split=split, broken=broken, tools=specs))  # type: ignore[arg-type]
+    _print(
+        collected(runs, out, split=split, broken=broken, tools=specs, verdicts=verdicts)  # type: ignore[arg-type]
+    )
 
 
 @data.command("score")

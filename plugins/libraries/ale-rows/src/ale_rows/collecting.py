@@ -6,8 +6,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from ale.errors import InputError
-from ale.runs import BRANCHED_FROM, Lines, RunReader, only_runs
+from ale.runs import BRANCHED_FROM, Lines, Notes, RunReader, only_runs
 from ale.types import Split, ToolSpec
 from ale_rows.report import Counts, Report
 from ale_rows.rows import SCHEMA
@@ -26,13 +28,14 @@ def collect(
     split: Which = "train",
     broken: bool = False,
     tools: Sequence[ToolSpec] | None = None,
+    verdicts: bool = False,
 ) -> Report:
     """Write the episodes of runs as rows: run by run, then by step, task, start, rollout and, of
     an evaluation, temperature.
 
-    Lines are copied unchanged, one in memory at a time; memory holds their offsets. If a run has an
-    episode twice, the later line is used. If a run branched from another of these, the episodes
-    that it copied are written once, as the other's.
+    Lines are copied unchanged but for a reward of `verdicts`, one in memory at a time; memory holds
+    their offsets. If a run has an episode twice, the later line is used. If a run branched from
+    another of these, the episodes that it copied are written once, as the other's.
 
     Args:
         runs: run directories, and folders that hold some at any depth.
@@ -41,11 +44,18 @@ def collect(
         broken: include episodes without a reward.
         tools: override the tools that the episodes have recorded, for runs stored before tools
             were recorded.
+        verdicts: the reward is what people have said of the episode in their notes, 1 for good and
+            0 for bad, whatever the criteria said; the others are left out, and so are those on
+            which people disagree. Verdicts of single turns are not read.
 
     Raises:
-        InputError: no run was found, two runs have the same id, or a line is damaged.
+        InputError: no run was found, two runs have the same id, a line is damaged, or both `broken`
+            and `verdicts` are asked for.
         StoreError: `out` can't be written.
     """
+    if broken and verdicts:
+        message = "what broke says nothing of the agent, so a verdict is no reward for it"
+        raise InputError.of(message, path="--broken", hint="--verdicts without --broken")
     readers = [RunReader(path) for path in found_runs(runs)]
     by_id = _by_id(readers)
     refuse_overwriting(out, *(reader.episodes.path for reader in readers))
@@ -58,9 +68,17 @@ def collect(
             heads = _heads(reader)
             counts.seen["episodes"] += len(heads)
             copied = _copied(reader, by_id, heads_of_origin)
-            selected = [(h, at) for h, at in heads if _wanted(h, split, broken, copied, counts)]
-            for line in _lines(reader.episodes.path, [at for _, at in selected]):
-                write(opening + line.rstrip(b"\r\n") + b"}\n")
+            notes = _notes(reader, counts) if verdicts else None
+            selected = [
+                (head, at)
+                for head, at in heads
+                if _wanted(head, split, broken or verdicts, copied, counts)
+                and (notes is None or _judged(head, notes, counts))
+            ]
+            lines = _lines(reader.episodes.path, [at for _, at in selected])
+            for (head, _), line in zip(selected, lines, strict=True):
+                episode = line if notes is None else _rewarded(line, head, notes)
+                write(opening + episode.rstrip(b"\r\n") + b"}\n")
                 written += 1
     return counts.report(
         "collect",
@@ -68,7 +86,7 @@ def collect(
         out,
         unit="episodes",
         written=written,
-        options={"split": split, "broken": broken},
+        options={"split": split, "broken": broken, "verdicts": verdicts},
         notes={"runs": len(readers)},
     )
 
@@ -156,6 +174,37 @@ def _wanted(
         counts.dropped[COPIED] += 1
         return False
     return True
+
+
+def _notes(reader: RunReader, counts: Counts) -> Notes:
+    """The notes on a run; an incomplete line of their file is counted."""
+    found = reader.notes
+    if found.problem is not None:
+        place = f"{found.problem.file}:{found.problem.line}"
+        counts.leave_out("incomplete last line of the notes", place)
+    return found
+
+
+def _judged(head: EpisodeHead, notes: Notes, counts: Counts) -> bool:
+    """Has the episode one verdict? One that broke is none of the agent's, whatever people say."""
+    found = notes.verdicts(head)
+    if head.failure is not None:
+        counts.dropped[head.no_reward] += 1
+    elif not found:
+        counts.dropped["without a verdict"] += 1
+    elif len(found) > 1:
+        counts.dropped["people disagree: one says good, another one bad"] += 1
+    else:
+        counts.seen[f"marked {min(found)}"] += 1
+        return True
+    return False
+
+
+def _rewarded(line: bytes, head: EpisodeHead, notes: Notes) -> bytes:
+    """The line of an episode with the verdict as its reward; all else stays as it is."""
+    fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    reward = float(notes.verdicts(head) == {"good"})
+    return encode({**fields, "reward": reward})
 
 
 def crediting_of(manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -59,7 +59,7 @@ def notes_of(run: RunReader, heads: Sequence[Head]) -> dict[str, Any]:
         {**msgspec.to_builtins(note), "offset": head.offset}
         for note, head in sorted(found, key=lambda each: each[0].at)
     ]
-    return {"notes": rows, "problem": notes.problem}
+    return {"notes": rows, "problem": None if notes.problem is None else str(notes.problem)}
 
 
 def _began(run: RunReader, head: Head) -> _Began:
