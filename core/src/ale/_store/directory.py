@@ -180,7 +180,7 @@ class RunReader:
 
     @property
     def notes(self) -> Notes:
-        """What people have said of the episodes, as in `ale view`; read anew each time.
+        """Notes of people on the episodes, as written in `ale view`; read anew each time.
 
         Raises:
             InputError: a line of ``notes.jsonl`` is damaged, and not only incomplete at the end.

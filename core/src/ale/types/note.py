@@ -1,4 +1,4 @@
-"""What people say of stored episodes."""
+"""Notes of people on stored episodes."""
 
 from typing import Literal
 

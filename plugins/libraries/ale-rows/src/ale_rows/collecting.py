@@ -179,6 +179,7 @@ def _wanted(
 def _notes(reader: RunReader, counts: Counts) -> Notes:
     """The notes on a run; an incomplete line of their file is counted."""
     found = reader.notes
+    counts.seen.update({"marked good": 0, "marked bad": 0})
     if found.problem is not None:
         place = f"{found.problem.file}:{found.problem.line}"
         counts.leave_out("incomplete last line of the notes", place)

@@ -233,7 +233,7 @@ async def _body(request: Request) -> bytes | Response:
 
 
 async def _made(answer: Callable[[], bytes | dict[str, Any]]) -> Response:
-    """What a function answers, which is called in a thread; or what is wrong."""
+    """The answer of a function, which is called in a thread; or why there is none."""
     try:
         made = await run_in_threadpool(answer)
     except AleError as error:

@@ -90,7 +90,7 @@ class Watched:
             return [*self._read().heads]
 
     def notes(self) -> bytes:
-        """What people have said of the episodes."""
+        """The notes of people on the episodes."""
         return msgspec.json.encode(notes_of(RunReader(self.path), self.heads()))
 
     def write_note(self, body: bytes) -> bytes:
