@@ -229,7 +229,8 @@ def test_an_episode_is_marked_and_a_turn_noted_with_the_keyboard(
     typed(page, "jumpy")
     page.value(f"{WRITING}.querySelector('textarea').focus()")
     typed(page, "gbn")  # letters, and no keys of the page
-    page.value(f"{WRITING}.requestSubmit()")
+    keys = "{key: 'Enter', ctrlKey: true, bubbles: true}"
+    page.value(f"document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {keys}))")
     page.until("document.querySelector('#turn-1 .noted li')")
     page.until(f"!{WRITING}")
     (note,) = stored(runs)
@@ -283,6 +284,18 @@ def test_a_note_that_is_refused_stays_in_the_form(page: Page, served: str, runs:
     assert "needs a label, a comment or a verdict" in page.text()
     assert page.value(f"Boolean({WRITING})")
     page.errors = [each for each in page.errors if "400" not in each]
+
+
+def test_attempts_are_marked_side_by_side(page: Page, served: str, runs: Path) -> None:
+    add_note(runs / "first", Note(id="a", at=9e9, episode="0-rename-1", label="jumpy"))
+    page.open(address(served, "/run/first/task/rename"))
+    heads = "document.querySelectorAll('.grid.head > div')"
+    page.until(f"{heads}[1]?.querySelector('.badge:not(a .badge)')")
+    assert "jumpy" in page.value(f"{heads}[1].innerText")
+    page.value(f"{heads}[1].querySelectorAll('button')[1].click()")
+    page.until(f"{heads}[1].querySelector('button[aria-pressed=true]')")
+    assert page.value("document.querySelectorAll('button[aria-pressed=true]').length") == 1
+    assert [(note.episode, note.verdict) for note in stored(runs)][1:] == [("0-rename-1", "bad")]
 
 
 def test_the_list_has_the_episodes_with_notes(page: Page, served: str, runs: Path) -> None:

@@ -210,9 +210,9 @@ export const Episode = ({ about, changes, run, offset, id, query }) => {
     <${Changes} episode=${episode} jump=${jump} />
     <${Valued} run=${run} episode=${episode} />
     <div class="tools"><div class="strips">${[...columns, ...scorers].map((column) => html`<div><small>${column.name}</small><${Strip} column=${column} firsts=${firsts} jump=${jump} /></div>`)}</div>
-      <${Cut} episode=${episode} columns=${columns} />
+      <div class="rowed"><${Cut} episode=${episode} columns=${columns} />
+        ${about.live ? html`<${Marking} about=${about} turn=${turn} ...${notebook} />` : notebook.error && html`<${Problem} error=${notebook.error} />`}</div>
       <${Modes} modes=${modes} mode=${mode} raw=${raw} folded=${folded} set=${(name) => replaceQuery({ colour: name })} setRaw=${setRaw} fold=${fold} />
-      ${about.live ? html`<${Marking} about=${about} turn=${turn} ...${notebook} />` : notebook.error && html`<${Problem} error=${notebook.error} />`}
       ${credited && html`<${Schemes} about=${about} names=${names} error=${other.error} columns=${columns} />`}
       ${about.live && long && !whole && html`<p class="note">Long texts lack their middle. <button type="button" onClick=${() => setWhole(true)}>Show all of them</button></p>`}</div>
     ${episode.turns.map((each, number) => html`<${Turn} key=${`${offset}.${number}`} episode=${episode} turn=${each} number=${number} firsts=${firsts} view=${view} current=${number === turn} notes=${html`<${NotesOn} about=${about} turn=${number} ...${notebook} />`} />`)}

@@ -5,6 +5,7 @@ import { counted, percent, plain, signed, visible } from "./format.js";
 import { replaceQuery, toEpisode } from "./route.js";
 import { Badge, Problem, Reward } from "./bits.js";
 import { Arguments, Seen, shade } from "./turns.js";
+import { Marks, Verdicts, byEpisode, marked, useNotes } from "./notes.js";
 
 const MOST = 8;
 
@@ -29,12 +30,19 @@ const Cell = ({ episode, turn }) => {
       ${call.error ? html`<pre class="wrong">${call.error.slice(0, 300)}</pre>` : html`<${Seen} text=${(call.seen || "").slice(0, 400)} />`}`)}</div>`;
 };
 
-const Side = ({ run, rows, episodes }) => {
+// What people say of an attempt, and one's own verdict.
+const Said = ({ about, episode, notes, write }) => html`<small><${Marks} notes=${notes} />${about.live && html`<${Verdicts} about=${about} notes=${notes} mark=${(verdict) => write(marked(about, episode, notes, verdict))} />`}</small>`;
+
+const NONE = [];
+const Side = ({ about, run, rows, episodes, version }) => {
+  const { notes, problem, error, write } = useNotes(run, version);
+  const on = useMemo(() => byEpisode(notes), [notes]);
   const parts = parting(episodes);
   const longest = Math.max(0, ...episodes.map((episode) => episode.turns.length));
   const columns = { gridTemplateColumns: `3rem repeat(${episodes.length}, minmax(16rem, 1fr))` };
-  return html`<p class="note">${parts === null ? "All of them do the same." : html`They part in <a href=${`#turn-${parts}`} onClick=${(e) => { e.preventDefault(); document.getElementById(`row-${parts}`).scrollIntoView({ block: "center" }); }}>turn ${parts}</a>.`}</p>
-    <div class="scroll sides" tabindex="0"><div class="grid head" style=${columns}><span></span>${episodes.map((episode, i) => html`<a href=${toEpisode(run, rows[i])}><${Reward} value=${episode.reward} /> ${episode.id}<br /><small>${counted(episode.turns.length, "turn")}, ${episode.stop}</small></a>`)}</div>
+  return html`<${Problem} error=${error || (problem && new Error(problem))} /><p class="note">${parts === null ? "All of them do the same." : html`They part in <a href=${`#turn-${parts}`} onClick=${(e) => { e.preventDefault(); document.getElementById(`row-${parts}`).scrollIntoView({ block: "center" }); }}>turn ${parts}</a>.`}</p>
+    <div class="scroll sides" tabindex="0"><div class="grid head" style=${columns}><span></span>${episodes.map((episode, i) => html`<div><a href=${toEpisode(run, rows[i])}><${Reward} value=${episode.reward} /> ${episode.id}<br /><small>${counted(episode.turns.length, "turn")}, ${episode.stop}</small></a>
+      <br /><${Said} about=${about} episode=${episode} notes=${on.get(episode.offset) || NONE} write=${write} /></div>`)}</div>
     ${Array.from({ length: longest }, (_, i) => html`<div class=${`grid ${i === parts ? "parts" : ""}`} id=${`row-${i}`} style=${columns}><span class="num">${i}${i === parts && html`<br /><${Badge} kind="warn">parts<//>`}</span>
       ${episodes.map((episode) => html`<${Cell} episode=${episode} turn=${episode.turns[i]} />`)}</div>`)}</div>`;
 };
@@ -46,7 +54,8 @@ const Summary = ({ rows, one }) => {
   return html`<p class="sub">${counted(rows.length, "attempt")}${one && one.held < one.episodes ? " in this file" : ""}: ${graded.length ? `${won} of ${graded.length} succeed (${percent(won / graded.length)}), mean reward ${plain(mean)}` : "none graded"}${rows.length > graded.length ? `, ${rows.length - graded.length} broken` : ""}</p>`;
 };
 
-export const Task = ({ about: { one }, changes, run, task, query }) => {
+export const Task = ({ about, changes, run, task, query }) => {
+  const { one } = about;
   const [rows, setRows] = useState(null);
   const [episodes, setEpisodes] = useState(null);
   const [error, setError] = useState(null);
@@ -75,5 +84,5 @@ export const Task = ({ about: { one }, changes, run, task, query }) => {
   return html`<${Problem} error=${error} /><h1>${visible(task)}</h1><${Summary} rows=${group} one=${one} />
     <div class="filter">${choice("kind", kind, kinds)}${choice("step", step, steps)}${group.length > MOST && html`<small>the first ${MOST} of ${group.length}</small>`}</div>
     ${!rows.length && html`<p class="empty">No attempt at this task.</p>`}
-    ${episodes && episodes.length === shown.length && shown.length > 0 && html`<${Side} run=${run} rows=${shown} episodes=${episodes} />`}`;
+    ${episodes && episodes.length === shown.length && shown.length > 0 && html`<${Side} about=${about} run=${run} rows=${shown} episodes=${episodes} version=${changes[run] || 0} />`}`;
 };

@@ -59,12 +59,15 @@ export const marked = (about, episode, notes, verdict) => {
   return { ...(id && { id }), offset: episode.offset, episode: episode.id, turn: null, label, comment, by, verdict: own && own.verdict === verdict ? null : verdict };
 };
 
-// What stands in the bar of an episode: the verdicts, and where notes begin.
-export const Marking = ({ about, notes, turn, mark, begin, error }) => {
+// A button for each verdict; the person's own is pressed.
+export const Verdicts = ({ about, notes, mark }) => {
   const own = notes.filter((note) => note.turn === null && note.by === me(about)).map((note) => note.verdict);
-  return html`<div class="modes"><span>this episode is</span>${Object.keys(TONES).map((each) => html`<button type="button" aria-pressed=${own.includes(each)} onClick=${() => mark(each)}>${each}</button>`)}
-    <button type="button" onClick=${() => begin(null)}>Note on the episode</button><button type="button" onClick=${() => begin(turn)}>Note on turn ${turn}</button>${error && html`<${Problem} error=${error} />`}</div>`;
+  return Object.keys(TONES).map((each) => html`<button type="button" aria-pressed=${own.includes(each)} onClick=${() => mark(each)}>${each}</button> `);
 };
+
+// What stands in the bar of an episode: the verdicts, and where notes begin.
+export const Marking = ({ about, notes, turn, mark, begin, error }) => html`<div class="modes"><span>this episode is</span><${Verdicts} about=${about} notes=${notes} mark=${mark} />
+    <button type="button" onClick=${() => begin(null)}>Note on the episode</button><button type="button" onClick=${() => begin(turn)}>Note on turn ${turn}</button>${error && html`<${Problem} error=${error} />`}</div>`;
 
 const Form = ({ about, note, labels, save, close }) => {
   const first = useRef(null);
