@@ -284,6 +284,10 @@ class Page:
         """The text of the page that can be seen."""
         return str(self.value("document.body ? document.body.innerText : ''"))
 
+    def reads(self, text: str) -> None:
+        """Wait until a text can be seen: the browser lays out turns once they come into sight."""
+        self.until(f"document.body.innerText.includes({json.dumps(text)})")
+
     def press(self, key: str) -> None:
         """Press and release a key: a character, or one with a name."""
         text = {"text": key} if len(key) == 1 else {}

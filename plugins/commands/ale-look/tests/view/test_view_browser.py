@@ -56,7 +56,7 @@ def test_views_are_reached_and_their_addresses_stay(page: Page, served: str) -> 
     page.open("about:blank")
     page.open(kept)
     page.until("document.querySelectorAll('.turn').length === 2")
-    assert "+0.500" in page.text()
+    page.reads("+0.500")
 
 
 def test_without_the_token_the_page_asks_for_it(page: Page, served: str) -> None:
@@ -155,7 +155,7 @@ def test_nothing_that_a_run_holds_can_run(page: Page, served: str, runs: Path) -
             "[...document.querySelectorAll('a')].map((each) => each.getAttribute('href'))"
         )
         assert all(link.startswith("#") for link in links)
-        assert "\u202e" not in page.text()
+        assert "\u202e" not in page.value("document.getElementById('app').textContent")
 
 
 def test_a_terminal_has_its_colours_and_nothing_else(page: Page, served: str, runs: Path) -> None:
@@ -242,11 +242,11 @@ def test_a_copy_needs_nothing_but_a_server_of_files(
         page.until("document.querySelectorAll('#episodes .line').length === 3")
         page.value("document.querySelectorAll('#episodes .line')[2].click()")
         page.until("document.querySelectorAll('.turn').length === 2")
-        assert "+0.500" in page.text()
+        page.reads("+0.500")
         assert "Search" not in page.text()
         page.value("location.hash += '?schemes=double'")
         page.until("document.querySelectorAll('.strip').length === 2")
-        assert "+2.000" in page.text()
+        page.reads("+2.000")
 
 
 WIDE = "20260101-120000-3f2a-a-run-with-a-rather-long-name-of-its-own"
