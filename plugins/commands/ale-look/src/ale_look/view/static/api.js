@@ -71,8 +71,7 @@ export const follow = (changed, connected) => {
       try {
         const answer = await ask("live", end.signal);
         if (!answer.ok) return;
-        connected(true);
-        await read(answer.body.getReader(), changed);
+        await read(answer.body.getReader(), changed, () => connected(true));
       } catch (error) {
         if (end.signal.aborted || error instanceof Refused) return;
       }
@@ -84,12 +83,14 @@ export const follow = (changed, connected) => {
   return () => end.abort();
 };
 
-const read = async (reader, changed) => {
+// The first bytes come once the server has seen how the files are: a later change is told.
+const read = async (reader, changed, begun) => {
   const decoder = new TextDecoder();
   let text = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    begun();
     const events = (text + decoder.decode(value, { stream: true })).split("\n\n");
     text = events.pop();
     for (const event of events) if (event.startsWith("data: ")) changed(parsed(event.slice(6)));
