@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -11,14 +12,14 @@ import pytest
 
 from ale._store import Redactor, RunDirectory, RunReader
 from ale.errors import InputError, StoreError
-from ale.runs import add_note
+from ale.runs import NOTES, add_note, hold_notes
 from ale.testing.builders import episode
 from ale.types import Note, replace
 
 WRITE = """\
 import sys
 from pathlib import Path
-from ale.runs import add_note
+from ale.runs import NOTES, add_note, hold_notes
 from ale.types import Note
 for n in range(int(sys.argv[3])):
     note = Note(id=f"{sys.argv[2]}-{n}", at=1.0, episode="e", comment="x" * 3000)
@@ -97,6 +98,45 @@ def test_a_writer_does_not_wait_for_ever(run: Path, monkeypatch: pytest.MonkeyPa
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(StoreError, match="locked by another process"):
             add_note(run, note("b"))
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_nobody_writes_while_notes_are_held(run: Path, before: int) -> None:
+    for n in range(before):
+        add_note(run, note(f"{n}"))
+    writer = threading.Thread(target=add_note, args=(run, note("b")))
+    with hold_notes(run):
+        writer.start()
+        writer.join(0.2)
+        assert writer.is_alive()
+    writer.join()
+    assert len(RunReader(run).notes) == before + 1
+
+
+def test_notes_that_were_held_leave_no_file(run: Path) -> None:
+    with hold_notes(run):
+        pass
+    assert not (run / NOTES).exists()
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_who_waits_is_told_that_the_run_is_gone(run: Path, before: int) -> None:
+    told = []
+
+    def write() -> None:
+        with pytest.raises(StoreError) as raised:
+            add_note(run, note("b"))
+        told.append(str(raised.value))
+
+    for n in range(before):
+        add_note(run, note(f"{n}"))
+    writer = threading.Thread(target=write)
+    with hold_notes(run):
+        writer.start()
+        writer.join(0.2)
+        shutil.rmtree(run)
+    writer.join()
+    assert f"{run / NOTES} can't be written" in told[0]
 
 
 def test_two_processes_that_write_at_once_lose_nothing(run: Path) -> None:

@@ -50,7 +50,8 @@ from ale._store.frames import frame
 from ale._store.index import SUCCESS, Index
 from ale._store.lines import Lines
 from ale._store.lock import holder, lock
-from ale._store.notes import Notes, add_note
+from ale._store.notes import FILE as NOTES
+from ale._store.notes import Notes, add_note, hold_notes
 from ale._store.scores import located
 from ale.errors import InputError, PluginError
 from ale.plugin import Benchmark, BuildContext, Ranks
@@ -62,6 +63,7 @@ __all__ = [
     "CANCELLING",
     "END_OF_DEMONSTRATIONS",
     "FINISHING",
+    "NOTES",
     "PARTS",
     "SECTIONS",
     "SUCCESS",
@@ -99,6 +101,7 @@ __all__ = [
     "fingerprint",
     "folder_format",
     "frame",
+    "hold_notes",
     "holder",
     "learning",
     "load_config",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from ale._store.codec import invalid_record
 from ale._store.lines import Appender, Lines
@@ -129,33 +129,71 @@ def add_note(run: Path, note: Note) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """A file that no other process appends to during the block.
+def hold_notes(run: Path) -> Iterator[None]:
+    """Inside the block, no process writes notes on the run, which may be removed there.
 
-    A link is refused: the run may come from somebody else, and the link lead to any file.
+    Who waits to write one meanwhile then writes it, or is told that the run is gone.
+
+    Raises:
+        StoreError: another process keeps writing.
     """
+    with _locked(run / FILE) as descriptor:
+        try:
+            yield
+        finally:
+            if not os.fstat(descriptor).st_size and _is_there(run / FILE, descriptor):
+                (run / FILE).unlink()  # it was made to be locked
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """A file that no other process appends to during the block."""
     try:
         import fcntl  # here: what only reads works without it
     except ModuleNotFoundError:
         raise StoreError(f"{path} can't be locked: notes need Linux, macOS or WSL") from None
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        descriptor = _opened(path)
+        try:
+            while not (got := _got(fcntl, descriptor)) and time.monotonic() <= end:
+                time.sleep(_MOMENT_S)
+            if not got:
+                raise StoreError(f"{path} is locked by another process for {_PATIENCE_S:g} s")
+            if _is_there(path, descriptor):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _got(fcntl: Any, descriptor: int) -> bool:
+    """Lock a file; False if somebody else has it."""
+    with suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def _opened(path: Path) -> int:
+    """A descriptor of the file, which is made if it is not there.
+
+    A link is refused: the run may come from somebody else, and the link lead to any file.
+    """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with store_errors(path):
         is_new = not path.exists()
         descriptor = os.open(path, flags, 0o660)
-    try:
-        with store_errors(path):
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "it is not a regular file")
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
             if is_new:
                 restrict(path)
-        end = time.monotonic() + _PATIENCE_S
-        while True:
-            with suppress(BlockingIOError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            if time.monotonic() > end:
-                raise StoreError(f"{path} is locked by another process for {_PATIENCE_S:g} s")
-            time.sleep(_MOMENT_S)
-        yield descriptor
-    finally:
+            return descriptor
         os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file")
+
+
+def _is_there(path: Path, descriptor: int) -> bool:
+    """Is this open file still the one of the path, and not removed meanwhile?"""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    return False

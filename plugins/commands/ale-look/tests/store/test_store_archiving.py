@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,9 @@ from typing import Any
 import pytest
 
 from ale.errors import InputError, NotUsableError, StoreError
-from ale.runs import RunReader, lock
+from ale.runs import NOTES, RunReader, add_note, lock
+from ale.types import Note
+from ale_look.store import archiving
 from ale_look.store.archiving import archive, archives_in, restore
 from ale_look.store.removing import held, remove, size_of
 
@@ -27,7 +30,7 @@ archives = pytest.mark.skipif(
 
 
 def content(run: Path) -> dict[str, str]:
-    """Every file, folder and link of a run but for its lock."""
+    """Every file, folder and link of a run but for its locks; of notes, an empty file is one."""
     found = {}
     for path in sorted(run.rglob("*")):
         name = str(path.relative_to(run))
@@ -38,6 +41,8 @@ def content(run: Path) -> dict[str, str]:
         else:
             found[name] = "folder"
     found.pop(".lock", None)
+    if (notes := run / NOTES).exists() and not notes.stat().st_size:
+        del found[NOTES]
     return found
 
 
@@ -83,6 +88,33 @@ def test_an_archive_is_restored_to_the_same_run(run: Path, tmp_path: Path) -> No
     assert content(again) == before
     assert target.exists()
     assert len(list(RunReader(again).episodes)) == 3
+
+
+NOTE = Note(id="a", at=9e9, episode="e", comment="odd")
+
+
+@archives
+def test_a_note_is_in_the_archive_or_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes one while the run is archived waits, and is told that the run is gone."""
+    refused = []
+
+    def write() -> None:
+        with pytest.raises(StoreError, match="No such file") as raised:
+            add_note(run, NOTE)
+        refused.append(raised.value)
+
+    writer = threading.Thread(target=write)
+
+    def removed(path: Path) -> None:
+        writer.start()
+        writer.join(0.2)
+        remove(path)
+
+    add_note(run, NOTE)
+    monkeypatch.setattr(archiving, "remove", removed)
+    again = restore(archive(run, run.parent), run.parent)
+    writer.join()
+    assert ([*RunReader(again).notes], len(refused)) == ([NOTE], 1)
 
 
 @archives

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from ale.runs import lock
+from ale.runs import hold_notes, lock
 from ale.types import Score
 from ale_look.store import schema
 
@@ -214,6 +214,16 @@ def test_a_running_run_is_not_deleted_not_even_with_yes(folder: Path, ale: Ale) 
     os.close(descriptor)
     assert (done.exit_code, (folder / "first").exists()) == (1, True)
     assert "in use by process" in done.stderr
+
+
+def test_a_run_on_which_notes_are_written_is_not_deleted(
+    folder: Path, ale: Ale, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ale._store.notes._PATIENCE_S", 0.05)
+    with hold_notes(folder / "first"):
+        done = ale("runs", "delete", "runs/first", "--yes")
+    assert (done.exit_code, (folder / "first").exists()) == (1, True)
+    assert "notes.jsonl is locked by another process" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,10 @@ class Page:
         if said.get("method") == "Runtime.exceptionThrown":
             self.errors.append(json.dumps(said["params"])[:1000])
         if said.get("method") == "Log.entryAdded" and said["params"]["entry"]["level"] == "error":
-            self.errors.append(said["params"]["entry"]["text"])
+            entry = said["params"]["entry"]
+            # The page listens again by itself.
+            if not str(entry.get("url", "")).endswith("/api/live"):
+                self.errors.append(entry["text"])
 
     def open(self, url: str) -> None:
         """Go to an address; a part after ``#`` alone does not load the page again."""

@@ -246,6 +246,31 @@ def test_an_episode_is_marked_and_a_turn_noted_with_the_keyboard(
     assert len(stored(runs)) == 1
 
 
+AT_ONCE = """
+const shown = new MutationObserver(() => {
+  if (!document.querySelector('#turn-0.current')) return;
+  shown.disconnect();
+  for (const key of ['c', 'j']) {
+    document.body.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+  }
+  const later = () => setTimeout(() => { window.settled = 1; }, 300);
+  requestAnimationFrame(() => requestAnimationFrame(later));
+});
+shown.observe(document.getElementById('app'), { childList: true, subtree: true });
+location.hash = PLACE;
+"""
+
+
+def test_keys_count_as_soon_as_an_episode_is_there(page: Page, served: str) -> None:
+    """Nothing that the page does once it has been painted takes back what they did."""
+    page.open(address(served, "/run/first"))
+    page.until("document.querySelectorAll('#episodes .line').length === 3")
+    page.value(AT_ONCE.replace("PLACE", json.dumps(f"#{EPISODE}")))
+    page.until("window.settled")
+    assert page.value("Boolean(document.querySelector('#turn-0 form.writing'))")
+    assert page.value("Boolean(document.querySelector('#turn-1.current'))")
+
+
 def test_a_note_is_edited_and_withdrawn(page: Page, served: str, runs: Path) -> None:
     add_note(runs / "first", Note(id="a", at=9e9, episode=ID, comment="first", by="Ada"))
     page.open(address(served, EPISODE))

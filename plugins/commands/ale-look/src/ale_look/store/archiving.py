@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from ale.errors import InputError, NotUsableError, StoreError
 from ale.files import replacing, store_errors
-from ale.runs import RunReader
+from ale.runs import NOTES, RunReader, hold_notes
 from ale_look.store.removing import held, remove
 
 SUFFIX = ".tar.gz"
@@ -51,7 +51,7 @@ def archive(run: Path, folder: Path, *, keep: bool = False) -> Path:
     _check_python()
     run = run.absolute()
     target = folder / f"{run.name}{SUFFIX}"
-    with held(run):
+    with held(run), hold_notes(run):
         try:
             if not target.exists():
                 _write(run, target)
@@ -104,8 +104,14 @@ def _entries(run: Path) -> Iterator[Path]:
         here = Path(folder)
         for name in sorted([*inner, *names]):
             path = here / name
-            if not (here == run and name in {_MANIFEST, *_LEFT_OUT}):
+            if not (here == run and _is_left_out(path)):
                 yield path
+
+
+def _is_left_out(path: Path) -> bool:
+    """The manifest comes first; without notes, their file is there to be locked only."""
+    is_empty = path.name == NOTES and path.is_file() and not path.stat().st_size
+    return is_empty or path.name in {_MANIFEST, *_LEFT_OUT}
 
 
 def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:

@@ -153,6 +153,7 @@ def delete(runs: tuple[Path, ...], yes: bool, store: str | None) -> None:
     Example:
       ale runs delete runs/20260101-120000-3f2a-quickstart
     """
+    from ale.runs import hold_notes
     from ale_look.store.removing import check, held, remove
 
     check(runs)
@@ -160,7 +161,7 @@ def delete(runs: tuple[Path, ...], yes: bool, store: str | None) -> None:
     if not (yes or _agreed(runs, "Delete")):
         return
     for run in dict.fromkeys(runs):
-        with held(run):
+        with held(run), hold_notes(run):
             remove(run)
         _forget(run, store)
         click.echo(f"deleted {run}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ale.runs import holder
+from ale.runs import NOTES, holder
 from ale_look.store.indexing import stamps_of
 from ale_look.view.catalog import Catalog
 
@@ -27,7 +27,7 @@ def seen(paths: Mapping[str, Path]) -> _Seen:
 def _stamps(path: Path) -> Mapping[str, Any] | None:
     """The stamps; None for a run that can't be read."""
     try:
-        notes = path / "notes.jsonl"
+        notes = path / NOTES
         size = notes.stat().st_size if notes.exists() else 0  # the file only grows
         return {**stamps_of(path), notes.name: size}
     except OSError:

@@ -160,7 +160,8 @@ const useNotebook = (about, run, version, episode) => {
   const labels = useMemo(() => [...new Set(all.map((note) => note.label).filter(Boolean))].sort(), [all]);
   const mark = (verdict) => write(marked(about, episode, notes, verdict));
   const begin = (turn) => { if (episode && (turn === null || episode.turns.length)) set({ offset: episode.offset, episode: episode.id, turn }); };
-  useEffect(() => set(null), [run, episode?.offset]);
+  // Not once it has been painted: a key may come first.
+  useLayoutEffect(() => set(null), [run, episode?.offset]);
   return { live: about.live && Boolean(episode), notes, labels, writing, set, write, mark, begin, error: error || (problem && new Error(problem)) };
 };
 
@@ -190,7 +191,7 @@ export const Episode = ({ about, changes, run, offset, id, query }) => {
   const fold = () => replaceQuery({ calls: folded ? "" : "folded" });
   const notebook = useNotebook(about, run, changes[run] || 0, episode);
   useKeys(turn, episode ? episode.turns.length : 0, jump, fold, run, beside, notebook);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!episode) return;
     document.title = visible(episode.id);
     if (query.get("turn")) jump(Number(query.get("turn"))); else { setTurn(0); scrollTo(0, 0); }
