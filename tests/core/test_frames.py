@@ -10,9 +10,9 @@ import pytest
 
 from ale._store import Redactor, RunDirectory
 from ale.errors import InputError, NotUsableError
-from ale.runs import RunReader, frame
+from ale.runs import RunReader, add_note, frame
 from ale.testing.builders import turn
-from ale.types import Completion, Episode, Failure, Message, TokenTrace, Trajectory, Turn
+from ale.types import Completion, Episode, Failure, Message, Note, TokenTrace, Trajectory, Turn
 
 pytest.importorskip("pyarrow")
 
@@ -77,6 +77,23 @@ def test_types_hold_where_the_first_rows_have_no_value(run: RunReader, tmp_path:
         {"run": "other", "step": 0, "at": 1.0, "entropy": None, "loss": 2.0},
         {"run": "other", "step": 1, "at": 2.0, "entropy": 0.5, "loss": None},
     ]
+
+
+def test_notes_are_rows_where_they_are_on_a_stored_episode(run: RunReader) -> None:
+    assert frame(run, "notes").num_rows == 0
+    first = next(iter(run.episodes))
+    for note in (
+        Note(id="a", at=9e9, episode=first.id, turn=0, label="odd", comment="x", by="Ada"),
+        Note(id="b", at=9e9, episode=first.id, verdict="bad"),
+        Note(id="c", at=9e9, episode="0-gone-0", verdict="good"),
+    ):
+        add_note(run.path, note)
+    odd, bad = frame(run, "notes").to_pylist()
+    told = {"run": run.manifest["run_id"], "episode": first.id, "task_id": first.task_id}
+    told |= {"step": 0, "at": 9e9}
+    said = {"turn": 0, "label": "odd", "comment": "x", "verdict": None, "by": "Ada", "id": "a"}
+    assert odd == told | said
+    assert (bad["turn"], bad["verdict"], bad["id"]) == (None, "bad", "b")
 
 
 def test_more_rows_than_a_batch_are_all_there(

@@ -47,6 +47,11 @@ _COLUMNS: Mapping[str, Mapping[str, str]] = {
         **{"turn": "int64", "position": "int64", "token": "int64", "logprob": "float64"},
         **{"policy_version": "int64", "forced": "bool_"},
     },
+    "notes": {
+        **_OF_EPISODE,
+        **{"turn": "int64", "label": "string", "comment": "string", "verdict": "string"},
+        **{"by": "string", "at": "float64", "id": "string"},
+    },
     "steps": {"step": "int64", "at": "float64"},
 }
 """The columns of each table and their types; those of steps are followed by the metrics."""
@@ -64,7 +69,7 @@ def frame(
     Args:
         runs: one or several, as paths or readers.
         of: what a row is: ``episodes``, ``turns``, ``chunks`` with their credit, ``tokens`` that
-            were sampled, or ``steps`` with their metrics.
+            were sampled, ``notes`` of people on the episodes, or ``steps`` with their metrics.
 
     Returns:
         A ``pyarrow.Table``.
@@ -197,6 +202,22 @@ def _chunks(run: RunReader) -> Iterator[Row]:
             }
 
 
+def _notes(run: RunReader) -> Iterator[Row]:
+    notes = run.notes
+    for episode in run.episodes if notes else ():
+        for note in notes.of(episode):
+            yield {
+                **_of(episode),
+                "turn": note.turn,
+                "label": note.label,
+                "comment": note.comment,
+                "verdict": note.verdict,
+                "by": note.by,
+                "at": note.at,
+                "id": note.id,
+            }
+
+
 def _steps(run: RunReader) -> Iterator[Row]:
     for event in run.events():
         if event["event"] == "step_finished":
@@ -208,5 +229,6 @@ _ROWS: Mapping[str, Callable[[RunReader], Iterator[Row]]] = {
     "turns": _turns,
     "chunks": _chunks,
     "tokens": _tokens,
+    "notes": _notes,
     "steps": _steps,
 }

@@ -13,9 +13,9 @@ from click.testing import Result
 
 from ale._store.codec import encode
 from ale.errors import InputError
-from ale.runs import RunReader, lock
+from ale.runs import RunReader, add_note, lock
 from ale.testing.builders import episode, turn
-from ale.types import Chunk, Failure, Score, ScoredEpisode, StepScore, Task, whole_turn
+from ale.types import Chunk, Failure, Note, Score, ScoredEpisode, StepScore, Task, whole_turn
 from ale_look.inspect.transcript import transcript
 
 Ale = Callable[..., Result]
@@ -349,6 +349,23 @@ def test_an_episode_is_shown_turn_by_turn_with_its_credit(ale: Ale, run: str) ->
     assert "chunk 0  turn  reward +0.000  return +1.000  scaled weight +1.000" in shown.output
     assert '> shell {"command": "touch done"}' in shown.output
     assert "sandbox: SandboxError: no space" in ale("show", run, "0-b-0").output
+
+
+def test_an_episode_is_shown_with_its_notes(ale: Ale, run: str) -> None:
+    first = next(iter(RunReader(Path(run)).episodes))
+    for note in (
+        Note(id="a", at=9e9, episode=first.id, verdict="bad", label="odd", comment="It\nstops."),
+        Note(id="b", at=9e9, episode=first.id, turn=0, comment="Why\x1b[2J?", by="Ada"),
+        Note(id="c", at=1.0, episode="0-gone-0", label="elsewhere"),
+    ):
+        add_note(Path(run), note)
+    shown = ale("show", run, first.id).output
+    assert "\n  note  bad, odd: It stops.\n" in shown
+    assert "  turn 0" in shown.split("  note  Why\\x1b[2J? (Ada)\n")[0]
+    assert "elsewhere" not in shown
+    with (Path(run) / "notes.jsonl").open("a") as file:
+        file.write("{")
+    assert "notes.jsonl:4" in ale("show", run, first.id).output
 
 
 def test_of_several_rollouts_the_others_are_named(ale: Ale, run: str) -> None:

@@ -16,6 +16,7 @@ from ale_look.view.catalog import Catalog
 from ale_look.view.noting import MOST_BYTES
 
 from .conftest import Page, attempt, begin_run
+from .test_view_api import got
 from .test_view_browser import ANSI, HOSTILE, address, files_of
 
 NOTES = "/api/run/first/notes.json"
@@ -172,6 +173,46 @@ def test_a_note_on_an_episode_that_is_gone_or_was_sampled_again_is_not_shown(
     add_note(runs / "first", Note(id="a", at=9e9, episode="0-gone-0", label="x"))
     add_note(runs / "first", Note(id="b", at=1.0, episode=ID, label="y"))
     assert client.get(NOTES).json()["notes"] == []
+
+
+def found(client: TestClient, asked: str) -> dict[str, Any]:
+    """The excerpts of the episodes that a search finds."""
+    return {
+        row["episode_id"]: row["excerpts"] for row in got(client, f"search.json?{asked}")["rows"]
+    }
+
+
+def test_a_search_finds_the_text_of_notes(client: TestClient, runs: Path) -> None:
+    said(client, turn=1, label="jumpy", comment="It stops too early: \u65e9\u3059\u304e")
+    excerpt = found(client, "q=early")[ID][0]
+    assert (excerpt["turn"], excerpt["note"]) == (1, True)
+    assert [text for hit, text in excerpt["parts"] if hit] == ["early"]
+    for asked, ids in (
+        ("q=jumpy stops", [ID]),
+        ('q="stops too"&min_reward=1', [ID]),
+        ("q=\u3059\u304e", [ID]),
+        ("q=jumpy&run=first", [ID]),
+        ("q=jumpy&failed=exists", []),
+        ("q=jumpy&max_reward=0.5", []),
+        ("q=jump", []),
+        ("q=jumpy done", []),
+    ):
+        assert [*found(client, asked)] == ids, asked
+    assert len(found(client, "q=attempt")) == 3
+    said(client, label="attempt")
+    assert len(found(client, "q=attempt")) == 3
+    assert [each.get("note") for each in found(client, "q=attempt")[ID]] == [True, None]
+
+
+def test_a_search_leaves_out_notes_on_what_is_gone_and_damaged_files(
+    client: TestClient, runs: Path
+) -> None:
+    add_note(runs / "first", Note(id="a", at=1.0, episode=ID, label="jumpy"))
+    add_note(runs / "first", Note(id="b", at=9e9, episode="0-gone-0", label="jumpy"))
+    assert found(client, "q=jumpy") == {}
+    with (runs / "first" / "notes.jsonl").open("ab") as file:
+        file.write(b"damaged\n")
+    assert len(found(client, "q=attempt")) == 3
 
 
 async def test_who_listens_hears_of_a_note(catalog: Catalog, runs: Path) -> None:
@@ -337,6 +378,15 @@ def test_the_list_has_the_episodes_with_notes(page: Page, served: str, runs: Pat
     assert page.value("location.hash") == "#/run/first?notes=1"
     page.value("location.hash = '#/run/first?q=JUMPY'")
     page.until(f"{lines}.length === 1")
+
+
+def test_a_note_that_was_found_leads_to_its_turn(page: Page, served: str, runs: Path) -> None:
+    add_note(runs / "first", Note(id="a", at=9e9, episode=ID, turn=1, label="jumpy"))
+    page.open(address(served, "/search?q=jumpy"))
+    page.until("document.querySelector('.excerpt mark')?.innerText === 'jumpy'")
+    assert "note on turn 1" in page.value("document.querySelector('.excerpt').innerText")
+    page.value("document.querySelector('.excerpt').click()")
+    page.until("document.querySelector('#turn-1.current .noted li')")
 
 
 def test_nothing_in_a_note_can_run(page: Page, served: str, runs: Path) -> None:

@@ -77,7 +77,12 @@ def run_or_episode(run: Path, episode: str | None, full: bool, every: bool) -> N
     credited = next((row for row in reader.credits() if row.episode_id == found.id), None)
     newer = regraded_line(reader, found.id)
     scored = reader.scores_of(found)
-    click.echo(transcript(found, credited, full=full, regraded=newer, scored=scored))
+    notes = reader.notes
+    if notes.problem is not None:
+        click.echo(notes.problem, err=True)
+    said = notes.of(found)
+    shown = transcript(found, credited, full=full, regraded=newer, scored=scored, notes=said)
+    click.echo(shown)
 
 
 @show.command("credit")

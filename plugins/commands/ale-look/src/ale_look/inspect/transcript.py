@@ -4,7 +4,16 @@ from collections.abc import Iterator, Sequence
 
 from ale.runs import located
 from ale.text import number, shorten, shorten_middle, visible
-from ale.types import Chunk, CreditedEpisode, Episode, ScoredEpisode, Span, StepScore, Turn
+from ale.types import (
+    Chunk,
+    CreditedEpisode,
+    Episode,
+    Note,
+    ScoredEpisode,
+    Span,
+    StepScore,
+    Turn,
+)
 from ale_look.inspect.calls import Call, calls, turn_chunks
 
 _SHORT_LINES = 12
@@ -18,6 +27,7 @@ def transcript(
     full: bool,
     regraded: str = "",
     scored: Sequence[ScoredEpisode] = (),
+    notes: Sequence[Note] = (),
 ) -> str:
     """The whole episode.
 
@@ -26,8 +36,10 @@ def transcript(
         full: show prompts and outputs whole, and tracebacks.
         regraded: what is to be said of newer scores.
         scored: the stored scores of its chunks.
+        notes: what people say of it.
     """
     lines = [*_head(episode, full), *([f"  regraded  {regraded}"] if regraded else [])]
+    lines += _notes(notes, None, full)
     turns = episode.trajectory.turns
     chunks = turn_chunks(turns) if credited is None else credited.chunks
     if credited is None:
@@ -40,6 +52,7 @@ def transcript(
             if span.turn != shown:
                 shown = span.turn
                 lines += _turn_head(turns[shown], shown, full)
+                lines += _notes(notes, shown, full)
             lines += _span(turns[span.turn], span, full)
     return "\n".join(lines)
 
@@ -89,6 +102,16 @@ def _score_line(scorer: str, score: StepScore, full: bool) -> str:
     value = "abstains" if score.value is None else number(score.value, 2)
     why = visible(" ".join((score.abstained or score.text).split()))
     return f"  score  {scorer}  {value}  {why if full else shorten(why, _WIDTH)}".rstrip()
+
+
+def _notes(notes: Sequence[Note], turn: int | None, full: bool) -> Iterator[str]:
+    """The notes on a turn, or with None on the whole episode."""
+    for note in notes:
+        if note.turn == turn:
+            marks = ", ".join(filter(None, (note.verdict, note.label)))
+            said = ": ".join(filter(None, (marks, " ".join(note.comment.split()))))
+            by = f" ({visible(note.by)})" if note.by else ""
+            yield f"  note  {visible(said) if full else shorten_middle(said, 4 * _WIDTH)}{by}"
 
 
 def _turn_head(turn: Turn, number: int, full: bool) -> Iterator[str]:

@@ -18,13 +18,16 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import (
     ColumnElement,
+    CompoundSelect,
     Connection,
     Select,
     and_,
     func,
     literal_column,
+    or_,
     select,
     text,
+    union,
 )
 
 from ale.errors import InputError
@@ -85,6 +88,8 @@ class Filters:
     """Words of which one turn has all; those in double quotes in this order. Of scripts without
     spaces between words, such as Chinese, parts of the text.
     """
+    also: Sequence[int] = ()
+    """Numbers of episodes that pass `text` whatever their turns say."""
 
 
 @frozen
@@ -93,7 +98,7 @@ class _Condition:
 
     holds: Callable[[Column], ColumnElement[bool]]
     """The condition on an episode, given how its columns are written."""
-    ids: Select[Any] | None = None
+    ids: Select[Any] | CompoundSelect[Any] | None = None
     """The episodes that pass, where an index has them."""
     few: int = FEW
     """Number of them below which this is cheaper than to visit all in order."""
@@ -153,7 +158,7 @@ def _as_sqlite_likes_it(
     return query.order_by(*_ordered(order, _plainly))
 
 
-def _count(connection: Connection, rows: Select[Any]) -> int:
+def _count(connection: Connection, rows: Select[Any] | CompoundSelect[Any]) -> int:
     return connection.scalar(select(func.count()).select_from(rows.subquery())) or 0
 
 
@@ -219,7 +224,8 @@ def _conditions(connection: Connection, filters: Filters) -> Iterator[_Condition
     yield from _of_the_row(filters)
     yield from _of_the_parts(filters)
     if filters.text is not None:
-        yield _with_text(filters.text, connection.dialect.name == "sqlite")
+        words = _with_text(filters.text, connection.dialect.name == "sqlite")
+        yield _or_one_of(words, filters.also) if filters.also else words
 
 
 def _of_the_run(filters: Filters) -> Iterator[_Condition]:
@@ -315,6 +321,17 @@ def _with_text(wanted: str, sqlite: bool) -> _Condition:
     several = select(turns.episode).select_from(*tables).where(*holds)
     exists = one.correlate(schema.episodes).exists()
     return _Condition(lambda _: exists, several if indexed else None, FEW_WITH_TEXT)
+
+
+def _or_one_of(condition: _Condition, numbers: Sequence[int]) -> _Condition:
+    """A condition that these episodes pass too."""
+
+    def holds(column: Column) -> ColumnElement[bool]:
+        return or_(condition.holds(column), column("id").in_(numbers))
+
+    ids = condition.ids
+    both = None if ids is None else union(ids, numbered(numbers))
+    return _Condition(holds, both, condition.few)
 
 
 def phrases_of(wanted: str) -> list[list[str]]:

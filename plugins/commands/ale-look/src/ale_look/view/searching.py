@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
+from attrs import evolve
 from sqlalchemy import Connection, select
 
 from ale.errors import InputError
@@ -12,6 +13,7 @@ from ale_look.store import schema
 from ale_look.store.finding import Filters, check_names, find, pattern_of, phrases_of
 from ale_look.store.listing import Order
 from ale_look.view.catalog import Catalog
+from ale_look.view.noted import noted
 
 MOST = 500
 """Episodes of one answer."""
@@ -26,6 +28,8 @@ _NUMBERS: Mapping[str, type[int] | type[float]] = {
     "before": float,
 }
 _PROMPT = 120
+_EXCERPTS = 3
+"""Excerpts of one episode."""
 
 
 def search(catalog: Catalog, asked: Mapping[str, str]) -> dict[str, Any]:
@@ -46,12 +50,27 @@ def search(catalog: Catalog, asked: Mapping[str, str]) -> dict[str, Any]:
     with catalog.database.reading() as connection:
         if not reading:
             check_names(connection, filters)
+        notes = _notes(connection, catalog, asked, words)
+        filters = evolve(filters, also=[*notes])
         rows = find(connection, filters, order, limit + 1)
         more = len(rows) > limit
         excerpts = _excerpts(connection, [row["id"] for row in rows[:limit]], words)
     keys = {str(path): key for key, path in catalog.find().items()}
+    for number, made in notes.items():
+        excerpts[number] = [*made, *excerpts.get(number, ())][:_EXCERPTS]
     found = [_row(row, keys, excerpts) for row in rows[:limit] if row["path"] in keys]
     return {"rows": found, "more": more, "reading": reading}
+
+
+def _notes(
+    connection: Connection, catalog: Catalog, asked: Mapping[str, str], words: str
+) -> dict[int, list[dict[str, Any]]]:
+    """By episode, the parts of notes with all the words."""
+    patterns = [pattern_of(each) for each in phrases_of(words)]
+    if not patterns:
+        return {}
+    paths = [catalog.path(asked["run"])] if asked.get("run") else catalog.find().values()
+    return noted(connection, paths, lambda text: _excerpt(text, patterns))
 
 
 def _limit(asked: Mapping[str, str]) -> int:
@@ -116,7 +135,7 @@ def _excerpts(
     query = select(turns.episode, turns.turn, turns.text).where(turns.episode.in_(episodes))
     found: dict[int, list[dict[str, Any]]] = {}
     for episode, turn, text in connection.execute(query.order_by(turns.episode, turns.turn)):
-        if len(found.get(episode, ())) < 3 and (parts := _excerpt(text, patterns)):
+        if len(found.get(episode, ())) < _EXCERPTS and (parts := _excerpt(text, patterns)):
             found.setdefault(episode, []).append({"turn": turn, "parts": parts})
     return found
 

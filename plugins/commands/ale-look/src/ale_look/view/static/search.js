@@ -11,8 +11,9 @@ const NUMBERS = ["step", "min_reward", "max_reward"];
 const ORDERS = ["newest", "oldest", "best", "worst"];
 const CHOICES = [["stop", ["", "finished", "gave_up", "max_steps", "max_turns", "time_limit", "context", "agent_error"]], ["split", ["", "train", "evaluation"]]];
 
+const placeOf = ({ note, turn }) => [note && "note", turn === null ? "" : `turn ${turn}`].filter(Boolean).join(" on ");
 const Excerpt = ({ row, found }) => html`<a class="excerpt" href=${toEpisode(row.key, { offset: row.offset, id: row.episode_id }, { turn: found.turn })}>
-  <small>turn ${found.turn}</small> ${found.parts.map(([hit, text]) => (hit ? html`<mark>${text}</mark>` : text))}</a>`;
+  <small>${placeOf(found)}</small> ${found.parts.map(([hit, text]) => (hit ? html`<mark>${text}</mark>` : text))}</a>`;
 
 const Hit = ({ row }) => html`<li class="hit"><div><${Reward} value=${row.reward} /> <a href=${toEpisode(row.key, { offset: row.offset, id: row.episode_id })}><b>${row.episode_id}</b></a>
   <small> in <a href=${link(["run", row.key])}>${row.run_id}</a> · ${moment(row.started)} · ${counted(row.n_turns, "turn")}${row.n_errors > 0 && ` · ${counted(row.n_errors, "failed call")}`}${row.model && ` · ${row.model}`}</small></div>
