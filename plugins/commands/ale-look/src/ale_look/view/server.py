@@ -1,4 +1,4 @@
-"""The server of the page: its files, what it shows as JSON, notes, and which runs change."""
+"""The server of the page: its files, what it shows and takes, and which runs change."""
 
 import asyncio
 import getpass
@@ -34,6 +34,7 @@ from ale_look.view.catalog import Catalog
 from ale_look.view.noting import MOST_BYTES
 from ale_look.view.pages import KINDS, static_files
 from ale_look.view.searching import search
+from ale_look.view.steering import steer, steering
 from ale_look.view.watched import Kept
 from ale_openai_wire import Admission, cannot_listen, key_from
 from ale_openai_wire.listening import BODY_S, is_one_of
@@ -92,14 +93,24 @@ def app(catalog: Catalog, registry: Registry, token: str, admission: Admission) 
     routes += [Route(f"/{name}", _page(pages, name)) for name in pages if name != "index.html"]
     answers = _answers(catalog, registry, kept)
     routes += [Route(path, _told(token, answer)) for path, answer in answers.items()]
-    routes.append(Route(_NOTES, _noted(token, kept), methods=["POST"]))
+    taken = _taken(kept).items()
+    routes += [Route(path, _does(token, do), methods=["POST"]) for path, do in taken]
     routes.append(Route("/api/live", _events(token, catalog)))
     return _guarded(Starlette(routes=routes), admission)
 
 
 _NOTES = "/api/run/{key}/notes.json"
-"""The one address that takes something: a note."""
+_STEER = "/api/run/{key}/steer.json"
 _Answer = Callable[[Request], bytes | dict[str, Any]]
+_Do = Callable[[Request, bytes], bytes | dict[str, Any]]
+
+
+def _taken(kept: Kept) -> dict[str, _Do]:
+    """A function for each address that takes something, given the body; called in threads."""
+    return {
+        _NOTES: lambda asked, body: kept.run(asked.path_params["key"]).write_note(body),
+        _STEER: lambda asked, body: steer(kept.path_of(asked.path_params["key"]), body),
+    }
 
 
 def _answers(catalog: Catalog, registry: Registry, kept: Kept) -> dict[str, _Answer]:
@@ -146,6 +157,7 @@ def _answers(catalog: Catalog, registry: Registry, kept: Kept) -> dict[str, _Ans
         "/api/run/{key}/episodes.json": episodes,
         "/api/run/{key}/timeline.json": lambda asked: kept.run(asked.path_params["key"]).timeline(),
         _NOTES: lambda asked: kept.run(asked.path_params["key"]).notes(),
+        _STEER: lambda asked: steering(kept.path_of(asked.path_params["key"])),
         "/api/run/{key}/episode/{offset}.json": episode,
         "/api/run/{key}/tokens/{offset}.json": lambda asked: kept.run(
             asked.path_params["key"]
@@ -201,8 +213,8 @@ def _told(token: str, answer: _Answer) -> _Handle:
     return handle
 
 
-def _noted(token: str, kept: Kept) -> _Handle:
-    """Write the note of a request. Its body is read only of who has the token."""
+def _does(token: str, do: _Do) -> _Handle:
+    """Do what a request asks for. Its body is read only of who has the token."""
 
     async def handle(request: Request) -> Response:
         if refused := _refused(request, token):
@@ -210,8 +222,7 @@ def _noted(token: str, kept: Kept) -> _Handle:
         body = await _body(request)
         if isinstance(body, Response):
             return body
-        run = request.path_params["key"]
-        return await _made(lambda: kept.run(run).write_note(body))
+        return await _made(partial(do, request, body))
 
     return handle
 
@@ -225,7 +236,7 @@ async def _body(request: Request) -> bytes | Response:
             async for piece in request.stream():
                 body += piece
                 if len(body) > MOST_BYTES:
-                    message = f"a note is longer than {MOST_BYTES} bytes"
+                    message = f"the request is longer than {MOST_BYTES} bytes"
                     return JSONResponse({"error": message}, 413, close)
     except (TimeoutError, ClientDisconnect):
         return JSONResponse({"error": "the body of the request did not come"}, 408, close)

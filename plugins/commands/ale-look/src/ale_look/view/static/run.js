@@ -6,6 +6,7 @@ import { link, replaceQuery, toEpisode, toTask } from "./route.js";
 import { Badge, Chart, Contested, Fold, Problem, Rate, Reward, Rows, Table, useLater } from "./bits.js";
 import { State } from "./runs.js";
 import { Marks, byEpisode, useNotes } from "./notes.js";
+import { Steering } from "./steer.js";
 
 const Progress = ({ progress }) => progress && html`<div class="progress" role="status">
   <span>${whole(progress.done)}${progress.of ? ` of ${whole(progress.of)}` : ""} ${progress.unit}</span>
@@ -124,7 +125,7 @@ const Episodes = ({ run, rows, query, one, notes: { notes, problem, error } }) =
 const About = ({ run }) => html`<section id="about"><h2>About this run</h2><dl class="facts">${run.about.map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`)}</dl>
   ${run.documents.map(([title, text]) => html`<${Fold} title=${title}><pre>${text}</pre><//>`)}</section>`;
 
-export const Run = ({ about: { one }, changes, run: key, query }) => {
+export const Run = ({ about: { one, live }, changes, run: key, query }) => {
   const [state, set] = useState({});
   const version = changes[key] || 0;
   useEffect(() => {
@@ -137,7 +138,7 @@ export const Run = ({ about: { one }, changes, run: key, query }) => {
   const notes = useNotes(key, version);
   useEffect(() => { if (run) document.title = visible(run.run_id); }, [run]);
   if (!run) return (error ? html`<${Problem} error=${error} />` : html`<p class="empty">Reading the run</p>`);
-  return html`<${Problem} error=${error} /><${Head} run=${run} /><${Charts} charts=${run.charts} /><${Tasks} run=${run} rows=${rows} part=${isPart(one)} />
+  return html`<${Problem} error=${error} /><${Head} run=${run} />${live && html`<${Steering} run=${key} version=${version} />`}<${Charts} charts=${run.charts} /><${Tasks} run=${run} rows=${rows} part=${isPart(one)} />
     <${Episodes} run=${key} rows=${rows} query=${query} one=${one} notes=${notes} /><${Causes} run=${run} rows=${rows} /><${Starts} rows=${run.starts} of=${run.n_starts} /><${Forks} run=${run} />
     <${Time} stages=${run.stages} /><${About} run=${run} />`;
 };

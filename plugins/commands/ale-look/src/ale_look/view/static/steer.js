@@ -1,0 +1,73 @@
+// What can be asked of a run while it runs: the server asks it as `ale steer` does. Of other runs, nothing is shown.
+import { html, useEffect, useRef, useState } from "./preact-htm.js";
+import { get, post, runPath } from "./api.js";
+import { counted, seconds } from "./format.js";
+import { Badge, Fold, Problem } from "./bits.js";
+
+const EVERY_MS = 2000;
+
+// The state of the run, asked for again while it runs, and a function that asks something of it.
+const useSteering = (run, version) => {
+  const [state, set] = useState(null);
+  const [error, fail] = useState(null);
+  const asked = useRef(0);
+  useEffect(() => {
+    const end = new AbortController();
+    let again;
+    const ask = async () => {
+      const before = asked.current;
+      try {
+        const found = await get(runPath(run, "/steer"), end.signal);
+        // What was asked for before something was done lacks it.
+        if (before === asked.current) { set(found); fail(null); }
+        if (!found.alive) return;
+      } catch (problem) {
+        if (end.signal.aborted) return;
+        fail(problem);
+      }
+      again = setTimeout(ask, EVERY_MS);
+    };
+    ask();
+    return () => { end.abort(); clearTimeout(again); };
+  }, [run, version]);
+  const steer = async (action, to) => {
+    asked.current += 1;
+    try {
+      set(await post(runPath(run, "/steer"), { action, ...(to !== undefined && { to }) }));
+      fail(null);
+    } catch (problem) { fail(problem); }
+    asked.current += 1;
+  };
+  return { state, error, steer };
+};
+
+// A button that is to be pressed twice: what it does is not taken back by another one.
+const Sure = ({ label, act, children }) => {
+  const [once, set] = useState(false);
+  const press = () => { if (once) act(); set(!once); };
+  return html`<button type="button" aria-label=${label} aria-pressed=${once} onBlur=${() => set(false)} onClick=${press}>${once ? "Press again to " : ""}${once ? children.toLowerCase() : children}</button> `;
+};
+
+const Concurrency = ({ state, steer }) => {
+  const [text, set] = useState(null);
+  const send = (event) => { event.preventDefault(); steer("concurrency", Number(text ?? state.concurrency)); set(null); };
+  return html`<form onSubmit=${send}><label>episodes at once <input type="number" min="1" step="1" required value=${text ?? state.concurrency} onInput=${(e) => set(e.target.value)} /></label> <button>Set</button></form>`;
+};
+
+const Running = ({ episodes, steer }) => episodes.length > 0 && html`<${Fold} title=${`${counted(episodes.length, "episode")} running`}><table><thead><tr><th>episode</th><th>stage</th><th class="num">for</th><th></th></tr></thead><tbody>
+  ${episodes.map((each) => html`<tr key=${each.id}><td class="long">${each.id}</td><td>${each.stage}</td><td class="num">${seconds(each.seconds)}</td><td><${Sure} label=${`cancel ${each.id}`} act=${() => steer("cancel", each.id)}>Cancel<//></td></tr>`)}</tbody></table><//>`;
+
+const said = (state) => [state.paused && "paused", state.stopping && "ending: no further episode starts", state.evaluates_after_step && "evaluates after this step", state.stops_after_step && "ends after this step"].filter(Boolean);
+
+export const Steering = ({ run, version }) => {
+  const { state, error, steer } = useSteering(run, version);
+  if (!state || !state.alive) return html`<${Problem} error=${error} />`;
+  return html`<section id="steer" aria-label="steer the run"><div class="modes">
+    <button type="button" onClick=${() => steer(state.paused ? "resume" : "pause")}>${state.paused ? "Resume" : "Pause"}</button>
+    <${Concurrency} state=${state} steer=${steer} />
+    ${state.evaluation && html`<button type="button" disabled=${state.evaluates_after_step} onClick=${() => steer("evaluate")}>Evaluate after this step</button>`}
+    ${state.steps && html`<button type="button" disabled=${state.stops_after_step} onClick=${() => steer("stop-after-step")}>End after this step</button>`}
+    ${!state.stopping && html`<${Sure} label="end the run" act=${() => steer("stop")}>Finish what runs and end<//>`}
+    ${said(state).map((text) => html`<${Badge} kind="warn">${text}<//> `)}</div>
+    <${Problem} error=${error} /><${Running} episodes=${state.episodes} steer=${steer} /></section>`;
+};
