@@ -5,20 +5,10 @@ import { counted, percent, plain, signed, visible } from "./format.js";
 import { replaceQuery, toEpisode } from "./route.js";
 import { Badge, Problem, Reward } from "./bits.js";
 import { Arguments, Seen, shade } from "./turns.js";
+import { Better, answerOf, callsOf, parting } from "./better.js";
 import { Marks, Verdicts, byEpisode, marked, useNotes } from "./notes.js";
 
 const MOST = 8;
-
-const answerOf = (turn) => turn.parts.map((piece) => (piece.tok ? piece.tok.join("") : piece.text || "")).join("");
-const callsOf = (turn) => turn.parts.flatMap((piece) => piece.calls || []);
-const actionOf = (turn) => (turn ? JSON.stringify([answerOf(turn), callsOf(turn).map((call) => [call.name, call.args])]) : "");
-
-// The first turn that is not the same in all of them; null if all are the same.
-export const parting = (episodes) => {
-  const longest = Math.max(0, ...episodes.map((episode) => episode.turns.length));
-  for (let i = 0; i < longest; i += 1) if (new Set(episodes.map((episode) => actionOf(episode.turns[i]))).size > 1) return i;
-  return null;
-};
 
 const Cell = ({ episode, turn }) => {
   if (!turn) return html`<div class="cell none"></div>`;
@@ -84,5 +74,5 @@ export const Task = ({ about, changes, run, task, query }) => {
   return html`<${Problem} error=${error} /><h1>${visible(task)}</h1><${Summary} rows=${group} one=${one} />
     <div class="filter">${choice("kind", kind, kinds)}${choice("step", step, steps)}${group.length > MOST && html`<small>the first ${MOST} of ${group.length}</small>`}</div>
     ${!rows.length && html`<p class="empty">No attempt at this task.</p>`}
-    ${episodes && episodes.length === shown.length && shown.length > 0 && html`<${Side} about=${about} run=${run} rows=${shown} episodes=${episodes} version=${changes[run] || 0} />`}`;
+    ${episodes && episodes.length === shown.length && shown.length > 0 && html`<${Side} about=${about} run=${run} rows=${shown} episodes=${episodes} version=${changes[run] || 0} /><${Better} run=${run} rows=${group} episodes=${episodes} />`}`;
 };
