@@ -9,6 +9,7 @@ from ale_look.inspect.calls import turn_chunks
 from ale_look.inspect.kinds import Kind, kind_name, kind_of
 from ale_look.inspect.report.gathering import Head
 from ale_look.inspect.report.reading import TEXT, clipped
+from ale_look.view.branches import branches
 
 
 def listed(rows: Sequence[Head], reading: int = 1, known: int = 0) -> dict[str, Any]:
@@ -49,6 +50,7 @@ def about(
         "models": [*models],
         "valued": trained and valued,
         "damaged": episode.damaged,
+        "branches": [each._asdict() for each in branches(episode)],
         "evidence": [
             {"contested": score.contested, "timed_out": score.timed_out, "answer": score.answer}
             for score in episode.scores

@@ -35,7 +35,7 @@ const chosen = ({ parts, query }, shared) => {
   return html`<${Run} ...${shared} run=${key} query=${query} />`;
 };
 
-const KEYS = [["/", "search"], ["j, k", "next and previous turn"], ["n, p", "next and previous episode"], ["t", "the timeline of a run"], ["f", "fold or open the tool calls of an episode"],
+const KEYS = [["/", "search"], ["j, k", "next and previous turn"], ["n, p", "next and previous episode"], ["[, ]", "previous and next branch of an episode"], ["t", "the timeline of a run"], ["f", "fold or open the tool calls of an episode"],
   ["g, b", "mark an episode as good or bad; again takes it back", true], ["c, e", "write a note on the turn, on the episode", true],
   ["u", "up: from an episode to its task, run, all runs"], ["?", "show or hide this"]];
 

@@ -5,6 +5,7 @@ import { counted, plain, seconds, signed, visible } from "./format.js";
 import { link, replaceQuery, toEpisode, toTask } from "./route.js";
 import { Badge, Fold, Problem, Reward } from "./bits.js";
 import { Worth } from "./worth.js";
+import { Branches } from "./branches.js";
 import { Diff, changesIn } from "./diff.js";
 import { Marking, NotesOn, marked, useNotes } from "./notes.js";
 import { Evidence, LEGENDS, Reason, Turn, beginnings, parsed, scoreText, shade } from "./turns.js";
@@ -208,6 +209,7 @@ export const Episode = ({ about, changes, run, offset, id, query }) => {
   return html`${id && episode.id !== id && html`<p class="warning" role="alert">The address names ${id}; the run has another episode there now. <a href=${link(["run", run], { q: id })}>Look for it</a></p>`}
     <${Head} run=${run} episode=${episode} beside=${beside} />
     <${NotesOn} about=${about} turn=${null} ...${notebook} />
+    <${Branches} branches=${episode.branches} turn=${turn} jump=${jump} />
     <${Changes} episode=${episode} jump=${jump} />
     <${Valued} run=${run} episode=${episode} />
     <div class="tools"><div class="strips">${[...columns, ...scorers].map((column) => html`<div><small>${column.name}</small><${Strip} column=${column} firsts=${firsts} jump=${jump} /></div>`)}</div>
