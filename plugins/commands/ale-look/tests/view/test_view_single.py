@@ -99,7 +99,7 @@ def test_credit_of_other_schemes_is_in_the_file(page: Page, runs: Path, registry
 
 def test_notes_stand_in_the_file(page: Page, runs: Path) -> None:
     add_note(runs / "first", Note(id="a", at=9e9, episode="0-rename-0", turn=1, label="jumpy"))
-    add_note(runs / "first", Note(id="b", at=9e9, episode="0-rename-1", label="nobody-else-says-it"))
+    add_note(runs / "first", Note(id="b", at=9e9, episode="0-rename-1", label="unlike-others"))
     url = report_of(runs / "first", episodes=1)
     page.open(f"{url}#/run/first?notes=1")
     page.until("document.querySelectorAll('#episodes .line').length === 1")
@@ -107,7 +107,7 @@ def test_notes_stand_in_the_file(page: Page, runs: Path) -> None:
     page.until("document.querySelector('#turn-1 .noted li')")
     page.reads("jumpy")
     assert "Withdraw" not in page.text()
-    assert "nobody-else-says-it" not in (runs / "first" / "report.html").read_text()
+    assert "unlike-others" not in (runs / "first" / "report.html").read_text()
 
 
 def test_nothing_that_stands_in_the_file_can_run(page: Page, runs: Path) -> None:
