@@ -1,10 +1,13 @@
 """Tasks of the evaluation that are trained on too are named before the run."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from ale._cli.main import cli
 from ale._config import structure_config
 from ale._registry import Registry
 from ale._run.start import check_run
@@ -92,3 +95,30 @@ def test_a_run_that_trains_nothing_says_nothing(
 ) -> None:
     without = {"trainer": None}
     assert notes(bench, registry, workplace, [A], [A], **without) == []
+
+
+@pytest.mark.parametrize(
+    ("goal", "said"), [("t", "on tasks it trains on"), ("another", "on held-out tasks")]
+)
+def test_the_summary_says_what_the_evaluation_is_on(
+    bench: Any,
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    goal: str,
+    said: str,
+) -> None:
+    bench.tasks = lambda n: [
+        Task(id=str(n), goal="t" if n == 1 else goal, criteria=(DONE,)),
+    ]
+    registry.add(Parts(), "ale-parts")
+    (tmp_path / "c.yaml").write_text(
+        "tasks: {type: list, n: 1}\nevaluation: {tasks: {type: list, n: 2}}\n"
+        "agent: {type: bench}\nllm: {type: fake}\ncredit: {type: even}\ntrainer: {type: none}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(vars(cli), "registry", registry)
+    done = CliRunner().invoke(cli, ["run", "c.yaml"])
+    lines = [line for line in done.output.splitlines() if "after step" in line]
+    assert lines, done.output
+    assert all(said in line for line in lines)
