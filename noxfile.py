@@ -445,7 +445,9 @@ def openrlhf(session: nox.Session) -> None:
     """What `ale new openrlhf` writes, against the parser and the agents of OpenRLHF."""
     # Its files alone: what it needs (vLLM, DeepSpeed, flash-attn) is built beside CUDA only.
     target = Path(session.create_tmp(), "openrlhf").resolve()
-    session.install("--no-deps", "--target", str(target), "openrlhf==0.11.2")
+    # They are the same for each version of Python, and not published for all.
+    files = ["--no-deps", "--only-binary=:all:", "--python-version", "3.12"]
+    session.install(*files, "--target", str(target), "openrlhf==0.11.2")
     shutil.rmtree(target / "tests", ignore_errors=True)  # its own tests, as a package "tests"
     session.env["PYTHONPATH"] = str(target)
     path = "plugins/commands/ale-workbench/tests/new/test_new_openrlhf.py"
