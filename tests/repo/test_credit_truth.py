@@ -14,7 +14,7 @@ DATA = PAGE.with_suffix("")
 LARGEST = 250_000
 
 
-@pytest.mark.parametrize("name", ["find", "sort"])
+@pytest.mark.parametrize("name", ["find", "sort", "sort-3"])
 def test_a_table_is_made_of_the_stored_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     block = rf"ale show credit docs/credit-truth/{name} (.*?)```\n\n```\n(.*?)\n```"
@@ -27,5 +27,5 @@ def test_a_table_is_made_of_the_stored_counts(name: str, monkeypatch: pytest.Mon
 
 def test_the_data_are_small() -> None:
     files = [path for path in DATA.rglob("*") if path.is_file()]
-    assert len(files) == 7
+    assert len(files) == 10
     assert max(path.stat().st_size for path in files) < LARGEST
