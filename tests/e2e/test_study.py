@@ -14,6 +14,7 @@ import pytest
 from attrs import evolve
 
 from ale.errors import InputError
+from ale.runs import Registry, load_config
 
 ROOT = Path(__file__).parents[2]
 MODULES = ("plan", "measured", "data", "sweeps", "pages", "learning", "study")
@@ -210,6 +211,17 @@ def test_a_start_of_a_fixed_plan_counts_when_each_of_its_cells_is_done(
     monkeypatch.setattr(module, "DATA", tmp_path)
     study["data"].write(tmp_path, {plan.name: kept})
     assert module.left(plan, tmp_path / "runs") == list(range(101, 124))
+
+
+def test_samples_can_get_as_old_as_a_plan_says(study: dict[str, ModuleType]) -> None:
+    plans = [plan for plan in study["plan"].PLANS if plan.config == "stale"]
+    assert [plan.name for plan in plans] == ["stale-4", "stale-8"]
+    for plan in plans:
+        path, staleness = ROOT / "configs" / "study" / "stale.yaml", int(plan.name[-1])
+        config = load_config(path, Registry.installed(), plan.cells[0].overrides)
+        assert config.run.staleness == staleness
+        assert config.run.steps > staleness, "a sample of step n is at most n versions old"
+        assert config.trainer.options.keep_versions > staleness
 
 
 def pairs(row: Any, first: Any, of: str) -> list[float]:

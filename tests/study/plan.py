@@ -164,7 +164,18 @@ def _stale(staleness: int) -> Plan:
                 "trajectory level (Eq. 6)", at, "credit.gamma=1", "trainer.objective=ipa-baseline"
             ),
             _cell("without the clamp", at, "trainer.objective={preset: ipa, negative: none}"),
-            _cell("no mask", at, "trainer.objective={preset: ipa, mask: none}"),
+            _cell(
+                "staleness masked, H = 1.05",
+                at,
+                "trainer.old_policy=recompute",
+                "trainer.objective={preset: ipa, mask_threshold: 1.05}",
+            ),
+            _cell(
+                "filtered imitation",
+                at,
+                "credit={type: filtered-imitation, unfinished: failure}",
+                "trainer.objective=reinforce",
+            ),
         ),
         starts=range(200, 240),
         seeds=1,
