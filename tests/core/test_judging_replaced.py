@@ -211,6 +211,7 @@ WORK = (
     "added /app/mine/types.py",
     "added /app/out/conftest.py",
     "added /app/.git/hooks/pre-commit",
+    "added /app/.git/objects/info/commit-graph",
     "added /app/queue",  # a program
     "added /app/html",
     "added /app/setup.cfg",

@@ -393,6 +393,8 @@ ATTACKS: Mapping[str, Left] = {
             )
         ],
     ),
+    "answer-that-is-a-command-line": Left(solve="ln -s /proc/self/cmdline out.txt"),
+    "answer-that-is-a-loop": Left(solve="ln -s answer.py answer.py", criteria=[ANSWER]),
     "prints-everything": Left(
         solve="seq 0 200 >out.txt",
         criteria=[{"type": "regex_in_stdout", "command": "cat out.txt", "pattern": "^4\\d$"}],
@@ -407,6 +409,7 @@ OTHERWISE = (
     "preload",
     "writer-that-goes-on",
     "module-that-the-check-writes-and-was-compiled",
+    "answer-that-is-a-loop",
     "prints-everything",
     "digits-of-another-script",
 )
@@ -588,6 +591,10 @@ HONEST: Mapping[str, Left] = {
         solve="mkdir /dev/shm/mine; echo right >/dev/shm/mine/out.txt; "
         "ln -s /dev/shm/mine/out.txt out.txt",
         criteria=[COMMAND, _code("grep -q right /dev/shm/mine/out.txt")],
+    ),
+    "a-module-with-a-byte-order-mark": Left(
+        solve="printf '\\357\\273\\277def square(x):\\r\\n    return x * x\\r\\n' >answer.py",
+        criteria=[TESTS, ANSWER],
     ),
     "a-value-of-42": Left(
         solve="echo 42 >out.txt",

@@ -4,8 +4,9 @@ import contextlib
 import hashlib
 import os
 import re
+import stat
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import stat_result
 from pathlib import Path
 from typing import Final
@@ -18,13 +19,15 @@ _LONGEST = 1 << 28
 _RUNS_OR_HIDES = re.compile(
     rb"fsmonitor|hookspath|external|textconv|filter|sshcommand|pager|editor|helper|include|proc"
     rb"|attributesfile|worktree|alias|command|program|driver|askpass|excludesfile|sparse"
-    rb"|showuntracked|ignorestat|checkstat|ignoresubmodules|filemode\s*=\s*(?:false|no|off|0)",
+    rb"|showuntracked|ignorestat|checkstat|ignoresubmodules|filemode\s*=\s*(?:false|no|off|0)"
+    rb"|insteadof|\bignore\s*=",
     re.IGNORECASE,
 )
 _HEAD: Final = struct.Struct(">4sII")
 _TIMES: Final = struct.Struct(">IIII")
 """Seconds and nanoseconds of an entry's time of change, then of its content's."""
 _INODE = 20
+_MODE = 24
 _SIZE = 36
 _NAME = 40
 """Offset of an object's name in an entry."""
@@ -32,7 +35,11 @@ _UNCHANGED, _EXTENDED, _SKIPPED = 0x8000, 0x4000, 0x4000
 _WORD = 0xFFFFFFFF
 _SPLIT = b"link"
 """The rest of the index is in another file."""
-_UNREADABLE: Final = (struct.error, IndexError, ValueError)
+_TREES = b"TREE"
+"""Names of trees, which git takes for those of the entries."""
+_FOLDER_MODE, _SUBMODULE_MODE = 0o040000, 0o160000
+_CHUNK = 1 << 20
+_UNREADABLE: Final = (struct.error, IndexError, ValueError, RecursionError)
 
 
 class _OtherFormatError(ValueError):
@@ -43,6 +50,9 @@ class _OtherFormatError(ValueError):
 class _Entry:
     start: int
     path: bytes
+    mode: int
+    name: bytes
+    """Of the object."""
     ignored: bool
 
 
@@ -55,28 +65,97 @@ def hides(index: bytes) -> bool:
     """Whether an index has files that git does not look at; also if it can't be read."""
     try:
         entries, end = _entries(index)
-        return any(entry.ignored for entry in entries) or _SPLIT in _extensions(index, end)
+        more = dict(_extensions(index, end))
+        if any(entry.ignored for entry in entries) or _SPLIT in more:
+            return True
+        return _TREES in more and not _are_trees(more[_TREES], entries, _hashed(index)[0])
     except _UNREADABLE:
         return True
 
 
-def move_index(index: Path, *, sources: Sequence[Path], seen: Path) -> None:
+def _are_trees(said: bytes, entries: Sequence[_Entry], size: int) -> bool:
+    """Whether the trees of an index are those of its entries: git compares no entry of a known
+    tree."""
+    made: dict[bytes, list[tuple[bytes, int, bytes]]] = {b"": []}
+    for entry in entries:
+        folder, _, name = entry.path.rpartition(b"/")
+        while folder not in made:
+            made[folder] = []
+            folder = folder.rpartition(b"/")[0]
+        made[entry.path.rpartition(b"/")[0]].append((name, entry.mode, entry.name))
+    found: dict[bytes, bytes] = {}
+    for folder in sorted(made, key=lambda path: -path.count(b"/") - bool(path)):
+        found[folder] = name = _tree(made[folder], size)
+        if folder:
+            above, _, base = folder.rpartition(b"/")
+            made[above].append((base, _FOLDER_MODE, name))
+    return all(found.get(path) == name for path, name in _said_trees(said, size))
+
+
+def _tree(entries: list[tuple[bytes, int, bytes]], size: int) -> bytes:
+    """The name of a tree."""
+    in_order = sorted(entries, key=lambda one: one[0] + b"/" * (one[1] == _FOLDER_MODE))
+    data = b"".join(b"%o %s\0%s" % (mode, name, object_) for name, mode, object_ in in_order)
+    return _named(size, b"tree", len(data), [data])
+
+
+def _said_trees(data: bytes, size: int) -> Iterator[tuple[bytes, bytes]]:
+    """The trees of an index that are known: path, and name of the object."""
+    at = 0
+    above: list[tuple[bytes, int]] = []
+    """Of each open tree, its path and how many in it are still to come."""
+    while at < len(data):
+        end = data.index(b"\0", at)
+        line = data.index(b"\n", end)
+        count, inner = map(int, data[end + 1 : line].split(b" "))
+        outer = above[-1][0] + b"/" if above and above[-1][0] else b""
+        path = outer + data[at:end]
+        at = line + 1
+        if count >= 0:
+            yield path, data[at : at + size]
+            at += size
+        if above:
+            above[-1] = (above[-1][0], above[-1][1] - 1)
+        above.append((path, inner))
+        while above and above[-1][1] <= 0:
+            above.pop()
+
+
+def _named(size: int, kind: bytes, length: int, data: Iterable[bytes]) -> bytes:
+    """The name that git gives to an object."""
+    made = hashlib.new("sha256" if size == 32 else "sha1", b"%s %d\0" % (kind, length))
+    for part in data:
+        made.update(part)
+    return made.digest()
+
+
+def move_index(
+    index: Path,
+    *,
+    sources: Sequence[Path],
+    seen: Path,
+    image: Callable[[str], Path | None] = lambda name: None,
+) -> None:
     """Rewrite a copied index, so that files that were up to date are so in the copy.
 
-    Otherwise ``git diff-index`` takes them for changed: they have other numbers and times.
+    Otherwise ``git diff-index`` takes them for changed: they have other numbers and times. Of a
+    file whose content is not what the index says, git is made to look at the content.
 
     Args:
         sources: the folder of the files, in each layer that was copied; the topmost first.
         seen: where the copies have the numbers and times that git will see.
+        image: where the image has a file; None if it does not.
     """
 
-    def stats(name: str) -> tuple[stat_result, stat_result] | None:
+    def stats(name: str) -> tuple[Path, stat_result | None] | None:
         if ".." in name.split("/") or name.startswith("/"):
             return None
         for source in sources:
             with contextlib.suppress(OSError, ValueError):
-                return os.lstat(f"{source}/{name}"), os.lstat(f"{seen}/{name}")
-        return None
+                os.lstat(f"{source}/{name}")
+                return Path(f"{source}/{name}"), os.lstat(f"{seen}/{name}")
+        place = image(name)
+        return None if place is None else (place, None)
 
     opened = os.open(index, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(opened, "r+b") as file:
@@ -92,13 +171,13 @@ def move_index(index: Path, *, sources: Sequence[Path], seen: Path) -> None:
 
 
 def moved(
-    index: bytes, stats: Callable[[str], tuple[stat_result, stat_result] | None]
+    index: bytes, stats: Callable[[str], tuple[Path, stat_result | None] | None]
 ) -> bytes | None:
     """The index of a copy, for which files that were up to date are so in the copy.
 
     Args:
-        stats: of a path of the index, the state of the file and of its copy; None if it is not to
-            be had.
+        stats: of a path of the index, where the file is and the state of its copy, None for one
+            that is not copied; None if it is not to be had.
 
     Returns:
         None if there is nothing to change, or its format is another one.
@@ -110,11 +189,14 @@ def moved(
         return None
     for entry in entries:
         found = stats(entry.path.decode(errors="surrogateescape"))
-        if found is None or not _is_up_to_date(index, entry.start, found[0]):
-            continue
-        new = found[1]
-        struct.pack_into(">II", made, entry.start, *_split(new.st_ctime_ns))
-        struct.pack_into(">I", made, entry.start + _INODE, new.st_ino & _WORD)
+        with contextlib.suppress(OSError):
+            if found is None or not _is_up_to_date(index, entry.start, found[0].lstat()):
+                continue
+            if not _has_content(found[0], entry):
+                _TIMES.pack_into(made, entry.start, 0, 0, 0, 0)
+            elif (new := found[1]) is not None:
+                struct.pack_into(">II", made, entry.start, *_split(new.st_ctime_ns))
+                struct.pack_into(">I", made, entry.start + _INODE, new.st_ino & _WORD)
     if made == index:
         return None
     size, summed = _hashed(index)
@@ -128,6 +210,32 @@ def _is_up_to_date(index: bytes, start: int, file: stat_result) -> bool:
     (size,) = struct.unpack_from(">I", index, start + _SIZE)
     wanted = (*_split(file.st_ctime_ns), *_split(file.st_mtime_ns))
     return times == wanted and size == file.st_size & _WORD
+
+
+def _has_content(place: Path, entry: _Entry) -> bool:
+    """Whether a file is what an entry says; also one whose line ends git has changed."""
+    size, mode = len(entry.name), place.lstat().st_mode
+    if entry.mode == _SUBMODULE_MODE:
+        return True
+    if stat.S_ISLNK(mode):
+        text = os.fsencode(place.readlink())
+        return _named(size, b"blob", len(text), [text]) == entry.name
+    if not stat.S_ISREG(mode):
+        return False
+    for ends in (False, True):
+        opened = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(opened, "rb") as file:
+            if not ends:
+                parts: Iterable[bytes] = iter(lambda: file.read(_CHUNK), b"")
+                length = os.fstat(opened).st_size
+            elif length > _LONGEST:
+                return False
+            else:
+                parts = [file.read(_LONGEST).replace(b"\r\n", b"\n")]
+                length = len(parts[0])
+            if _named(size, b"blob", length, parts) == entry.name:
+                return True
+    return False
 
 
 def _split(ns: int) -> tuple[int, int]:
@@ -171,16 +279,18 @@ def _entries(index: bytes) -> tuple[list[_Entry], int]:
         end = index.index(b"\0", at)
         path += index[at:end]
         at = end + 1 if version == 4 else start + (end - start + 8) // 8 * 8
-        found.append(_Entry(start, path, ignored))
+        (mode,) = struct.unpack_from(">I", index, start + _MODE)
+        name = index[start + _NAME : start + _NAME + size]
+        found.append(_Entry(start, path, mode, name, ignored))
     return found, at
 
 
-def _extensions(index: bytes, at: int) -> Iterator[bytes]:
-    """The names of what follows the entries."""
+def _extensions(index: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
+    """What follows the entries: its name and its data."""
     size, _ = _hashed(index)
     while at < len(index) - size:
         name, length = struct.unpack_from(">4sI", index, at)
-        yield name
+        yield name, index[at + 8 : at + 8 + length]
         at += 8 + length
 
 

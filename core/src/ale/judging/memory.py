@@ -29,7 +29,10 @@ class InMemory:
         for place, name, parent, _ in self._walk():
             if not {name, place}.isdisjoint(without):
                 folders.remove(name, parent)
-        for _, name, parent, about in self._walk():
+        self._links: dict[str, str] = {}
+        for place, name, parent, about in self._walk():
+            if stat.S_ISLNK(about.st_mode):
+                self._links[place] = os.readlink(name, dir_fd=parent)
             if not stat.S_ISDIR(about.st_mode):
                 times = (0, about.st_mtime_ns)
                 os.utime(name, ns=times, dir_fd=parent, follow_symlinks=False)
@@ -44,7 +47,9 @@ class InMemory:
         """The files and links that were read, run, followed, changed or removed since."""
         now = self._now()
         used = [path for path, times in self._times.items() if now.get(path) != times]
-        return [CarriedChange(path=path, kind="added") for path in used]
+        return [
+            CarriedChange(path=path, kind="added", link=self._links.get(path, "")) for path in used
+        ]
 
     def close(self) -> None:
         """Close the folder."""

@@ -168,8 +168,8 @@ async def _is_of_image(folder: str, judge: Judge) -> bool:
 
 
 async def _is_of_git(path: str, judge: Judge) -> bool:
-    """Whether it is a setting of git; hooks run where somebody commits, and that is work."""
-    if _OF_GIT.search(path) is None or "/hooks/" in path:
+    """Whether it is a setting of git; hooks run where somebody commits, objects are its work."""
+    if _OF_GIT.search(path) is None or "/hooks/" in path or "/objects/" in path:
         return False
     return await is_setting_of_git(path, judge)
 

@@ -10,11 +10,15 @@ from ale.protocols import Judge
 
 _SETTINGS = frozenset(
     {"conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"}
-    | {"uv.toml", ".npmrc"}
+    | {"uv.toml", ".npmrc", ".Rprofile", ".Renviron"}
 )
 _MAYBE_SETTINGS = frozenset({"pyproject.toml", "setup.cfg", "tox.ini"})
 _SECTION = re.compile(r"\s*\[\s*(?:tool:)?pytest\s*\]")
 _MAYBE = re.compile(rb"pytest|tool\.uv")
+_OF_RUST = ("rust-toolchain", "rust-toolchain.toml")
+"""Which may lead to any compiler, by its path."""
+_REPLACES_OBJECTS = re.compile(r"/(?:refs/replace/|objects/info/commit-graph)")
+"""Files by which git shows another object, or history, than the one that is named."""
 _OF_CARGO = ("/.cargo/config.toml", "/.cargo/config")
 _CARGO = re.compile(rb"runner|wrapper|linker|rustc|rustdoc|flags|alias")
 UNREADABLE = b"import pytest11 hookspath runner /"
@@ -36,7 +40,7 @@ async def is_setting(path: str, judge: Judge) -> bool:
         return True
     if name in _MAYBE_SETTINGS:
         return _has_section(name, await content(path, judge))
-    if name == ".python-version":  # also the path of any program
+    if name == ".python-version" or name in _OF_RUST:  # also the path of any program
         return b"/" in await content(path, judge)
     if path.endswith(_OF_CARGO):
         return _CARGO.search(await content(path, judge)) is not None
@@ -65,17 +69,30 @@ async def is_setting_of_git(path: str, judge: Judge) -> bool:
         return git.decides(await content(path, judge))
     if base == "git" and name in ("ignore", "attributes"):
         return _is_said(await content(path, judge))
-    if base in ("hooks", "info") and await judge.has(f"{above}/HEAD"):
+    if base in ("hooks", "info") and await _is_of_repository(above, judge):
         if (base, name) == ("info", "exclude"):
             return _is_said(await content(path, judge))
-        return base == "hooks" or name == "attributes"
-    if not await judge.has(f"{folder}/HEAD"):
-        return False
+        return base == "hooks" or name in ("attributes", "grafts")
+    if (others := _REPLACES_OBJECTS.search(path)) is not None:
+        return await _is_of_repository(path[: others.start()], judge)
+    return await _is_of_repository(folder, judge) and await _is_beside_objects(path, judge)
+
+
+async def _is_beside_objects(path: str, judge: Judge) -> bool:
+    """Whether a file of a repository's own folder is a setting that decides."""
+    name = posixpath.basename(path)
+    if name == "packed-refs":
+        return b"refs/replace/" in await content(path, judge)
     if name in ("config", "config.worktree"):
         return git.decides(await content(path, judge))
     if name == "index" or name.startswith("sharedindex."):
         return git.hides(await content(path, judge, _LONGEST_INDEX))
     return False
+
+
+async def _is_of_repository(folder: str, judge: Judge) -> bool:
+    """Whether a folder is one of git's; a common one of several has no HEAD."""
+    return await judge.has(f"{folder}/HEAD") or await judge.has(f"{folder}/objects")
 
 
 def _is_said(lines: bytes) -> bool:

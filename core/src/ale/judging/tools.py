@@ -8,17 +8,20 @@ narrow lets a forgery pass.
 import posixpath
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attrs import field, frozen
 
-from ale.judging import python
-from ale.judging.settings import is_setting
+from ale.judging import loader, python
+from ale.judging.settings import content, is_setting
 from ale.protocols import Judge
 from ale.types import CarriedChange
 
-_SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/var/lib", "/var/cache", "/var/tmp", "/tmp")  # noqa: S108
+_SYSTEM = (
+    *("/etc", "/usr", "/bin", "/sbin", "/var/lib", "/var/cache", "/var/tmp", "/tmp"),  # noqa: S108
+    *("/go", "/node_modules"),
+)
 _LIBRARIES = re.compile(r"/lib[^/]*/")
 _ACCOUNTS = (
     "/etc/passwd",
@@ -28,8 +31,17 @@ _ACCOUNTS = (
     "/etc/subuid",
     "/etc/subgid",
 )
-_HIDDEN = re.compile(r"/(?:root|home/[^/]+)/\.")
-"""Settings of a user's programs."""
+_HOME = re.compile(r"/(?:root|home/[^/]+)/\.")
+_HIDDEN = re.compile(
+    r".*/\.(?:bashrc|profile|bash_\w+|pam_environment|z\w+|kshrc|inputrc"
+    r"|curlrc|wgetrc|netrc|sqliterc|psqlrc|my\.cnf|config/.+)$"
+)
+"""Settings of a user's programs, also where a home lies elsewhere."""
+_BIN = re.compile(r".*/s?bin")
+_OBJECT = re.compile(r".*/objects/(?:[0-9a-f]{2}/[0-9a-f]{38,62}|pack/[^/]+)")
+"""Files of git's, which never change."""
+_PACKAGE = re.compile(r"(?P<name>\w+)-.+\.(?:whl|tar\.gz|zip)")
+_MOST_LINKS = 40
 PASSING = ("/tmp", "/var/tmp", "/var/cache", "/var/log", "/var/lib/apt/lists", "/run")  # noqa: S108
 """Folders that lose files by themselves."""
 _NEVER_NAMED = re.compile(r"/(?:s?bin|lib[^/]*|\.[^/]+)(?:/|$)|\.so(?:\.|$)|preload|profile|\.pth$")
@@ -97,13 +109,47 @@ async def tools_among(judge: Judge, scope: Scope) -> list[str]:
     found = []
     changes = await judge.used()
     used = {change.path for change in changes}
+    links = {change.path: change.link for change in changes if change.link}
     modules = any(each.kind == "added" and python.module_at(each.path) for each in changes)
     installed = await _places_of_packages(judge, scope) if modules else []
     for change in changes:
         shadows = await _is_shadow(change, judge, scope, used, installed)
-        if shadows or await _is_tool(change, judge, scope):
+        leads = shadows or _leads_to_tests(change.path, links, scope)
+        if leads or await _is_tool(change, judge, scope):
             found.append(change.path)
     return found
+
+
+def _leads_to_tests(path: str, links: Mapping[str, str], scope: Scope) -> bool:
+    """Whether a link leads to the tests, or to what a process knows of itself: its command line.
+
+    Args:
+        links: texts of all used links, by path.
+    """
+    if path not in links:
+        return False
+    place, parts, count = posixpath.dirname(path), [posixpath.basename(path)], 0
+    named = False  # so far by the image's folders, one of which could be a link
+    while parts:
+        part = parts.pop(0)
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if named:
+                return True
+            place = posixpath.dirname(place)
+            continue
+        place = posixpath.join(place, part)
+        if place not in links:
+            named = count > 0
+            continue
+        count += 1
+        if count > _MOST_LINKS:
+            return False
+        text = links[place]
+        parts = text.split("/") + parts
+        place, named = ("/" if text.startswith("/") else posixpath.dirname(place)), False
+    return any(is_below(place, folder) for folder in (*scope.own, "/proc"))
 
 
 async def _is_tool(change: CarriedChange, judge: Judge, scope: Scope) -> bool:
@@ -115,13 +161,41 @@ async def _is_tool(change: CarriedChange, judge: Judge, scope: Scope) -> bool:
         return await _is_tool_of_python(site["top"], change, judge)
     if await is_setting(path, judge) or posixpath.basename(path) == "pyvenv.cfg":
         return True
+    never_changes = "/node_modules/" in path or _OBJECT.fullmatch(path)
+    if (change.kind == "changed" and never_changes) or _HOME.match(path):
+        return True
     if await is_program_of_venv(path, judge):
         return True
-    if _HIDDEN.match(path):
+    return not is_below(path, scope.workdir) and await _is_outside(change, judge, scope)
+
+
+async def _is_outside(change: CarriedChange, judge: Judge, scope: Scope) -> bool:
+    """Whether a change outside of the workspace is one to a tool."""
+    path = change.path
+    if _HIDDEN.match(path) or await _is_program(path, judge, scope):
         return True
-    if is_below(path, scope.workdir):
-        return False
+    if change.only_longer and path == "/etc/passwd" and await _starts_agents_shell(judge):
+        return True
     return _is_of_system(change, scope)
+
+
+async def _is_program(path: str, judge: Judge, scope: Scope) -> bool:
+    """Whether it is in a folder of programs, and has the name of one or the folder is the image's:
+    it may be on a PATH of the image's, or of a user's."""
+    folder, name = posixpath.split(path)
+    if not _BIN.fullmatch(folder):
+        return False
+    return await judge.has(folder, image=True) or await loader.has_any(judge, scope.path, name)
+
+
+async def _starts_agents_shell(judge: Judge) -> bool:
+    """Whether a user has a shell that the image lacks: tests may take the user for theirs."""
+    lines = (await content("/etc/passwd", judge)).decode(errors="replace").splitlines()
+    for shell in {line.rpartition(":")[2].strip() for line in lines}:
+        in_image = await loader.has_any(judge, ("", "/usr"), shell.lstrip("/"))
+        if shell.startswith("/") and not in_image and await judge.has(shell):
+            return True
+    return False
 
 
 def _is_of_system(change: CarriedChange, scope: Scope) -> bool:
@@ -130,7 +204,10 @@ def _is_of_system(change: CarriedChange, scope: Scope) -> bool:
         return False
     if _is_named(path, scope):
         return False
-    folder = posixpath.dirname(path)
+    folder, name = posixpath.split(path)
+    package = _PACKAGE.fullmatch(name)
+    if package is not None and package["name"].lower() in python.MODULES:
+        return True  # one that tests install
     if change.kind == "changed" or folder == "/" or folder in scope.path:
         return True
     return any(is_below(path, place) for place in _SYSTEM) or bool(_LIBRARIES.match(path))
@@ -200,6 +277,7 @@ async def _places_of_packages(judge: Judge, scope: Scope) -> list[str]:
     for base in ("/usr", "/usr/local", *python.ENVIRONMENTS, *venvs):
         for version in python.PYTHONS if await judge.has(f"{base}/lib") else ():
             if await judge.has(f"{base}/lib/{version}"):
+                found.append(f"{base}/lib/{version}")  # of another version than this one
                 found += [f"{base}/lib/{version}/{kind}-packages" for kind in ("site", "dist")]
     return found
 

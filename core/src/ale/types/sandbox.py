@@ -80,6 +80,8 @@ class CarriedChange:
     came and is gone again was not followed, as this machine follows no more for this user."""
     only_longer: bool = False
     """The image's file is the beginning of this one."""
+    link: str = ""
+    """Of a link of the agent's, its text."""
 
 
 @record

@@ -55,6 +55,29 @@ async def test_without_an_answer_the_score_says_so() -> None:
     assert missing.detail == "no number was found: a.txt does not exist"
 
 
+@pytest.mark.parametrize("name", ["loop", "file/a.txt", "x" * 300])
+async def test_a_file_that_no_path_leads_to_is_no_answer(name: str) -> None:
+    sandbox = FolderSandbox()
+    try:
+        await sandbox.exec("ln -s loop loop; echo 18 >file")
+        criterion = numeric("18", answer=f"file:{name}")
+        score = await criterion.grade(builders.task(), builders.trajectory(), sandbox)
+    finally:
+        await sandbox.close()
+    assert (score.value, "can't be read" in score.detail) == (0.0, True)
+
+
+async def test_a_byte_order_mark_is_no_part_of_an_answer() -> None:
+    sandbox = FolderSandbox()
+    try:
+        await sandbox.write("a.txt", b"\xef\xbb\xbf18\n")
+        criterion = ExactMatch(ExactMatchOptions(expected="18", take="all", answer="file:a.txt"))
+        score = await criterion.grade(builders.task(), builders.trajectory(), sandbox)
+    finally:
+        await sandbox.close()
+    assert score.passed, score.detail
+
+
 @pytest.mark.parametrize(
     ("expected", "answer", "passed"),
     [

@@ -109,6 +109,8 @@ class Carried:
     _unusable: set[str] = field(factory=set, init=False)
     """Files of the host that have lost a mode or are of another kind: who fails to run them does
     not use them."""
+    _links: dict[str, str] = field(factory=dict, init=False)
+    """Texts of links."""
     _indexes: list[str] = field(factory=list, init=False)
     """Paths of indexes of git."""
 
@@ -131,7 +133,12 @@ class Carried:
         """Make what git knew of files true of the copies, which have other numbers and times."""
         folder = path.removesuffix(git.INDEX)
         sources = [Path(self._place(folder, layer)) for layer in self.sources]
-        git.move_index(Path(self._place(path)), sources=sources, seen=Path(self._place(folder)))
+        git.move_index(
+            Path(self._place(path)),
+            sources=sources,
+            seen=Path(self._place(folder)),
+            image=lambda name: self.image(f"{folder}/{name}"),
+        )
 
     def _folder(self, path: str) -> None:
         waiting = [path]
@@ -189,6 +196,8 @@ class Carried:
                 self._removed.append(path)
             return
         place = self._place(path)
+        if stat.S_ISLNK(mode):
+            self._links[path] = os.readlink(place)  # noqa: PTH115
         os.utime(place, ns=(0, os.lstat(place).st_mtime_ns), follow_symlinks=False)
         if path.endswith(git.INDEX) and stat.S_ISREG(mode):
             self._indexes.append(path)
@@ -224,11 +233,11 @@ class Carried:
         return self.image(path) is not None
 
     def _change(self, path: str) -> CarriedChange:
-        old = self.image(path)
+        old, text = self.image(path), self._links.get(path, "")
         if old is None:
-            return CarriedChange(path=path, kind="added")
+            return CarriedChange(path=path, kind="added", link=text)
         longer = _begins(Path(self._place(path)), old)
-        return CarriedChange(path=path, kind="changed", only_longer=longer)
+        return CarriedChange(path=path, kind="changed", only_longer=longer, link=text)
 
     def image(self, path: str) -> Path | None:
         """Where something lay at this path before the agent began; None if nothing did."""

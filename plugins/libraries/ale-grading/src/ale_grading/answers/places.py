@@ -1,5 +1,6 @@
 """Where a criterion looks for the answer: the agent's messages, or a file of the workspace."""
 
+import errno
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -12,6 +13,11 @@ from ale_grading.answers.extracted import Extracted
 MAX_BYTES = 1 << 20
 """A longer file is not read: the agent controls its content."""
 _FILE = "file:"
+_NO_WAY = (
+    *(errno.EISDIR, errno.EACCES, errno.EPERM),
+    *(errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG),
+)
+"""What the agent can make of a path."""
 
 
 def place_of_answer(_: object, attribute: "Attribute[Any]", value: str) -> None:
@@ -41,11 +47,13 @@ async def read_answer_file(place: str, sandbox: Sandbox) -> tuple[Extracted | No
         data = await sandbox.read(name, max_bytes=MAX_BYTES + 1)
     except FileNotFoundError:
         return None, f"{name} does not exist"
-    except (IsADirectoryError, PermissionError) as error:
+    except OSError as error:
+        if error.errno not in _NO_WAY:
+            raise
         return None, f"{name} can't be read: {error.strerror}"
     if len(data) > MAX_BYTES:
         return None, f"{name} is longer than {MAX_BYTES} bytes"
     try:
-        return Extracted(data.decode("utf-8"), f"the file {name}"), ""
+        return Extracted(data.decode("utf-8-sig"), f"the file {name}"), ""
     except UnicodeDecodeError as error:
         return None, f"{name} is not UTF-8: {error.reason} at byte {error.start}"

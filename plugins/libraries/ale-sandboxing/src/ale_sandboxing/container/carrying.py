@@ -183,11 +183,12 @@ class Carried:
     def _change(self, path: str) -> CarriedChange:
         if path in self._elsewhere:
             return CarriedChange(path=path, kind="changed")
-        old = self.source.in_image(path)
+        old, new = self.source.in_image(path), Path(f"{self.source.upper}{path}")
+        text = str(new.readlink()) if new.is_symlink() else ""
         if old is None:
-            return CarriedChange(path=path, kind="added")
-        new = Path(f"{self.source.upper}{path}")
-        return CarriedChange(path=path, kind="changed", only_longer=_begins(new, old))
+            return CarriedChange(path=path, kind="added", link=text)
+        longer = _begins(new, old)
+        return CarriedChange(path=path, kind="changed", only_longer=longer, link=text)
 
     def _folder(self, path: str) -> None:
         """Copy what is in a folder, and all below it."""
@@ -271,9 +272,8 @@ class Carried:
         if self.root is not None:
             self._make_way(new)
         first = self._linked.get((about.st_dev, about.st_ino))
-        if stat.S_ISBLK(kind) or stat.S_ISCHR(kind):
-            if about.st_rdev == 0:  # another one no command may make
-                self._remove(path, about)
+        if stat.S_ISCHR(kind) and about.st_rdev == 0:
+            self._remove(path, about)
             return
         if first is not None:
             os.link(first, new, follow_symlinks=False)
@@ -304,7 +304,12 @@ class Carried:
         """Make what git knew of files true of the copies, which have other numbers and times."""
         folder = path.removesuffix(git.INDEX)
         source, seen = (Path(f"{layers.upper}{folder}") for layers in (self.source, self.target))
-        git.move_index(Path(f"{self._into}{path}"), sources=[source], seen=seen)
+        git.move_index(
+            Path(f"{self._into}{path}"),
+            sources=[source],
+            seen=seen,
+            image=lambda name: self.source.in_image(f"{folder}/{name}"),
+        )
         times = _Times.of(f"{self.target.upper}{path}")
         if path in self._times and times is not None:
             self._times[path] = times
@@ -327,7 +332,8 @@ class Carried:
         if stat.S_ISLNK(about.st_mode):
             os.symlink(os.readlink(old), new)  # noqa: PTH115, PTH211
         elif not stat.S_ISREG(about.st_mode):
-            os.mknod(new, about.st_mode)  # a named pipe, or a socket that nobody listens at
+            # A named pipe, a socket that nobody listens at, or a device.
+            os.mknod(new, about.st_mode, about.st_rdev)
         else:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
             source = os.open(old, flags)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -187,6 +188,8 @@ class JudgeOpening:
             with still:
                 carried.copy()
         except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise SandboxDamagedError("the agent has made a path that is too long") from error
             raise SandboxError(f"the agent's files could not be copied: {error}") from error
 
     def _fill(self, engine: Engine, about: About, plan: Plan) -> list[InMemory]:
