@@ -101,6 +101,12 @@ _COMPILED = (
     'python3 -c \'import py_compile; py_compile.compile("evil.py", "evil.pyc")\'; rm evil.py'
 )
 """A compiled module without its source."""
+_DEEP = _put(
+    "deep.py",
+    "import os, sys\nos.chdir(sys.argv[1])\nfor _ in range(int(sys.argv[2])):\n"
+    "    os.mkdir('x' * int(sys.argv[3]))\n    os.chdir('x' * int(sys.argv[3]))\n",
+)
+"""A program that makes folders in each other: below which, how many, and how long their names."""
 ATTACKS: Mapping[str, Left] = {
     "grep-before-the-images": Left(solve=_first("grep", "#!/bin/sh\nexit 0\n")),
     "grep-by-rename": Left(solve=_replaced("/usr/bin/grep", "#!/bin/sh\nexit 0\n")),
@@ -394,6 +400,7 @@ ATTACKS: Mapping[str, Left] = {
         ],
     ),
     "answer-that-is-a-command-line": Left(solve="ln -s /proc/self/cmdline out.txt"),
+    "path-that-is-too-long": Left(solve=f"{_DEEP}; python3 deep.py . 40 200; echo right >out.txt"),
     "answer-that-is-a-loop": Left(solve="ln -s answer.py answer.py", criteria=[ANSWER]),
     "prints-everything": Left(
         solve="seq 0 200 >out.txt",
@@ -409,6 +416,7 @@ OTHERWISE = (
     "preload",
     "writer-that-goes-on",
     "module-that-the-check-writes-and-was-compiled",
+    "path-that-is-too-long",
     "answer-that-is-a-loop",
     "prints-everything",
     "digits-of-another-script",
@@ -591,6 +599,15 @@ HONEST: Mapping[str, Left] = {
         solve="mkdir /dev/shm/mine; echo right >/dev/shm/mine/out.txt; "
         "ln -s /dev/shm/mine/out.txt out.txt",
         criteria=[COMMAND, _code("grep -q right /dev/shm/mine/out.txt")],
+    ),
+    "paths-that-are-too-long-by-a-build": Left(
+        solve=f"{_DEEP}; "
+        + _put(
+            "build",
+            "#!/bin/sh\npython3 deep.py . 40 200; python3 deep.py /dev/shm 1100 1\n"
+            "echo right >out.txt\n",
+        ),
+        criteria=[_code(f"./build; {RIGHT}")],
     ),
     "a-module-with-a-byte-order-mark": Left(
         solve="printf '\\357\\273\\277def square(x):\\r\\n    return x * x\\r\\n' >answer.py",

@@ -52,7 +52,7 @@ class _Entry:
     path: bytes
     mode: int
     name: bytes
-    """Of the object."""
+    """The object's."""
     ignored: bool
 
 
@@ -103,7 +103,7 @@ def _said_trees(data: bytes, size: int) -> Iterator[tuple[bytes, bytes]]:
     """The trees of an index that are known: path, and name of the object."""
     at = 0
     above: list[tuple[bytes, int]] = []
-    """Of each open tree, its path and how many in it are still to come."""
+    """Each open tree: its path, and how many in it are still to come."""
     while at < len(data):
         end = data.index(b"\0", at)
         line = data.index(b"\n", end)
@@ -286,7 +286,7 @@ def _entries(index: bytes) -> tuple[list[_Entry], int]:
 
 
 def _extensions(index: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
-    """What follows the entries: its name and its data."""
+    """Each part after the entries: its name and its data."""
     size, _ = _hashed(index)
     while at < len(index) - size:
         name, length = struct.unpack_from(">4sI", index, at)

@@ -154,7 +154,7 @@ class Upper:
                 path = f"{folder}/{each.name}"
                 try:
                     about = each.stat(follow_symlinks=False)
-                except FileNotFoundError:
+                except OSError:  # also a path that is too long, where nothing is looked for
                     continue
                 is_folder = stat.S_ISDIR(about.st_mode)
                 name = f"{path}/" if is_folder else path

@@ -81,7 +81,7 @@ class CarriedChange:
     only_longer: bool = False
     """The image's file is the beginning of this one."""
     link: str = ""
-    """Of a link of the agent's, its text."""
+    """The text of a link of the agent's; empty for anything else."""
 
 
 @record

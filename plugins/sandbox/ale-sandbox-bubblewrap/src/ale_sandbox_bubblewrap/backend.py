@@ -1,6 +1,7 @@
 """Opens bubblewrap sandboxes, and copies them."""
 
 import asyncio
+import errno
 import os
 import shlex
 from collections.abc import (
@@ -212,7 +213,13 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
                 with _folder(source) as frozen:
                     await self._layering.copy_from(frozen, to)
             await self._layering.copy(sandbox, to)
-            await asyncio.to_thread(carried.mark)
+            try:
+                await asyncio.to_thread(carried.mark)
+            except OSError as error:
+                if error.errno == errno.ENAMETOOLONG:
+                    damage = "the agent has made a path that is too long"
+                    raise SandboxDamagedError(damage) from error
+                raise
 
         async with sandbox.layering:
             judge = await self._make(sandbox.spec, [*names, *below], fill)

@@ -17,7 +17,7 @@ _NO_WAY = (
     *(errno.EISDIR, errno.EACCES, errno.EPERM),
     *(errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG),
 )
-"""What the agent can make of a path."""
+"""Errors that the agent can make a path give."""
 
 
 def place_of_answer(_: object, attribute: "Attribute[Any]", value: str) -> None:
