@@ -79,10 +79,11 @@ def test_calls_and_files_of_the_best_and_the_worst(page: Page, served: str, runs
 
 
 def test_a_call_that_is_made_more_often_is_told(page: Page, served: str, runs: Path) -> None:
-    again = acted("shell", command="pytest")
-    write(runs / "group", made(0, 1.0, LOOK, again, again, again), made(1, 0.0, LOOK, again))
+    again, other = acted("shell", command="pytest"), acted("shell", command="true")
+    best = made(0, 1.0, LOOK, again, again, again)
+    write(runs / "group", best, made(1, 0.0, LOOK, other, again))
     sides, _ = shown(page, served)
-    assert sides == [["turn 2 shell pytest", "turn 3 shell pytest"], []]
+    assert sides == [["turn 2 shell pytest", "turn 3 shell pytest"], ["turn 1 shell true"]]
 
 
 def test_what_differs_by_reward_alone_is_said(page: Page, served: str, runs: Path) -> None:
