@@ -358,6 +358,8 @@ def test_episodes_are_found_by_all_that_is_known_of_them(folder: Path, ale: Ale)
     assert found("--failed", "exists") == [second]
     assert found("--text", '"no such file"') == [second]
     assert found("--text", "file0") == [first]
+    assert found("--text", r"/at file0\.|No (such|nothing) file/") == [first, second]
+    assert found("--text", r"such /f[a-z]+e or/") == [second]
     assert found("--text", "sigma") == []  # the system's prompt is not searched
     assert found("--tool", "shell", "--model", "m", "--task", "rename", "--stop", "finished")
     assert found("--split", "evaluation") == []

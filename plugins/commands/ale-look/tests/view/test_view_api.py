@@ -243,7 +243,7 @@ def test_a_name_that_may_be_in_what_is_not_read_yet_is_not_refused(
     assert client.get("/api/search.json?failed=later").status_code == 400
     monkeypatch.setattr(Catalog, "reading", property(lambda _: True))
     found = client.get("/api/search.json?failed=later").json()
-    assert found == {"rows": [], "more": False, "reading": True}
+    assert found == {"rows": [], "more": False, "reading": True, "partly": False}
 
 
 def test_words_and_filters_find_episodes_with_the_turn(client: TestClient) -> None:

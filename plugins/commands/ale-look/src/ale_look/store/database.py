@@ -34,6 +34,7 @@ from sqlalchemy.exc import (
 
 from ale.errors import InputError, NotUsableError, StoreError
 from ale.files import restrict
+from ale_look.store.patterns import matches
 
 FILE = "index.sqlite"
 """Name of the database, beside the run directories or in the cache."""
@@ -213,6 +214,7 @@ def _prepare(connection: Any, _: object) -> None:
         connection.execute(f"PRAGMA {setting}")
     # SQLite's own changes only A to Z, and a search in any case compares what it gives.
     connection.create_function("lower", 1, _lower, deterministic=True)
+    connection.create_function("matches", 2, matches, deterministic=True)
 
 
 def _lower(text: str | None) -> str | None:

@@ -64,7 +64,8 @@ _FILTERS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--text",
         metavar="WORDS",
-        help='Words that must all occur in one turn: ls "no such file" (in this order).',
+        help='Words that must all occur in one turn: ls "no such file" (in this order); '
+        "/PATTERN/ is a regular expression.",
     ),
     run_filters,
 )

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from attrs import frozen
@@ -29,15 +30,19 @@ from sqlalchemy import (
     text,
     union,
 )
+from sqlalchemy.exc import OperationalError
 
 from ale.errors import InputError
 from ale.strict import nearest
 from ale_look.store import schema
 from ale_look.store.listing import Order, RunFilters, chosen_runs
+from ale_look.store.patterns import compiled, out_of_time, split_pattern
 
 FEW = 2000
 FEW_WITH_TEXT = 15_000
 """More: whether one episode has a word is asked of the index of words, which takes longer."""
+_MOST_MATCHED = 64
+"""Episodes whose turns are matched by one query."""
 _E = schema.episodes.c
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(
@@ -86,7 +91,8 @@ class Filters:
     """Only episodes that failed this criterion."""
     text: str | None = None
     """Words of which one turn has all; those in double quotes in this order. Of scripts without
-    spaces between words, such as Chinese, parts of the text.
+    spaces between words, such as Chinese, parts of the text. ``/PATTERN/`` is a regular expression
+    that one turn matches, see `ale_look.store.patterns`.
     """
     also: Sequence[int] = ()
     """Numbers of episodes that pass `text` whatever their turns say."""
@@ -102,6 +108,8 @@ class _Condition:
     """The episodes that pass, where an index has them."""
     few: int = FEW
     """Number of them below which this is cheaper than to visit all in order."""
+    matched: bool = False
+    """It takes the text of every turn."""
 
 
 def _indexed(holds: Callable[[Column], ColumnElement[bool]]) -> _Condition:
@@ -121,9 +129,11 @@ def find(
 ) -> list[dict[str, Any]]:
     """The first `limit` episodes in this order, as columns of `episodes`, their run and prompt.
 
-    ``best`` and ``worst`` leave out broken ones.
+    ``best`` and ``worst`` leave out broken ones. Within `time_limit` there may be fewer, if a
+    regular expression is asked for.
     """
-    conditions = [*_conditions(connection, filters)]
+    # Those are last: they are matched in the order of the answer, and not before it is known.
+    conditions = [each for each in _conditions(connection, filters) if not each.matched]
     if order in ("best", "worst"):
         conditions.append(_Condition(lambda column: column("reward").is_not(None)))
     query = select(schema.episodes)
@@ -132,8 +142,31 @@ def find(
     else:
         query = query.where(*(each.holds(_plainly) for each in conditions))
         query = query.order_by(*_ordered(order, _plainly))
-    rows = [dict(row) for row in connection.execute(query.limit(limit)).mappings()]
+    pattern = None if filters.text is None else split_pattern(filters.text).pattern
+    if pattern is None:
+        rows = [dict(row) for row in connection.execute(query.limit(limit)).mappings()]
+    else:
+        rows = [*islice(_matching_rows(connection, query, pattern, filters.also), limit)]
     return _with_names(connection, rows)
+
+
+def _matching_rows(
+    connection: Connection, query: Select[Any], pattern: str, also: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+    """The rows of episodes that a regular expression matches, until a limit of time has come."""
+    turns, found = schema.turns.c, connection.execute(query).mappings()
+    size = 1
+    while batch := found.fetchmany(size):
+        size = min(2 * size, _MOST_MATCHED)
+        which = turns.episode.in_([row["id"] for row in batch])
+        asked = select(turns.episode).where(which, func.matches(pattern, turns.text))
+        try:
+            matched = {*connection.scalars(asked), *also}
+        except OperationalError:
+            if out_of_time():
+                return
+            raise
+        yield from (dict(row) for row in batch if row["id"] in matched)
 
 
 def _as_sqlite_likes_it(
@@ -224,8 +257,12 @@ def _conditions(connection: Connection, filters: Filters) -> Iterator[_Condition
     yield from _of_the_row(filters)
     yield from _of_the_parts(filters)
     if filters.text is not None:
-        words = _with_text(filters.text, connection.dialect.name == "sqlite")
-        yield _or_one_of(words, filters.also) if filters.also else words
+        words, pattern = split_pattern(filters.text)
+        sqlite = connection.dialect.name == "sqlite"
+        found = [_with_text(words, sqlite)] if words or pattern is None else []
+        found += [] if pattern is None else [_matching(pattern, sqlite)]
+        for each in found:
+            yield _or_one_of(each, filters.also) if filters.also else each
 
 
 def _of_the_run(filters: Filters) -> Iterator[_Condition]:
@@ -295,10 +332,22 @@ def _part(episode: ColumnElement[int], condition: ColumnElement[bool]) -> _Condi
     return _Condition(lambda _: one, select(episode).where(condition))
 
 
-def _with_text(wanted: str, sqlite: bool) -> _Condition:
-    phrases = phrases_of(wanted)
+def _matching(pattern: str, sqlite: bool) -> _Condition:
+    """Episodes of which one turn matches a regular expression: no index finds them."""
+    compiled(pattern)
+    if not sqlite:
+        message = "regular expressions are for a database in a file; this one is of PostgreSQL"
+        raise InputError.of(message, path="text", hint="search for words, or name a file: --store")
+    turns = schema.turns.c
+    found = select(turns.id).where(turns.episode == _E.id, func.matches(pattern, turns.text))
+    exists = found.correlate(schema.episodes).exists()
+    return _Condition(lambda _: exists, matched=True)
+
+
+def _with_text(words: str, sqlite: bool) -> _Condition:
+    phrases = phrases_of(words)
     if not phrases:
-        raise InputError.of(f"there is no word in {wanted!r}", file="--text")
+        raise InputError.of(f"there is no word in {words!r}", file="--text")
     turns = schema.turns.c
     unspaced = [phrase for phrase in phrases if _UNSPACED.search("".join(phrase))]
     indexed = [phrase for phrase in phrases if phrase not in unspaced]
@@ -307,11 +356,11 @@ def _with_text(wanted: str, sqlite: bool) -> _Condition:
     ]
     tables: list[Any] = [schema.turns]
     if indexed and sqlite:
-        words = text("turn_words MATCH :wanted").bindparams(
+        asked = text("turn_words MATCH :wanted").bindparams(
             wanted=" ".join(f'"{" ".join(phrase)}"' for phrase in indexed)
         )
         rowid: ColumnElement[int] = literal_column("turn_words.rowid")
-        holds.append(and_(words, rowid == turns.id))
+        holds.append(and_(asked, rowid == turns.id))
         tables.append(text("turn_words"))
     elif indexed:
         simple: ColumnElement[str] = literal_column("'simple'::regconfig")
@@ -331,7 +380,7 @@ def _or_one_of(condition: _Condition, numbers: Sequence[int]) -> _Condition:
 
     ids = condition.ids
     both = None if ids is None else union(ids, numbered(numbers))
-    return _Condition(holds, both, condition.few)
+    return _Condition(holds, both, condition.few, condition.matched)
 
 
 def phrases_of(wanted: str) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, get_args
 
 from attrs import evolve
@@ -12,6 +13,7 @@ from ale.text import shorten, visible
 from ale_look.store import schema
 from ale_look.store.finding import Filters, check_names, find, pattern_of, phrases_of
 from ale_look.store.listing import Order
+from ale_look.store.patterns import compiled, split_pattern, time_limit
 from ale_look.view.catalog import Catalog
 from ale_look.view.noted import noted
 
@@ -30,6 +32,10 @@ _NUMBERS: Mapping[str, type[int] | type[float]] = {
 _PROMPT = 120
 _EXCERPTS = 3
 """Excerpts of one episode."""
+PATIENCE_S = 5.0
+"""Seconds for which episodes are matched against a regular expression."""
+_MATCHES = 200
+"""Matches of one turn that an excerpt is chosen from."""
 
 
 def search(catalog: Catalog, asked: Mapping[str, str]) -> dict[str, Any]:
@@ -47,7 +53,7 @@ def search(catalog: Catalog, asked: Mapping[str, str]) -> dict[str, Any]:
     filters = _filters(catalog, asked, words)
     # What has not been read yet may have the name.
     reading = catalog.reading
-    with catalog.database.reading() as connection:
+    with catalog.database.reading() as connection, time_limit(PATIENCE_S) as limit_of_time:
         if not reading:
             check_names(connection, filters)
         notes = _notes(connection, catalog, asked, words)
@@ -59,14 +65,17 @@ def search(catalog: Catalog, asked: Mapping[str, str]) -> dict[str, Any]:
     for number, made in notes.items():
         excerpts[number] = [*made, *excerpts.get(number, ())][:_EXCERPTS]
     found = [_row(row, keys, excerpts) for row in rows[:limit] if row["path"] in keys]
-    return {"rows": found, "more": more, "reading": reading}
+    # `partly`: the episodes after these were not looked at.
+    return {"rows": found, "more": more, "reading": reading, "partly": limit_of_time.over}
 
 
 def _notes(
     connection: Connection, catalog: Catalog, asked: Mapping[str, str], words: str
 ) -> dict[int, list[dict[str, Any]]]:
-    """By episode, the parts of notes with all the words."""
+    """By episode, the parts of notes with all the words and the regular expression."""
+    words, pattern = split_pattern(words)
     patterns = [pattern_of(each) for each in phrases_of(words)]
+    patterns += [] if pattern is None else [compiled(pattern)]
     if not patterns:
         return {}
     paths = [catalog.path(asked["run"])] if asked.get("run") else catalog.find().values()
@@ -126,11 +135,15 @@ def _row(
 def _excerpts(
     connection: Connection, episodes: Sequence[int], words: str
 ) -> dict[int, list[dict[str, Any]]]:
-    """The first turns of each episode with all the words, and the text where most of them are."""
+    """The first turns of each episode with all the words, and the text where most of them are.
+
+    If there is a regular expression, those that match it.
+    """
+    words, pattern = split_pattern(words)
     phrases = phrases_of(words)
-    if not phrases or not episodes:
+    patterns = [pattern_of(each) for each in phrases] if pattern is None else [compiled(pattern)]
+    if not patterns or not episodes:
         return {}
-    patterns = [pattern_of(each) for each in phrases]
     turns = schema.turns.c
     query = select(turns.episode, turns.turn, turns.text).where(turns.episode.in_(episodes))
     found: dict[int, list[dict[str, Any]]] = {}
@@ -140,18 +153,25 @@ def _excerpts(
     return found
 
 
+def _spans(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Where the pattern stands; an empty match is a mark of nothing."""
+    found = (match.span() for match in islice(pattern.finditer(text), _MATCHES))
+    return (span for span in found if span[1] > span[0])
+
+
 def _excerpt(text: str, patterns: Sequence[re.Pattern[str]]) -> list[list[Any]] | None:
     """The part of the text with most of the words, in pieces: whether it is one of them, and the
     piece.
 
     None unless all of them stand in the text.
     """
-    found = sorted((m.span(), n) for n, each in enumerate(patterns) for m in each.finditer(text))
+    found = sorted((span, n) for n, each in enumerate(patterns) for span in _spans(each, text))
     if len({n for _, n in found}) < len(patterns):
         return None
     first = _densest(found)
-    part = text[max(0, first - _AROUND) : first + 2 * _AROUND]
-    return [[hit, visible(piece)] for hit, piece in _pieces(part, patterns)]
+    begin, end = max(0, first - _AROUND), first + 2 * _AROUND
+    inside = [(max(begin, a), min(end, b)) for (a, b), _ in found if b > begin and a < end]
+    return [[hit, visible(piece)] for hit, piece in _pieces(text, begin, end, inside)]
 
 
 def _densest(found: Sequence[tuple[tuple[int, int], int]]) -> int:
@@ -170,12 +190,14 @@ def _densest(found: Sequence[tuple[tuple[int, int], int]]) -> int:
     return found[max(range(len(found)), key=worth)][0][0]
 
 
-def _pieces(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[tuple[bool, str]]:
-    spans = sorted(match.span() for pattern in patterns for match in pattern.finditer(text))
-    at = 0
+def _pieces(
+    text: str, begin: int, end: int, spans: Sequence[tuple[int, int]]
+) -> Iterator[tuple[bool, str]]:
+    """The part of a text, in pieces: whether it is one of the spans, and the piece."""
+    at = begin
     for start, stop in spans:
         if start >= at:
             yield False, text[at:start]
             yield True, text[start:stop]
             at = stop
-    yield False, text[at:]
+    yield False, text[at:end]

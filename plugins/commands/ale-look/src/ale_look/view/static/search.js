@@ -19,7 +19,7 @@ const Hit = ({ row }) => html`<li class="hit"><div><${Reward} value=${row.reward
   <small> in <a href=${link(["run", row.key])}>${row.run_id}</a> · ${moment(row.started)} · ${counted(row.n_turns, "turn")}${row.n_errors > 0 && ` · ${counted(row.n_errors, "failed call")}`}${row.model && ` · ${row.model}`}</small></div>
   ${row.excerpts.map((found) => html`<${Excerpt} row=${row} found=${found} />`)}${!row.excerpts.length && html`<small class="prompt">${row.prompt}</small>`}</li>`;
 
-const Answer = ({ answer, more }) => html`<p class="note" role="status">${counted(answer.rows.length, "episode")}${answer.more ? ", and more" : ""}${answer.reading ? "; still reading what is new" : ""}, in ${whole(answer.took)} ms</p>
+const Answer = ({ answer, more }) => html`<p class="note" role="status">${counted(answer.rows.length, "episode")}${answer.more ? ", and more" : ""}${answer.reading ? "; still reading what is new" : ""}${answer.partly ? "; the time ran out before all episodes were matched: add words, a run or a task" : ""}, in ${whole(answer.took)} ms</p>
   <ol class="hits">${answer.rows.map((row) => html`<${Hit} key=${`${row.key} ${row.offset}`} row=${row} />`)}</ol>
   ${answer.more && html`<button type="button" onClick=${more}>Show more</button>`}`;
 
@@ -44,7 +44,7 @@ export const Search = ({ query }) => {
   }, [asked]);
   const field = ([name, title]) => html`<label key=${name}><small>${title}</small><input inputmode=${NUMBERS.includes(name) ? "decimal" : "text"} value=${given[name] || ""} onInput=${(e) => replaceQuery({ [name]: e.target.value })} /></label>`;
   const choice = (name, title, options) => html`<label key=${name}><small>${title}</small><select value=${given[name] || options[0]} onChange=${(e) => replaceQuery({ [name]: e.target.value })}>${options.map((each) => html`<option value=${each}>${each || "any"}</option>`)}</select></label>`;
-  return html`<h1 class="hidden">Search</h1><input type="search" class="big" ref=${box} aria-label="words" placeholder=${"whole words of one turn, \"in this order\""} value=${given.q || ""} onInput=${(e) => replaceQuery({ q: e.target.value })} />
+  return html`<h1 class="hidden">Search</h1><input type="search" class="big" ref=${box} aria-label="words" placeholder=${"whole words of one turn, \"in this order\", /regular expression/"} value=${given.q || ""} onInput=${(e) => replaceQuery({ q: e.target.value })} />
     <div class="fields">${FIELDS.map(field)}${CHOICES.map(([name, options]) => choice(name, name, options))}
       <label><small>broken</small><select value=${given.broken || ""} onChange=${(e) => replaceQuery({ broken: e.target.value })}><option value="">any</option><option value="0">no</option><option value="1">yes</option></select></label>
       ${choice("order", "order", ORDERS)}</div>
