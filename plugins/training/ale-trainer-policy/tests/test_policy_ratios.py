@@ -25,11 +25,11 @@ def trainer_of(llm: Any, folder: Path | None, **fields: Any) -> Any:
     return made
 
 
-def rows(folder: Path, step: int = 0) -> dict[str, Any]:
+def rows(folder: Path, step: int = 0, key: str = "log_ratios") -> dict[str, Any]:
     lines = (folder / "ratios" / f"{step:05d}.jsonl").read_text().splitlines()
     found = [json.loads(line) for line in lines]
     assert len({row["episode_id"] for row in found}) == len(found)
-    return {row["episode_id"]: row["log_ratios"] for row in found}
+    return {row["episode_id"]: row[key] for row in found}
 
 
 def logps(model: Any, ids: list[int]) -> list[float]:
@@ -55,6 +55,24 @@ async def test_a_tokens_ratio_is_of_the_last_pass_over_the_sampler(
     wanted = [p - q for p, q in zip(now[1:4], (-1.0, -2.0, -3.0), strict=True)]
     assert first == pytest.approx(wanted, abs=1e-3)
     assert second == pytest.approx([now[5] + 0.5], abs=1e-3)
+
+
+async def test_a_tokens_entropy_is_of_what_it_was_drawn_from(
+    make_llm: Callable[..., Any], lab: Any, tmp_path: Path
+) -> None:
+    turns = [
+        lab.TokenTurn(prompt=[1, 2], output=[7, 8, 9], logps=[-1.0, -2.0, -3.0]),
+        lab.TokenTurn(prompt=[1, 2, 7, 8, 9, 5], output=[6], logps=[-0.5]),
+    ]
+    batch = lab.batch_of(lab.credited(lab.TokenEpisode(turns=turns)))
+    llm = make_llm()
+    with torch.no_grad():
+        scores = llm.policy.model(torch.tensor([[1, 2, 7, 8, 9, 5]])).logits[0].log_softmax(-1)
+    before = (-(scores.exp() * scores).sum(-1)).tolist()
+    await trainer_of(llm, tmp_path).step(batch)
+    first, second = rows(tmp_path, key="entropies")["0-t-0"]
+    assert first == pytest.approx(before[1:4], abs=1e-3)
+    assert second == pytest.approx([before[5]], abs=1e-3)
 
 
 async def test_the_distance_to_the_sampler_is_estimated_over_what_it_said(

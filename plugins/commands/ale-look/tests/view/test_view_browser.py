@@ -30,6 +30,7 @@ HOSTILE = (
     "<a href='javascript:window.owned=1'>x</a>"
     "{{constructor.constructor('window.owned=1')()}}<!--\u202eevil\u202c"
 )
+FINISHED = Stop(reason="finished")
 ANSI = (
     "\x1b[31mred\x1b[0m \x1b[1;38;5;196mbright\x1b[0m \x1b]0;title\x07\x1b[2J\x1b[Hplain\n10%\r20%"
 )
@@ -344,3 +345,26 @@ def test_ten_megabytes_are_shown_at_once(page: Page, served: str, runs: Path) ->
     page.until("document.querySelectorAll('.turn').length === 105")
     print(f"10 MB shown after {time.monotonic() - begun:.2f} s")
     assert time.monotonic() - begun < 5
+
+
+def test_tokens_have_the_entropy_that_the_trainer_stored(
+    page: Page, served: str, runs: Path
+) -> None:
+    tokens = Trajectory(turns=(turn("Go.", tokens=3), turn("On.", tokens=1)), stop=FINISHED)
+    path = write_run(runs / "tokens", attempt(0, trajectory=tokens))
+    row = {"episode_id": "0-rename-0", "log_ratios": [[0.1, 0.2, 0.3], None]}
+    (path / "ratios").mkdir()
+    file = path / "ratios" / "00000.jsonl"
+    file.write_text(json.dumps({**row, "entropies": [[1.25, None, 0.5], None]}))
+    button = "[...document.querySelectorAll('button')].find((e) => e.innerText.includes('sampled'))"
+    cells = (
+        "[...document.querySelectorAll('.short tbody tr')].map((e) => e.children[5].textContent)"
+    )
+    for shown in (["1.2500", "-", "0.5000", "-"], ["-"] * 4):
+        page.open("about:blank")
+        page.open(address(served, "/run/tokens/e/0/0-rename-0"))
+        page.until(button)
+        page.value(f"{button}.click()")
+        page.until("document.querySelectorAll('.short tbody tr').length === 4")
+        assert page.value(cells) == shown
+        file.write_text(json.dumps(row))  # as an earlier version has written it

@@ -74,6 +74,8 @@ class MetricsAccumulator:
     log_ratios: dict[str, Floats] = field(factory=dict)
     """log pi_theta - log mu_old of each token of an episode, (T,), from the last pass over it, by
     episode id; NaN for forced tokens."""
+    entropies: dict[str, Floats] = field(factory=dict)
+    """Entropy of the distribution before each of them, likewise, nats."""
 
     def add(self, datum: Datum, measured: Measured) -> None:
         """Add a pass with a finite loss."""
@@ -81,14 +83,16 @@ class MetricsAccumulator:
         sampled = datum.sampled & (datum.weight != 0)
         self._add_terms(datum, terms, sampled)
         trained = sampled | (datum.imitation != 0) | (datum.regularised != 0)
-        self._values["entropy"].append(measured.entropy.double().cpu().numpy()[trained])
+        entropy = measured.entropy.double().cpu().numpy()
+        self._values["entropy"].append(entropy[trained])
         logp = measured.logp.double().cpu().numpy()
         log_ratio = logp - datum.behaviour_logp
         self._log_weights.append(log_ratio[sampled])
         self._values["kl_rollout"].append(_k3(log_ratio)[datum.sampled])
-        of_sampled = by_sample(datum.samples, np.where(datum.sampled, log_ratio, np.nan))
-        for sample, own in zip(datum.samples, of_sampled, strict=True):
-            self.log_ratios[sample.episode] = own
+        for values, kept in ((log_ratio, self.log_ratios), (entropy, self.entropies)):
+            of_sampled = by_sample(datum.samples, np.where(datum.sampled, values, np.nan))
+            for sample, own in zip(datum.samples, of_sampled, strict=True):
+                kept[sample.episode] = own
         self._losses["loss"] += float(terms.loss.detach())
         if measured.value is not None and datum.value_weight.any():
             self._add_value(datum, measured.value)

@@ -1,6 +1,6 @@
-"""``ratios/<step>.jsonl`` of a run directory: each token's log ratio to the sampler.
+"""``ratios/<step>.jsonl`` of a run directory: each token's log ratio to the sampler and entropy.
 
-`ale report` reads the format and colours the text by it. The numbers are those of the step's last
+`ale view` and `ale report` read the format. The numbers are those of the step's last
 pass over the episode; no extra forward pass is run.
 """
 
@@ -17,11 +17,15 @@ from ale.types import Batch, Turn
 from ale_trainer_policy.samples import Floats, Sample
 
 DIGITS = 4
-"""Decimals stored: a log ratio's error is at most 5e-5, and the file a third of the size."""
+"""Decimals stored: an error is at most 5e-5, and the file a third of the size."""
 
 
 def write_ratios(
-    folder: Path, batch: Batch, samples: Sequence[Sample], log_ratios: Mapping[str, Floats]
+    folder: Path,
+    batch: Batch,
+    samples: Sequence[Sample],
+    log_ratios: Mapping[str, Floats],
+    entropies: Mapping[str, Floats],
 ) -> None:
     """Write the file of a step atomically; a file of an earlier attempt is replaced.
 
@@ -31,6 +35,7 @@ def write_ratios(
         samples: those of the batch's episodes.
         log_ratios: by episode, log pi_theta - log mu_old of each token of its sample, nats.
             Episodes that are missing here get no line; NaN becomes null.
+        entropies: likewise, of the policy's distribution before each token, nats.
 
     Raises:
         StoreError: the file can't be written.
@@ -42,8 +47,11 @@ def write_ratios(
             name = rollout.episode.id
             if name in log_ratios:
                 turns = rollout.episode.trajectory.turns
-                found = _by_turn(turns, by_episode[name], log_ratios[name])
-                lines.append({"episode_id": name, "log_ratios": found})
+                known = {"log_ratios": log_ratios[name], "entropies": entropies[name]}
+                rows = {
+                    key: _by_turn(turns, by_episode[name], values) for key, values in known.items()
+                }
+                lines.append({"episode_id": name, **rows})
     path = folder / f"{batch.step:05d}.jsonl"
     write_lines(path, lines, hint="trainer.keep_ratios: false writes no ratios")
 
@@ -62,8 +70,8 @@ def write_lines(path: Path, lines: Sequence[Mapping[str, Any]], hint: str = "") 
         raise StoreError("; ".join(filter(None, [message, hint]))) from error
 
 
-def _by_turn(turns: Sequence[Turn], sample: Sample, log_ratio: Floats) -> list[list[float] | None]:
-    rounded = np.round(log_ratio, DIGITS) + 0.0  # no -0.0
+def _by_turn(turns: Sequence[Turn], sample: Sample, values: Floats) -> list[list[float] | None]:
+    rounded = np.round(values, DIGITS) + 0.0  # no -0.0
     found: list[list[float] | None] = []
     for number, turn in enumerate(turns):
         trace = turn.completion.tokens

@@ -240,7 +240,8 @@ class PolicyTrainer:
             bad = self._learn(learner, samples, accumulator)
             run = self._context.run_directory
             if self._keeps_ratios and run is not None:
-                write_ratios(run / "ratios", batch, read.samples, accumulator.log_ratios)
+                found = (accumulator.log_ratios, accumulator.entropies)
+                write_ratios(run / "ratios", batch, read.samples, *found)
             if accumulator.counts["updates"]:
                 self._version += 1
                 self._old_policy.store_version(self._version, learner)

@@ -140,6 +140,7 @@ class Watched:
         step = self._learned_in(run, episode)
         name = (episode.step if step is None else step, episode.id)
         ratios = log_ratios(self.path, {name}).get(episode.id, ())
+        entropies = log_ratios(self.path, {name}, "entropies").get(episode.id, ())
         left, turns = TOKENS, []
         for number, turn in enumerate(episode.trajectory.turns):
             trace = turn.completion.tokens
@@ -154,6 +155,7 @@ class Watched:
                     "logprobs": trace.logprobs[:n],
                     "versions": trace.policy_versions[:n],
                     "ratios": ratios[number] if number < len(ratios) else None,
+                    "entropies": entropies[number] if number < len(entropies) else None,
                     "left_out": len(trace.output_ids) - n,
                 }
             )

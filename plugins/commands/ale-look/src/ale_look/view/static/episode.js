@@ -63,12 +63,12 @@ const Schemes = ({ about, names, error, columns }) => {
 
 // A token, coloured as its text would be; the trainer's ratio where it was stored.
 const ids = (turn) => turn.ids.map((id, i) => html`<tr><td class="num">${i}</td><td class="num">${id}</td><td class="num" style=${{ backgroundColor: shade(-1, -turn.logprobs[i] / 5, 0.55) }}>${Math.exp(turn.logprobs[i]).toPrecision(4)}</td>
-  <td class="num">${plain(turn.logprobs[i], 4)}</td><td class="num" style=${{ backgroundColor: turn.ratios?.[i] ? shade(turn.ratios[i], Math.abs(turn.ratios[i]), 0.6) : "" }}>${Number.isFinite(turn.ratios?.[i]) ? Math.exp(turn.ratios[i]).toPrecision(4) : "-"}</td><td class="num">${turn.versions[i]}</td></tr>`);
+  <td class="num">${plain(turn.logprobs[i], 4)}</td><td class="num" style=${{ backgroundColor: turn.ratios?.[i] ? shade(turn.ratios[i], Math.abs(turn.ratios[i]), 0.6) : "" }}>${Number.isFinite(turn.ratios?.[i]) ? Math.exp(turn.ratios[i]).toPrecision(4) : "-"}</td><td class="num" style=${{ backgroundColor: Number.isFinite(turn.entropies?.[i]) ? shade(-1, turn.entropies[i] / 3, 0.55) : "" }}>${Number.isFinite(turn.entropies?.[i]) ? plain(turn.entropies[i], 4) : "-"}</td><td class="num">${turn.versions[i]}</td></tr>`);
 const Tokens = ({ run, offset }) => {
   const [state, set] = useState({});
   useEffect(() => { get(runPath(run, `/tokens/${offset}`)).then((turns) => set({ turns }), (error) => set({ error })); }, [run, offset]);
   if (!state.turns) return html`<${Problem} error=${state.error} />`;
-  return state.turns.map((turn, i) => html`<h4>turn ${i}${turn ? `: ${counted(turn.prompt, "token")} of the prompt` : ": no tokens"}</h4>${turn && html`<div class="scroll short"><table><thead><tr>${["", "id", "probability", "log-probability", "ratio", "policy"].map((name) => html`<th class="num">${name}</th>`)}</tr></thead><tbody>${ids(turn)}</tbody></table></div>
+  return state.turns.map((turn, i) => html`<h4>turn ${i}${turn ? `: ${counted(turn.prompt, "token")} of the prompt` : ": no tokens"}</h4>${turn && html`<div class="scroll short"><table><thead><tr>${["", "id", "probability", "log-probability", "ratio", "entropy", "policy"].map((name) => html`<th class="num">${name}</th>`)}</tr></thead><tbody>${ids(turn)}</tbody></table></div>
     ${turn.left_out > 0 && html`<p class="note">${counted(turn.left_out, "more token")}</p>`}`}`);
 };
 
