@@ -23,7 +23,7 @@ _QUOTED = re.compile(r"(?P<before>.*?)(?:^|\s)/(?P<pattern>.+)/(?P<after>(?:\s.*
 
 
 class Wanted(NamedTuple):
-    """What was asked for: words, and a regular expression or none."""
+    """The words and the regular expression of a search; None without one."""
 
     words: str
     pattern: str | None

@@ -156,6 +156,7 @@ def _turn(
             for message in change.messages
         ],
         "dropped": sum(change.stop - change.start for change in turn.replaced),
+        "s": round(turn.duration_s, 3),
         "forced": completion.forced,
         "reasoning": clipped(completion.message.reasoning or "", most),
         "tokens": 0 if tokens is None else len(tokens.output_ids),

@@ -8,6 +8,7 @@ import { Worth } from "./worth.js";
 import { Branches } from "./branches.js";
 import { Diff, changesIn } from "./diff.js";
 import { Marking, NotesOn, marked, useNotes } from "./notes.js";
+import { Replay } from "./replay.js";
 import { Evidence, LEGENDS, Reason, Turn, beginnings, parsed, scoreText, shade } from "./turns.js";
 
 const most = (weights) => Math.max(0, ...weights.map(Math.abs));
@@ -211,6 +212,7 @@ export const Episode = ({ about, changes, run, offset, id, query }) => {
     <${NotesOn} about=${about} turn=${null} ...${notebook} />
     <${Branches} branches=${episode.branches} turn=${turn} jump=${jump} />
     <${Changes} episode=${episode} jump=${jump} />
+    <${Replay} episode=${episode} raw=${raw} query=${query} jump=${jump} />
     <${Valued} run=${run} episode=${episode} />
     <div class="tools"><div class="strips">${[...columns, ...scorers].map((column) => html`<div><small>${column.name}</small><${Strip} column=${column} firsts=${firsts} jump=${jump} /></div>`)}</div>
       <div class="rowed"><${Cut} episode=${episode} columns=${columns} />
