@@ -82,7 +82,7 @@ def test_calls_are_stepped_through_in_their_times(page: Page, served: str, playe
 
 def test_a_film_runs_faster_and_stands(page: Page, played: Path) -> None:
     page.open(f"{report_of(played)}#/run/played/e/0/0-rename-0?replay=0")
-    page.until("document.activeElement.matches('.replay')")
+    page.until("document.activeElement?.matches('.replay')")
     for _ in range(9):
         press(page, ">")
     page.until("document.querySelector('.replay .modes b').innerText === '64\u00d7'")

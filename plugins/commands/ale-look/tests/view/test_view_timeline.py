@@ -1,4 +1,4 @@
-"""The timeline of a run: what is said of each episode's time, and the lanes in a real Chromium."""
+"""The timeline of a run: what is said of each episode's time, and the rows in a real Chromium."""
 
 import json
 import re
@@ -177,7 +177,7 @@ def press(page: Page, key: str) -> None:
     )
 
 
-def test_lanes_show_the_model_in_the_colour_of_its_version(
+def test_rows_show_the_model_in_the_colour_of_its_version(
     page: Page, served: str, timed_run: Path
 ) -> None:
     page.open(address(served, "/run/timed"))
@@ -185,18 +185,18 @@ def test_lanes_show_the_model_in_the_colour_of_its_version(
     page.press("t")
     page.until("location.hash === '#/run/timed/timeline'")
     see(page, page.value("location.href"))
-    assert "3 episodes in 2 lanes" in page.value(
+    assert "3 episodes in 2 rows" in page.value(
         "document.querySelector('.lanes').getAttribute('aria-label')"
     )
-    lane, other = 42 + 9, 42 + 18 + 9
-    assert pixel(page, 3.5 / 30, lane) == colour(page, "c3")
-    assert pixel(page, 7.5 / 30, lane) == colour(page, "c4")
+    first, other = 42 + 9, 42 + 18 + 9
+    assert pixel(page, 3.5 / 30, first) == colour(page, "c3")
+    assert pixel(page, 7.5 / 30, first) == colour(page, "c4")
     assert pixel(page, 5.0 / 30, other) == colour(page, "c4")
-    assert pixel(page, 22.0 / 30, lane) == colour(page, "c5")
+    assert pixel(page, 22.0 / 30, first) == colour(page, "c5")
     card = colour(page, "card")
-    tools, grading = pixel(page, 5.0 / 30, lane), pixel(page, 11.5 / 30, lane)
+    tools, grading = pixel(page, 5.0 / 30, first), pixel(page, 11.5 / 30, first)
     assert len({*map(tuple, (tools, grading, card, colour(page, "c3")))}) == 4
-    assert pixel(page, 15.0 / 30, lane) == card
+    assert pixel(page, 15.0 / 30, first) == card
 
 
 def test_keys_choose_open_and_zoom_and_the_address_keeps_it(

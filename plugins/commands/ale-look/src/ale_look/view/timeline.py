@@ -70,7 +70,7 @@ class Spent(NamedTuple):
     version: int | None
 
 
-class Lane(NamedTuple):
+class Timed(NamedTuple):
     """An episode on the timeline."""
 
     offset: int
@@ -104,7 +104,7 @@ class Timeline:
         self._begin()
 
     def _begin(self) -> None:
-        self._lanes: dict[str, Lane] = {}
+        self._timed: dict[str, Timed] = {}
         self._untimed: set[str] = set()
         self._last: tuple[int, str] | None = None
 
@@ -122,16 +122,16 @@ class Timeline:
         for offset, row in lines.with_offsets(0 if seen is None else seen[0]):
             if seen is None or offset != seen[0]:
                 self._add(offset, row)
-        shown = sorted(self._lanes.values(), key=lambda lane: (lane.start, lane.offset))[-MOST:]
+        shown = sorted(self._timed.values(), key=lambda each: (each.start, each.offset))[-MOST:]
         marks = [*_marks(run.events())]
-        times = [lane.start for lane in shown] + [at for _, at, _ in marks]
+        times = [each.start for each in shown] + [at for _, at, _ in marks]
         began = min(times, default=0.0)
-        ended = max([lane.end for lane in shown] + times, default=0.0)
+        ended = max([each.end for each in shown] + times, default=0.0)
         fine = (ended - began) / FINEST
         return {
             "began": began,
             "ms": _ms(ended - began),
-            "episodes": len(self._lanes),
+            "episodes": len(self._timed),
             "untimed": len(self._untimed),
             "columns": _columns(shown, began, fine),
             "marks": [[kind, _ms(at - began), facts] for kind, at, facts in marks],
@@ -154,7 +154,7 @@ class Timeline:
         turns = [_spent(turn) for turn in row.trajectory.turns]
         seconds = row.seconds
         agent = _positive(seconds.get("agent", 0.0))
-        self._lanes[row.id] = Lane(
+        self._timed[row.id] = Timed(
             offset=offset,
             id=row.id,
             evaluation=row.split == "evaluation",
@@ -185,15 +185,15 @@ def _ms(seconds: float) -> int:
     return round(1000 * seconds)
 
 
-def _columns(lanes: Sequence[Lane], began: float, fine: float) -> dict[str, list[Any]]:
-    joined = [_joined(lane.turns, fine) for lane in lanes]
+def _columns(timed: Sequence[Timed], began: float, fine: float) -> dict[str, list[Any]]:
+    joined = [_joined(each.turns, fine) for each in timed]
     return {
-        **{name: [getattr(lane, name) for lane in lanes] for name in ("offset", "id", "step")},
-        "evaluation": [lane.evaluation for lane in lanes],
-        "reward": [lane.reward for lane in lanes],
-        "start": [_ms(lane.start - began) for lane in lanes],
+        **{name: [getattr(each, name) for each in timed] for name in ("offset", "id", "step")},
+        "evaluation": [each.evaluation for each in timed],
+        "reward": [each.reward for each in timed],
+        "start": [_ms(each.start - began) for each in timed],
         **{
-            name: [_ms(getattr(lane, name)) for lane in lanes]
+            name: [_ms(getattr(each, name)) for each in timed]
             for name in ("before", "rest", "grading", "after")
         },
         "turns": [[ms for t in turns for ms in (_ms(t.model), _ms(t.tools))] for turns in joined],

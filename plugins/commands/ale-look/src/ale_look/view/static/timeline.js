@@ -1,4 +1,4 @@
-// A run over time: episodes in lanes, with how each spent its time, and its steps and evaluations as marks.
+// A run over time: episodes in rows, with how each spent its time, and its steps and evaluations as marks.
 // Drawn on a canvas that is as large as what is seen of it; the text of a run only ever stands beside it.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact-htm.js";
 import { runPath } from "./api.js";
@@ -346,7 +346,7 @@ const Lanes = ({ run, made, query }) => {
   const up = (event) => { if (drag.current && !drag.current.moved) select(at(made, view, ...place(event))); drag.current = null; };
   return html`<div class="modes"><button type="button" onClick=${() => zoom(0.5, center())} aria-label="zoom in">+</button><button type="button" onClick=${() => zoom(2, center())} aria-label="zoom out">\u2212</button>
       <button type="button" onClick=${() => setRange({ from: 0, to: made.ms })}>all</button><small>arrow keys choose, Enter opens, + and \u2212 zoom, Shift and arrow keys move; Ctrl and wheel zoom, dragging moves</small></div>
-    <div class="lanes" ref=${box} tabindex="0" role="application" aria-label=${`${counted(made.n, "episode")} in ${counted(made.lanes.length, "lane")} over ${since(made.ms)}`}
+    <div class="lanes" ref=${box} tabindex="0" role="application" aria-label=${`${counted(made.n, "episode")} in ${counted(made.lanes.length, "row")} over ${since(made.ms)}`}
       style=${{ height: `${height + 2}px` }} onScroll=${(event) => setTop(event.currentTarget.scrollTop)} onKeyDown=${pressed}>
       <div style=${{ height: `${inner}px` }}><canvas ref=${canvas} style=${{ width: `${width}px`, height: `${height}px` }} onMouseMove=${moved} onMouseLeave=${() => setOver(null)}
         onMouseDown=${down} onMouseUp=${up} onWheel=${turned}></canvas></div></div>
@@ -362,5 +362,5 @@ export const Timeline = ({ changes, run, query }) => {
     <p class="sub">${[`from ${moment(made.began)} UTC`, since(made.ms), made.n < made.episodes ? `the last ${whole(made.n)} of ${counted(made.episodes, "episode")}` : counted(made.n, "episode"),
     `at most ${whole(made.lanes.length)} at a time`, made.untimed > 0 && `${counted(made.untimed, "episode")} without a time`].filter(Boolean).join(" \u00b7 ")}</p>
     ${made.n > 0 ? html`<${Lanes} run=${run} made=${made} query=${query} /><${Key} made=${made} />` : html`<p class="empty">No episode has ended yet.</p>`}
-    <${Marks} made=${made} /><p class="note">An episode is drawn once it has ended. A lane is not a worker: an episode stands in the first lane that is free when it begins.</p>`;
+    <${Marks} made=${made} /><p class="note">An episode is drawn once it has ended. A row is not a worker: an episode stands in the first row that is free when it begins.</p>`;
 };
