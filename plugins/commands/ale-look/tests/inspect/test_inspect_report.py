@@ -417,8 +417,8 @@ def test_hostile_text_is_escaped_everywhere(write: Write, hostile: str, tmp_path
     )
     page = page_of(path)
     assert "img" not in {tag for tag, _ in page.tags}
-    assert len(page.scripts) == 4 + 4 + 2 + 1, (
-        "about, the run, its list and timeline; the episodes; credit of the graded; the page's own"
+    assert len(page.scripts) == 5 + 4 + 2 + 1, (
+        "about, the run, its list, notes, timeline; the episodes; credit of the graded; the own"
     )
     assert not any(key.startswith("on") for _, a in page.tags for key in a)
     visible = hostile.replace("\u202e", "\u27e8U+202E\u27e9").replace("\x1b", "\u241b")
