@@ -304,3 +304,78 @@ def test_another_user_is_not_heard(workshop: Any, gate: Path, mode: int) -> None
     gate.touch()
     assert running.ended().code == 0
     assert len(workshop.lines()) == 6
+
+
+def changes(workshop: Any) -> list[dict[str, Any]]:
+    return [e for e in workshop.lines("events.jsonl") if e["event"] == "concurrency"]
+
+
+def test_a_run_finds_how_many_episodes_are_worth_it(workshop: Any) -> None:
+    """One command runs at a time, as with a server that answers one request."""
+    script = [*[{"shell": f"flock {workshop.folder}/slot sleep 0.02"}] * 3, FINISH]
+    workshop.task("t")
+    run = {"rollouts": 100, "concurrency": "auto"}
+    workshop.scripted({"default": script}, run=run)
+    ended = workshop.succeeds("run", "run.yaml")
+    assert "8 concurrent at first" in ended.err
+    made = changes(workshop)
+    assert (made[0]["before"], made[0]["limit"], made[0]["proved"]) == (8, 16, 8)
+    assert made[1]["before"] == 16
+    assert "times the throughput of 8 with 16" in made[1]["why"]
+    shown = workshop.succeeds("show", str(workshop.run)).out
+    assert f"concurrency  {made[-1]['proved']} at once  (" in shown
+    assert len(workshop.lines()) == 100
+
+
+def test_a_number_ends_auto_and_auto_begins_again(workshop: Any, gate: Path) -> None:
+    running = started(workshop, held(gate), concurrency="auto", rollouts=20)
+    workshop.wait_for(lambda: state(workshop)["running"] == 8)
+    assert state(workshop)["auto"] is True
+    assert "8 concurrent (auto)" in workshop.succeeds("steer", str(workshop.run)).out
+    fixed = state(workshop, "concurrency", "10")
+    assert (fixed["concurrency"], fixed["auto"]) == (10, False)
+    again = state(workshop, "concurrency", "auto")
+    assert (again["concurrency"], again["auto"]) == (10, True)
+    refused = workshop.ale("steer", str(workshop.run), "concurrency", "fast")
+    assert refused.code == 2
+    assert "a number of at least 1, or auto, found 'fast'" in refused.err
+    gate.touch()
+    assert running.ended().code == 0
+    assert len(workshop.lines()) == 20
+
+
+def test_weights_are_those_of_another_concurrency(workshop: Any) -> None:
+    """What a step learns from depends on no number of episodes at once."""
+    for name in "abc":
+        workshop.task(name)
+    made = []
+    for concurrency in (1, 3, "auto"):
+        rows = f"rows-{concurrency}"
+        workshop.scripted(
+            {"default": [{"shell": "sleep 0.0$((RANDOM % 5)); touch done"}, FINISH]},
+            trainer={"type": "export", "path": rows},
+            run={"rollouts": 4, "steps": 3, "tasks_per_step": 2, "concurrency": concurrency},
+        )
+        workshop.succeeds("run", "run.yaml")
+        files = sorted(each for each in (workshop.folder / rows).rglob("*") if each.is_file())
+        made.append([(each.relative_to(workshop.folder / rows), each.name) for each in files])
+    assert made[0] == made[1] == made[2]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"concurrency": "aut"}, "expected a whole number or auto, found the text"),
+        ({"concurrency": 0}, "a number of at least 1, or auto"),
+        ({"concurrency": "auto", "deterministic": True}, "run.deterministic: false"),
+    ],
+)
+def test_another_word_for_a_number_is_an_error(
+    workshop: Any, given: dict[str, Any], said: str
+) -> None:
+    workshop.task("t")
+    workshop.scripted({"default": [FINISH]}, run=given)
+    refused = workshop.ale("check", "run.yaml")
+    assert refused.code == 2
+    assert "run.concurrency" in refused.err
+    assert said in refused.err

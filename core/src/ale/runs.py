@@ -44,7 +44,7 @@ from ale._store import Redactor, RunReader
 from ale._store.branch import BRANCHED_FROM, branch_run
 from ale._store.checkpoints import Checkpoints
 from ale._store.codec import plain
-from ale._store.diagnosis import Causes, Learning, learning, model_name, short_groups
+from ale._store.diagnosis import Causes, Learning, adapted, learning, model_name, short_groups
 from ale._store.directory import nearest_run
 from ale._store.frames import frame
 from ale._store.index import SUCCESS, Index
@@ -86,6 +86,7 @@ __all__ = [
     "RunReader",
     "SandboxRequirements",
     "add_note",
+    "adapted",
     "apply_environment",
     "apply_overrides",
     "branch_run",

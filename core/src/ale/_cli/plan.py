@@ -56,7 +56,7 @@ def _work(ready: Prepared) -> Iterator[str]:
     yield (
         f"{counted(len(tasks), 'task')}; {counted(run.steps, 'step')} of "
         f"{counted(sampled, 'task')} x {counted(run.rollouts, 'rollout')}: {total}, "
-        f"at most {run.concurrency} at the same time, seed {run.seed}"
+        f"{_at_once(run.concurrency)} at the same time, seed {run.seed}"
     )
     if evaluation is not None:
         n, options = len(ready.tasks["evaluation"]), evaluation.options
@@ -66,6 +66,10 @@ def _work(ready: Prepared) -> Iterator[str]:
             f"x {counted(options.rollouts, 'rollout')}, {names}"
         )
     yield f"run directory: {ready.path}"
+
+
+def _at_once(concurrency: int | str) -> str:
+    return "as many as are worth it" if concurrency == "auto" else f"at most {concurrency}"
 
 
 def _part(head: str, options: Any, defaults: bool) -> Iterator[str]:

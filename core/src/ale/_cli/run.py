@@ -37,6 +37,14 @@ _CAUSES = 5
 """How many causes of broken episodes the summary names."""
 
 
+class _Concurrency(click.IntRange):
+    """A number, or ``auto``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As click does."""
+        return value if value == "auto" else super().convert(value, param, ctx)
+
+
 @click.command("run", cls=Starting)
 @click.argument("config", type=PATH, required=False)
 @overrides_option
@@ -71,7 +79,8 @@ _CAUSES = 5
 @click.option(
     "-n",
     "--concurrency",
-    type=click.IntRange(1),
+    type=_Concurrency(1),
+    metavar="NUMBER|auto",
     help="Maximum number of episodes running at the same time (run.concurrency).",
 )
 @click.option(
@@ -98,7 +107,7 @@ def command(
     replay: Path | None,
     directory: Path | None,
     dry_run: bool,
-    concurrency: int | None,
+    concurrency: int | str | None,
     no_checks: bool,
     deterministic: bool,
 ) -> None:
@@ -259,7 +268,7 @@ def _all_overrides(
 
 
 def _run_options(
-    concurrency: int | None, no_checks: bool, deterministic: bool = False
+    concurrency: int | str | None, no_checks: bool, deterministic: bool = False
 ) -> dict[str, Any]:
     """Options of section ``run`` that flags of the command line set."""
     options: dict[str, Any] = {}

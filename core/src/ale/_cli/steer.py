@@ -30,7 +30,8 @@ def command(run: Path, action: str, to: str | None, as_json: bool) -> None:
     """Pause, resume, slow down or end RUN while it runs, from another terminal.
 
     Without an ACTION, its state is shown, and which episodes run. `pause` starts no further
-    episode, `resume` does again; `concurrency NUMBER` sets how many run at the same time; `cancel
+    episode, `resume` does again; `concurrency NUMBER` sets how many run at the same time,
+    and `concurrency auto` lets the run find that number; `cancel
     EPISODE` ends one, which is then broken; `evaluate` evaluates the policy after the step that the
     run is in. `stop-after-step` ends the run when this step is learned and evaluated, `stop`
     finishes the running episodes, as the first Ctrl-C does. Each is an event of the run. `ale run
@@ -42,11 +43,13 @@ def command(run: Path, action: str, to: str | None, as_json: bool) -> None:
       ale steer latest pause
       ale steer latest cancel 0-fizzbuzz-3
       ale steer runs/20260101-120000-3f2a-quickstart concurrency 4
+      ale steer latest concurrency auto
       ale steer latest stop-after-step
     """
     if (action in ("concurrency", "cancel")) != (to is not None):
         raise click.UsageError(
-            "'concurrency' needs a NUMBER, 'cancel' an EPISODE, and no other action has more"
+            "'concurrency' needs a NUMBER or auto, 'cancel' an EPISODE, and no other action has "
+            "more"
         )
     # Other words for a number are refused with what is expected.
     is_number = action == "concurrency" and to is not None and to.isdecimal()
@@ -54,7 +57,9 @@ def command(run: Path, action: str, to: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(state))
         return
-    words = [f"{counted(state['running'], 'episode')} running, {state['concurrency']} concurrent"]
+    auto = " (auto)" if state["auto"] else ""
+    words = [f"{counted(state['running'], 'episode')} running"]
+    words += [f"{state['concurrency']} concurrent{auto}"]
     words += ["paused"] if state["paused"] else []
     words += ["stopping: no further episode starts"] if state["stopping"] else []
     words += ["evaluates after this step"] if state["evaluates_after_step"] else []

@@ -184,6 +184,15 @@ class Budget:
     )
 
 
+MOST_AT_ONCE = 1024
+"""Most episodes at once that ``run.concurrency: auto`` comes to."""
+
+
+def _concurrency(_: object, __: object, value: int | str) -> None:
+    if value != "auto" and (isinstance(value, str) or value < 1):
+        raise ValueError(f"expected a number of at least 1, or auto, found {value}")
+
+
 @frozen(kw_only=True)
 class RunOptions:
     """Options of the run itself: section ``run``."""
@@ -264,12 +273,13 @@ class RunOptions:
             "Also keep the checkpoint after each multiple of this many steps.", changeable=True
         ),
     )
-    concurrency: int = field(
+    concurrency: int | Literal["auto"] = field(
         default=8,
-        validator=ge(1),
+        validator=_concurrency,
         metadata=doc(
             "Maximum number of episodes running at the same time. Before a run, the limits of this "
-            "process (open files, processes) are compared with what these may need.",
+            "process (open files, processes) are compared with what these may need. 'auto' finds "
+            "the number at which throughput stops growing, and follows it.",
             changeable=True,
         ),
     )
@@ -390,6 +400,11 @@ class RunOptions:
             changeable=True,
         ),
     )
+
+    @property
+    def most_at_once(self) -> int:
+        """As many episodes run at once at most, whatever ``auto`` finds."""
+        return MOST_AT_ONCE if self.concurrency == "auto" else self.concurrency
 
 
 def _temperatures(_: object, __: object, value: tuple[float, ...]) -> None:

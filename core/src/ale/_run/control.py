@@ -22,6 +22,7 @@ from typing import Any
 
 from attrs import define, field
 
+from ale._run.adaptive import AdaptiveLimit
 from ale._run.episode import EpisodeRunner
 from ale._store import RunReader
 from ale._store.lock import holder
@@ -50,9 +51,11 @@ class Control:
 
     Args:
         concurrency: most episodes at once.
+        adaptive: changes that number.
     """
 
     concurrency: int
+    adaptive: AdaptiveLimit | None = None
     paused: bool = False
     """No further episode starts."""
     stops: bool = False
@@ -61,6 +64,8 @@ class Control:
     """The policy is evaluated after the step that the run is in."""
     running: int = 0
     """Episodes that run."""
+    at_work: set[str] = field(factory=set)
+    """Their ids, but for those that have a slot and not begun."""
     here: EpisodeRunner | None = None
     """Runs the episodes; None where they run elsewhere."""
     on_change: list[Callable[[], object]] = field(factory=list)
@@ -79,6 +84,18 @@ class Control:
         self.running -= 1
         self._changed.set()
 
+    def begin(self, id: str, at: float) -> None:
+        """Count an episode that begins at this time."""
+        self.at_work.add(id)
+        if self.adaptive is not None:
+            self.adaptive.begin([id], at)
+
+    def adapt(self, most: int, at: float) -> None:
+        """Let the number of episodes at once change by itself, from what it is now."""
+        self.adaptive = AdaptiveLimit(most, self.concurrency)
+        self.adaptive.begin(self.at_work, at)
+        self.concurrency = self.adaptive.limit
+
     def changed(self) -> None:
         """Let those who wait for a slot look again."""
         self._changed.set()
@@ -90,6 +107,7 @@ class Control:
         return {
             "paused": self.paused,
             "concurrency": self.concurrency,
+            "auto": self.adaptive is not None,
             "running": self.running,
             "stops_after_step": self.stops,
             "evaluates_after_step": self.evaluates,
@@ -140,8 +158,9 @@ def check(action: str, to: object) -> None:
         expected = "one of " + ", ".join(ACTIONS)
         hint = nearest(action, ACTIONS)
         raise InputError.of(f"there is no action '{action}'", expected=expected, hint=hint)
-    if action == "concurrency" and not (type(to) is int and to >= 1):
-        raise InputError.of("concurrency needs a number of at least 1")
+    if action == "concurrency" and not (to == "auto" or (type(to) is int and to >= 1)):
+        found = "" if to is None else f", found {to!r}"
+        raise InputError.of(f"concurrency needs a number of at least 1, or auto{found}")
     if action == "cancel" and not isinstance(to, str):
         raise InputError.of("cancel needs the id of an episode")
     if to is not None and action not in ("concurrency", "cancel"):
@@ -268,7 +287,7 @@ def steer(folder: Path, action: str = "state", to: int | str | None = None) -> d
     Args:
         folder: the run's directory.
         action: ``state`` changes nothing.
-        to: the number of ``concurrency``, or the id of the episode to ``cancel``.
+        to: the number of ``concurrency``, or ``auto``; or the id of the episode to ``cancel``.
 
     Raises:
         InputError: there is no such action or run, the run does not run, or refuses.

@@ -34,6 +34,7 @@ async def executing(session: Session, start_of: Callable[[Job], Start]) -> Async
         options=session.config.run,
         context=session.context,
         supervisor=session.supervisor,
+        on_turn=session.worked,
     )
     prepared = {
         (split, each.task.id): each for split, tasks in session.tasks.items() for each in tasks
@@ -52,7 +53,7 @@ async def executing(session: Session, start_of: Callable[[Job], Start]) -> Async
 
     running = RunningRun(
         spec=await _spec(session),
-        concurrency=session.config.run.concurrency,
+        concurrency=session.config.run.most_at_once,
         run_here=run_here,
         on_stage=on_stage,
         report=session.say,
@@ -185,7 +186,13 @@ class Dispatcher:
     async def _stored(self, job: Job) -> bool:
         """Run and store one episode; False if the run is to end."""
         session = self._session
-        episode = await self._episode(job)
+        session.control.begin(job.id, session.context.monotonic())
+        try:
+            episode = await self._episode(job)
+            if episode is not None:
+                session.overload.add(episode)
+        finally:
+            session.worked(job.id, ended=True)
         if episode is None or session.early_stop.cause is not None:
             return False  # finished while the run was stopping: sampled again with the others
         session.store.add_episode(episode)

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,7 @@ class EpisodeRecord:
     expert_guided: ExpertGuidedLLM | None = None
     rewritings: list[Rewriting] = field(factory=list)
     """The middleware's rewritings, one per task step so far; empty without middleware."""
+    on_turn: Callable[[], None] = lambda: None
 
     def append(self, turn: Turn) -> None:
         """Record a turn.
@@ -128,6 +130,7 @@ class EpisodeRecord:
         if not isinstance(turn, Turn):
             raise AleError(f"the agent recorded {turn!r} instead of a Turn")
         self.turns.append(self.rewritings[-1].turn(turn) if self.rewritings else turn)
+        self.on_turn()
 
     @property
     def trajectory(self) -> Trajectory:
@@ -213,6 +216,8 @@ class EpisodeRunner:
     options: RunOptions
     context: BuildContext
     supervisor: Supervisor = field(factory=Supervisor)
+    on_turn: Callable[[str], None] = lambda id: None
+    """Is called with the id of an episode whose agent has finished a turn."""
     grading: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(MOST_GRADED), init=False)
     """One slot for each episode that may be graded at once: where thousands end together, those
     that wait need nothing new, and those that are graded come to an end and are stored."""
@@ -263,7 +268,9 @@ class EpisodeRunner:
 
         while True:
             stages = StageTimer(self.context.monotonic, entered)
-            record = EpisodeRecord(damage=Damage(self.options.lost_sandbox))
+            record = EpisodeRecord(
+                damage=Damage(self.options.lost_sandbox), on_turn=partial(self.on_turn, job.id)
+            )
             where = self.context.run_directory
             attempt = _Attempt(
                 runner=self,
@@ -474,7 +481,7 @@ class _Attempt:
         options = self.runner.options
         # Twice: where the agent damages the sandbox, another one is looked at.
         longest = 2 * (self._setup_limit_s() + CLEANUP_S)
-        turns = math.ceil(options.concurrency / MOST_GRADED)  # an episode may wait to be graded
+        turns = math.ceil(options.most_at_once / MOST_GRADED)  # an episode may wait to be graded
         for step in self._task_steps():
             limit = self._limits(step.task).time_limit_s
             if limit is None:

@@ -5,8 +5,11 @@ import os
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
+from attrs import frozen
+
 from ale._config import RunConfig
 from ale._config.auto import listed, not_isolated, refusal
+from ale._config.model import MOST_AT_ONCE
 from ale._run.episode import sandbox_spec
 from ale._run.grading import can_mislead
 from ale._run.parts import Parts, Tasks, missing_features
@@ -158,6 +161,56 @@ _EACH = 3
 """Descriptors of an episode whose backend says nothing: connections to a service and a model."""
 
 
+@frozen
+class _Limit:
+    """A limit of the operating system, and what episodes take of it."""
+
+    what: str
+    flag: str
+    """Of ``ulimit``."""
+    resource: int
+    each: int
+    own: int
+    """Without episodes."""
+
+    def most(self) -> int:
+        """Most episodes at once."""
+        import resource  # imported here: stored runs are read on systems that lack it
+
+        _, hard = resource.getrlimit(self.resource)
+        endless = hard == resource.RLIM_INFINITY or not self.each
+        return MOST_AT_ONCE if endless else max(1, (hard - self.own) // self.each)
+
+    def problems(self, concurrency: int) -> Iterator[Problem]:
+        """Why so many can't run at once; a soft limit is raised where needed."""
+        import resource
+
+        needed = concurrency * self.each + self.own
+        soft, hard = resource.getrlimit(self.resource)
+        if soft == resource.RLIM_INFINITY or soft >= needed:
+            return
+        if hard == resource.RLIM_INFINITY or hard >= needed:
+            resource.setrlimit(self.resource, (needed, hard))
+            return
+        most = self.most()
+        yield Problem(
+            path="run.concurrency",
+            message=f"{concurrency} episodes at once may need {needed} {self.what} "
+            f"({self.each} each), and this process may have {hard}",
+            expected=f"at most {most}",
+            hint=f"run.concurrency={most}; or raise the limit: ulimit {self.flag} {needed}",
+        )
+
+
+def _system_limits(sandbox: Any) -> Iterator[_Limit]:
+    import resource
+
+    each = getattr(sandbox, "descriptors", 0) + _EACH
+    yield _Limit("open files", "-n", resource.RLIMIT_NOFILE, each, _OWN)
+    if os.geteuid() != 0:  # the kernel does not count root's processes
+        yield _Limit("processes", "-u", resource.RLIMIT_NPROC, getattr(sandbox, "processes", 0), 0)
+
+
 def limit_problems(concurrency: int, sandbox: Any) -> Iterator[Problem]:
     """Why so many episodes can't run at once in this process. Soft limits are raised where needed.
 
@@ -166,35 +219,19 @@ def limit_problems(concurrency: int, sandbox: Any) -> Iterator[Problem]:
         sandbox: the backend. Its attributes `descriptors` and `processes` say what one of its
             sandboxes needs at most, where it opens files or starts processes here.
     """
-    import resource  # imported here: stored runs are read on systems that lack it
-
-    each = getattr(sandbox, "descriptors", 0) + _EACH
-    yield from _problem("open files", "-n", resource.RLIMIT_NOFILE, concurrency, each, _OWN)
-    if os.geteuid() != 0:  # the kernel does not count root's processes
-        each = getattr(sandbox, "processes", 0)
-        yield from _problem("processes", "-u", resource.RLIMIT_NPROC, concurrency, each, 0)
+    for limit in _system_limits(sandbox):
+        yield from limit.problems(concurrency)
 
 
-def _problem(
-    what: str, flag: str, limit: int, concurrency: int, each: int, own: int
-) -> Iterator[Problem]:
-    import resource
+def most_possible(sandbox: Any) -> int:
+    """Number of episodes that can run at once in this process, as `limit_problems` counts.
 
-    needed = concurrency * each + own
-    soft, hard = resource.getrlimit(limit)
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return
-    if hard == resource.RLIM_INFINITY or hard >= needed:
-        resource.setrlimit(limit, (needed, hard))
-        return
-    most = max(1, (hard - own) // each)
-    yield Problem(
-        path="run.concurrency",
-        message=f"{concurrency} episodes at once may need {needed} {what} ({each} each), and this "
-        f"process may have {hard}",
-        expected=f"at most {most}",
-        hint=f"run.concurrency={most}; or raise the limit: ulimit {flag} {needed}",
-    )
+    Soft limits are raised to what these may need.
+    """
+    most = min(MOST_AT_ONCE, *(limit.most() for limit in _system_limits(sandbox)))
+    for limit in _system_limits(sandbox):
+        list(limit.problems(most))
+    return most
 
 
 CHECK_S = 25.0
@@ -256,7 +293,8 @@ async def preflight(config: RunConfig, parts: Parts, tasks: Tasks, n_done: int =
 
 def _limits(config: RunConfig, parts: Parts) -> Iterator[Problem]:
     if not parts.executor.remote:
-        yield from limit_problems(config.run.concurrency, parts.sandbox)
+        least = 1 if config.run.concurrency == "auto" else config.run.concurrency
+        yield from limit_problems(least, parts.sandbox)
 
 
 def explain(parts: Parts, rollouts: int) -> ObjectiveFacts | None:

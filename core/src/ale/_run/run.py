@@ -13,7 +13,7 @@ from ale._run.evaluation import Evaluator
 from ale._run.manifest import Change
 from ale._run.parts import not_pruned
 from ale._run.plan import StartPlan, planned_episodes
-from ale._run.preflight import limit_problems
+from ale._run.preflight import limit_problems, most_possible
 from ale._run.schedule import Scheduler
 from ale._run.session import Session, StoppedEarlyError
 from ale._run.training import Training
@@ -52,6 +52,8 @@ class Run(Session):
     async def _execute(self) -> RunFinished:
         started = self.context.clock()
         had, was_complete = len(self.store.index), self.store.was_complete
+        if self.config.run.concurrency == "auto":
+            self._limit("auto")
         self.record_event("run_resumed" if len(self.store.index) else "run_started")
         self._keep_changes()
         self.observers.notify("ale_run_started", self._started())
@@ -125,11 +127,9 @@ class Run(Session):
     def _acted(self, action: str, to: int | str | None) -> dict[str, Any]:
         """Do it; what else the event says."""
         control = self.control
-        if isinstance(to, int):
-            if problems := [*limit_problems(to, self.parts.sandbox)]:
-                raise InputError(problems)
-            control.concurrency = to
-        elif to is not None:
+        if action == "concurrency":
+            self._limit(to)
+        elif isinstance(to, str):
             control.cancel(to)
             return {"episode": to}
         elif action in ("pause", "resume"):
@@ -143,6 +143,15 @@ class Run(Session):
         else:
             self.interrupt.drain("Finishing the running episodes: the run was asked to stop.")
         return {}
+
+    def _limit(self, to: object) -> None:
+        """Set the number of episodes at once, or let it change by itself."""
+        if not isinstance(to, int):
+            self.control.adapt(most_possible(self.parts.sandbox), self.context.monotonic())
+            return
+        if problems := [*limit_problems(to, self.parts.sandbox)]:
+            raise InputError(problems)
+        self.control.concurrency, self.control.adaptive = to, None
 
     def _state(self) -> dict[str, Any]:
         control = self.control
@@ -211,7 +220,7 @@ class Run(Session):
             n_succeeded=totals["n_succeeded"],
             n_evaluated=index.count("evaluation"),
             n_expert_guided=index.expert_guided(),
-            concurrency=self.config.run.concurrency,
+            concurrency=self.control.concurrency,
             config=self.config.resolved,
             at=self.context.clock(),
         )

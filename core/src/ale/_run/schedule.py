@@ -42,7 +42,7 @@ class Scheduler:
         self.capacity = Capacity(
             staleness=options.staleness,
             steps=options.steps,
-            max_running=options.concurrency,
+            max_running=options.most_at_once,
             refills=options.refills,
         )
 
@@ -462,6 +462,8 @@ def _first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
 def stream_problems(config: RunConfig) -> Iterator[Problem]:
     """Options that contradict the schedule."""
     options = config.run
+    if options.concurrency == "auto" and options.deterministic:
+        yield _without("concurrency", "auto", "run.deterministic: false")
     if options.schedule != "stream" and options.too_stale != "train":
         yield _without("too_stale", options.too_stale, "run.schedule: stream")
     if options.take_first != "oldest" and options.too_stale != "drop":

@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pluggy
-from attrs import Factory, field, frozen
+from attrs import Factory, asdict, define, field, frozen
 
 from ale import hookspecs
 from ale._config import RunConfig
 from ale._registry import Registry
+from ale._run.adaptive import START, Signs, free_memory
 from ale._run.control import Control
 from ale._run.episode import CancelledByUserError
 from ale._run.interrupt import Interrupt
@@ -26,6 +27,7 @@ from ale._store.diagnosis import Causes
 from ale._store.groups import GroupKey
 from ale.errors import AleError
 from ale.plugin import PROJECT, BuildContext
+from ale.protocols import CountsRefusals
 from ale.text import shorten
 from ale.types import Episode, StepReport
 
@@ -214,6 +216,42 @@ def _observers(session: "Session") -> Observers:
     return Observers(products, session.registry, session.say)
 
 
+def _at_first(config: RunConfig) -> int:
+    """Episodes at once when a run begins, or is resumed."""
+    return START if config.run.concurrency == "auto" else config.run.concurrency
+
+
+_MEMORY_S = 1.0
+"""Seconds from one look at the free memory to the next."""
+
+
+@define
+class Overload:
+    """Looks for signs that too much is done at once.
+
+    Args:
+        llm: the model, which may count refusals.
+    """
+
+    llm: object
+    broken: int = 0
+    """Attempts at episodes that broke."""
+    _memory: float = field(default=1.0, init=False)
+    _looked: float | None = field(default=None, init=False)
+
+    def add(self, episode: Episode) -> None:
+        """Count the attempts at an episode that broke."""
+        failures = [*episode.earlier_failures, *([episode.failure] if episode.failure else [])]
+        self.broken += sum(each.kind != CancelledByUserError.__name__ for each in failures)
+
+    def signs(self, now: float) -> Signs:
+        """The signs at this time."""
+        if self._looked is None or now - self._looked >= _MEMORY_S:
+            self._looked, self._memory = now, free_memory()
+        refused = self.llm.refused if isinstance(self.llm, CountsRefusals) else 0
+        return Signs(refused=refused, broken=self.broken, memory=self._memory)
+
+
 @frozen(kw_only=True)
 class Session:
     """The work of one process on a run, whose parts are built and checked."""
@@ -236,8 +274,11 @@ class Session:
         init=False,
     )
     control: Control = field(
-        default=Factory(lambda self: Control(self.config.run.concurrency), takes_self=True),
+        default=Factory(lambda self: Control(_at_first(self.config)), takes_self=True),
         init=False,
+    )
+    overload: "Overload" = field(
+        default=Factory(lambda self: Overload(self.parts.llm), takes_self=True), init=False
     )
     spending: Spending | None = field(
         default=Factory(lambda self: spending_of(self.config, self.store), takes_self=True),
@@ -250,6 +291,29 @@ class Session:
     posting: set[asyncio.Task[None]] = field(factory=set, init=False)
     """Alerts on their way."""
     observers: Observers = field(default=Factory(_observers, takes_self=True), init=False)
+
+    def worked(self, episode: str, *, ended: bool = False) -> None:
+        """Count a turn or the end of an episode; the number of episodes at once may follow.
+
+        Args:
+            episode: its id.
+            ended: it is stored, or withdrawn.
+        """
+        control = self.control
+        if ended:
+            control.at_work.discard(episode)
+        if (adaptive := control.adaptive) is None:
+            return
+        now, proved = self.context.monotonic(), adaptive.proved
+        change = adaptive.finish(episode, now, self.overload.signs(now), ended=ended)
+        if change is None:
+            return
+        facts = asdict(change) | {"before": control.concurrency}
+        control.concurrency = change.limit
+        control.changed()
+        self.record_event("concurrency", **facts)
+        if change.proved != proved:
+            self.report(f"concurrency {change.proved}: {change.why}")
 
     def spend(self, episode: Episode) -> None:
         """Count a stored episode; let the run drain if its budget is spent."""

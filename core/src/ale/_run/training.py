@@ -142,7 +142,7 @@ class Training:
             await scoring.score(
                 episodes,
                 StoredScores(reader.step_scores(step, regraded=False)),
-                self.config.run.concurrency,
+                self._session.control.concurrency,
                 lambda row: self.store.add_scores(row, step),
             )
 

@@ -161,6 +161,16 @@ def short_groups(events: Iterable[Mapping[str, Any]]) -> str | None:
     return f"{n}  (learned from with fewer episodes, in {steps}: what was in their place broke too)"
 
 
+def adapted(events: Iterable[Mapping[str, Any]]) -> str | None:
+    """What ``run.concurrency: auto`` has come to, for people; None where no number was changed."""
+    changes = [event for event in events if event.get("event") == "concurrency"]
+    if not changes:
+        return None
+    last, limits = changes[-1], [each["limit"] for each in changes]
+    between = f"{min(limits)} to {max(limits)} were tried, in {counted(len(changes), 'change')}"
+    return f"{last['proved']} at once  ({between}; {last['why']})"
+
+
 def _tied(index: Index, step: int) -> bool:
     groups = list(index.group_rewards(step).values())
     return bool(groups) and all(len({*rewards}) < 2 for rewards in groups)

@@ -12,6 +12,7 @@ from ale.protocols.launcher import LOGS, LOST, Launch, Launched, Launcher, Proce
 from ale.protocols.llm import (
     LLM,
     Checkable,
+    CountsRefusals,
     KnowsTokenizer,
     Policy,
     PolicyModel,
@@ -90,6 +91,7 @@ __all__ = [
     "CheckableExecutor",
     "Chunker",
     "ComparesRollouts",
+    "CountsRefusals",
     "CreditScheme",
     "Criterion",
     "CriticCredit",

@@ -57,6 +57,20 @@ class Checkable(Protocol):
 
 
 @runtime_checkable
+class CountsRefusals(Protocol):
+    """A language model whose server refuses requests that are too many for it or for a quota.
+
+    ``run.concurrency: auto`` then runs fewer episodes at once.
+    """
+
+    @property
+    def refused(self) -> int:
+        """Requests that the server has refused for now since the model was built, whether or not a
+        later attempt was answered."""
+        ...
+
+
+@runtime_checkable
 class KnowsTokenizer(Protocol):
     """A language model that gives token ids and knows the identity of its tokenizer."""
 

@@ -110,6 +110,8 @@ class _Input:
     path: str
     nullable: bool = False
     """Would null be right, too?"""
+    words: tuple[str, ...] = ()
+    """Words that would be right, too."""
 
     def child(self, key: str) -> "_Input":
         """An entry; one that is missing has this node's file and line."""
@@ -122,8 +124,9 @@ class _Input:
         return self.node.error(message, path=self.path, expected=expected, hint=hint)
 
     def expected(self, what: str, hint: str | None = None) -> InputError:
-        null = " or null" if self.nullable else ""
-        return self.fail(f"expected {what}{null}, found {describe(self.node.value)}", hint=hint)
+        others = "".join(f" or {each}" for each in (*self.words, *["null"] * self.nullable))
+        hint = hint or nearest(str(self.node.value), self.words)
+        return self.fail(f"expected {what}{others}, found {describe(self.node.value)}", hint=hint)
 
 
 def _bool(given: _Input, _: Any) -> bool:
@@ -238,15 +241,19 @@ def _mapping_hook(type_: Any, converter: "Converter") -> Callable[[_Input, Any],
 def _union_hook(type_: Any, converter: "Converter") -> Callable[[_Input, Any], Any]:
     members = [member for member in get_args(type_) if member is not type(None)]
     optional = len(members) < len(get_args(type_))
+    literals = [get_args(member) for member in members if get_origin(member) is Literal]
+    words = tuple(str(word) for each in literals for word in each)
 
     def hook(given: _Input, _: Any) -> Any:
         if optional and given.node.value is None:
             return None
         given = attrs.evolve(given, nullable=optional)
+        spelled = attrs.evolve(given, words=words)
         failures: list[tuple[type, InputError]] = []
         for member in members:
             try:
-                return converter.structure(given, member)
+                literal = get_origin(member) is Literal
+                return converter.structure(given if literal else spelled, member)
             except InputError as invalid:
                 failures.append((member, invalid))
 

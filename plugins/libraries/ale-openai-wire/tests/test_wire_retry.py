@@ -121,7 +121,20 @@ def test_these_are_permanent(status: int) -> None:
     assert not failed(status).transient
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_these_say_that_there_are_too_many_requests(status: int) -> None:
+    assert failed(status).refused
+    assert stream_error({"code": str(status)}, redact=Redactor()).refused
+
+
+@pytest.mark.parametrize("status", [400, 404, 408, 409, 500, 502])
+def test_these_do_not_say_that_there_are_too_many_requests(status: int) -> None:
+    assert not failed(status).refused
+    assert not stream_error({"code": str(status)}, redact=Redactor()).refused
+
+
 def test_a_429_for_an_exhausted_quota_is_permanent() -> None:
+    assert not failed(429, '{"error": {"code": "insufficient_quota", "message": "m"}}').refused
     assert not failed(429, '{"error": {"code": "insufficient_quota", "message": "m"}}').transient
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ale.errors import ContextLengthError, LLMError, ToolsUnsupportedError
 from ale.plugin import BuildContext
-from ale.protocols import LLM, Checkable
+from ale.protocols import LLM, Checkable, CountsRefusals
 from ale.testing.llm import ADD, CAPITAL, SUM, ask
 from ale.testing.openai_server import ScriptedServer, openai_server
 from ale.types import Message, Sampling, TokenTrace
@@ -200,6 +200,16 @@ async def test_no_more_requests_are_under_way_than_allowed() -> None:
         await asyncio.gather(*(llm.complete(ask(CAPITAL)) for _ in range(6)))
         assert time.perf_counter() - started >= 0.3
         assert len({request["connection"] for request in server.requests()}) == 2
+
+
+async def test_requests_that_a_server_refuses_for_now_are_counted() -> None:
+    script = {"*": {"fault": 429}}
+    async with session(script, max_retries=2, retry_min_s=0.0, retry_max_s=0.0) as (llm, _):
+        assert isinstance(llm, CountsRefusals)
+        assert llm.refused == 0
+        with pytest.raises(LLMError, match="3 times status 429"):
+            await llm.complete(ask(CAPITAL))
+        assert llm.refused == 3
 
 
 async def test_a_wait_past_the_deadline_ends_it_at_once() -> None:

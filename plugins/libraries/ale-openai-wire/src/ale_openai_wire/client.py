@@ -14,7 +14,7 @@ from ale_openai_wire.hints import unknown_model
 from ale_openai_wire.models import checks_names, lists
 from ale_openai_wire.options import ChatOptions
 from ale_openai_wire.response import Answer
-from ale_openai_wire.retry import Redactor, with_retries
+from ale_openai_wire.retry import AttemptError, Redactor, with_retries
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +49,8 @@ class ChatClient:
         self._defaults = Sampling(
             temperature=options.temperature, top_p=options.top_p, max_tokens=options.max_tokens
         )
+        self.refused = 0
+        """As `ale.protocols.CountsRefusals` has it."""
         self._gate = asyncio.Semaphore(options.max_concurrency)
         self._reached = False
         """Has the server answered at least once?"""
@@ -69,10 +71,18 @@ class ChatClient:
             raise LLMError(f"{self!r} is closed")
         if request.tools and not self._chat_options.tools:
             raise LLMError(f"{self!r} takes no tools: its option 'tools' is off")
+
+        async def counted() -> Answer:
+            try:
+                return await attempt()
+            except AttemptError as error:
+                self.refused += error.refused
+                raise
+
         jitter = f"{self._context.seed}/{request.conversation.episode_id}/{request.turn}"
         async with self._gate:
             return await with_retries(
-                attempt,
+                counted,
                 self._chat_options,
                 where=self._where,
                 rng=random.Random(jitter),  # noqa: S311

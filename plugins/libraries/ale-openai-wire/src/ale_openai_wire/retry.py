@@ -26,6 +26,7 @@ class AttemptError(Exception):
         transient: another attempt may succeed.
         wait_s: what the server asks to wait, seconds.
         kind: what to raise where there is no further attempt.
+        refused: the server refused it because it has too many requests, or for a quota.
     """
 
     def __init__(
@@ -35,11 +36,13 @@ class AttemptError(Exception):
         transient: bool,
         wait_s: float | None = None,
         kind: type[LLMError] = LLMError,
+        refused: bool = False,
     ) -> None:
         self.reason = reason
         self.transient = transient
         self.wait_s = wait_s
         self.kind = kind
+        self.refused = refused
         super().__init__(reason)
 
 

@@ -38,6 +38,8 @@ _NO_TOOLS = re.compile(
     re.IGNORECASE,
 )
 _TRANSIENT = frozenset({408, 409, 425, 429})
+_REFUSED = frozenset({429, 503})
+"""Statuses that say that there are too many requests."""
 _NO_QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 """Sent with 429, but no wait helps."""
 
@@ -71,7 +73,8 @@ def status_error(
         hint = hints.TOO_LONG if kind is ContextLengthError else hints.NO_TOOLS
         return AttemptError(f"{reason}: {hint}", transient=False, kind=kind)
     passing = (status in _TRANSIENT or status >= 500) and body.code not in _NO_QUOTA_CODES
-    return AttemptError(reason, transient=passing, wait_s=_wait(headers, clock))
+    refused = passing and status in _REFUSED
+    return AttemptError(reason, transient=passing, wait_s=_wait(headers, clock), refused=refused)
 
 
 def _kind(status: int, body: "_Body", with_tools: bool) -> type[LLMError]:
@@ -105,7 +108,8 @@ def stream_error(error: Any, *, redact: Redactor) -> AttemptError:
     if body.too_long:
         reason = f"{reason}: {hints.TOO_LONG}"
         return AttemptError(reason, transient=False, kind=ContextLengthError)
-    return AttemptError(reason, transient=status in _TRANSIENT or status >= 500)
+    transient = status in _TRANSIENT or status >= 500
+    return AttemptError(reason, transient=transient, refused=status in _REFUSED)
 
 
 @frozen

@@ -260,7 +260,9 @@ def opening(progress: Progress) -> str:
     if started.n_episodes is not None:
         total = counted(started.n_episodes, "episode")
     before = f", {started.n_done} done before" if started.n_done else ""
-    return f"ale run {started.run_id}: {total}{planned}, {started.concurrency} concurrent{before}"
+    auto = started.config.get("run", {}).get("concurrency") == "auto"
+    concurrent = f"{started.concurrency} concurrent{' at first' if auto else ''}"
+    return f"ale run {started.run_id}: {total}{planned}, {concurrent}{before}"
 
 
 def update(progress: Progress, now: float) -> str:

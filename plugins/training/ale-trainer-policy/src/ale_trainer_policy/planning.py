@@ -126,7 +126,8 @@ def _sampler(
         raise tree.error(message, path="llm.context", expected="a number of tokens, or --context")
     if own > most:  # the same model, made for longer contexts
         model.get_text_config().max_position_embeddings = own
-    concurrency = int(config.get("run", {}).get("concurrency", 8))
+    wanted = config.get("run", {}).get("concurrency", 8)
+    concurrency = options.max_batch if wanted == "auto" else int(wanted)
     device = _device(section)
     elsewhere = registration.component.name == "servers"
     return model, Sampler(

@@ -7,7 +7,16 @@ from typing import Any
 
 from ale.attempts import mean
 from ale.errors import InputError
-from ale.runs import SUCCESS, Causes, RunReader, holder, learning, model_name, short_groups
+from ale.runs import (
+    SUCCESS,
+    Causes,
+    RunReader,
+    adapted,
+    holder,
+    learning,
+    model_name,
+    short_groups,
+)
 from ale.strict import nearest
 from ale.text import counted, number, rate_line, seconds, table
 from ale.types import Episode
@@ -96,6 +105,7 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
         *evaluations,
         f"broken       {sum(tasks.broken.values())}",
         *([f"short groups {short}"] if (short := short_groups(reader.events())) else []),
+        *([f"concurrency  {found}"] if (found := adapted(reader.events())) else []),
         *_timed_out(index.timed_out()),
         *_contested(index.contested()),
         *_damaged(index.damaged()),

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from ale.attempts import Repeats, repeats
 from ale.intervals import Z95, success_interval, t_quantile
-from ale.runs import SUCCESS, Causes, Index, RunReader, evaluated_on, learning
+from ale.runs import SUCCESS, Causes, Index, RunReader, adapted, evaluated_on, learning
 from ale.text import shorten, shorten_middle
 from ale.types import Completion, Episode
 from ale_figures.forks import Counts, Curves
@@ -211,6 +211,8 @@ class Facts:
     """Episodes that the run had when it ended, and a truncated file lacks."""
     """Training steps that learned nothing."""
     progress: Progress | None = None
+    adapted: str | None = None
+    """What ``run.concurrency: auto`` has come to."""
     goals: dict[str, str] = field(factory=dict)
     forks: Curves = field(factory=lambda: Counts().curves())
     """Success before and after each turn of an expert."""
@@ -271,6 +273,7 @@ def complete(facts: Facts, run: RunReader, index: Index, counts: Counts) -> None
     facts.missing = run.missing(index)
     facts.warning = learning(run.events(), index).warning()
     facts.progress = progress_of(run.events())
+    facts.adapted = adapted(run.events())
     if any(task_id not in facts.goals for _, task_id in facts.by_task):
         for task in chain(run.tasks, run.evaluation_tasks):
             facts.goals[task.id] = task.goal[:_GOAL]

@@ -133,6 +133,8 @@ def about(facts: Facts) -> Iterator[tuple[str, str]]:
     for key in ("seed", "n_tasks", "host", "sandbox"):
         if key in facts.manifest:
             yield key, _plain(facts.manifest[key])
+    if facts.adapted:
+        yield "concurrency", facts.adapted
     steps: dict[int, dict[str, float]] = {}
     for name, values in facts.metrics.items():
         for step, value in values.items():

@@ -104,7 +104,7 @@ class _Writer:
         lock = {
             "schema_version": 3,
             "created_at": created,
-            "n_concurrent_trials": options.get("concurrency", 1),
+            "n_concurrent_trials": self._at_once(options),
             "retry": {"max_retries": options.get("retries", 0)},
             "trials": locks,
         }
@@ -121,10 +121,17 @@ class _Writer:
             "job_name": self._facts.folder.name,
             "jobs_dir": str(self._facts.folder.parent),
             "n_attempts": attempts,
-            "n_concurrent_trials": options.get("concurrency", 1),
+            "n_concurrent_trials": self._at_once(options),
             "agents": [{"name": self._facts.agent}],
             "datasets": [{"path": path}] if path else [],
         }
+
+    def _at_once(self, options: Mapping[str, Any]) -> int:
+        """Number of trials at once: of an adaptive run, the largest."""
+        if (given := options.get("concurrency", 1)) != "auto":
+            return int(given)
+        changes = (each for each in self._reader.events() if each["event"] == "concurrency")
+        return max((each["limit"] for each in changes), default=1)
 
     def _write_trial(self, trial: Trial, result: Mapping[str, Any]) -> None:
         folder = self._draft / trial.name
