@@ -5,7 +5,7 @@
 - ``quota``: a server answers each request in 0.25 seconds, and refuses with status 429 what is
   more than 40 requests in a second; the client waits and asks again, as is usual.
 
-The episodes are the same with each number. What is shown are episodes per second, as shares of the
+The episodes are alike. What is shown are episodes per second, as shares of the
 best fixed number with which no episode broke. The aim is nine tenths, and no broken episode.
 """
 
@@ -133,10 +133,13 @@ def write_config(folder: Path, llm: dict[str, object], episodes: int) -> Path:
     return folder / "config.yaml"
 
 
-def measure(config: Path, concurrency: int | str) -> Measured:
-    """One run with this number of episodes at once."""
+def measure(config: Path, concurrency: int | str, episodes: int) -> Measured:
+    """One run with this number of episodes at once; a small number needs fewer for its rate."""
+    if isinstance(concurrency, int):
+        episodes = min(episodes, 15 * concurrency)
     runs = config.parent / f"runs-{concurrency}"
-    command = [ALE, "run", str(config), "-n", str(concurrency), f"--set=run.directory={runs}"]
+    given = [f"--set=run.directory={runs}", f"--set=run.rollouts={episodes}"]
+    command = [ALE, "run", str(config), "-n", str(concurrency), *given]
     subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
     (run,) = runs.iterdir()
     outcome = json.loads((run / "manifest.json").read_text())["outcome"]
@@ -151,7 +154,7 @@ def compare(workload: str, llm: dict[str, object]) -> bool:
     """Print a row; is the aim reached?"""
     with tempfile.TemporaryDirectory() as folder:
         config = write_config(Path(folder), llm, EPISODES[workload])
-        found = {each: measure(config, each) for each in (*FIXED, "auto")}
+        found = {each: measure(config, each, EPISODES[workload]) for each in (*FIXED, "auto")}
     auto = found.pop("auto")
     best = max(each.per_s for each in found.values() if not each.broken)
     shares = "".join(

@@ -27,7 +27,7 @@ _TRIAL = 8
 _BROKEN = 3
 """Attempts that may break in a measurement: one or two do with any number."""
 _LESS = 0.75
-"""What is left of the number after a sign of overload."""
+"""Share of the number that is left after a sign of overload."""
 _SCARCE, _SHORT = 0.2, 0.1
 """Share of free memory with which the number no longer grows, and with which it falls."""
 _FEWEST = 8
@@ -148,7 +148,7 @@ class AdaptiveLimit:
     _proved: int = field(default=0, init=False)
     """0 before the first measurement."""
     _per_s: float = field(default=0.0, init=False)
-    """What was measured with the proved number; 0 if it is not known."""
+    """Throughput with the proved number; 0 if it is not known."""
     _doubles: bool = field(default=True, init=False)
     """Each number so far was much better than half of it."""
     _until: int = field(default=1, init=False)
@@ -211,7 +211,7 @@ class AdaptiveLimit:
         return self._measured(window, at, signs)
 
     def _overload(self, window: _Window, signs: Signs) -> str | None:
-        """What is overloaded, in words."""
+        """The sign of overload, in words; None without one."""
         if signs.memory < _SHORT:
             return f"only {signs.memory:.0%} of the memory is free"
         broken = signs.broken - window.signs.broken
@@ -304,7 +304,7 @@ def _free_of_machine(system: Path) -> float:
 
 
 def _free_of_groups(system: Path) -> Iterable[float]:
-    """Of the process's own group, as a container sees it, and of its path outside of one."""
+    """Shares of the process's own group, as a container sees it, and of its path outside of one."""
     yield 1.0
     try:
         groups = [line.split(":", 2) for line in (system / "proc/self/cgroup").read_text().split()]

@@ -167,7 +167,7 @@ class _Limit:
 
     what: str
     flag: str
-    """Of ``ulimit``."""
+    """Option of ``ulimit``."""
     resource: int
     each: int
     own: int

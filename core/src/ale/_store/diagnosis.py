@@ -162,7 +162,7 @@ def short_groups(events: Iterable[Mapping[str, Any]]) -> str | None:
 
 
 def adapted(events: Iterable[Mapping[str, Any]]) -> str | None:
-    """What ``run.concurrency: auto`` has come to, for people; None where no number was changed."""
+    """The number that ``run.concurrency: auto`` has found, for people; None if none was changed."""
     changes = [event for event in events if event.get("event") == "concurrency"]
     if not changes:
         return None

@@ -212,7 +212,7 @@ class Facts:
     """Training steps that learned nothing."""
     progress: Progress | None = None
     adapted: str | None = None
-    """What ``run.concurrency: auto`` has come to."""
+    """The number that ``run.concurrency: auto`` has found."""
     goals: dict[str, str] = field(factory=dict)
     forks: Curves = field(factory=lambda: Counts().curves())
     """Success before and after each turn of an expert."""
