@@ -25,7 +25,7 @@ from ale._run.grading import Damage, Places, check_works, grade, opens_judge, re
 from ale._run.keeping import Keeping
 from ale._run.parts import PreparedTask, WorkerParts
 from ale._run.timeouts import CLEANUP_S, Supervisor, open_in_time
-from ale._store.codec import invalid_record
+from ale._store.codec import invalid_record, plain
 from ale._store.index import SUCCESS
 from ale.errors import AleError, LLMError, LLMLostError, SetupError
 from ale.middleware import Rewriting, RewritingLLM
@@ -37,6 +37,7 @@ from ale.protocols import (
     ListsSessions,
     MiddlewareContext,
     OpensJudge,
+    RecordsEgress,
     Restoring,
     RestoringScheme,
     Sandbox,
@@ -45,6 +46,7 @@ from ale.protocols import (
 )
 from ale.types import (
     Conversation,
+    EgressLedger,
     Episode,
     ExecResult,
     Failure,
@@ -106,6 +108,8 @@ class EpisodeRecord:
     teardown_errors: list[str] = field(factory=list)
     kept: str | None = None
     """The reference of the state that the agent left."""
+    egress: EgressLedger | None = None
+    """None if the sandbox records none."""
     workdir: str | None = None
     """The workspace's path as commands saw it; their output may contain it."""
     tokenizer: str | None = None
@@ -171,6 +175,7 @@ class EpisodeRecord:
             "middleware": rewritten if self.rewritings else None,
             "damaged": self.damage.message,
             "kept": self.kept,
+            "egress": None if self.egress is None else plain(self.egress),
             "teardown": self.teardown_errors or None,
             "expert_turns": start.expert_turns,
             "expert_next": self.expert_guided and self.expert_guided.expert_next,
@@ -327,7 +332,7 @@ class _Attempt:
 
     async def _pipeline(self) -> None:
         self.stages.enter("sandbox")
-        async with self._open_sandbox() as sandbox:
+        async with self._watched_sandbox() as sandbox:
             if not self.runner.options.deterministic:
                 # Unlike everything else that is stored, this may depend on the machine.
                 self.record.workdir = sandbox.workdir
@@ -341,6 +346,16 @@ class _Attempt:
             self.stages.enter("teardown")
         if self.record.damage.message is not None:
             await self._check_fresh(self.record.damage.message)
+
+    @asynccontextmanager
+    async def _watched_sandbox(self) -> AsyncIterator[Sandbox]:
+        """The episode's sandbox; what has left it is noted before it is closed."""
+        async with self._open_sandbox() as sandbox:
+            try:
+                yield sandbox
+            finally:
+                if isinstance(sandbox, RecordsEgress):
+                    self.record.egress = sandbox.egress()
 
     async def _step(self, step: PreparedTask, places: Places, tasks: list[Task]) -> None:
         """One step of the task, or a task without steps."""

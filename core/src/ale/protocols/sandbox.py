@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ale.types import (
         Capabilities,
         CarriedChange,
+        EgressLedger,
         ExecResult,
         ImageInfo,
         SandboxFeature,
@@ -244,6 +245,20 @@ class ChangesNetwork(Protocol):
 
         Raises:
             UnsupportedError: this change is not possible here.
+        """
+        ...
+
+
+@runtime_checkable
+class RecordsEgress(Protocol):
+    """A sandbox that sees what passes between it and the hosts outside."""
+
+    def egress(self) -> EgressLedger:
+        """Connections that passed or were refused so far, of a bounded size.
+
+        They are stored with the episode.
+
+        Called once at the end of an episode, while the sandbox is still open. Does not raise.
         """
         ...
 

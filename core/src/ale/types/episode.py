@@ -125,3 +125,8 @@ class Episode:
     def damaged(self) -> str | None:
         """How the agent left the sandbox unable to run commands; None if it did not."""
         return self.metadata.get("damaged")
+
+    @property
+    def egress(self) -> Mapping[str, Any] | None:
+        """The `ale.types.EgressLedger` as it is stored; None if the sandbox records none."""
+        return self.metadata.get("egress")

@@ -57,6 +57,35 @@ class SandboxSpec:
 
 
 @record
+class Egress:
+    """Connections between a sandbox and one host outside."""
+
+    host: str
+    """As it was asked for, by whatever ran in the sandbox: hostile text. Empty if no host was
+    named, or for further hosts than there are rows."""
+    port: int
+    address: str = ""
+    """The address that was connected."""
+    outcome: Literal["passed", "refused", "unreached"] = "passed"
+    why: str = ""
+    """Why nothing passed."""
+    connections: int = 0
+    sent: int = 0
+    """Bytes to the host."""
+    received: int = 0
+    """Bytes from the host."""
+
+
+@record
+class EgressLedger:
+    """Connections that left a sandbox in one episode, and those that were refused."""
+
+    rows: tuple[Egress, ...] = ()
+    unrecorded: str = ""
+    """Traffic that no row holds, in words. Empty if nothing else can have left."""
+
+
+@record
 class ExecResult:
     """The result of a command. `exit_code` is the real one: 128 + n when signal n ended it."""
 

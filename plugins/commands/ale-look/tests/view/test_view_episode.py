@@ -175,3 +175,54 @@ def test_what_only_looks_like_a_diff_stays_as_it_is(
     page.open(address(served, "/run/plain/e/0/0-rename-0"))
     page.until("document.querySelector('.seen')")
     assert page.value("document.querySelectorAll('.diff').length") == 0
+
+
+LEDGER = {
+    "rows": [
+        {
+            "host": f"{HOSTILE}.example",
+            "port": 443,
+            "address": "192.0.2.1",
+            "outcome": "passed",
+            "why": "",
+            "connections": 2,
+            "sent": 12,
+            "received": 3456,
+        },
+        {
+            "host": "evil.example",
+            "port": 80,
+            "address": "",
+            "outcome": "refused",
+            "why": HOSTILE,
+            "connections": 1,
+            "sent": 0,
+            "received": 0,
+        },
+    ],
+    "unrecorded": "",
+}
+
+
+def test_what_left_the_sandbox_is_shown_as_text(page: Page, served: str, runs: Path) -> None:
+    store = begin_run(runs / "open")
+    store.add_episode(attempt(0, metadata={"egress": LEDGER}))
+    store.close()
+    page.open(address(served, "/run/open/e/0/0-rename-0"))
+    page.until("document.querySelector('.egress summary')")
+    summary = "document.querySelector('.egress summary').textContent"
+    assert "egress: 1 host passed, 1 host refused" in page.value(summary)
+    page.value("document.querySelector('.egress').open = true")
+    page.until("document.querySelectorAll('.egress tbody tr').length === 2")
+    assert "3,456 B" in page.text()
+    assert not page.value("window.owned || document.querySelectorAll('.egress img').length")
+
+
+def test_a_sandbox_that_records_nothing_is_not_shown_as_silent(
+    client: TestClient, runs: Path
+) -> None:
+    store = begin_run(runs / "local")
+    store.add_episode(attempt(0, sandbox="local"))
+    store.close()
+    told = client.get("/api/run/local/episode/0.json").json()["egress"]
+    assert told == {"rows": [], "said": "not recorded by local"}

@@ -168,6 +168,7 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
             control,
             limits=planning.ulimits(self._options),
             bash="bash" in self._plan.programs,
+            network=self._network(spec),
             judges=self.judge,
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from ale.errors import SandboxError
-from ale.types import SandboxSpec
+from ale.types import EgressLedger, SandboxSpec
 from ale_sandbox_bubblewrap import base
 from ale_sandbox_bubblewrap.client import Job, SupervisorClient
 from ale_sandbox_bubblewrap.control import Control
@@ -50,6 +50,7 @@ class BubblewrapSandbox(HostSandbox[Job]):
     Args:
         limits: ``ulimit`` commands; each ends in ``;``.
         bash: sessions are of bash; else of sh.
+        network: it shares the host's.
         judges: opens a judge.
     """
 
@@ -63,9 +64,11 @@ class BubblewrapSandbox(HostSandbox[Job]):
         *,
         limits: str,
         bash: bool,
+        network: bool,
         judges: Judges,
     ) -> None:
         self.record = record
+        self._network = network
         self.spec = spec
         self.client = client
         self.sessions: list[BubblewrapSession] = []
@@ -160,6 +163,13 @@ class BubblewrapSandbox(HostSandbox[Job]):
         self.check_open()
         if self.began is None:
             self.began = Beginning(at=time.time(), below=self.record.layers[1:])
+
+    def egress(self) -> EgressLedger:
+        """Nothing without a network; the host's is not watched.
+
+        See `ale.protocols.RecordsEgress`.
+        """
+        return EgressLedger(unrecorded="what passed through the host's network" * self._network)
 
     def open_judge(
         self, without: Collection[str] = ()

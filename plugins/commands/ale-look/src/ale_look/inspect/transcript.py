@@ -1,9 +1,11 @@
 """An episode as text: turns, calls and observations, chunk by chunk with the credit."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ale.runs import located
-from ale.text import number, shorten, shorten_middle, visible
+from ale.text import counted, number, shorten, shorten_middle, size, visible
 from ale.types import (
     Chunk,
     CreditedEpisode,
@@ -18,6 +20,8 @@ from ale_look.inspect.calls import Call, calls, turn_chunks
 
 _SHORT_LINES = 12
 _WIDTH = 100
+_ROWS = 1000
+_OUTCOMES = ("passed", "refused", "unreached")
 
 
 def transcript(
@@ -74,6 +78,7 @@ def _head(episode: Episode, full: bool) -> Iterator[str]:
         yield f"  broke in {failure.stage}: {failure.kind}: {visible(failure.message)}"
         if full:
             yield from (f"    {visible(line)}" for line in failure.traceback.splitlines())
+    yield from egress_lines(episode, _ROWS if full else _SHORT_LINES)
     spent = "  ".join(f"{stage} {seconds:.3f}" for stage, seconds in episode.seconds.items())
     yield f"  seconds  {spent}"
 
@@ -84,6 +89,37 @@ def _restored(episode: Episode) -> Iterator[str]:
     if how is not None:
         reason = f", not forked: {shorten(str(why), _WIDTH)}" if why else ""
         yield f"  start {episode.start} by {how}{reason}"
+
+
+def egress_lines(episode: Episode, most: int) -> Iterator[str]:
+    """Lines on what left the sandbox: names and addresses, allowed or refused, and bytes.
+
+    Args:
+        most: number of rows.
+    """
+    told = egress_of(episode)
+    yield f"  egress    {told['said']}"
+    for row in told["rows"][:most]:
+        where = f"{visible(row['host']) or '(no name)'}:{row['port']}"
+        at = f" at {row['address']}" if row["address"] else ""
+        passed = f"{size(row['sent'])} sent, {size(row['received'])} received"
+        what = passed if row["outcome"] == "passed" else visible(row["why"])
+        yield f"    {row['outcome']:<9} {where}{at}  {row['connections']} x  {what}"
+    if len(told["rows"]) > most:
+        yield f"    {len(told['rows']) - most} further rows: --full"
+
+
+def egress_of(episode: Episode) -> Mapping[str, Any]:
+    """The rows that were stored of what left the sandbox, and what is ``said`` of them."""
+    found = episode.egress
+    if found is None:
+        return {"rows": [], "said": f"not recorded by {episode.sandbox or 'the sandbox'}"}
+    rows, unrecorded = found["rows"], found["unrecorded"]
+    kinds = Counter(row["outcome"] for row in rows)
+    counts = [f"{counted(kinds[kind], 'host')} {kind}" for kind in _OUTCOMES if kinds[kind]]
+    said = ", ".join(counts) or ("" if unrecorded else "none: nothing left the sandbox")
+    lacks = f"not recorded: {unrecorded}" if unrecorded else ""
+    return {"rows": rows, "said": "; ".join(filter(None, (said, lacks)))}
 
 
 def _chunk_line(chunk: Chunk, credited: CreditedEpisode | None) -> str:

@@ -9,6 +9,7 @@ from ale_look.inspect.calls import turn_chunks
 from ale_look.inspect.kinds import Kind, kind_name, kind_of
 from ale_look.inspect.report.gathering import Head
 from ale_look.inspect.report.reading import TEXT, clipped
+from ale_look.inspect.transcript import egress_of
 from ale_look.view.branches import branches
 
 
@@ -51,6 +52,7 @@ def about(
         "valued": trained and valued,
         "damaged": episode.damaged,
         "branches": [each._asdict() for each in branches(episode)],
+        "egress": egress_of(episode),
         "evidence": [
             {"contested": score.contested, "timed_out": score.timed_out, "answer": score.answer}
             for score in episode.scores

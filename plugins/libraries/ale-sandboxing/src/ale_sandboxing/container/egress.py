@@ -22,10 +22,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from attrs import frozen
+from attrs import define, frozen
 
 from ale.errors import SandboxError, UnsupportedError
 from ale_sandboxing.container.hosts import AllowedHosts, is_address, own_addresses
+from ale_sandboxing.container.ledger import Ledger, Outcome, Row
 from ale_sandboxing.container.tls import HELLO_BYTES, NotTlsError, server_name
 
 T = TypeVar("T")
@@ -47,6 +48,8 @@ _PIECE = 1 << 16
 _WEB_PORTS = (80, 443)
 _USER_PORTS = 1024
 """Below this, only `_WEB_PORTS` are dialled: no mail server, no remote shell, no file server."""
+_UNREACHED = (502, 504)
+"""Statuses of a host that is allowed, and did not answer."""
 _PAUSE_S = 0.5
 """Until the next try, where this process has no descriptor left for a connection."""
 
@@ -208,14 +211,26 @@ def _for_one(headers: list[bytes]) -> bytes:
     return b"\r\n".join([*kept, b"Connection: close", b"", b""])
 
 
+@define
+class _Asked:
+    """A request as far as it is known, for the ledger."""
+
+    host: str = ""
+    port: int = 0
+    address: str = ""
+
+
 class EgressProxy:
     """The proxy of one container: ``CONNECT``, and plain requests with an absolute address.
 
     A tunnel to a name carries TLS for that name and nothing else.
     """
 
-    def __init__(self, hosts: AllowedHosts, limits: Limits = LIMITS) -> None:
+    def __init__(
+        self, hosts: AllowedHosts, limits: Limits = LIMITS, ledger: Ledger | None = None
+    ) -> None:
         self.hosts = hosts
+        self.ledger = Ledger() if ledger is None else ledger
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.connections)
         self._lookups = ThreadPoolExecutor(limits.lookups, "ale-egress")
@@ -298,21 +313,35 @@ class EgressProxy:
             writer.close()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        limits = self._limits
+        asked = _Asked()
+        try:
+            await self._carry((reader, writer), asked)
+        except RefusedError as error:
+            outcome: Outcome = "unreached" if error.status in _UNREACHED else "refused"
+            self.ledger.add(asked.host, asked.port, outcome, address=asked.address, why=str(error))
+            raise
+
+    async def _carry(self, near: Streams, asked: "_Asked") -> None:
+        """Carry one request, and note in `asked` what is known of it."""
+        (reader, writer), limits = near, self._limits
         try:
             head = await _in_time(reader.readuntil(b"\r\n\r\n"), limits.head_s)
         except asyncio.LimitOverrunError:
             why = f"the head is longer than {limits.head_bytes} bytes"
             raise RefusedError(431, why) from None
         request = read_head(head)
+        asked.host, asked.port = request.host, request.port
         far_reader, far = await self._reached(request)
+        asked.address = str(far.get_extra_info("peername")[0])
         with self._known(far):
+            first = request.head
             if request.tunnel:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                far.write(await self._opening(reader, request.host))
-            else:
-                far.write(request.head)
-            await _exchange((reader, writer), (far_reader, far), limits.idle_s)
+                first = await self._opening(reader, request.host)
+            row = self.ledger.add(asked.host, asked.port, "passed", address=asked.address)
+            row.sent += len(first)
+            far.write(first)
+            await _exchange(near, (far_reader, far), limits.idle_s, row)
 
     async def _reached(self, request: Request) -> Streams:
         """A connection to the host of a request.
@@ -401,24 +430,33 @@ async def _refuse(writer: asyncio.StreamWriter, error: RefusedError) -> None:
     await writer.drain()
 
 
-async def _exchange(near: Streams, far: Streams, idle_s: float) -> None:
-    """Copy both ways until both have ended, or nothing has come from either for `idle_s`."""
+async def _exchange(near: Streams, far: Streams, idle_s: float, row: Row) -> None:
+    """Copy both ways until both have ended, or nothing has come from either for `idle_s`.
+
+    Args:
+        row: gets the bytes as they pass.
+    """
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(idle_s) as idle:
 
-        def moved() -> None:
+        def sent(n: int) -> None:
+            row.sent += n
             idle.reschedule(loop.time() + idle_s)
 
-        await asyncio.gather(_copy(near[0], far[1], moved), _copy(far[0], near[1], moved))
+        def received(n: int) -> None:
+            row.received += n
+            idle.reschedule(loop.time() + idle_s)
+
+        await asyncio.gather(_copy(near[0], far[1], sent), _copy(far[0], near[1], received))
 
 
 async def _copy(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, moved: Callable[[], None]
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, moved: Callable[[int], None]
 ) -> None:
     with contextlib.suppress(OSError):
         while piece := await reader.read(_PIECE):
             writer.write(piece)
             await writer.drain()
-            moved()
+            moved(len(piece))
         if writer.can_write_eof():
             writer.write_eof()

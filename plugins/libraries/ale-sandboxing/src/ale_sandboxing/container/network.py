@@ -3,12 +3,15 @@
 from collections.abc import Mapping, Sequence
 
 from ale.errors import UnsupportedError
-from ale.types import SandboxSpec, replace
+from ale.types import EgressLedger, SandboxSpec, replace
 from ale_sandboxing.container.api import Engine
 from ale_sandboxing.container.egress import PROXIES, EgressProxy
 from ale_sandboxing.container.here import is_here
 from ale_sandboxing.container.hosts import AllowedHosts
+from ale_sandboxing.container.ledger import Ledger
 from ale_sandboxing.container.threads import EngineThreads
+
+_OPEN = "what passed while the sandbox had the whole network"
 
 
 def narrowed(spec: SandboxSpec, *, cut: bool, hosts: Sequence[str]) -> SandboxSpec:
@@ -47,6 +50,8 @@ class Network:
         self._container = container
         self._threads = threads
         self._on = self._began = on
+        self._was_open = on
+        self._ledger = Ledger()
         self._hosts: tuple[str, ...] = ()
         self._may = may
         self._switches = switches
@@ -70,6 +75,7 @@ class Network:
                 )
             await self._threads.call(lambda: self._engine.connect(self._container, network))
             self._on = network
+            self._was_open = self._was_open or network
         self._hosts = () if network or not self._may else tuple(hosts)
         await self._through_gate(None if network else self._hosts)
         return {} if network or self._gate is None else PROXIES
@@ -83,6 +89,10 @@ class Network:
     def hosts(self) -> tuple[str, ...]:
         """The hosts that it reaches now although it has no network."""
         return self._hosts
+
+    def egress(self) -> EgressLedger:
+        """The ledger so far, of what went through the proxy."""
+        return self._ledger.so_far(_OPEN if self._was_open else "")
 
     def of_a_copy(self, spec: SandboxSpec) -> SandboxSpec:
         """The spec of a copy, which reaches what the original reaches now, from its first moment.
@@ -110,7 +120,7 @@ class Network:
                 f"an allow-list of hosts needs the engine's own machine; {self._engine.name} runs "
                 "on another one, or ale in a container"
             )
-        gate = EgressProxy(hosts)
+        gate = EgressProxy(hosts, ledger=self._ledger)
         await gate.serve(state.pid)
         self._gate = gate
 

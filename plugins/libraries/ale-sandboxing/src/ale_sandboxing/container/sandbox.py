@@ -13,7 +13,7 @@ from attrs import evolve, field, frozen
 from ale.errors import SandboxDamagedError, SandboxError, UnsupportedError
 from ale.protocols import ServiceContainer
 from ale.sandboxes import BaseSandbox, Command
-from ale.types import Capabilities, ExecResult, SandboxSpec, replace
+from ale.types import Capabilities, EgressLedger, ExecResult, SandboxSpec, replace
 from ale_sandboxing.container import judging, script
 from ale_sandboxing.container.commands import Commands, Running
 from ale_sandboxing.container.engine import Image, Plan
@@ -348,6 +348,10 @@ class ContainerSandbox(BaseSandbox):
             after = await self._backend.names(self._box)
             self._names = changed_by_engine(self._names, before, after)
         return variables
+
+    def egress(self) -> EgressLedger:
+        """The ledger of its proxy. See `ale.protocols.RecordsEgress`."""
+        return self._network.egress()
 
     def open_sibling(self, spec: SandboxSpec) -> AbstractAsyncContextManager["ContainerSandbox"]:
         """Open another sandbox. See `ale.protocols.OpensSiblings`."""

@@ -10,7 +10,7 @@ import pytest
 
 from ale.errors import SandboxError, UnsupportedError
 from ale.testing.sandbox.probes import descriptors
-from ale.types import SandboxSpec
+from ale.types import EgressLedger, SandboxSpec
 from ale_sandboxing.container import worker
 from ale_sandboxing.container.backend import ContainerBackend
 from ale_sandboxing.container.egress import LIMITS
@@ -127,6 +127,36 @@ class NetworkProbes:
                 said = await answered(sandbox, tunnel.replace(listed, other))
                 assert said.startswith("HTTP/1.1 403")
                 await self._changes(sandbox, listed, other)
+        await backend.aclose()
+
+    async def test_what_passed_through_the_proxy_is_written_down(self, make: Make) -> None:
+        backend = make()
+        async with served(backend, "listed") as listed:
+            spec = SandboxSpec(network=False, allowed_hosts=(listed,))
+            async with backend.open(spec) as sandbox:
+                assert sandbox.egress() == EgressLedger(), "nothing has left it yet"
+                assert await fetched(sandbox, listed, env=_PROXY) == "listed"
+                assert await fetched(sandbox, "evil.example", env=_PROXY) is None
+                kept = sandbox.egress()
+                passed, refused = kept.rows
+                assert (passed.host, passed.port, passed.address) == (listed, 8080, listed)
+                assert (passed.outcome, passed.connections) == ("passed", 1)
+                assert passed.sent > len("GET /file HTTP/1.1")
+                assert passed.received > len("listed")
+                assert (refused.host, refused.outcome) == ("evil.example", "refused")
+                assert kept.unrecorded == ""
+                await sandbox.set_network(False, ("other.example",))
+                assert sandbox.egress().rows[0] == passed, "another list begins another ledger"
+        await backend.aclose()
+
+    async def test_a_whole_network_is_said_to_be_unrecorded(self, make: Make) -> None:
+        backend = make()
+        async with backend.open(SandboxSpec(network=True)) as sandbox:
+            assert "had the whole network" in sandbox.egress().unrecorded
+            await sandbox.set_network(False)
+            assert "had the whole network" in sandbox.egress().unrecorded, "it had it before"
+        async with backend.open(SandboxSpec(network=False)) as sandbox:
+            assert sandbox.egress() == EgressLedger()
         await backend.aclose()
 
     async def _changes(self, sandbox: ContainerSandbox, listed: str, other: str) -> None:

@@ -100,6 +100,10 @@ const Changes = ({ episode, jump }) => {
   return found.length > 0 && html`<${Fold} class="message changes" title=${`${counted(found.length, "change")} to files, as far as tools and printed diffs say`}>${found.map((each) => html`<p><button type="button" onClick=${() => jump(each.turn)}>turn ${each.turn}</button> ${each.name}${each.printed ? " printed" : ""} <b>${each.path}</b></p><${Diff} text=${each.text} />`)}<//>`;
 };
 
+// What left the sandbox; the names are what a program in it asked for.
+const Egress = ({ egress: { said, rows } }) => (rows.length ? html`<${Fold} class="message egress" title=${`egress: ${said}`}><table><thead><tr>${["host", "address", "", "connections", "sent", "received", "why"].map((name) => html`<th>${name}</th>`)}</tr></thead><tbody>
+  ${rows.map((row) => html`<tr><td>${visible(row.host) || "(no name)"}:${row.port}</td><td>${row.address}</td><td>${row.outcome}</td><td class="number">${row.connections}</td><td class="number">${row.sent.toLocaleString()} B</td><td class="number">${row.received.toLocaleString()} B</td><td>${visible(row.why)}</td></tr>`)}</tbody></table><//>` : html`<p class="sub small">egress: ${said}</p>`);
+
 // What the colours of chunks mean, and how the episode was cut.
 const Cut = ({ episode, columns: [first] }) => html`<div class="modes"><span>${episode.scheme ? `chunker ${episode.chunker}, credit ${episode.scheme}` : "not credited: a chunk per turn"}</span>
   ${first && first.most > 0 && html`<span class="scale">weight ${signed(-first.most)}<i></i>${signed(first.most)}</span>`}</div>`;
@@ -211,6 +215,7 @@ export const Episode = ({ about, changes, run, offset, id, query }) => {
     <${Head} run=${run} episode=${episode} beside=${beside} />
     <${NotesOn} about=${about} turn=${null} ...${notebook} />
     <${Branches} branches=${episode.branches} turn=${turn} jump=${jump} />
+    <${Egress} egress=${episode.egress} />
     <${Changes} episode=${episode} jump=${jump} />
     <${Replay} episode=${episode} raw=${raw} query=${query} jump=${jump} />
     <${Valued} run=${run} episode=${episode} />
