@@ -478,9 +478,9 @@ def test_the_traceback_of_a_broken_episode_is_shown_in_full_only() -> None:
     failure = Failure(stage="grading", kind="KeyError", message="1", traceback=trace)
     broken = evolve(episode(None), failure=failure)
     short, full = (transcript(broken, None, full=each) for each in (False, True))
-    assert "  broke in grading: KeyError: 1\n  seconds" in short
+    assert "  broke in grading: KeyError: 1\n  egress" in short
     assert "KeyError: 1\n    Traceback" in full
-    assert '\n      File "mine.py", line 7, in grade\n    KeyError: 1\n  seconds' in full
+    assert '\n      File "mine.py", line 7, in grade\n    KeyError: 1\n  egress' in full
 
 
 def test_an_episode_shows_the_scores_of_its_chunks() -> None:
