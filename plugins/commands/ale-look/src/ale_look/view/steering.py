@@ -20,19 +20,15 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def steering(path: Path) -> dict[str, Any]:
-    """The state of a run, or that it does not run.
-
-    Raises:
-        AleError: it runs, and does not answer.
-    """
+    """The state of a run, or that it does not run, or why it can't be asked though it does."""
     if holder(path) is None:
         return {"alive": False}
     try:
         state = ale.steer(path)
-    except AleError:
+    except AleError as error:
         if holder(path) is None:  # it has ended meanwhile
             return {"alive": False}
-        raise
+        return {"alive": False, "problem": str(error)}
     config = RunReader(path).manifest["config"]
     steps = config.get("run", {}).get("steps") or 1
     return {

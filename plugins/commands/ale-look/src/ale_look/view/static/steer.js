@@ -20,7 +20,7 @@ const useSteering = (run, version) => {
         const found = await get(runPath(run, "/steer"), end.signal);
         // What was asked for before something was done lacks it.
         if (before === asked.current) { set(found); fail(null); }
-        if (!found.alive) return;
+        if (!found.alive && !found.problem) return;
       } catch (problem) {
         if (end.signal.aborted) return;
         fail(problem);
@@ -61,7 +61,7 @@ const said = (state) => [state.paused && "paused", state.stopping && "ending: no
 
 export const Steering = ({ run, version }) => {
   const { state, error, steer } = useSteering(run, version);
-  if (!state || !state.alive) return html`<${Problem} error=${error} />`;
+  if (!state || !state.alive) return html`<${Problem} error=${error} />${state && state.problem && html`<p class="note">It can't be steered: ${state.problem}</p>`}`;
   return html`<section id="steer" aria-label="steer the run"><div class="modes">
     <button type="button" onClick=${() => steer(state.paused ? "resume" : "pause")}>${state.paused ? "Resume" : "Pause"}</button>
     <${Concurrency} state=${state} steer=${steer} />
